@@ -1,0 +1,111 @@
+//! An agent as the world records it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::envelope::text_enum;
+use crate::ids::AgentId;
+use crate::time::Timestamp;
+
+text_enum! {
+    /// What the supervisor says of an agent (DESIGN.md section 3).
+    AgentStatus, "agent status" {
+        /// Supervised; it may be asleep.
+        Running = "running",
+        /// Crashed, waiting out its back-off.
+        Restarting = "restarting",
+        /// Letting its current turn finish.
+        Stopping = "stopping",
+        /// Stopped by someone; stays so over boots.
+        Stopped = "stopped",
+        /// Past its restart intensity, or its team's.
+        Failed = "failed",
+    }
+}
+
+text_enum! {
+    /// What a running agent does. Lives in memory only.
+    Activity, "activity" {
+        /// No actor; woken by its next message.
+        Asleep = "asleep",
+        /// Awake without a turn.
+        Idle = "idle",
+        /// In a turn, waiting for a model slot.
+        Queued = "queued",
+        /// In a turn, waiting for the model.
+        Thinking = "thinking",
+        /// In a turn, running tools.
+        Acting = "acting",
+        /// In a turn, waiting for another agent's answer.
+        Asking = "asking",
+    }
+}
+
+text_enum! {
+    /// Where an agent came from.
+    AgentKind, "agent kind" {
+        /// Named in the world file.
+        Persistent = "persistent",
+        /// Created at run time; re-created at boot from the store.
+        Dynamic = "dynamic",
+    }
+}
+
+text_enum! {
+    /// What was last asked of an agent. The supervisor works towards it; a boot starts from it.
+    Desired, "desired state" {
+        /// Should run.
+        Running = "running",
+        /// Should be stopped.
+        Stopped = "stopped",
+    }
+}
+
+/// The durable record of an agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its id.
+    pub agent_id: AgentId,
+    /// Counts the agents that have borne this id; a deleted agent's successor is one higher.
+    pub incarnation: u32,
+    /// The archetype it is made from.
+    pub archetype: String,
+    /// The name people see.
+    pub name: String,
+    /// The team it is supervised in; `None` is the world's own.
+    pub team: Option<String>,
+    /// Who created it, for a dynamic agent.
+    pub owner: Option<String>,
+    /// Where it came from.
+    pub kind: AgentKind,
+    /// What was last asked of it.
+    pub desired: Desired,
+    /// What the supervisor says of it.
+    pub status: AgentStatus,
+    /// Why it is stopped or failed.
+    pub status_reason: Option<String>,
+    /// How often it has been restarted after a crash, ever.
+    pub restarts: u32,
+    /// What narrows its archetype (BI-22), as the configuration room understands it.
+    pub overrides: Value,
+    /// The node that owns it.
+    pub node: String,
+    /// The fencing epoch of that ownership: a write under an older one is refused.
+    pub epoch: i64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When this record last changed.
+    pub updated_at: Timestamp,
+    /// When its last turn ended.
+    pub last_active_at: Option<Timestamp>,
+    /// Set on a tombstone.
+    pub deleted_at: Option<Timestamp>,
+}
+
+impl Agent {
+    /// Whether the record is a tombstone.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.deleted_at.is_some()
+    }
+}

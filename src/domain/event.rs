@@ -1,0 +1,196 @@
+//! The event feed: one row for everything that happens, in one order (promise 5, CP-07).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::envelope::text_enum;
+use crate::ids::{AgentId, EventId};
+use crate::time::Timestamp;
+
+text_enum! {
+    /// What happened.
+    EventKind, "kind of event" {
+        /// The daemon serves the world.
+        WorldStarted = "world.started",
+        /// The daemon stops in order.
+        WorldStopped = "world.stopped",
+        /// No new turns.
+        WorldPaused = "world.paused",
+        /// Turns again.
+        WorldResumed = "world.resumed",
+        /// The configuration was reconciled.
+        WorldReloaded = "world.reloaded",
+        /// The backstop sweep found mail that no wake-up had announced: a defect.
+        WorldSweepFound = "world.sweep_found",
+        /// Something is near or past a bound, or dangerous as configured.
+        WorldWarning = "world.warning",
+        /// A team passed its restart intensity.
+        TeamFailed = "team.failed",
+        /// An agent exists.
+        AgentCreated = "agent.created",
+        /// An agent runs.
+        AgentStarted = "agent.started",
+        /// An agent is stopped.
+        AgentStopped = "agent.stopped",
+        /// An agent's actor died.
+        AgentCrashed = "agent.crashed",
+        /// It is back.
+        AgentRestarted = "agent.restarted",
+        /// It passed its restart intensity.
+        AgentFailed = "agent.failed",
+        /// A tombstone stands where it was.
+        AgentDeleted = "agent.deleted",
+        /// Its record or configuration changed.
+        AgentUpdated = "agent.updated",
+        /// A turn took mail.
+        TurnStarted = "turn.started",
+        /// A turn goes on after a crash or a boot.
+        TurnResumed = "turn.resumed",
+        /// A turn ended.
+        TurnFinished = "turn.finished",
+        /// A model call began.
+        ModelStarted = "model.started",
+        /// A model call ended.
+        ModelFinished = "model.finished",
+        /// A model call failed.
+        ModelFailed = "model.failed",
+        /// A tool call began.
+        ToolStarted = "tool.started",
+        /// A tool says how far it is. Ephemeral.
+        ToolProgress = "tool.progress",
+        /// A tool call ended.
+        ToolFinished = "tool.finished",
+        /// The model writes. Ephemeral.
+        ModelDelta = "model.delta",
+        /// Mail lies in an inbox.
+        MessageDelivered = "message.delivered",
+        /// An ask got its answer.
+        AskAnswered = "ask.answered",
+        /// An ask ended without one.
+        AskFailed = "ask.failed",
+        /// An answer came after the asker had stopped waiting.
+        AskLate = "ask.late",
+        /// A task exists.
+        TaskCreated = "task.created",
+        /// A task changed.
+        TaskUpdated = "task.updated",
+        /// Mail was set aside.
+        DeadLetterHeld = "dead_letter.held",
+        /// An operator put it back to work.
+        DeadLetterRetried = "dead_letter.retried",
+        /// An operator gave it up.
+        DeadLetterDropped = "dead_letter.dropped",
+        /// A limit was set.
+        BudgetSet = "budget.set",
+        /// A call was refused for a budget.
+        BudgetExhausted = "budget.exhausted",
+        /// A skill is held.
+        SkillAcquired = "skill.acquired",
+        /// A skill's document was read.
+        SkillActivated = "skill.activated",
+        /// A skill is no longer held.
+        SkillDropped = "skill.dropped",
+        /// A file appeared under `output/`.
+        ArtifactCreated = "artifact.created",
+        /// A job's input was taken in.
+        JobStarted = "job.started",
+        /// A job's result is there.
+        JobFinished = "job.finished",
+    }
+}
+
+impl EventKind {
+    /// Whether such events are streamed only, with the sequence that they follow, and never stored.
+    #[must_use]
+    pub fn is_ephemeral(self) -> bool {
+        matches!(self, Self::ModelDelta | Self::ToolProgress)
+    }
+}
+
+/// An event as a transaction states it; the store adds its place in the feed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    /// What happened.
+    pub kind: EventKind,
+    /// To or by which agent.
+    pub agent_id: Option<AgentId>,
+    /// In which chat channel.
+    pub channel: Option<String>,
+    /// What ties it to other events: a turn, an ask, a root.
+    pub correlation_id: Option<String>,
+    /// The facts, redacted.
+    pub payload: Value,
+}
+
+impl NewEvent {
+    /// An event about nothing in particular yet.
+    #[must_use]
+    pub fn new(kind: EventKind, payload: Value) -> Self {
+        Self { kind, agent_id: None, channel: None, correlation_id: None, payload }
+    }
+
+    /// Says which agent it is about.
+    #[must_use]
+    pub fn agent(mut self, agent_id: &AgentId) -> Self {
+        self.agent_id = Some(agent_id.clone());
+        self
+    }
+
+    /// Ties it to other events.
+    #[must_use]
+    pub fn correlation(mut self, id: impl ToString) -> Self {
+        self.correlation_id = Some(id.to_string());
+        self
+    }
+}
+
+/// A row of the feed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its place: rises by one from event to event, over the life of the world. For an ephemeral event, the sequence
+    /// that it follows.
+    pub seq: i64,
+    /// Its id.
+    pub event_id: EventId,
+    /// When.
+    pub ts: Timestamp,
+    /// What happened.
+    pub kind: EventKind,
+    /// To or by which agent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub agent_id: Option<AgentId>,
+    /// In which chat channel.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub channel: Option<String>,
+    /// What ties it to other events.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub correlation_id: Option<String>,
+    /// The facts.
+    pub payload: Value,
+}
+
+/// Which events a reader wants; empty means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Of these kinds, or families such as `turn.*` given as `turn.`.
+    pub kinds: Vec<String>,
+    /// About this agent.
+    pub agent_id: Option<AgentId>,
+    /// In this channel.
+    pub channel: Option<String>,
+}
+
+impl EventFilter {
+    /// Whether `event` is wanted.
+    #[must_use]
+    pub fn matches(&self, event: &Event) -> bool {
+        let kind = event.kind.as_str();
+        (self.kinds.is_empty()
+            || self
+                .kinds
+                .iter()
+                .any(|wanted| wanted == kind || (wanted.ends_with('.') && kind.starts_with(wanted.as_str()))))
+            && self.agent_id.as_ref().is_none_or(|wanted| event.agent_id.as_ref() == Some(wanted))
+            && self.channel.as_ref().is_none_or(|wanted| event.channel.as_ref() == Some(wanted))
+    }
+}

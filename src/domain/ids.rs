@@ -1,0 +1,181 @@
+//! Typed identifiers. A value of one kind can never be passed where another is meant, and an id that came from
+//! outside is checked once, here, before anything else sees it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::refusal::{Code, Refusal};
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Refusal;
+
+            fn from_str(text: &str) -> Result<Self, Refusal> {
+                Uuid::parse_str(text.trim()).map($name).map_err(|_| {
+                    Refusal::new(
+                        Code::InvalidArguments,
+                        format!("`{}` is not a {} id", crate::text::clip(text, 80), $what),
+                    )
+                    .hint(concat!("a ", $what, " id is a UUID, as the lists print it"))
+                })
+            }
+        }
+    };
+}
+
+uuid_id!(
+    /// A piece of mail. Also its idempotency key inside the store.
+    MessageId, "message"
+);
+uuid_id!(
+    /// One turn of one agent.
+    TurnId, "turn"
+);
+uuid_id!(
+    /// One tool call. Ours, not the provider's: the provider's own id is kept beside it in the transcript.
+    CallId, "call"
+);
+uuid_id!(
+    /// The correlation id of an ask: it survives restarts on both sides.
+    AskId, "ask"
+);
+uuid_id!(
+    /// What started a chain of work: everything that follows from it is charged to it (DESIGN.md, hops and roots).
+    RootId, "root"
+);
+uuid_id!(
+    /// A task on the board.
+    TaskId, "task"
+);
+uuid_id!(
+    /// A row of the event feed.
+    EventId, "event"
+);
+uuid_id!(
+    /// Mail set aside because its agent crashed on it.
+    DeadLetterId, "dead letter"
+);
+uuid_id!(
+    /// Budget held for one model call.
+    ReservationId, "reservation"
+);
+
+/// A client's own name for one mutation, unique to its principal. 1 to 128 printable ASCII characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RequestId(String);
+
+impl RequestId {
+    /// The text as the client sent it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for RequestId {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let fits = !text.is_empty() && text.len() <= 128 && text.bytes().all(|b| b.is_ascii_graphic());
+        if fits {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Refusal::new(Code::InvalidArguments, "request_id must be 1 to 128 printable ASCII characters")
+                .hint("send a fresh UUID for each mutation, and the same one when you retry it"))
+        }
+    }
+}
+
+/// The name of an agent, unique in its world: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with a
+/// letter or digit. It is also a directory name, which is why nothing else is allowed.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AgentId(Arc<str>);
+
+impl AgentId {
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AgentId({})", self.0)
+    }
+}
+
+impl FromStr for AgentId {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let body =
+            text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
+        if starts && body && text.len() <= 64 {
+            Ok(Self(text.into()))
+        } else {
+            Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not an agent id", crate::text::clip(text, 80)))
+                .hint("use 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or a digit"))
+        }
+    }
+}
+
+impl TryFrom<String> for AgentId {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<AgentId> for String {
+    fn from(id: AgentId) -> Self {
+        id.0.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agent_ids_are_directory_safe() {
+        for good in ["chora", "a", "0x", "agent-1.b_c"] {
+            assert!(good.parse::<AgentId>().is_ok(), "{good}");
+        }
+        let long = "x".repeat(65);
+        for bad in ["", ".", "..", "-a", "A", "a/b", "a b", "é", long.as_str(), "a\0"] {
+            assert!(bad.parse::<AgentId>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_agent_id_is_refused_by_serde_too() {
+        assert!(serde_json::from_str::<AgentId>("\"../x\"").is_err());
+    }
+}

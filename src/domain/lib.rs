@@ -1,0 +1,55 @@
+//! The nouns of Ghost and the rules that need no IO: ids, mail, turns, budgets, restarts, tool names, write rules,
+//! limits and events, and the ports (clock, ids, randomness, wake) through which the outside reaches the core.
+//!
+//! Must never: touch a file, a socket, a database, the wall clock or a random source. Everything here is a pure
+//! function of its arguments, so that simulation can drive it (DESIGN.md, promise 8).
+
+pub mod agent;
+pub mod ask;
+pub mod budget;
+pub mod dead_letter;
+pub mod envelope;
+pub mod event;
+pub mod idempotency;
+pub mod ids;
+pub mod job;
+pub mod journal;
+pub mod ledger;
+pub mod limits;
+pub mod mail;
+pub mod party;
+pub mod ports;
+pub mod redact;
+pub mod refusal;
+pub mod restart;
+pub mod skill;
+pub mod task;
+pub mod text;
+pub mod time;
+pub mod tool_catalogue;
+pub mod transcript;
+pub mod turn;
+pub mod usage;
+pub mod write_acl;
+
+pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};
+pub use ask::{Ask, AskStatus, Asker};
+pub use budget::{Budget, BudgetLimits, Money, Reservation, ReservationStatus, Scope};
+pub use dead_letter::{DeadLetter, DeadLetterStatus};
+pub use envelope::{Envelope, Kind, MailState};
+pub use event::{Event, EventKind, NewEvent};
+pub use idempotency::{RequestKey, StoredAnswer};
+pub use ids::{
+    AgentId, AskId, CallId, DeadLetterId, EventId, MessageId, RequestId, ReservationId, RootId, TaskId, TurnId,
+};
+pub use job::Job;
+pub use journal::{JournalRow, Step};
+pub use ledger::{CallStatus, LedgerRow};
+pub use limits::Limits;
+pub use party::Party;
+pub use refusal::{Code, Refusal};
+pub use skill::HeldSkill;
+pub use task::{Task, TaskEvent, TaskStatus};
+pub use time::{Clock, Timestamp};
+pub use turn::{Turn, TurnStatus};
+pub use usage::UsageRow;

@@ -1,0 +1,147 @@
+//! Every bound of a world, by name, with its default (promise 7, LIM-50). `limits:` in `world-config.yaml` sets them.
+//! Sizes are bytes, one KB being 1,024; durations are seconds unless the name says otherwise.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! limits {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty = $default:expr, $min:expr, $max:expr;)+) => {
+        /// The bounds of a world.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Limits { $($(#[$doc])* pub $name: $ty,)+ }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($name: $default,)+ }
+            }
+        }
+
+        impl Limits {
+            /// Every name, with its value, its least and its greatest.
+            #[must_use]
+            pub fn table(&self) -> Vec<(&'static str, u64, u64, u64)> {
+                vec![$((stringify!($name), u64::from(self.$name), $min, $max),)+]
+            }
+        }
+    };
+}
+
+limits! {
+    /// Mail pending in one inbox.
+    inbox_max: u32 = 1_000, 1, 1_000_000;
+    /// Turns between a root and a message.
+    hops_max: u32 = 32, 1, 10_000;
+    /// Envelopes in one turn.
+    turn_mail_max: u32 = 32, 1, 1_000;
+    /// Model calls in one turn (LOOP-03).
+    turn_rounds_max: u32 = 15, 1, 1_000;
+    /// Seconds of a turn's own work; waiting in a pool or for a reply does not count (LOOP-03).
+    turn_seconds: u32 = 300, 1, 86_400;
+    /// Seconds of one tool call.
+    call_seconds: u32 = 30, 1, 3_600;
+    /// Seconds of one model call, from its slot to its last byte.
+    model_seconds: u32 = 300, 1, 3_600;
+    /// Outside calls of one turn that run at once (TOOL-20).
+    calls_parallel: u32 = 4, 1, 64;
+    /// Tool calls in one answer of a model.
+    calls_per_answer: u32 = 32, 1, 256;
+    /// Tokens that a model may write in one answer, unless the archetype says otherwise.
+    answer_tokens: u32 = 4_096, 16, 1_000_000;
+    /// Bytes of one message body.
+    message_bytes: u32 = 65_536, 1, 1_048_576;
+    /// Bytes of one tool call's arguments.
+    arguments_bytes: u32 = 262_144, 1_024, 4_194_304;
+    /// Bytes of a file that `workspace.read` returns or `workspace.write` takes (LIM-01).
+    file_bytes: u32 = 65_536, 1, 16_777_216;
+    /// Bytes of a tool result as a model sees it (LIM-03).
+    result_view_bytes: u32 = 8_192, 256, 1_048_576;
+    /// Characters of a refusal as a model sees it (LIM-04).
+    error_view_chars: u32 = 400, 40, 10_000;
+    /// Bytes of a result kept in the ledger.
+    ledger_result_bytes: u32 = 2_000, 0, 1_048_576;
+    /// Bytes of the transcript that goes to the model before the middle of old results is cut.
+    context_bytes: u32 = 600_000, 4_096, 16_777_216;
+    /// Finished turns of an agent that its next prompt recalls.
+    history_turns: u32 = 6, 0, 100;
+    /// Bytes of that recollection.
+    history_bytes: u32 = 12_000, 0, 1_048_576;
+    /// Seconds that an ask waits unless it says otherwise.
+    ask_seconds: u32 = 120, 1, 86_400;
+    /// Asks open in the world.
+    asks_open_max: u32 = 10_000, 1, 1_000_000;
+    /// Crashes on one message before it is a dead letter.
+    crashes_max: u32 = 3, 1, 100;
+    /// Boots in a row that find a turn without progress before it is a dead letter.
+    stalled_boots_max: u32 = 10, 2, 1_000;
+    /// Dynamic agents in the world.
+    dynamic_agents_max: u32 = 100, 0, 1_000_000;
+    /// Tasks in the world that have not ended.
+    tasks_open_max: u32 = 10_000, 1, 1_000_000;
+    /// Seconds of idleness before an agent is put to sleep.
+    sleep_after_seconds: u32 = 30, 1, 86_400;
+    /// Seconds between the sweeps that look for mail without a wake-up.
+    sweep_seconds: u32 = 60, 1, 86_400;
+    /// Seconds that a stopping agent's turn may still take (WORLD-15).
+    stop_grace_seconds: u32 = 30, 0, 3_600;
+    /// Events that a subscriber may be behind (CP-08).
+    subscriber_buffer: u32 = 1_024, 16, 1_048_576;
+    /// Subscribers at once.
+    subscribers_max: u32 = 256, 1, 100_000;
+    /// Days of the event feed (LIM-40).
+    events_days: u32 = 7, 1, 3_650;
+    /// Days of ended turns' journals and their consumed mail.
+    journal_days: u32 = 30, 1, 3_650;
+    /// Days of ledger rows.
+    ledger_days: u32 = 90, 1, 3_650;
+    /// Days of usage rows.
+    usage_days: u32 = 400, 1, 3_650;
+    /// Days of stored answers to repeated requests.
+    requests_days: u32 = 7, 1, 3_650;
+    /// Times that the same call may give the same outcome before a warning, a block and the end (TOOL-21).
+    loop_warn: u32 = 10, 2, 1_000;
+    /// See `loop_warn`.
+    loop_block: u32 = 20, 2, 1_000;
+    /// See `loop_warn`.
+    loop_stop: u32 = 30, 2, 1_000;
+    /// Files that a job takes in.
+    job_files_max: u32 = 200, 1, 10_000;
+    /// Bytes of one job's input.
+    job_bytes: u32 = 8_388_608, 1, 1_073_741_824;
+}
+
+impl Limits {
+    /// `seconds` as a duration.
+    #[must_use]
+    pub fn seconds(seconds: u32) -> Duration {
+        Duration::from_secs(u64::from(seconds))
+    }
+
+    /// `days` as a duration.
+    #[must_use]
+    pub fn days(days: u32) -> Duration {
+        Duration::from_secs(u64::from(days) * 86_400)
+    }
+
+    /// The first bound whose value is out of its range, in words.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        self.table()
+            .into_iter()
+            .find(|(_, value, min, max)| value < min || value > max)
+            .map(|(name, value, min, max)| format!("limits.{name} is {value}; it must be between {min} and {max}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_within_their_own_ranges() {
+        assert_eq!(Limits::default().problem(), None);
+        let wrong = Limits { hops_max: 0, ..Limits::default() };
+        assert!(wrong.problem().unwrap().contains("hops_max"));
+    }
+}

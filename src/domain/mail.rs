@@ -1,0 +1,158 @@
+//! Which pending mail belongs together in one turn: a pure choice over the inbox (DESIGN.md section 2, "Kinds").
+
+use crate::envelope::{Envelope, Kind};
+
+/// Picks the mail of the next turn from `pending`, which is in inbox order, or nothing if nothing of it wakes.
+///
+/// - The first waking envelope decides the turn. A turn holds at most one envelope that expects a reply, and further
+///   parts of the same conversation count as one.
+/// - A heartbeat runs alone, and only when nothing else waits.
+/// - Mail that a turn has crashed on runs alone, so that one poisoned message is found without hurting its neighbours.
+/// - At most `max` envelopes go into one turn; the rest wait, in order.
+#[must_use]
+pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
+    let waking = |e: &&Envelope| e.wake;
+    let Some(first) =
+        pending.iter().filter(waking).find(|e| e.kind != Kind::Heartbeat).or_else(|| pending.iter().find(waking))
+    else {
+        return Vec::new();
+    };
+    if first.crashes > 0 || first.kind == Kind::Heartbeat {
+        return vec![first];
+    }
+    let mut replies_to = first.kind.expects_reply().then_some(first);
+    let mut taken = Vec::new();
+    for envelope in pending {
+        if taken.len() + 1 > max.max(1) {
+            break;
+        }
+        if envelope.message_id == first.message_id {
+            taken.push(envelope);
+            continue;
+        }
+        // Room is kept for the envelope that decided the turn.
+        let first_is_in = taken.iter().any(|e: &&Envelope| e.message_id == first.message_id);
+        if !first_is_in && taken.len() + 2 > max.max(1) {
+            continue;
+        }
+        if envelope.crashes > 0 || envelope.kind == Kind::Heartbeat {
+            continue;
+        }
+        if envelope.kind.merges() {
+            taken.push(envelope);
+        } else if joins(envelope, replies_to) {
+            replies_to = replies_to.or(Some(envelope));
+            taken.push(envelope);
+        }
+    }
+    taken
+}
+
+/// Whether an envelope that expects a reply may join a turn that already owes `replies_to` one.
+fn joins(envelope: &Envelope, replies_to: Option<&Envelope>) -> bool {
+    match replies_to {
+        // A second debtor would leave one of the two with the other's answer.
+        Some(debt) => {
+            envelope.kind == Kind::Conversation
+                && debt.kind == Kind::Conversation
+                && envelope.conversation_id == debt.conversation_id
+        }
+        // An ask never joins a turn that something else opened: its text would answer more than was asked.
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::MailState;
+    use crate::ids::{MessageId, RootId};
+    use crate::party::Party;
+    use crate::time::Timestamp;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    fn mail(seq: i64, kind: Kind) -> Envelope {
+        Envelope {
+            message_id: MessageId(Uuid::from_u128(seq.unsigned_abs().into())),
+            seq,
+            to: "a".parse().unwrap(),
+            from: Party::System,
+            kind,
+            subject: None,
+            body: String::new(),
+            attachments: vec![],
+            ask_id: None,
+            conversation_id: (kind == Kind::Conversation).then(|| format!("c{}", seq % 2)),
+            root_id: RootId(Uuid::nil()),
+            hop: 0,
+            wake: true,
+            created_at: Timestamp(0),
+            state: MailState::Pending,
+            turn_id: None,
+            crashes: 0,
+        }
+    }
+
+    fn seqs(taken: &[&Envelope]) -> Vec<i64> {
+        taken.iter().map(|e| e.seq).collect()
+    }
+
+    #[test]
+    fn messages_merge_and_a_second_ask_waits() {
+        let pending = [mail(1, Kind::Ask), mail(2, Kind::Message), mail(3, Kind::Ask), mail(4, Kind::Task)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 2, 4]);
+    }
+
+    #[test]
+    fn quiet_mail_rides_along_but_does_not_open() {
+        let mut quiet = mail(1, Kind::Chat);
+        quiet.wake = false;
+        assert!(plan_turn(std::slice::from_ref(&quiet), 16).is_empty());
+        let pending = [quiet, mail(2, Kind::Message)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 2]);
+    }
+
+    #[test]
+    fn conversations_join_their_own_only() {
+        let pending = [mail(1, Kind::Conversation), mail(2, Kind::Conversation), mail(3, Kind::Conversation)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 3]);
+    }
+
+    #[test]
+    fn crashed_mail_and_heartbeats_run_alone() {
+        let mut bad = mail(1, Kind::Message);
+        bad.crashes = 1;
+        let pending = [bad, mail(2, Kind::Message)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+        let pending = [mail(1, Kind::Heartbeat), mail(2, Kind::Message)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [2]);
+        let pending = [mail(1, Kind::Heartbeat)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_plan_keeps_its_rules(
+            kinds in prop::collection::vec((0usize..Kind::ALL.len(), any::<bool>(), 0u32..2), 0..40),
+            max in 1usize..10,
+        ) {
+            let pending: Vec<Envelope> = kinds.iter().enumerate().map(|(i, (kind, wake, crashes))| {
+                let mut e = mail(i as i64 + 1, Kind::ALL[*kind]);
+                e.wake = *wake;
+                e.crashes = *crashes;
+                e
+            }).collect();
+            let taken = plan_turn(&pending, max);
+            prop_assert_eq!(taken.is_empty(), !pending.iter().any(|e| e.wake));
+            prop_assert!(taken.len() <= max);
+            prop_assert!(taken.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+            prop_assert!(taken.is_empty() || taken.iter().any(|e| e.wake));
+            prop_assert!(taken.iter().filter(|e| e.kind == Kind::Ask).count() <= 1);
+            let owed: std::collections::BTreeSet<_> = taken.iter().filter(|e| e.kind.expects_reply())
+                .map(|e| (e.kind, e.conversation_id.clone())).collect();
+            prop_assert!(owed.len() <= 1);
+            prop_assert!(taken.len() == 1 || taken.iter().all(|e| e.crashes == 0 && e.kind != Kind::Heartbeat));
+        }
+    }
+}

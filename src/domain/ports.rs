@@ -1,0 +1,53 @@
+//! The ports through which ids, randomness and wake-ups reach the core. Time is in [`crate::time`].
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::ids::{AgentId, AskId};
+use crate::time::Clock;
+
+/// Makes new identifiers. In the daemon they are UUIDs of version 7; in a simulation they follow from the seed.
+pub trait Ids: Send + Sync + 'static {
+    /// A new identifier, never returned before by this port.
+    fn next(&self) -> Uuid;
+}
+
+/// Randomness for jitter. Never for secrets.
+pub trait Rng: Send + Sync + 'static {
+    /// A uniformly distributed number in `0..bound`; 0 if `bound` is 0.
+    fn below(&self, bound: u64) -> u64;
+}
+
+/// What a committed transaction tells the running world. Losing one loses nothing: it only says "look again".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// The agent has mail or control to look at.
+    Wake(AgentId),
+    /// The ask is no longer open.
+    AskClosed {
+        /// Which ask.
+        ask_id: AskId,
+        /// The agent that waits for it, if the asker is one.
+        asker: Option<AgentId>,
+    },
+    /// The agent's desired state or configuration changed; the supervisor must reconcile it.
+    Reconcile(AgentId),
+}
+
+/// Receives signals after commit, in commit order. Must not block: implementations enqueue and return.
+pub trait Wake: Send + Sync + 'static {
+    /// Takes the signals of one committed batch.
+    fn signal(&self, signals: &[Signal]);
+}
+
+/// The ports that every room below domain shares, bundled because they always travel together.
+#[derive(Clone)]
+pub struct Ports {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Identifiers.
+    pub ids: Arc<dyn Ids>,
+    /// Jitter.
+    pub rng: Arc<dyn Rng>,
+}

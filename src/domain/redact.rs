@@ -1,0 +1,117 @@
+//! Redaction: secrets are taken out of everything that leaves the daemon or is kept to be read (TOOL-24).
+
+/// Shapes of well-known tokens: a prefix and the least number of token characters after it.
+const SHAPES: &[(&str, usize)] = &[
+    ("sk-", 16),
+    ("ghp_", 20),
+    ("gho_", 20),
+    ("ghs_", 20),
+    ("github_pat_", 20),
+    ("glpat-", 16),
+    ("xoxb-", 16),
+    ("xoxp-", 16),
+    ("AKIA", 16),
+    ("AIza", 30),
+    ("eyJhbGciOi", 20),
+    ("Bearer ", 12),
+];
+
+/// What stands where a secret stood.
+pub const MARK: &str = "[redacted]";
+
+/// Takes known values and token shapes out of text.
+#[derive(Clone, Debug, Default)]
+pub struct Redactor {
+    known: Vec<String>,
+}
+
+impl Redactor {
+    /// A redactor that knows these values besides the shapes. Values shorter than 6 bytes are ignored: they would
+    /// tear holes into ordinary words and protect nothing.
+    #[must_use]
+    pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
+        let mut known: Vec<String> = secrets.into_iter().filter(|secret| secret.len() >= 6).collect();
+        // Longest first, so that a secret that contains another is replaced whole.
+        known.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        known.dedup();
+        Self { known }
+    }
+
+    /// `text` without secrets.
+    #[must_use]
+    pub fn redact(&self, text: &str) -> String {
+        let mut out = text.to_owned();
+        for secret in &self.known {
+            if out.contains(secret.as_str()) {
+                out = out.replace(secret.as_str(), MARK);
+            }
+        }
+        for (prefix, least) in SHAPES {
+            if out.contains(prefix) {
+                out = redact_shape(&out, prefix, *least);
+            }
+        }
+        out
+    }
+
+    /// `value` without secrets in any of its strings and keys.
+    #[must_use]
+    pub fn redact_json(&self, value: &serde_json::Value) -> serde_json::Value {
+        use serde_json::Value;
+        match value {
+            Value::String(text) => Value::String(self.redact(text)),
+            Value::Array(items) => Value::Array(items.iter().map(|item| self.redact_json(item)).collect()),
+            Value::Object(map) => {
+                Value::Object(map.iter().map(|(key, item)| (self.redact(key), self.redact_json(item))).collect())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+fn redact_shape(text: &str, prefix: &str, least: usize) -> String {
+    let token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '+' | '=');
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(prefix) {
+        let (before, from) = rest.split_at(at);
+        let tail = &from[prefix.len()..];
+        let length = tail.find(|c| !token(c)).unwrap_or(tail.len());
+        // Inside a word the prefix is no token: `task-` holds `sk-`.
+        let inside_word = before.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
+        out.push_str(before);
+        if length >= least && !inside_word {
+            out.push_str(MARK);
+        } else {
+            out.push_str(prefix);
+            out.push_str(&tail[..length]);
+        }
+        rest = &tail[length..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn known_values_and_shapes_go() {
+        let redactor = Redactor::new(["hunter2-hunter2".to_owned(), "abc".to_owned()]);
+        let text = "key hunter2-hunter2, sk-ABCDEFGHIJKLMNOPQRST; abc task-ABCDEFGHIJKLMNOPQRST stays";
+        assert_eq!(redactor.redact(text), "key [redacted], [redacted]; abc task-ABCDEFGHIJKLMNOPQRST stays");
+        let json = serde_json::json!({ "a": ["Bearer abcdefghijklmnop"], "n": 1 });
+        assert_eq!(redactor.redact_json(&json), serde_json::json!({ "a": ["[redacted]"], "n": 1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_known_secret_survives(before in ".{0,30}", secret in "[A-Za-z0-9]{6,30}", after in ".{0,30}") {
+            let redactor = Redactor::new([secret.clone()]);
+            let clean = redactor.redact(&format!("{before}{secret}{after}"));
+            prop_assert!(!clean.contains(&secret) || MARK.contains(&secret));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Restart rules: when a crashed child comes back, how soon, and when its supervisor gives up. A pure type, because
+//! the actor library has none for ordinary supervisors (DESIGN.md section 6).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::text_enum;
+use crate::time::Timestamp;
+
+text_enum! {
+    /// When a child is restarted.
+    RestartType, "restart type" {
+        /// Always.
+        Permanent = "permanent",
+        /// Only after a crash.
+        Transient = "transient",
+        /// Never.
+        Temporary = "temporary",
+    }
+}
+
+text_enum! {
+    /// Who is restarted with a crashed child.
+    Strategy, "team strategy" {
+        /// Only the one that crashed.
+        OneForOne = "one_for_one",
+        /// All children of the team.
+        OneForAll = "one_for_all",
+        /// The one that crashed and those after it, in order.
+        RestForOne = "rest_for_one",
+    }
+}
+
+/// How many restarts within what window a supervisor accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intensity {
+    /// Restarts allowed within the window.
+    pub max: u32,
+    /// The window.
+    pub window: Duration,
+}
+
+impl Default for Intensity {
+    fn default() -> Self {
+        Self { max: 5, window: Duration::from_secs(60) }
+    }
+}
+
+/// How long to wait before a restart: doubles from `base` up to `cap`, then a jitter of up to a fifth is taken off, so
+/// that many agents felled by one cause do not come back at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// Before the first restart.
+    pub base: Duration,
+    /// Never longer than this.
+    pub cap: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { base: Duration::from_millis(200), cap: Duration::from_secs(30) }
+    }
+}
+
+impl Backoff {
+    /// The wait before restart number `attempt` (from 0). `jitter` is a random number in `0..1000`.
+    #[must_use]
+    pub fn delay(&self, attempt: u32, jitter: u64) -> Duration {
+        let full = self.base.saturating_mul(2u32.saturating_pow(attempt.min(20))).min(self.cap);
+        let off = full.as_millis().saturating_mul(u128::from(jitter.min(999))) / 5_000;
+        full.saturating_sub(Duration::from_millis(u64::try_from(off).unwrap_or(0)))
+    }
+}
+
+/// The restarts of one supervisor that still count.
+#[derive(Clone, Debug, Default)]
+pub struct RestartWindow {
+    recent: VecDeque<Timestamp>,
+}
+
+impl RestartWindow {
+    /// Records a crash at `now`. Gives the number of restarts within the window before this one, or nothing if the
+    /// intensity is passed and the supervisor must give up.
+    pub fn record(&mut self, now: Timestamp, intensity: Intensity) -> Option<u32> {
+        let start = now.minus(intensity.window);
+        // A clock that jumped back must not keep old restarts alive for ever.
+        self.recent.retain(|at| *at > start && *at <= now);
+        let before = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
+        if before >= intensity.max {
+            return None;
+        }
+        self.recent.push_back(now);
+        Some(before)
+    }
+
+    /// Forgets everything, as after an operator's start.
+    pub fn clear(&mut self) {
+        self.recent.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn intensity_is_a_count_within_a_window() {
+        let intensity = Intensity { max: 2, window: Duration::from_secs(10) };
+        let mut window = RestartWindow::default();
+        assert_eq!(window.record(Timestamp(0), intensity), Some(0));
+        assert_eq!(window.record(Timestamp(1_000), intensity), Some(1));
+        assert_eq!(window.record(Timestamp(2_000), intensity), None);
+        assert_eq!(window.record(Timestamp(10_500), intensity), Some(1));
+    }
+
+    proptest! {
+        #[test]
+        fn backoff_is_bounded_and_never_shrinks_by_more_than_a_fifth(attempt in 0u32..100, jitter in 0u64..2_000) {
+            let backoff = Backoff::default();
+            let delay = backoff.delay(attempt, jitter);
+            prop_assert!(delay <= backoff.cap);
+            prop_assert!(delay >= backoff.base * 4 / 5);
+            prop_assert!(backoff.delay(attempt + 1, jitter) >= delay);
+        }
+
+        #[test]
+        fn at_most_max_restarts_in_any_window(times in prop::collection::vec(0i64..60_000, 1..80)) {
+            let mut times = times;
+            times.sort_unstable();
+            let intensity = Intensity { max: 3, window: Duration::from_secs(5) };
+            let mut window = RestartWindow::default();
+            let granted: Vec<i64> = times.iter().copied()
+                .filter(|at| window.record(Timestamp(*at), intensity).is_some()).collect();
+            for at in &granted {
+                let within = granted.iter().filter(|other| **other > at - 5_000 && **other <= *at).count();
+                prop_assert!(within <= 3);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Cutting and matching text: every cut respects character boundaries and is marked (TOOL-14).
+
+/// At most `max` characters of `text`, with an ellipsis if any were cut. For messages, not for tool results.
+#[must_use]
+pub fn clip(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+/// The longest prefix of `text` of at most `max` bytes that ends on a character boundary.
+#[must_use]
+pub fn prefix_bytes(text: &str, max: usize) -> &str {
+    if text.len() <= max {
+        return text;
+    }
+    let mut end = max;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// `text` cut to `max` bytes, the cut marked in the text itself. The flag says whether anything was cut.
+#[must_use]
+pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
+    if text.len() <= max {
+        return (text.to_owned(), false);
+    }
+    let kept = prefix_bytes(text, max);
+    (format!("{kept}\n[cut: {} of {} bytes shown]", kept.len(), text.len()), true)
+}
+
+/// `text` on one line: control characters and line breaks become single spaces.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let spaced: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    spaced.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The candidate nearest to `name` by edit distance, if it is near enough to be a slip of the keyboard.
+#[must_use]
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // The distance is quadratic: a hostile name of a megabyte must cost nothing.
+    let length = name.chars().count();
+    if length > 256 {
+        return None;
+    }
+    let limit = (length / 3).max(2);
+    let name = name.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::osa_distance(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nearest_finds_slips_and_ignores_strangers() {
+        let names = ["manager", "admin", "communicator"];
+        assert_eq!(nearest("manger", names), Some("manager"));
+        assert_eq!(nearest("amdin", names), Some("admin"));
+        assert_eq!(nearest("wholly-different", names), None);
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_never_split_a_character(text in ".{0,200}", max in 0usize..220) {
+            let kept = prefix_bytes(&text, max);
+            prop_assert!(text.starts_with(kept) && kept.len() <= max.max(0));
+            let (marked, cut) = cut_marked(&text, max);
+            prop_assert_eq!(cut, text.len() > max);
+            prop_assert!(cut || marked == text);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a model reads and writes, in one form for all providers (TOOL-10, LOOP-05).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Who speaks in a transcript. The system part travels apart from the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Briefing, mail, corrections.
+    User,
+    /// The model.
+    Assistant,
+    /// Results of the model's calls.
+    Tool,
+}
+
+/// One part of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+    },
+    /// The model's reasoning, where a provider shows it. `signature` is opaque and sent back as it came.
+    Thinking {
+        /// The reasoning.
+        text: String,
+        /// The provider's proof that it wrote this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+    /// The model asks for a tool.
+    ToolCall {
+        /// The provider's id of the call, never empty.
+        id: String,
+        /// The tool, by its canonical dotted name or an alias.
+        name: String,
+        /// The arguments, an object if the model behaved.
+        arguments: Value,
+    },
+    /// What a call gave.
+    ToolResult {
+        /// The provider's id of the call.
+        id: String,
+        /// The tool.
+        name: String,
+        /// Result or refusal, as text.
+        content: String,
+        /// Whether it is a refusal.
+        is_error: bool,
+    },
+}
+
+/// One message of a transcript.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub blocks: Vec<Block>,
+}
+
+impl Message {
+    /// A message of one text block.
+    #[must_use]
+    pub fn text(role: Role, text: impl Into<String>) -> Self {
+        Self { role, blocks: vec![Block::Text { text: text.into() }] }
+    }
+
+    /// The text blocks joined by line breaks; thinking is left out.
+    #[must_use]
+    pub fn visible_text(&self) -> String {
+        let parts: Vec<&str> = self
+            .blocks
+            .iter()
+            .filter_map(|block| match block {
+                Block::Text { text } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        parts.join("\n")
+    }
+
+    /// The calls that it makes: id, name, arguments. Blocks without an id are not calls (TOOL-10).
+    pub fn calls(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
+        self.blocks.iter().filter_map(|block| match block {
+            Block::ToolCall { id, name, arguments } if !id.is_empty() => Some((id.as_str(), name.as_str(), arguments)),
+            _ => None,
+        })
+    }
+}
+
+/// A tool as a model is told of it; the same value feeds the briefing and the request (ARCH-10, ARCH-11).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Canonical dotted name.
+    pub name: String,
+    /// One line.
+    pub description: String,
+    /// JSON schema of the arguments: an object schema.
+    pub parameters: Value,
+}
+
+/// Tokens of one model call, as the provider reported them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenUsage {
+    /// Tokens read, cached ones included.
+    pub input: u64,
+    /// Tokens written, reasoning included.
+    pub output: u64,
+    /// Of `input`: read from the provider's prompt cache.
+    #[serde(default)]
+    pub cache_read: u64,
+    /// Of `input`: written to the provider's prompt cache.
+    #[serde(default)]
+    pub cache_write: u64,
+}
+
+impl TokenUsage {
+    /// Input and output together: what token budgets count.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}

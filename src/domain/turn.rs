@@ -1,0 +1,74 @@
+//! A turn: the unit in which an agent takes mail, thinks, acts and answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::Money;
+use crate::envelope::text_enum;
+use crate::ids::{AgentId, RootId, TurnId};
+use crate::time::Timestamp;
+
+text_enum! {
+    /// How far a turn is.
+    TurnStatus, "turn status" {
+        /// Under way, or to be resumed from its journal.
+        Open = "open",
+        /// The model made no further call.
+        Finished = "finished",
+        /// It ended with a reason: a budget, a provider, a limit.
+        Failed = "failed",
+        /// Someone cancelled it, or the agent was stopped.
+        Cancelled = "cancelled",
+        /// It crashed and its mail went back to the inbox, to be tried one at a time.
+        Split = "split",
+        /// It kept crashing; its mail is a dead letter.
+        Dead = "dead",
+    }
+}
+
+/// The durable record of a turn. Its content is in the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Its id.
+    pub turn_id: TurnId,
+    /// Whose it is.
+    pub agent_id: AgentId,
+    /// Which incarnation of the agent.
+    pub incarnation: u32,
+    /// The one root it is charged to.
+    pub root_id: RootId,
+    /// The other roots whose mail it took.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_roots: Vec<RootId>,
+    /// The largest hop of the mail it took.
+    pub hop: u32,
+    /// `mail` for a turn that mail opened, `operator` for a tool call made from the control plane.
+    pub source: String,
+    /// How far it is.
+    pub status: TurnStatus,
+    /// Why it ended as it did, unless it finished.
+    pub reason: Option<String>,
+    /// The model that answered last.
+    pub model: Option<String>,
+    /// Model calls answered.
+    pub rounds: u32,
+    /// Tool calls recorded.
+    pub calls: u32,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// What it cost.
+    pub cost: Money,
+    /// The last text, when it has ended.
+    pub text: Option<String>,
+    /// When it was opened.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// How often its agent crashed in it.
+    pub crashes: u32,
+    /// The count of journaled facts at the last boot, to tell progress from a loop of boots.
+    pub boot_mark: u32,
+    /// Boots in a row that found it without progress.
+    pub stalled_boots: u32,
+}

@@ -1,0 +1,166 @@
+//! Write rules: which parts of the shared workspace an agent may write (ACL-01..03, 07, 08, 11). Text rules only; the
+//! workspace is opened through a capability handle besides, so that a symbolic link cannot leave it either.
+
+use crate::ids::AgentId;
+use crate::refusal::{Code, Refusal};
+
+/// Longest path, in bytes.
+pub const PATH_MAX: usize = 1_024;
+
+/// A path relative to the workspace root: clean components joined by `/`, never empty, never absolute, without `.` or
+/// `..`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkspacePath(String);
+
+impl WorkspacePath {
+    /// Checks and normalises `text`. The root itself is the empty path, which only `allow_root` lets through.
+    pub fn parse(text: &str, allow_root: bool) -> Result<Self, Refusal> {
+        let denied = |why: &str| {
+            Err(Refusal::new(Code::PathDenied, format!("path `{}` {why}", crate::text::clip(text, 120)))
+                .hint("give a path relative to the workspace, such as output/reports/today.md"))
+        };
+        if text.len() > PATH_MAX {
+            return denied("is longer than 1,024 bytes");
+        }
+        if text.contains('\0') || text.contains('\\') {
+            return denied("holds a NUL byte or a backslash");
+        }
+        if text.chars().any(char::is_control) {
+            return denied("holds a control character");
+        }
+        if text.starts_with('/') {
+            return denied("is absolute");
+        }
+        // Refused even where it would stay inside: a reader of the ledger should not have to resolve it (ACL-07).
+        if text.split('/').any(|part| part == "..") {
+            return denied("holds `..`");
+        }
+        let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        if parts.is_empty() && !allow_root {
+            return denied("names no file");
+        }
+        if parts.iter().any(|part| part.len() > 255) {
+            return denied("has a component longer than 255 bytes");
+        }
+        Ok(Self(parts.join("/")))
+    }
+
+    /// The path as text, without a leading or trailing slash.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// This path inside `base`.
+    #[must_use]
+    pub fn under(&self, base: &str) -> Self {
+        let base = base.trim_end_matches('/');
+        match (base.is_empty(), self.0.is_empty()) {
+            (true, _) => self.clone(),
+            (false, true) => Self(base.to_owned()),
+            (false, false) => Self(format!("{base}/{}", self.0)),
+        }
+    }
+}
+
+/// The prefixes that one agent may write under. Each ends in `/` and matches whole components.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteAcl {
+    prefixes: Vec<String>,
+}
+
+impl WriteAcl {
+    /// The default: the agent's own directory (ACL-11).
+    #[must_use]
+    pub fn own_directory(agent: &AgentId) -> Self {
+        Self { prefixes: vec![format!("agents/{agent}/")] }
+    }
+
+    /// Rules from configuration. Each prefix must be a workspace path ending in `/`.
+    pub fn new(prefixes: &[String]) -> Result<Self, Refusal> {
+        let mut checked = Vec::with_capacity(prefixes.len());
+        for prefix in prefixes {
+            if !prefix.ends_with('/') {
+                return Err(Refusal::new(
+                    Code::InvalidArguments,
+                    format!("write prefix `{prefix}` does not end in `/`"),
+                )
+                .hint(format!("write `{prefix}/`: a prefix stands for a whole directory")));
+            }
+            checked.push(format!("{}/", WorkspacePath::parse(prefix, false)?.as_str()));
+        }
+        checked.sort();
+        checked.dedup();
+        Ok(Self { prefixes: checked })
+    }
+
+    /// The prefixes, sorted.
+    #[must_use]
+    pub fn prefixes(&self) -> &[String] {
+        &self.prefixes
+    }
+
+    /// Whether the file at `path` may be written.
+    pub fn check(&self, agent: &AgentId, path: &WorkspacePath) -> Result<(), Refusal> {
+        // A directory itself is not a file in it: `output` does not match `output/`.
+        if self.prefixes.iter().any(|prefix| path.as_str().starts_with(prefix.as_str())) {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::PathDenied, format!("{agent} may not write `{}`", path.as_str()))
+            .hint(format!("{agent} may write under: {}", self.prefixes.join(", "))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn acl(prefixes: &[&str]) -> WriteAcl {
+        WriteAcl::new(&prefixes.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn prefixes_match_whole_components() {
+        let (acl, chora) = (acl(&["output/", "agents/chora/"]), "chora".parse().unwrap());
+        for (path, allowed) in [
+            ("output/a.md", true),
+            ("output/x/y.md", true),
+            ("outputs/a.md", false),
+            ("output", false),
+            ("agents/chora/n.md", true),
+            ("agents/chora2/n.md", false),
+            ("./output//a.md", true),
+        ] {
+            let path = WorkspacePath::parse(path, false).unwrap();
+            assert_eq!(acl.check(&chora, &path).is_ok(), allowed, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn attacks_are_refused() {
+        let long = "a/".repeat(600);
+        for bad in ["../x", "a/../b", "/etc/passwd", "a\\b", "a\0b", "", ".", "a/..", long.as_str(), "a\nb"] {
+            assert!(WorkspacePath::parse(bad, false).is_err(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_parsed_path_is_clean(text in "[a-z./ \\\\]{0,40}") {
+            if let Ok(path) = WorkspacePath::parse(&text, false) {
+                prop_assert!(!path.as_str().starts_with('/') && !path.as_str().ends_with('/'));
+                prop_assert!(path.as_str().split('/').all(|p| !p.is_empty() && p != "." && p != ".."));
+                prop_assert_eq!(WorkspacePath::parse(path.as_str(), false).unwrap(), path);
+            }
+        }
+
+        #[test]
+        fn nothing_outside_the_prefixes_is_allowed(text in "[a-z./]{1,40}") {
+            let (acl, agent) = (acl(&["output/reports/"]), "a".parse().unwrap());
+            if let Ok(path) = WorkspacePath::parse(&text, false) && acl.check(&agent, &path).is_ok() {
+                prop_assert!(path.as_str().starts_with("output/reports/"));
+            }
+        }
+    }
+}
