@@ -1,1 +1,37 @@
-fn main() {}
+//! `ghostctl`: drives a running `ghostd` over gRPC.
+//!
+//! Must never: hold a rule of the world, touch its files beyond finding the socket and the token, or compile a
+//! database or an actor. It asks, prints and exits; the daemon decides.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+mod cli;
+mod commands;
+mod connection;
+mod discovery;
+mod endpoint;
+mod failure;
+mod lists;
+mod output;
+mod record;
+mod table;
+mod text;
+mod wait;
+
+#[cfg(test)]
+mod testing;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let environment = discovery::Environment::of_process();
+    let terminal = std::io::stdout().is_terminal();
+    let code = cli::run(
+        std::env::args_os(),
+        &environment,
+        &mut output::Output::new(Box::new(std::io::BufWriter::new(std::io::stdout())), terminal),
+        &mut std::io::stderr(),
+    )
+    .await;
+    ExitCode::from(code)
+}

@@ -1,1 +1,25 @@
-//! placeholder
+//! What agents share: mailboxes, turns, asks, the task board, budgets, held skills, the ledger, dead letters, jobs and
+//! the event feed. Each is a domain rule, a store transaction and a wake-up, written once for all backends.
+//!
+//! Must never: call a model, run a tool, hold state of its own between calls, or wait for anything inside a transaction
+//! but its rows.
+
+pub mod agents;
+pub mod asks;
+pub mod budgets;
+mod cx;
+pub mod dead_letters;
+pub mod feed;
+pub mod jobs;
+pub mod mail;
+pub mod requests;
+pub mod retention;
+pub mod skills;
+pub mod status;
+pub mod tasks;
+pub mod turns;
+
+pub use cx::Cx;
+
+/// What every rule gives: a value, or a refusal that someone can read.
+pub type Result<T> = std::result::Result<T, ghost_domain::Refusal>;

@@ -59,7 +59,10 @@ pub enum Step {
         system: String,
         /// Hash of the stable briefing (goal, agent, tools, skills).
         briefing: String,
-        /// The volatile rest: history and the mail itself.
+        /// What the turn recalls of earlier ones; may be empty.
+        #[serde(default)]
+        recent: String,
+        /// The mail itself.
         mail: String,
     },
     /// Mail that joined the turn after it was opened (`syscall.inbox.read`). Its text is in that call's result.

@@ -7,7 +7,8 @@ use crate::envelope::{Envelope, Kind};
 /// - The first waking envelope decides the turn. A turn holds at most one envelope that expects a reply, and further
 ///   parts of the same conversation count as one.
 /// - A heartbeat runs alone, and only when nothing else waits.
-/// - Mail that a turn has crashed on runs alone, so that one poisoned message is found without hurting its neighbours.
+/// - Mail that a turn has crashed on, or that an operator put back, runs alone, so that one poisoned message is found
+///   without hurting its neighbours.
 /// - At most `max` envelopes go into one turn; the rest wait, in order.
 #[must_use]
 pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
@@ -17,7 +18,7 @@ pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
     else {
         return Vec::new();
     };
-    if first.crashes > 0 || first.kind == Kind::Heartbeat {
+    if runs_alone(first) {
         return vec![first];
     }
     let mut replies_to = first.kind.expects_reply().then_some(first);
@@ -35,7 +36,7 @@ pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
         if !first_is_in && taken.len() + 2 > max.max(1) {
             continue;
         }
-        if envelope.crashes > 0 || envelope.kind == Kind::Heartbeat {
+        if runs_alone(envelope) {
             continue;
         }
         if envelope.kind.merges() {
@@ -46,6 +47,11 @@ pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
         }
     }
     taken
+}
+
+/// Whether an envelope must have a turn to itself. Pending mail that names a turn has been in one that did not end well.
+fn runs_alone(envelope: &Envelope) -> bool {
+    envelope.crashes > 0 || envelope.turn_id.is_some() || envelope.kind == Kind::Heartbeat
 }
 
 /// Whether an envelope that expects a reply may join a turn that already owes `replies_to` one.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::ids::{AgentId, AskId};
+use crate::ids::{AgentId, AskId, TurnId};
 use crate::time::Clock;
 
 /// Makes new identifiers. In the daemon they are UUIDs of version 7; in a simulation they follow from the seed.
@@ -30,6 +30,13 @@ pub enum Signal {
         ask_id: AskId,
         /// The agent that waits for it, if the asker is one.
         asker: Option<AgentId>,
+    },
+    /// The turn was ended from outside; whoever runs it must let go.
+    TurnCancelled {
+        /// Whose turn.
+        agent_id: AgentId,
+        /// Which.
+        turn_id: TurnId,
     },
     /// The agent's desired state or configuration changed; the supervisor must reconcile it.
     Reconcile(AgentId),

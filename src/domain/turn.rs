@@ -43,6 +43,9 @@ pub struct Turn {
     pub hop: u32,
     /// `mail` for a turn that mail opened, `operator` for a tool call made from the control plane.
     pub source: String,
+    /// What it is about: the first words of the mail that opened it, for lists and for what later turns recall.
+    #[serde(default)]
+    pub about: String,
     /// How far it is.
     pub status: TurnStatus,
     /// Why it ended as it did, unless it finished.

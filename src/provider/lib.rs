@@ -1,1 +1,38 @@
-//! placeholder
+//! Model providers behind one trait: Anthropic, OpenAI and what speaks its chat API, Gemini, Ollama, rules from a file
+//! (`scripted`) and the answers of an earlier run (`recorded`). A pool per provider bounds the calls at once and waits
+//! out what a provider asks to be waited out; retries, fall-backs and prices are pure functions that the turn drives.
+//!
+//! Must never: decide what is retried by itself (the turn journals every attempt), run a tool, or let a key or an
+//! unbounded payload into an error. Every future here may be dropped at any await without leaving anything behind.
+
+pub mod blocks;
+pub mod error;
+pub mod estimate;
+mod http;
+pub mod markup;
+pub mod model;
+mod openai;
+mod openai_stream;
+pub mod pool;
+pub mod price;
+pub mod providers;
+pub mod recorded;
+pub mod retry;
+pub mod scripted;
+mod sse;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+mod through_genai;
+mod through_genai_request;
+
+pub use error::{Charge, ErrorKind, ProviderError};
+pub use estimate::estimate_tokens;
+pub use markup::{clean_visible, malformed_tool_call};
+pub use model::{Deltas, ModelAnswer, ModelRequest, NoDeltas, Provider, Stop};
+pub use pool::{Pool, Slot};
+pub use price::price;
+pub use providers::{Entry, Providers};
+pub use recorded::{Recorded, RecordedAnswer, RecordedTurn, Recording};
+pub use retry::{Next, decide};

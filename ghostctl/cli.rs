@@ -1,0 +1,184 @@
+//! The command line: its options, its commands, and one run from arguments to exit code.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write};
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::commands::{agent, budget, dead, events, ledger, message, task, tool, turn, world};
+use crate::connection::Client;
+use crate::discovery::{Environment, Wish, find};
+use crate::failure::Failure;
+use crate::output::{Answer, Body, Output, report};
+use crate::text::parse_duration;
+
+/// Drives a running ghostd
+#[derive(Debug, Parser)]
+#[command(name = "ghostctl", version, arg_required_else_help = true, max_term_width = 110)]
+#[command(after_help = "\
+The daemon is the one at --endpoint, else at GHOST_ENDPOINT, else the one world that runs under
+GHOST_STATE_DIR (by default ~/.local/state/ghost). While it is not there it is waited for, up to --timeout.
+An https endpoint takes its PEM files from GHOST_TLS_CA and, for mutual TLS, GHOST_TLS_CERT and GHOST_TLS_KEY.
+
+Examples:
+  ghostctl status
+  ghostctl ask chora 'What is still open?'
+  ghostctl --world newsroom events --follow
+  ghostctl --json agent list | jq -r '.[].agent_id'
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict, 8 a bound reached")]
+pub struct Cli {
+    /// Where the daemon listens: unix:PATH, a path, HOST:PORT, http://HOST:PORT or https://HOST:PORT
+    #[arg(long, global = true, value_name = "E", conflicts_with = "world")]
+    endpoint: Option<String>,
+    /// The world meant, when several run under the state directory
+    #[arg(long, global = true, value_name = "W")]
+    world: Option<String>,
+    /// The token of a TCP endpoint; GHOST_TOKEN, else the file `token` of a world on this machine
+    #[arg(long, global = true, value_name = "T")]
+    token: Option<String>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// How long to wait for the daemon and its answer
+    #[arg(long, global = true, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    timeout: Duration,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Status(world::status::Status),
+    Pause(world::pause::Pause),
+    Resume(world::resume::Resume),
+    Reload(world::reload::Reload),
+    Shutdown(world::shutdown::Shutdown),
+    /// Agents: list, create, get, start, stop, delete, prompt
+    #[command(subcommand)]
+    Agent(agent::Agent),
+    /// Tools of an agent: list, brief, call
+    #[command(subcommand)]
+    Tool(tool::Tool),
+    Send(message::send::Send),
+    Ask(message::ask::Ask),
+    /// Turns: list, show, cancel
+    #[command(subcommand)]
+    Turn(turn::Turn),
+    /// The task board: create, list, get, update
+    #[command(subcommand)]
+    Task(task::Task),
+    /// Dead letters: list, show, retry, drop
+    #[command(subcommand)]
+    Dead(dead::Dead),
+    /// Budgets: list, set
+    #[command(subcommand)]
+    Budget(budget::Budget),
+    Usage(budget::usage::Usage),
+    Ledger(ledger::list::List),
+    Events(events::subscribe::Subscribe),
+    /// Print the completions for a shell
+    #[command(
+        after_help = "Examples:\n  ghostctl completions bash > ~/.local/share/bash-completion/completions/ghostctl"
+    )]
+    Completions {
+        /// The shell
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(["bash", "zsh", "fish"]))]
+        shell: String,
+    },
+}
+
+/// Runs one command line and gives its exit code.
+pub async fn run(
+    args: impl IntoIterator<Item = OsString>,
+    environment: &Environment,
+    out: &mut Output,
+    err: &mut dyn Write,
+) -> u8 {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return explain(&error, &args, out, err),
+    };
+    let as_json = cli.json;
+    let outcome = match execute(cli, environment, out).await {
+        Ok(answer) => {
+            if let Some(note) = answer.note.as_deref().filter(|_| !as_json) {
+                // A word beside the answer; there is nobody to tell when standard error is gone.
+                drop(writeln!(err, "note: {note}"));
+            }
+            answer.print(as_json, out).map_err(Failure::from).and_then(|()| answer.failure.map_or(Ok(()), Err))
+        }
+        Err(failure) => Err(failure),
+    };
+    match outcome {
+        Ok(()) => 0,
+        Err(failure) => {
+            report(&failure, as_json, err);
+            failure.exit_code()
+        }
+    }
+}
+
+/// Help and version go to standard output with exit code 0; a usage error goes to standard error with 2.
+fn explain(error: &clap::Error, args: &[OsString], out: &mut Output, err: &mut dyn Write) -> u8 {
+    let text = error.render().to_string();
+    if error.exit_code() == 0 {
+        return match out.text(&text).and_then(|()| out.flush()).map_err(Failure::from) {
+            Ok(()) => 0,
+            Err(failure) => failure.exit_code(),
+        };
+    }
+    if args.iter().any(|arg| arg == "--json") {
+        let (first, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+        let failure = Failure::new("invalid_arguments", first.trim_start_matches("error: ")).hint(rest.trim());
+        report(&failure, true, err);
+    } else {
+        // Nobody to tell when standard error is gone; the exit code says it.
+        drop(err.write_all(text.as_bytes()));
+    }
+    2
+}
+
+async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Result<Answer, Failure> {
+    if let Command::Completions { shell } = &cli.command {
+        return completions(shell);
+    }
+    let wish = Wish { endpoint: cli.endpoint, world: cli.world, token: cli.token };
+    let target = find(&wish, environment)?;
+    let talks = !cli.json && std::io::stderr().is_terminal();
+    let on_waiting = Box::new(move |text: &str| {
+        if talks {
+            eprintln!("{}", crate::text::one_line(text, 200));
+        }
+    });
+    let client = Client::new(target, &environment.tls, cli.timeout, on_waiting)?;
+    match cli.command {
+        Command::Status(verb) => verb.run(&client).await,
+        Command::Pause(verb) => verb.run(&client).await,
+        Command::Resume(verb) => verb.run(&client).await,
+        Command::Reload(verb) => verb.run(&client).await,
+        Command::Shutdown(verb) => verb.run(&client).await,
+        Command::Agent(verb) => verb.run(&client).await,
+        Command::Tool(verb) => verb.run(&client).await,
+        Command::Send(verb) => verb.run(&client).await,
+        Command::Ask(verb) => verb.run(&client).await,
+        Command::Turn(verb) => verb.run(&client).await,
+        Command::Task(verb) => verb.run(&client).await,
+        Command::Dead(verb) => verb.run(&client).await,
+        Command::Budget(verb) => verb.run(&client).await,
+        Command::Usage(verb) => verb.run(&client).await,
+        Command::Ledger(verb) => verb.run(&client).await,
+        Command::Events(verb) => verb.run(&client, cli.json, out).await,
+        Command::Completions { shell } => completions(&shell),
+    }
+}
+
+fn completions(shell: &str) -> Result<Answer, Failure> {
+    let shell: Shell = shell.parse().map_err(|error| Failure::new("invalid_arguments", error))?;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ghostctl", &mut script);
+    Ok(Body::Text(String::from_utf8_lossy(&script).into_owned()).into())
+}

@@ -1,0 +1,27 @@
+//! `ghostctl agent delete`
+
+use ghost_proto::v1::DeleteAgentRequest;
+use ghost_proto::v1::agents_client::AgentsClient;
+
+use super::changed;
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+
+/// Stop an agent and leave a tombstone
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl agent delete scout-2")]
+pub struct Delete {
+    /// The agent
+    agent_id: String,
+    /// Why, for the event feed
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Delete {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = DeleteAgentRequest { request_id: new_request_id(), agent_id: self.agent_id, reason: self.reason };
+        changed(rpc!(client, AgentsClient::delete, request).await?, "is deleted")
+    }
+}

@@ -1,0 +1,54 @@
+//! `ghostctl agent get`
+
+use ghost_proto::v1::GetAgentRequest;
+use ghost_proto::v1::agents_client::AgentsClient;
+use serde_json::Value;
+
+use crate::commands::required;
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+use crate::table::fields;
+use crate::text::moment;
+
+/// Show one agent
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl agent get chora")]
+pub struct Get {
+    /// The agent
+    agent_id: String,
+}
+
+impl Get {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let answer = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id: self.agent_id }).await?;
+        let agent = required(answer.agent, "agent")?;
+        let mut json = record::agent(&agent);
+        if let Value::Object(object) = &mut json {
+            object.insert("inbox_pending".into(), answer.inbox_pending.into());
+            object.insert("turn_id".into(), answer.turn_id.clone().into());
+            object.insert("model".into(), answer.model.clone().into());
+            object.insert("tools".into(), answer.tools.into());
+        }
+        let reason = agent.status_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let text = fields(&[
+            ("agent_id", agent.agent_id),
+            ("name", agent.name),
+            ("archetype", agent.archetype),
+            ("kind", agent.kind),
+            ("team", agent.team.unwrap_or_default()),
+            ("owner", agent.owner.unwrap_or_default()),
+            ("status", format!("{}{reason}", agent.status)),
+            ("activity", agent.activity.unwrap_or_default()),
+            ("turn_id", answer.turn_id.unwrap_or_default()),
+            ("inbox", format!("{} pending", answer.inbox_pending)),
+            ("restarts", agent.restarts.to_string()),
+            ("model", answer.model.unwrap_or_default()),
+            ("tools", answer.tools.to_string()),
+            ("created", moment(agent.created_at_ms)),
+            ("last active", agent.last_active_at_ms.map(moment).unwrap_or_default()),
+        ]);
+        Ok(Answer::object(json, text))
+    }
+}

@@ -1,0 +1,48 @@
+//! `ghostctl budget list`
+
+use ghost_proto::v1::ListBudgetsRequest;
+use ghost_proto::v1::budgets_client::BudgetsClient;
+
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::lists::{Bound, collect};
+use crate::output::{Answer, Body};
+use crate::record;
+use crate::table::Table;
+use crate::text::dollars;
+
+/// List budgets: limit, held and spent
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl budget list\n  ghostctl budget list --scope root")]
+pub struct List {
+    /// Of this sort: world, team, agent or root; all but roots by default
+    #[arg(long = "scope", value_name = "SORT")]
+    sort: Option<String>,
+    #[command(flatten)]
+    bound: Bound,
+}
+
+impl List {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let budgets = collect(&self.bound, async |limit, cursor| {
+            let request = ListBudgetsRequest { sort: self.sort.clone(), limit, cursor };
+            let page = rpc!(client, BudgetsClient::list, request).await?;
+            Ok((page.budgets, page.next_cursor))
+        })
+        .await?;
+        let mut table = Table::new(&["SCOPE", "TOKENS SPENT", "HELD", "LIMIT", "USD SPENT", "HELD", "LIMIT"]);
+        for budget in &budgets.rows {
+            table.row([
+                budget.scope.clone(),
+                budget.spent_tokens.to_string(),
+                budget.reserved_tokens.to_string(),
+                budget.limit_tokens.map_or("none".to_owned(), |limit| limit.to_string()),
+                dollars(budget.spent_micros),
+                dollars(budget.reserved_micros),
+                budget.limit_micros.map_or("none".to_owned(), dollars),
+            ]);
+        }
+        let json = budgets.rows.iter().map(record::budget).collect();
+        Ok(Answer { body: Body::List { json, table }, note: budgets.note, failure: None })
+    }
+}

@@ -1,0 +1,56 @@
+//! `ghostctl budget set`
+
+use ghost_proto::v1::SetBudgetRequest;
+use ghost_proto::v1::budgets_client::BudgetsClient;
+
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+use crate::text::{Limit, dollars, parse_tokens, parse_usd};
+
+/// Set or take away the limits of a scope
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl budget set world --usd 5\n  ghostctl budget set agent:chora --tokens 200000\n  ghostctl budget set team:desk --usd none"
+)]
+#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
+pub struct Set {
+    /// world, team:NAME, agent:ID or root:UUID
+    scope: String,
+    /// Most tokens, or none
+    #[arg(long, value_name = "N", group = "limit", value_parser = parse_tokens)]
+    tokens: Option<Limit>,
+    /// Most US dollars, or none
+    #[arg(long, value_name = "X", group = "limit", value_parser = parse_usd)]
+    usd: Option<Limit>,
+}
+
+impl Set {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let at = |limit| match limit {
+            Some(Limit::At(value)) => Some(value),
+            Some(Limit::None) | None => None,
+        };
+        let request = SetBudgetRequest {
+            request_id: new_request_id(),
+            scope: self.scope,
+            limit_tokens: at(self.tokens),
+            limit_micros: at(self.usd),
+            clear_tokens: self.tokens == Some(Limit::None),
+            clear_micros: self.usd == Some(Limit::None),
+        };
+        let budget = rpc!(client, BudgetsClient::set, request).await?;
+        let tokens = budget.limit_tokens.map_or("no limit of tokens".to_owned(), |limit| format!("{limit} tokens"));
+        let money = budget.limit_micros.map_or("no limit of money".to_owned(), dollars);
+        Ok(Answer::object(
+            record::budget(&budget),
+            format!(
+                "{}: {tokens}, {money} ({} tokens and {} are spent)",
+                budget.scope,
+                budget.spent_tokens,
+                dollars(budget.spent_micros)
+            ),
+        ))
+    }
+}

@@ -1,0 +1,66 @@
+//! `ghostctl usage`
+
+use std::time::Duration;
+
+use ghost_proto::v1::UsageRequest;
+use ghost_proto::v1::budgets_client::BudgetsClient;
+use serde_json::json;
+
+use crate::commands::ledger::since_ms;
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+use crate::table::Table;
+use crate::text::{dollars, parse_duration, rfc3339, usd};
+
+/// Show what model calls took, by agent and model
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl usage --since 24h\n  ghostctl --json usage --agent chora | jq .total.cost_usd"
+)]
+pub struct Usage {
+    /// Of this agent
+    #[arg(long, value_name = "A")]
+    agent: Option<String>,
+    /// Of this time up to now, such as 24h
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    since: Option<Duration>,
+}
+
+impl Usage {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let since_at_ms = self.since.map(since_ms);
+        let request = UsageRequest { agent_id: self.agent, since_at_ms };
+        let usage = rpc!(client, BudgetsClient::usage, request).await?;
+        let mut table =
+            Table::new(&["AGENT", "MODEL", "CALLS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "COST"]);
+        let (mut calls, mut cost, mut all) = (0_u64, 0_u64, [0_u64; 4]);
+        let mut row = |agent: &str, model: &str, calls: u64, tokens: [u64; 4], cost: u64| {
+            let [input, output, read, write] = tokens.map(|count| count.to_string());
+            table.row([agent.into(), model.into(), calls.to_string(), input, output, read, write, dollars(cost)]);
+        };
+        for sum in &usage.sums {
+            let tokens = sum.tokens.unwrap_or_default();
+            let tokens = [tokens.input, tokens.output, tokens.cache_read, tokens.cache_write];
+            row(&sum.agent_id, &sum.model, sum.calls, tokens, sum.cost_micros);
+            calls = calls.saturating_add(sum.calls);
+            cost = cost.saturating_add(sum.cost_micros);
+            all.iter_mut().zip(tokens).for_each(|(total, count)| *total = total.saturating_add(count));
+        }
+        row("total", "", calls, all, cost);
+        let json = json!({
+            "since": since_at_ms.map(rfc3339),
+            "sums": usage.sums.iter().map(record::usage_sum).collect::<Vec<_>>(),
+            "total": {
+                "calls": calls,
+                "input_tokens": all[0],
+                "output_tokens": all[1],
+                "cache_read_tokens": all[2],
+                "cache_write_tokens": all[3],
+                "cost_usd": usd(cost),
+            },
+        });
+        Ok(Answer::object(json, table.render()))
+    }
+}

@@ -1,0 +1,24 @@
+//! `ghostctl dead drop`
+
+use ghost_proto::v1::DropDeadRequest;
+use ghost_proto::v1::messages_client::MessagesClient;
+
+use super::changed;
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+
+/// Give a dead letter up
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl dead drop 0197...")]
+pub struct Drop {
+    /// The dead letter
+    dead_letter_id: String,
+}
+
+impl Drop {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = DropDeadRequest { request_id: new_request_id(), dead_letter_id: self.dead_letter_id };
+        changed(rpc!(client, MessagesClient::drop_dead, request).await?)
+    }
+}

@@ -1,0 +1,28 @@
+//! `ghostctl dead retry`
+
+use ghost_proto::v1::RetryDeadRequest;
+use ghost_proto::v1::messages_client::MessagesClient;
+
+use super::changed;
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+
+/// Put a dead letter back to work: its turn goes on from its journal
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl dead retry 0197...\n  ghostctl dead retry 0197... --fresh")]
+pub struct Retry {
+    /// The dead letter
+    dead_letter_id: String,
+    /// Start a new turn instead of resuming the old one
+    #[arg(long)]
+    fresh: bool,
+}
+
+impl Retry {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request =
+            RetryDeadRequest { request_id: new_request_id(), dead_letter_id: self.dead_letter_id, fresh: self.fresh };
+        changed(rpc!(client, MessagesClient::retry_dead, request).await?)
+    }
+}

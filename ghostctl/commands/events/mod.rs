@@ -1,0 +1,3 @@
+//! The event feed.
+
+pub mod subscribe;

@@ -1,0 +1,74 @@
+//! `ghostctl ledger`
+
+use std::time::Duration;
+
+use ghost_proto::v1::ListLedgerRequest;
+use ghost_proto::v1::ledger_client::LedgerClient;
+
+use super::since_ms;
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::lists::{Bound, collect};
+use crate::output::{Answer, Body};
+use crate::record;
+use crate::table::Table;
+use crate::text::{moment, parse_duration};
+
+/// List tool calls, newest first
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl ledger --agent chora --since 24h\n  ghostctl ledger --status unknown")]
+pub struct List {
+    /// Of this agent
+    #[arg(long, value_name = "A")]
+    agent: Option<String>,
+    /// Of this tool
+    #[arg(long, value_name = "T")]
+    tool: Option<String>,
+    /// With this outcome
+    #[arg(long, value_name = "S", value_parser = ["started", "ok", "failed", "unknown"])]
+    status: Option<String>,
+    /// Of this turn
+    #[arg(long, value_name = "ID")]
+    turn: Option<String>,
+    /// Of this time up to now, such as 24h
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    since: Option<Duration>,
+    #[command(flatten)]
+    bound: Bound,
+}
+
+impl List {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        // Taken once, so that all pages are cut at the same instant.
+        let since_at_ms = self.since.map(since_ms);
+        let calls = collect(&self.bound, async |limit, cursor| {
+            let request = ListLedgerRequest {
+                agent_id: self.agent.clone(),
+                tool: self.tool.clone(),
+                status: self.status.clone(),
+                turn_id: self.turn.clone(),
+                since_at_ms,
+                limit,
+                cursor,
+            };
+            let page = rpc!(client, LedgerClient::list, request).await?;
+            Ok((page.rows, page.next_cursor))
+        })
+        .await?;
+        let mut table = Table::new(&["CALL", "STARTED", "AGENT", "TOOL", "STATUS", "ERROR", "MS", "ARGUMENTS"]);
+        for call in &calls.rows {
+            table.row([
+                call.call_id.clone(),
+                moment(call.started_at_ms),
+                call.agent_id.clone(),
+                call.tool.clone(),
+                call.status.clone(),
+                call.error_code.clone().unwrap_or_default(),
+                call.duration_ms.map(|ms| ms.to_string()).unwrap_or_default(),
+                call.arguments_json.clone(),
+            ]);
+        }
+        let json = calls.rows.iter().map(record::ledger_row).collect();
+        Ok(Answer { body: Body::List { json, table }, note: calls.note, failure: None })
+    }
+}

@@ -1,0 +1,4 @@
+//! Mail to agents.
+
+pub mod ask;
+pub mod send;

@@ -1,0 +1,53 @@
+//! `ghostctl task get`
+
+use ghost_proto::v1::GetTaskRequest;
+use ghost_proto::v1::tasks_client::TasksClient;
+use serde_json::Value;
+
+use crate::commands::required;
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+use crate::table::{Table, fields};
+use crate::text::moment;
+
+/// Show a task and its history
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl task get 0197...")]
+pub struct Get {
+    /// The task
+    task_id: String,
+}
+
+impl Get {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let answer = rpc!(client, TasksClient::get, GetTaskRequest { task_id: self.task_id }).await?;
+        let task = required(answer.task, "task")?;
+        let mut json = record::task(&task);
+        if let Value::Object(object) = &mut json {
+            object.insert("history".into(), answer.history.iter().map(record::task_event).collect());
+        }
+        let mut text = fields(&[
+            ("task_id", task.task_id),
+            ("title", task.title),
+            ("owner", task.owner),
+            ("creator", task.creator),
+            ("status", task.status),
+            ("priority", task.priority.to_string()),
+            ("depends on", task.depends_on.join(", ")),
+            ("parent", task.parent_id.unwrap_or_default()),
+            ("due", task.due_at_ms.map(moment).unwrap_or_default()),
+            ("description", task.description),
+            ("result", task.result.unwrap_or_default()),
+        ]);
+        let mut table = Table::new(&["AT", "BY", "STATUS", "OWNER", "NOTE"]);
+        for event in answer.history {
+            let note = event.note.unwrap_or_default();
+            table.row([moment(event.changed_at_ms), event.by, event.status, event.owner, note]);
+        }
+        text.push('\n');
+        text.push_str(&table.render());
+        Ok(Answer::object(json, text))
+    }
+}

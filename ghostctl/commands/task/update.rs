@@ -1,0 +1,71 @@
+//! `ghostctl task update`
+
+use std::time::Duration;
+
+use ghost_proto::v1::UpdateTaskRequest;
+use ghost_proto::v1::tasks_client::TasksClient;
+
+use super::due_at_ms;
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+use crate::text::parse_duration;
+
+/// Change a task
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl task update 0197... --status done --result 'see output/may.md'\n  ghostctl task update 0197... --status pending --reopen --note 'figures were wrong'"
+)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+pub struct Update {
+    /// The task
+    task_id: String,
+    /// pending, in_progress, blocked, done, failed or cancelled
+    #[arg(long, value_name = "S", group = "change")]
+    status: Option<String>,
+    /// Give it to this agent
+    #[arg(long, visible_alias = "agent", value_name = "AGENT", group = "change")]
+    owner: Option<String>,
+    /// Its title
+    #[arg(long, value_name = "TEXT", group = "change")]
+    title: Option<String>,
+    /// The whole of it
+    #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]
+    description: Option<String>,
+    /// Higher is sooner
+    #[arg(long, value_name = "N", group = "change", allow_negative_numbers = true)]
+    priority: Option<i32>,
+    /// What came of it
+    #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]
+    result: Option<String>,
+    /// When it should be done, from now
+    #[arg(long, value_name = "TIME", group = "change", value_parser = parse_duration)]
+    due_in: Option<Duration>,
+    /// Why, for its history
+    #[arg(long, value_name = "TEXT", group = "change")]
+    note: Option<String>,
+    /// Let an ended task be opened again
+    #[arg(long, requires = "note")]
+    reopen: bool,
+}
+
+impl Update {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = UpdateTaskRequest {
+            request_id: new_request_id(),
+            task_id: self.task_id,
+            status: self.status,
+            owner: self.owner,
+            title: self.title,
+            description: self.description,
+            priority: self.priority,
+            result: self.result,
+            due_at_ms: self.due_in.map(due_at_ms),
+            note: self.note,
+            reopen: self.reopen,
+        };
+        let task = rpc!(client, TasksClient::update, request).await?;
+        Ok(Answer::object(record::task(&task), format!("task {} of {} is {}", task.task_id, task.owner, task.status)))
+    }
+}

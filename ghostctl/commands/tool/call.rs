@@ -1,0 +1,69 @@
+//! `ghostctl tool call`
+
+use ghost_proto::v1::CallToolRequest;
+use ghost_proto::v1::tools_client::ToolsClient;
+use serde_json::{Map, Value, json};
+
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::parsed;
+
+/// Run a tool as an agent, through its registry, in a turn of the operator's
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl tool call chora workspace.read '{\"path\": \"notes.md\"}'")]
+pub struct Call {
+    /// The agent
+    agent_id: String,
+    /// The tool
+    tool: String,
+    /// Its arguments, a JSON object
+    #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true, value_parser = object)]
+    arguments: Map<String, Value>,
+}
+
+/// Reads a JSON object, so that a slip of the keyboard is told before anything is asked of the daemon.
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("it is not a JSON object: {error}"))
+}
+
+impl Call {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = CallToolRequest {
+            request_id: new_request_id(),
+            agent_id: self.agent_id,
+            tool: self.tool,
+            arguments_json: Value::Object(self.arguments).to_string(),
+            timeout_ms: None,
+        };
+        let call = rpc!(client, ToolsClient::call, request).await?;
+        let result = parsed(&call.result_json);
+        let text = match &result {
+            Value::String(text) => text.clone(),
+            other => format!("{other:#}"),
+        };
+        let refusal = call
+            .refusal_json
+            .as_deref()
+            .map(|json| Failure::from_refusal_json(json.as_bytes()).unwrap_or_else(|| Failure::new("internal", json)));
+        let failure = refusal.or_else(|| match call.status.as_str() {
+            "ok" => None,
+            "unknown" => Some(Failure::new("outcome_unknown", format!("{} may or may not have run", call.tool))),
+            status => Some(Failure::new("exec_failed", format!("{} ended as {status}", call.tool))),
+        });
+        let json = json!({
+            "call_id": call.call_id,
+            "turn_id": call.turn_id,
+            "agent_id": call.agent_id,
+            "tool": call.tool,
+            "status": call.status,
+            "error_code": failure.as_ref().map(|failure| failure.code.as_str()),
+            "result": result,
+            "duration_ms": call.duration_ms,
+            "truncated": call.truncated,
+        });
+        // For people the refusal itself, told on standard error, is the whole answer.
+        let text = if failure.is_some() { String::new() } else { text };
+        Ok(Answer { failure, ..Answer::object(json, text) })
+    }
+}

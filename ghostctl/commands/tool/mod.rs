@@ -1,0 +1,27 @@
+//! Tools of an agent.
+
+mod brief;
+mod call;
+mod list;
+
+use crate::connection::Client;
+use crate::failure::Failure;
+use crate::output::Answer;
+
+/// What can be done with an agent's tools.
+#[derive(Debug, clap::Subcommand)]
+pub enum Tool {
+    List(list::List),
+    Brief(brief::Brief),
+    Call(call::Call),
+}
+
+impl Tool {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        match self {
+            Self::List(verb) => verb.run(client).await,
+            Self::Brief(verb) => verb.run(client).await,
+            Self::Call(verb) => verb.run(client).await,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `ghostctl turn cancel`
+
+use ghost_proto::v1::CancelTurnRequest;
+use ghost_proto::v1::turns_client::TurnsClient;
+use serde_json::Value;
+
+use crate::commands::required;
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+
+/// Cancel an open turn
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl turn cancel 0197... --reason 'asked the wrong thing'")]
+pub struct Cancel {
+    /// The turn
+    turn_id: String,
+    /// Why, for its record
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Cancel {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = CancelTurnRequest { request_id: new_request_id(), turn_id: self.turn_id, reason: self.reason };
+        let answer = rpc!(client, TurnsClient::cancel, request).await?;
+        let turn = required(answer.turn, "turn")?;
+        let mut json = record::turn(&turn);
+        if let Value::Object(object) = &mut json {
+            object.insert("changed".into(), answer.changed.into());
+        }
+        let already = if answer.changed { "" } else { " already" };
+        Ok(Answer::object(json, format!("turn {} of {} is {}{already}", turn.turn_id, turn.agent_id, turn.status)))
+    }
+}

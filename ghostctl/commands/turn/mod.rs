@@ -1,0 +1,27 @@
+//! Turns.
+
+mod cancel;
+mod list;
+mod show;
+
+use crate::connection::Client;
+use crate::failure::Failure;
+use crate::output::Answer;
+
+/// What can be done with turns.
+#[derive(Debug, clap::Subcommand)]
+pub enum Turn {
+    List(list::List),
+    Show(show::Show),
+    Cancel(cancel::Cancel),
+}
+
+impl Turn {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        match self {
+            Self::List(verb) => verb.run(client).await,
+            Self::Show(verb) => verb.run(client).await,
+            Self::Cancel(verb) => verb.run(client).await,
+        }
+    }
+}

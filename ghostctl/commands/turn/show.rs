@@ -1,0 +1,86 @@
+//! `ghostctl turn show`
+
+use ghost_proto::v1::turns_client::TurnsClient;
+use ghost_proto::v1::{GetTurnRequest, JournalRow, Turn};
+use serde_json::Value;
+
+use crate::commands::required;
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+use crate::table::{Table, fields};
+use crate::text::{dollars, moment};
+
+/// Journal rows asked for at once.
+const PAGE: u32 = 200;
+/// A turn has far fewer rows; more would be a daemon that repeats itself.
+const ROWS: usize = 100_000;
+
+/// Show a turn and its journal
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl turn show 0197...\n  ghostctl --json turn show 0197... | jq '.steps[].step'"
+)]
+pub struct Show {
+    /// The turn
+    turn_id: String,
+}
+
+impl Show {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let mut steps: Vec<JournalRow> = Vec::new();
+        let turn = loop {
+            let after_seq = steps.last().map_or(0, |row| row.seq);
+            let request = GetTurnRequest { turn_id: self.turn_id.clone(), limit: PAGE, after_seq };
+            let page = rpc!(client, TurnsClient::get, request).await?;
+            let moved = page.steps.last().is_some_and(|row| row.seq > after_seq);
+            steps.extend(page.steps);
+            if !page.more || !moved || steps.len() >= ROWS {
+                break required(page.turn, "turn")?;
+            }
+        };
+        let mut json = record::turn(&turn);
+        if let Value::Object(object) = &mut json {
+            object.insert("steps".into(), steps.iter().map(record::step).collect());
+        }
+        Ok(Answer::object(json, text(turn, &steps)))
+    }
+}
+
+fn text(turn: Turn, steps: &[JournalRow]) -> String {
+    let reason = turn.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let mut text = fields(&[
+        ("turn_id", turn.turn_id),
+        ("agent_id", turn.agent_id),
+        ("status", format!("{}{reason}", turn.status)),
+        ("source", turn.source),
+        ("about", turn.about),
+        ("root_id", format!("{} (hop {})", turn.root_id, turn.hop)),
+        ("model", turn.model.unwrap_or_default()),
+        ("rounds", format!("{}, with {} tool calls", turn.rounds, turn.calls)),
+        ("tokens", format!("{} in, {} out, {}", turn.input_tokens, turn.output_tokens, dollars(turn.cost_micros))),
+        ("started", moment(turn.started_at_ms)),
+        ("ended", turn.ended_at_ms.map(moment).unwrap_or_default()),
+        ("crashes", if turn.crashes == 0 { String::new() } else { turn.crashes.to_string() }),
+    ]);
+    let mut table = Table::new(&["SEQ", "AT", "STEP", "FACT"]);
+    for row in steps {
+        table.row([row.seq.to_string(), moment(row.recorded_at_ms), row.step.clone(), fact(&row.step_json)]);
+    }
+    text.push('\n');
+    text.push_str(&table.render());
+    if let Some(last) = turn.text {
+        text.push_str(&format!("\n{last}\n"));
+    }
+    text
+}
+
+/// What a row says beside the step's name.
+fn fact(json: &str) -> String {
+    let mut fact = record::parsed(json);
+    if let Value::Object(object) = &mut fact {
+        object.remove("step");
+    }
+    fact.to_string()
+}

@@ -1,0 +1,89 @@
+//! `ghostctl reload`
+
+use ghost_proto::v1::world_client::WorldClient;
+use ghost_proto::v1::{ConfigProblem, ReloadRequest};
+use serde_json::{Value, json};
+
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::table::Table;
+
+/// Read the world's files anew and reconcile
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl reload --dry-run\n  ghostctl reload")]
+pub struct Reload {
+    /// Only show the plan
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Reload {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = ReloadRequest { request_id: new_request_id(), dry_run: self.dry_run };
+        let answer = rpc!(client, WorldClient::reload, request).await?;
+        let errors = answer.problems.iter().filter(|problem| problem.severity == "error").count();
+        let failure = (errors > 0).then(|| {
+            Failure::new("invalid_arguments", format!("the world's files have {errors} errors; nothing was changed"))
+                .hint("`ghostd check` shows the same without a running world")
+        });
+        let mut text: String = answer.problems.iter().map(told).collect();
+        let mut table = Table::new(&["ACTION", "SUBJECT", "DETAIL"]);
+        let mut changes: Vec<Value> = Vec::new();
+        for change in answer.changes {
+            changes.push(json!({ "action": change.action, "subject": change.subject, "detail": change.detail }));
+            table.row([change.action, change.subject, change.detail]);
+        }
+        if !changes.is_empty() {
+            text.push_str(&table.render());
+        } else if failure.is_none() {
+            text.push_str("nothing has changed\n");
+        }
+        if !answer.applied && failure.is_none() {
+            text.push_str("this is the plan only; nothing was done\n");
+        }
+        let problems: Vec<Value> = answer.problems.iter().map(record).collect();
+        let json = json!({ "applied": answer.applied, "changes": changes, "problems": problems });
+        Ok(Answer { failure, ..Answer::object(json, text) })
+    }
+}
+
+fn record(problem: &ConfigProblem) -> Value {
+    json!({
+        "severity": problem.severity,
+        "file": problem.file,
+        "line": problem.line,
+        "field": problem.field,
+        "message": problem.message,
+        "hint": problem.hint,
+    })
+}
+
+/// `error: file:line: field: what is wrong`, and the hint below.
+fn told(problem: &ConfigProblem) -> String {
+    let line = if problem.line > 0 { format!(":{}", problem.line) } else { String::new() };
+    let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
+    let hint = problem.hint.as_deref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
+    format!("{}: {}{line}: {field}{}\n{hint}", problem.severity, problem.file, problem.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_says_where_and_what_to_do() {
+        let problem = ConfigProblem {
+            severity: "error".into(),
+            file: "world-config.yaml".into(),
+            line: 12,
+            field: "agents[1].archetype".into(),
+            message: "there is no archetype `edtor`".into(),
+            hint: Some("did you mean `editor`?".into()),
+        };
+        let whole = "error: world-config.yaml:12: agents[1].archetype: there is no archetype `edtor`\n";
+        assert_eq!(told(&problem), format!("{whole}  hint: did you mean `editor`?\n"));
+        let bare = ConfigProblem { line: 0, field: String::new(), hint: None, ..problem };
+        assert_eq!(told(&bare), "error: world-config.yaml: there is no archetype `edtor`\n");
+    }
+}

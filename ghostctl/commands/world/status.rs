@@ -1,0 +1,57 @@
+//! `ghostctl status`
+
+use ghost_proto::v1::world_client::WorldClient;
+use ghost_proto::v1::{NamedCount, StatusRequest, WorldStatus};
+
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+use crate::table::fields;
+use crate::text::{dollars, moment, one_line};
+
+/// Show how the world stands
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl status\n  ghostctl --json status | jq .open_turns")]
+pub struct Status {}
+
+impl Status {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let status = rpc!(client, WorldClient::status, StatusRequest {}).await?;
+        Ok(Answer::object(record::world(&status), text(&status)))
+    }
+}
+
+fn counted(counts: &[NamedCount]) -> String {
+    counts.iter().map(|count| format!("{} {}", count.count, count.name)).collect::<Vec<_>>().join(", ")
+}
+
+fn text(status: &WorldStatus) -> String {
+    let mut text = fields(&[
+        ("world", format!("{} ({})", status.name, status.world_id)),
+        ("daemon", format!("ghostd {} on {}", status.version, status.node)),
+        ("started", moment(status.started_at_ms)),
+        ("turns", format!("{} open{}", status.open_turns, if status.paused { "; paused, none starts" } else { "" })),
+        ("agents", counted(&status.agents_by_status)),
+        ("activity", counted(&status.agents_by_activity)),
+        ("inbox", format!("{} pending", status.inbox_total)),
+        ("dead letters", format!("{} held", status.dead_letters_held)),
+        ("last event", status.last_seq.to_string()),
+        ("endpoints", status.endpoints.join(", ")),
+    ]);
+    if let Some(job) = &status.job {
+        let result = job.result_path.as_deref().map(|path| format!(", result in {path}")).unwrap_or_default();
+        let job = format!("{} {}: {} files, {}{result}", job.job_id, job.state, job.files, dollars(job.cost_micros));
+        text.push_str(&fields(&[("job         ", job)]));
+    }
+    for budget in &status.budgets_near_bound {
+        let tokens = budget.limit_tokens.map(|limit| format!("{} of {limit} tokens", budget.spent_tokens));
+        let money = budget.limit_micros.map(|limit| format!("{} of {}", dollars(budget.spent_micros), dollars(limit)));
+        let spent: Vec<String> = tokens.into_iter().chain(money).collect();
+        text.push_str(&fields(&[("budget      ", format!("{}: {} spent", budget.scope, spent.join(", ")))]));
+    }
+    for warning in &status.warnings {
+        text.push_str(&format!("warning: {}\n", one_line(warning, 400)));
+    }
+    text
+}

@@ -1,0 +1,305 @@
+//! Where the daemon is and what opens its door: `--endpoint`, else `GHOST_ENDPOINT`, else the one world that runs under
+//! the state directory.
+//!
+//! Must never: send a token that was found by itself to another machine.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use crate::endpoint::{Endpoint, SOCKET};
+use crate::failure::Failure;
+
+/// The token's name in a data directory.
+const TOKEN: &str = "token";
+/// A token is a short text; a larger file is something else.
+const TOKEN_BYTES: u64 = 4_096;
+
+/// What the surroundings of the process say.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// `GHOST_ENDPOINT`.
+    pub endpoint: Option<String>,
+    /// `GHOST_TOKEN`.
+    pub token: Option<String>,
+    /// `GHOST_STATE_DIR`.
+    pub state_dir: Option<PathBuf>,
+    /// `HOME`.
+    pub home: Option<PathBuf>,
+    /// `GHOST_TLS_CA`, `GHOST_TLS_CERT` and `GHOST_TLS_KEY`: PEM files for `https` endpoints.
+    pub tls: TlsFiles,
+}
+
+/// PEM files for `https` endpoints.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFiles {
+    /// Whom to trust.
+    pub ca: Option<PathBuf>,
+    /// Who this is.
+    pub cert: Option<PathBuf>,
+    /// The proof of it.
+    pub key: Option<PathBuf>,
+}
+
+impl Environment {
+    /// The environment of this process. Empty variables count as unset.
+    pub fn of_process() -> Self {
+        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let path = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self {
+            endpoint: text("GHOST_ENDPOINT"),
+            token: text("GHOST_TOKEN"),
+            state_dir: path("GHOST_STATE_DIR"),
+            home: path("HOME"),
+            tls: TlsFiles { ca: path("GHOST_TLS_CA"), cert: path("GHOST_TLS_CERT"), key: path("GHOST_TLS_KEY") },
+        }
+    }
+
+    /// The directory that holds one data directory per world.
+    fn state_root(&self) -> Result<PathBuf, Failure> {
+        let from_home = || self.home.as_ref().map(|home| home.join(".local/state/ghost"));
+        self.state_dir.clone().or_else(from_home).ok_or_else(|| {
+            Failure::new("unavailable", "neither GHOST_STATE_DIR nor HOME is set, so no world can be looked for")
+                .hint("name the daemon with --endpoint unix:PATH or --endpoint HOST:PORT")
+        })
+    }
+}
+
+/// A daemon to talk to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// What opens the door.
+    pub token: Option<String>,
+}
+
+/// What the command line says of the daemon.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// `--endpoint`.
+    pub endpoint: Option<String>,
+    /// `--world`.
+    pub world: Option<String>,
+    /// `--token`.
+    pub token: Option<String>,
+}
+
+/// Finds the daemon that is meant. No world, or several: a failure that lists what there is.
+pub fn find(wish: &Wish, environment: &Environment) -> Result<Target, Failure> {
+    let endpoint = match (&wish.endpoint, &wish.world, &environment.endpoint) {
+        (Some(text), _, _) | (None, None, Some(text)) => text.parse()?,
+        (None, Some(world), _) => named(world, &environment.state_root()?)?,
+        (None, None, None) => the_running_one(&environment.state_root()?)?,
+    };
+    let token = match wish.token.clone().or_else(|| environment.token.clone()) {
+        Some(token) => Some(token),
+        None => token_beside(&endpoint, wish, environment)?,
+    };
+    Ok(Target { endpoint, token })
+}
+
+/// A world under the state directory.
+struct World {
+    name: String,
+    socket: PathBuf,
+}
+
+impl World {
+    /// Whether a daemon answers at its socket; a socket outlives a daemon that was killed.
+    fn runs(&self) -> bool {
+        UnixStream::connect(&self.socket).is_ok()
+    }
+}
+
+/// The worlds that have a socket, by name.
+fn worlds(root: &Path) -> Result<Vec<World>, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new("unavailable", format!("cannot read the state directory {}: {error}", root.display()))
+    };
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(unreadable)?;
+        let socket = entry.path().join(SOCKET);
+        if socket.exists() {
+            found.push(World { name: entry.file_name().to_string_lossy().into_owned(), socket });
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn names(worlds: &[World]) -> String {
+    worlds.iter().map(|world| world.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// The world of that name. It need not run: it may be about to.
+fn named(world: &str, root: &Path) -> Result<Endpoint, Failure> {
+    let found = worlds(root)?;
+    if let Some(found) = found.iter().find(|known| known.name == world) {
+        return Ok(Endpoint::Unix(found.socket.clone()));
+    }
+    let failure = Failure::new("unavailable", format!("no world `{world}` has run under {}", root.display()));
+    Err(if found.is_empty() {
+        failure.hint("start one with `ghostd up`, or name a daemon elsewhere with --endpoint")
+    } else {
+        failure.hint(format!("worlds there: {}", names(&found)))
+    })
+}
+
+fn the_running_one(root: &Path) -> Result<Endpoint, Failure> {
+    let (mut running, stopped): (Vec<World>, Vec<World>) = worlds(root)?.into_iter().partition(World::runs);
+    if running.len() > 1 {
+        return Err(Failure::new("invalid_arguments", format!("several worlds run: {}", names(&running)))
+            .hint("pick one with --world NAME"));
+    }
+    running.pop().map(|world| Endpoint::Unix(world.socket)).ok_or_else(|| {
+        let failure = Failure::new("unavailable", format!("no world runs under {}", root.display()));
+        if stopped.is_empty() {
+            failure.hint("start one with `ghostd up`, or name a daemon elsewhere with --endpoint")
+        } else {
+            failure.hint(format!("start one with `ghostd up`; these have run here: {}", names(&stopped)))
+        }
+    })
+}
+
+/// The token file of the world that is meant, for a TCP endpoint of this machine. On a Unix socket the kernel vouches
+/// for the caller.
+fn token_beside(endpoint: &Endpoint, wish: &Wish, environment: &Environment) -> Result<Option<String>, Failure> {
+    if matches!(endpoint, Endpoint::Unix(_)) || !endpoint.is_local() {
+        return Ok(None);
+    }
+    let Ok(root) = environment.state_root() else { return Ok(None) };
+    if let Some(world) = &wish.world {
+        return read_token(&root.join(world).join(TOKEN));
+    }
+    let with_token: Vec<PathBuf> = worlds(&root)?
+        .into_iter()
+        .map(|world| world.socket.with_file_name(TOKEN))
+        .filter(|file| file.exists())
+        .collect();
+    match with_token.as_slice() {
+        [only] => read_token(only),
+        // Which of several is meant cannot be told; the daemon's refusal says what to do.
+        _ => Ok(None),
+    }
+}
+
+fn read_token(file: &Path) -> Result<Option<String>, Failure> {
+    let unreadable = |why: String| {
+        Failure::new("access_denied", format!("cannot read the token {}: {why}", file.display()))
+            .hint("give it with --token or GHOST_TOKEN")
+    };
+    let size = match std::fs::metadata(file) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
+    if size > TOKEN_BYTES {
+        return Err(unreadable(format!("{size} bytes are no token")));
+    }
+    let token = std::fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
+    Ok(Some(token.trim().to_owned()).filter(|token| !token.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    fn tcp_at(authority: &str) -> Endpoint {
+        Endpoint::Tcp { authority: authority.to_owned(), tls: false }
+    }
+
+    struct State(tempfile::TempDir, Vec<UnixListener>);
+
+    impl State {
+        fn new(running: &[&str], stale: &[&str]) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let bind = |world: &&str| {
+                std::fs::create_dir(root.path().join(world)).unwrap();
+                UnixListener::bind(root.path().join(world).join(SOCKET)).unwrap()
+            };
+            let listeners = running.iter().map(bind).collect();
+            stale.iter().map(bind).for_each(drop);
+            Self(root, listeners)
+        }
+
+        fn environment(&self) -> Environment {
+            Environment { state_dir: Some(self.0.path().to_owned()), ..Environment::default() }
+        }
+    }
+
+    #[test]
+    fn the_one_running_world_is_found_past_stale_sockets() {
+        let state = State::new(&["news"], &["old"]);
+        let target = find(&Wish::default(), &state.environment()).unwrap();
+        assert_eq!(target.endpoint, Endpoint::Unix(state.0.path().join("news/ghostd.sock")));
+        assert_eq!(target.token, None);
+        assert_eq!(state.1.len(), 1);
+    }
+
+    #[test]
+    fn none_is_unavailable_and_several_are_a_usage_error_and_both_are_listed() {
+        let none = State::new(&[], &["old"]);
+        let failure = find(&Wish::default(), &none.environment()).unwrap_err();
+        assert_eq!(failure.exit_code(), 5);
+        assert!(failure.hint.unwrap().contains("old"));
+
+        let several = State::new(&["alpha", "beta"], &[]);
+        let failure = find(&Wish::default(), &several.environment()).unwrap_err();
+        assert_eq!(failure.exit_code(), 2);
+        assert!(failure.message.contains("alpha, beta"), "{failure}");
+
+        let wish = Wish { world: Some("beta".into()), ..Wish::default() };
+        let target = find(&wish, &several.environment()).unwrap();
+        assert_eq!(target.endpoint, Endpoint::Unix(several.0.path().join("beta/ghostd.sock")));
+
+        let wish = Wish { world: Some("gamma".into()), ..Wish::default() };
+        assert_eq!(find(&wish, &several.environment()).unwrap_err().exit_code(), 5);
+    }
+
+    #[test]
+    fn a_state_directory_that_is_not_there_is_no_world() {
+        let environment = Environment { home: Some("/nowhere/at/all".into()), ..Environment::default() };
+        let failure = find(&Wish::default(), &environment).unwrap_err();
+        assert!(failure.message.contains("/nowhere/at/all/.local/state/ghost"), "{failure}");
+        assert_eq!(find(&Wish::default(), &Environment::default()).unwrap_err().exit_code(), 5);
+    }
+
+    #[test]
+    fn flags_beat_the_environment() {
+        let state = State::new(&["news"], &[]);
+        let environment = Environment { endpoint: Some("box:1".into()), ..state.environment() };
+        let endpoint = |wish: &Wish| find(wish, &environment).unwrap().endpoint;
+        assert_eq!(endpoint(&Wish::default()), tcp_at("box:1"));
+        assert_eq!(endpoint(&Wish { endpoint: Some("other:2".into()), ..Wish::default() }), tcp_at("other:2"));
+        let world = Wish { world: Some("news".into()), ..Wish::default() };
+        assert_eq!(endpoint(&world), Endpoint::Unix(state.0.path().join("news/ghostd.sock")));
+    }
+
+    #[test]
+    fn a_found_token_goes_to_this_machine_only() {
+        let state = State::new(&["news"], &[]);
+        std::fs::write(state.0.path().join("news/token"), "s3cret\n").unwrap();
+        let token = |endpoint: &str| {
+            find(&Wish { endpoint: Some(endpoint.into()), ..Wish::default() }, &state.environment()).unwrap().token
+        };
+        assert_eq!(token("127.0.0.1:7777").as_deref(), Some("s3cret"));
+        assert_eq!(token("[::1]:7777").as_deref(), Some("s3cret"));
+        assert_eq!(token("localhost:7777").as_deref(), Some("s3cret"));
+        assert_eq!(token("example.org:7777"), None);
+        assert_eq!(token("127.0.0.1.example.org:7777"), None);
+
+        let environment = Environment { token: Some("given".into()), ..state.environment() };
+        let wish = Wish { endpoint: Some("example.org:7777".into()), ..Wish::default() };
+        assert_eq!(find(&wish, &environment).unwrap().token.as_deref(), Some("given"));
+        std::fs::write(state.0.path().join("news/token"), "x".repeat(5_000)).unwrap();
+        let wish = Wish { endpoint: Some("127.0.0.1:7777".into()), ..Wish::default() };
+        assert_eq!(find(&wish, &state.environment()).unwrap_err().exit_code(), 4);
+    }
+}

@@ -1,0 +1,131 @@
+//! Where a daemon listens, as people write it.
+//!
+//! Must never: guess at what is not clearly an endpoint; a wrong one is a usage error that names the forms.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::failure::Failure;
+
+/// The socket's name in a data directory.
+pub const SOCKET: &str = "ghostd.sock";
+
+/// Where a daemon listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp {
+        /// `HOST:PORT`, an IPv6 host in brackets.
+        authority: String,
+        /// Whether it speaks TLS.
+        tls: bool,
+    },
+}
+
+impl FromStr for Endpoint {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return if path.is_empty() { Err(not_an_endpoint(text)) } else { Ok(Self::socket(path)) };
+        }
+        if let Some(rest) = text.strip_prefix("http://") {
+            return tcp(text, rest, false);
+        }
+        if let Some(rest) = text.strip_prefix("https://") {
+            return tcp(text, rest, true);
+        }
+        if text.is_empty() || text.contains("://") {
+            return Err(not_an_endpoint(text));
+        }
+        if text.contains('/') || !text.contains(':') {
+            return Ok(Self::socket(text));
+        }
+        tcp(text, text, false)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp { authority, tls: false } => write!(f, "http://{authority}"),
+            Self::Tcp { authority, tls: true } => write!(f, "https://{authority}"),
+        }
+    }
+}
+
+impl Endpoint {
+    /// A socket, or the socket in a data directory.
+    fn socket(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self::Unix(if path.is_dir() { path.join(SOCKET) } else { path })
+    }
+
+    /// Whether what is sent there stays on this machine.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp { authority, .. } => {
+                let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
+                let bare = host.trim_start_matches('[').trim_end_matches(']');
+                bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            }
+        }
+    }
+}
+
+fn tcp(whole: &str, authority: &str, tls: bool) -> Result<Endpoint, Failure> {
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    let Some((host, port)) = authority.rsplit_once(':') else { return Err(not_an_endpoint(whole)) };
+    // Without brackets, the last group of an IPv6 address would be taken for the port.
+    let bare_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '@' | '?' | '#');
+    if host.is_empty() || bare_ipv6 || host.contains(odd) || port.parse::<u16>().is_err() {
+        return Err(not_an_endpoint(whole));
+    }
+    Ok(Endpoint::Tcp { authority: authority.to_owned(), tls })
+}
+
+fn not_an_endpoint(text: &str) -> Failure {
+    Failure::new("invalid_arguments", format!("`{text}` is not an endpoint"))
+        .hint("write unix:PATH, a path, HOST:PORT, http://HOST:PORT or https://HOST:PORT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp_at(authority: &str, tls: bool) -> Endpoint {
+        Endpoint::Tcp { authority: authority.to_owned(), tls }
+    }
+
+    #[test]
+    fn endpoints_are_read_in_every_form() {
+        let read = |text: &str| text.parse::<Endpoint>().unwrap();
+        assert_eq!(read("unix:/run/g.sock"), Endpoint::Unix("/run/g.sock".into()));
+        assert_eq!(read("unix:///run/g.sock"), Endpoint::Unix("/run/g.sock".into()));
+        assert_eq!(read("/run/g.sock"), Endpoint::Unix("/run/g.sock".into()));
+        assert_eq!(read("g.sock"), Endpoint::Unix("g.sock".into()));
+        assert_eq!(read("127.0.0.1:7777"), tcp_at("127.0.0.1:7777", false));
+        assert_eq!(read("http://box:1/"), tcp_at("box:1", false));
+        assert_eq!(read("https://[::1]:443"), tcp_at("[::1]:443", true));
+        for wrong in
+            ["", "unix:", "ftp://x:1", "http://x", ":80", "x:port", "x:70000", "::1:80", "a@b:80", "http://a/b:80"]
+        {
+            let failure = wrong.parse::<Endpoint>().unwrap_err();
+            assert_eq!(failure.exit_code(), 2, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_data_directory_stands_for_its_socket() {
+        let data = tempfile::tempdir().unwrap();
+        let endpoint: Endpoint = data.path().to_str().unwrap().parse().unwrap();
+        assert_eq!(endpoint, Endpoint::Unix(data.path().join("ghostd.sock")));
+    }
+}

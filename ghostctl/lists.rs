@@ -1,0 +1,81 @@
+//! Lists longer than one page.
+
+use crate::failure::Failure;
+
+/// Rows asked for at once.
+const PAGE: u32 = 200;
+
+/// The options of every list that can be long.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Bound {
+    /// Most rows to print
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+}
+
+/// Rows, and whether there would have been more.
+#[derive(Debug)]
+pub struct Rows<T> {
+    /// The rows, in the daemon's order.
+    pub rows: Vec<T>,
+    /// A word about what was left out, if anything.
+    pub note: Option<String>,
+}
+
+/// Fetches pages until `bound` is reached or the list ends. `fetch` gets the page size and the cursor, and gives the
+/// rows and the next cursor, which is empty at the end.
+pub async fn collect<T>(
+    bound: &Bound,
+    fetch: impl AsyncFn(u32, String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<Rows<T>, Failure> {
+    let limit = bound.limit as usize;
+    let mut rows = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let wanted = PAGE.min(bound.limit - u32::try_from(rows.len()).unwrap_or(bound.limit));
+        let (page, next) = fetch(wanted, cursor.clone()).await?;
+        rows.extend(page);
+        if rows.len() >= limit && (rows.len() > limit || !next.is_empty()) {
+            rows.truncate(limit);
+            let note = format!("only the first {limit} are shown; --limit shows more");
+            return Ok(Rows { rows, note: Some(note) });
+        }
+        // A cursor that stands still would never end.
+        if next.is_empty() || next == cursor {
+            return Ok(Rows { rows, note: None });
+        }
+        cursor = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn count(total: u32, limit: u32) -> (usize, bool) {
+        let rows = collect(&Bound { limit }, async |wanted, cursor: String| {
+            let start: u32 = if cursor.is_empty() { 0 } else { cursor.parse().unwrap() };
+            let end = (start + wanted).min(total);
+            let next = if end < total { end.to_string() } else { String::new() };
+            Ok(((start..end).collect(), next))
+        })
+        .await
+        .unwrap();
+        assert!(rows.rows.iter().copied().eq(0..u32::try_from(rows.rows.len()).unwrap()));
+        (rows.rows.len(), rows.note.is_some())
+    }
+
+    #[tokio::test]
+    async fn pages_are_joined_and_the_bound_is_told() {
+        assert_eq!(count(0, 10).await, (0, false));
+        assert_eq!(count(1_050, 10_000).await, (1_050, false));
+        assert_eq!(count(1_050, 300).await, (300, true));
+        assert_eq!(count(300, 300).await, (300, false));
+    }
+
+    #[tokio::test]
+    async fn a_cursor_that_stands_still_ends_the_list() {
+        let rows = collect(&Bound { limit: 9_999 }, async |_, _| Ok((vec![1], "same".to_owned()))).await.unwrap();
+        assert_eq!(rows.rows.len(), 2);
+    }
+}

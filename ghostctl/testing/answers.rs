@@ -1,0 +1,275 @@
+//! The fixed forms: what each command asks and prints.
+
+use std::io::{self, Write};
+
+use ghost_domain::Refusal;
+use ghost_proto::v1::{AskResponse, CallToolResponse};
+use serde_json::{Value, json};
+use tonic::Code;
+
+use super::fake::{Daemon, End, Fake, refused};
+use super::{Ran, ghostctl};
+
+/// A daemon with a directory of its own.
+struct Scene {
+    daemon: Daemon,
+    fake: Fake,
+    _dir: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new(fake: Fake) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { daemon: fake.serve(&dir.path().join("g.sock")), fake, _dir: dir }
+    }
+
+    async fn run(&self, args: &[&str]) -> Ran {
+        ghostctl(&self.daemon.endpoint, args).await
+    }
+}
+
+#[tokio::test]
+async fn every_list_is_one_array_over_all_pages() {
+    let scene = Scene::new(Fake::default().rows(450));
+    for args in [
+        &["agent", "list"][..],
+        &["turn", "list"],
+        &["task", "list"],
+        &["dead", "list"],
+        &["budget", "list"],
+        &["ledger"],
+    ] {
+        let rows = scene.run(&[&["--json"], args].concat()).await.json();
+        assert_eq!(rows.as_array().unwrap().len(), 450, "{args:?}");
+        let table = scene.run(args).await;
+        assert_eq!((table.code, table.out.lines().count()), (0, 451), "{args:?}");
+        let some = scene.run(&[args, &["--limit", "3"]].concat()).await;
+        assert_eq!((some.out.lines().count(), some.err.contains("--limit")), (4, true), "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_other_command_is_one_object() {
+    let fake = Fake::default()
+        .rows(3)
+        .call(CallToolResponse { status: "ok".into(), result_json: r#"{"a":1}"#.into(), ..Default::default() })
+        .reply(AskResponse { ask_id: "q".into(), status: "answered".into(), reply: Some("42".into()), error: None });
+    let scene = Scene::new(fake);
+    for args in [
+        &["status"][..],
+        &["pause"],
+        &["resume"],
+        &["reload", "--dry-run"],
+        &["agent", "create", "scout", "--id", "s", "--name", "S", "--goal", "- go"],
+        &["agent", "get", "a"],
+        &["agent", "start", "a"],
+        &["agent", "stop", "a", "--grace", "5s"],
+        &["agent", "prompt", "a"],
+        &["tool", "brief", "a"],
+        &["tool", "call", "a", "t", "{\"x\": -1}"],
+        &["send", "a", "-- hello"],
+        &["ask", "a", "why?"],
+        &["turn", "show", "t"],
+        &["turn", "cancel", "t"],
+        &["task", "create", "do it", "--owner", "a", "--due-in", "2h"],
+        &["task", "create", "--title", "do it", "--agent", "a"],
+        &["task", "get", "t"],
+        &["task", "update", "t", "--status", "done"],
+        &["dead", "show", "d"],
+        &["dead", "retry", "d", "--fresh"],
+        &["dead", "drop", "d"],
+        &["budget", "set", "world", "--tokens", "5", "--usd", "none"],
+        &["usage", "--agent", "a", "--since", "24h"],
+    ] {
+        let before = [&["--json"], args].concat();
+        let object = scene.run(&before).await.json();
+        assert!(object.is_object(), "{args:?}: {object}");
+        let plain = scene.run(args).await;
+        assert!(plain.code == 0 && !plain.out.is_empty(), "{args:?}: {}", plain.err);
+    }
+}
+
+#[tokio::test]
+async fn the_fixed_shapes_are_kept() {
+    let scene = Scene::new(Fake::default().rows(2));
+    let tools = json!([{ "name": "workspace.read", "description": "Reads a file" }]);
+    assert_eq!(scene.run(&["tool", "list", "a"]).await.json(), tools);
+    assert_eq!(scene.run(&["--json", "tool", "list", "a"]).await.json(), tools);
+    assert_eq!(scene.run(&["tool", "brief", "a"]).await.out, "- workspace.read: Reads a file\n");
+
+    let agents = scene.run(&["agent", "list", "--json"]).await.json();
+    for key in ["agent_id", "archetype", "status", "activity", "kind", "restarts"] {
+        assert!(agents[0].get(key).is_some(), "{key}");
+    }
+    let usage = scene.run(&["usage", "--json"]).await.json();
+    assert_eq!((&usage["total"]["cost_usd"], &usage["total"]["calls"]), (&json!(1.0), &json!(4)));
+    let status = scene.run(&["status", "--json"]).await.json();
+    assert_eq!((&status["job"]["cost_usd"], &status["agents_by_status"]["running"]), (&json!(1.5), &json!(6)));
+}
+
+#[tokio::test]
+async fn a_turn_is_shown_with_its_whole_journal() {
+    let scene = Scene::new(Fake::default().rows(450));
+    let turn = scene.run(&["--json", "turn", "show", "t"]).await.json();
+    let steps: Vec<i64> = turn["steps"].as_array().unwrap().iter().map(|step| step["seq"].as_i64().unwrap()).collect();
+    assert!(steps.iter().copied().eq(1..=450));
+}
+
+#[tokio::test]
+async fn a_refusal_gives_its_exit_code_and_the_daemons_own_hint() {
+    let refusal = Refusal::not_found("agent", "chorra", Some("chora"));
+    let ends = [Code::NotFound, Code::NotFound].map(|code| End::Status(refused(code, &refusal)));
+    let scene = Scene::new(Fake::default().first(ends));
+    let plain = scene.run(&["agent", "get", "chorra"]).await;
+    assert_eq!((plain.code, plain.out.as_str()), (3, ""));
+    assert_eq!(plain.err, "error: there is no agent `chorra`\nhint: did you mean `chora`?\n");
+    let program = scene.run(&["--json", "agent", "get", "chorra"]).await;
+    let expected =
+        json!({ "error": "there is no agent `chorra`", "code": "not_found", "hint": "did you mean `chora`?" });
+    assert_eq!((program.code, program.refusal()), (3, expected));
+}
+
+#[tokio::test]
+async fn a_refused_call_keeps_its_record_and_fails_by_its_code() {
+    let scene = Scene::new(Fake::default().call(CallToolResponse {
+        call_id: "c".into(),
+        status: "failed".into(),
+        tool: "workspace.write".into(),
+        refusal_json: Some(r#"{"error":"outside your paths","code":"path_denied","hint":"write below notes/"}"#.into()),
+        ..CallToolResponse::default()
+    }));
+    let ran = scene.run(&["--json", "tool", "call", "a", "workspace.write", "{}"]).await;
+    let object: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &object["call_id"], &object["error_code"]), (4, &json!("c"), &json!("path_denied")));
+    assert_eq!(ran.refusal()["hint"], "write below notes/");
+    let plain = scene.run(&["tool", "call", "a", "workspace.write", "{}"]).await;
+    assert_eq!((plain.code, plain.out.as_str()), (4, ""));
+}
+
+#[tokio::test]
+async fn an_ask_prints_its_reply_or_says_why_there_is_none() {
+    let reply = AskResponse { ask_id: "q".into(), status: "answered".into(), reply: Some("42".into()), error: None };
+    let scene = Scene::new(Fake::default().reply(reply.clone()));
+    assert_eq!(scene.run(&["ask", "a", "?"]).await.out, "42\n");
+    let object = scene.run(&["--json", "ask", "a", "?"]).await.json();
+    assert_eq!(
+        (&object["status"], &object["reply"], &object["ask_id"]),
+        (&json!("answered"), &json!("42"), &json!("q"))
+    );
+
+    let late = AskResponse { status: "timed_out".into(), reply: None, ..reply.clone() };
+    assert_eq!(Scene::new(Fake::default().reply(late)).run(&["ask", "a", "?"]).await.code, 6);
+    let failed = AskResponse { status: "failed".into(), reply: None, error: Some("a is stopped".into()), ..reply };
+    let ran = Scene::new(Fake::default().reply(failed)).run(&["ask", "a", "?"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (1, "error: a is stopped\n"));
+}
+
+#[tokio::test]
+async fn an_unavailable_daemon_that_answers_is_heard_to_the_end() {
+    let refusal = Refusal::new(ghost_domain::Code::Unavailable, "the store is full").hint("free some space");
+    let ends = std::iter::repeat_n(End::Status(refused(Code::Unavailable, &refusal)), 200);
+    let ran = Scene::new(Fake::default().first(ends)).run(&["--timeout", "2s", "pause"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (5, "error: the store is full\nhint: free some space\n"));
+}
+
+#[tokio::test]
+async fn a_large_refusal_arrives_whole() {
+    let refusal = Refusal::new(ghost_domain::Code::Conflict, "x".repeat(40_000)).details(json!({ "version": 3 }));
+    let scene = Scene::new(Fake::default().first([End::Status(refused(Code::FailedPrecondition, &refusal))]));
+    let ran = scene.run(&["--json", "pause"]).await;
+    assert_eq!((ran.code, &ran.refusal()["details"]["version"]), (7, &json!(3)));
+}
+
+#[tokio::test]
+async fn limits_are_set_kept_or_taken_away() {
+    let scene = Scene::new(Fake::default());
+    assert_eq!(scene.run(&["budget", "set", "world", "--usd", "2.5"]).await.code, 0);
+    assert_eq!(scene.run(&["budget", "set", "world", "--tokens", "none"]).await.code, 0);
+    let asked = scene.fake.asked();
+    assert!(asked[0].1.contains("limit_tokens: None, limit_micros: Some(2500000), clear_tokens: false"), "{asked:?}");
+    assert!(asked[1].1.contains("limit_micros: None, clear_tokens: true, clear_micros: false"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn usage_errors_exit_with_2_and_ask_nothing() {
+    let scene = Scene::new(Fake::default());
+    for args in [
+        &[][..],
+        &["nonsense"],
+        &["agent", "get"],
+        &["tool", "call", "a", "t", "[1]"],
+        &["budget", "set", "world"],
+        &["budget", "set", "world", "--usd", "-1"],
+        &["usage", "--since", "soon"],
+        &["events", "--after", "-5"],
+        &["ledger", "--status", "odd"],
+        &["task", "update", "t"],
+        &["task", "update", "t", "--reopen", "--status", "pending"],
+        &["task", "create", "--owner", "a"],
+        &["turn", "list", "--limit", "0"],
+        &["completions", "tcsh"],
+        &["--endpoint", "ftp://x:1", "status"],
+        &["--endpoint", "x:1", "--world", "w", "status"],
+    ] {
+        let ran = scene.run(args).await;
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
+        assert!(!ran.err.is_empty(), "{args:?}");
+    }
+    let ran = scene.run(&["--json", "agent", "get"]).await;
+    assert_eq!((ran.code, &ran.refusal()["code"]), (2, &json!("invalid_arguments")));
+    assert!(scene.fake.asked().is_empty());
+}
+
+#[tokio::test]
+async fn help_has_examples_and_completions_know_the_commands() {
+    for args in [&["--help"][..], &["agent", "stop", "--help"], &["tool", "call", "--help"], &["events", "--help"]] {
+        let ran = ghostctl("unix:/nowhere", args).await;
+        assert!(ran.code == 0 && ran.out.contains("Examples:"), "{args:?}: {}", ran.out);
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = ghostctl("unix:/nowhere", &["completions", shell]).await;
+        assert!(ran.code == 0 && ran.out.contains("ghostctl") && ran.out.contains("retry"), "{shell}");
+    }
+    assert!(ghostctl("unix:/nowhere", &["--version"]).await.out.starts_with("ghostctl "));
+}
+
+#[tokio::test]
+async fn the_token_is_sent_as_a_bearer() {
+    let fake = Fake::default();
+    let daemon = fake.serve_tcp();
+    let ran = ghostctl(&daemon.endpoint, &["--token", "s3cret", "status"]).await;
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(fake.tokens(), [Some("Bearer s3cret".to_owned())]);
+    let odd = ghostctl(&daemon.endpoint, &["--token", "two\nlines", "status"]).await;
+    assert_eq!(odd.code, 2);
+    assert!(!odd.err.contains("two"), "a token is never printed");
+}
+
+/// Standard output that someone has closed.
+struct Closed;
+
+impl Write for Closed {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+#[tokio::test]
+async fn a_closed_output_is_a_quiet_end() {
+    let scene = Scene::new(Fake::default().rows(5));
+    for command in [&["agent", "list"][..], &["--help"], &["completions", "bash"]] {
+        let environment = crate::discovery::Environment {
+            endpoint: Some(scene.daemon.endpoint.clone()),
+            ..crate::discovery::Environment::default()
+        };
+        let args = std::iter::once(&"ghostctl").chain(command).map(std::ffi::OsString::from);
+        let mut err = Vec::new();
+        let out = &mut crate::output::Output::new(Box::new(Closed), false);
+        let code = crate::cli::run(args, &environment, out, &mut err).await;
+        assert_eq!((code, err.as_slice()), (0, &[][..]), "{command:?}");
+    }
+}

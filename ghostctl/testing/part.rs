@@ -1,0 +1,207 @@
+//! What the fake daemon answers to unary calls.
+
+use ghost_proto::v1::agents_server::Agents;
+use ghost_proto::v1::budgets_server::Budgets;
+use ghost_proto::v1::ledger_server::Ledger;
+use ghost_proto::v1::messages_server::Messages;
+use ghost_proto::v1::tasks_server::Tasks;
+use ghost_proto::v1::tools_server::Tools;
+use ghost_proto::v1::turns_server::Turns;
+use ghost_proto::v1::world_server::World;
+use ghost_proto::v1::*;
+use tonic::{Request, Response, Status};
+
+use super::fake::Fake;
+
+fn agent(agent_id: impl ToString) -> Agent {
+    Agent {
+        agent_id: agent_id.to_string(),
+        archetype: "editor".into(),
+        status: "running".into(),
+        activity: Some("idle".into()),
+        kind: "persistent".into(),
+        ..Agent::default()
+    }
+}
+
+/// Implements unary methods: note the request, then give the answer.
+macro_rules! unary {
+    ($service:ident { $($method:ident($request:ty) -> $response:ty = |$me:ident, $asked:ident| $answer:expr;)* }) => {
+        #[tonic::async_trait]
+        impl $service for Fake {
+            $(async fn $method(&self, request: Request<$request>) -> Result<Response<$response>, Status> {
+                self.begin(concat!(stringify!($service), ".", stringify!($method)), &request).await?;
+                let ($me, $asked) = (self, request.into_inner());
+                Ok(Response::new($answer))
+            })*
+        }
+    };
+}
+
+unary!(World {
+    status(StatusRequest) -> WorldStatus = |_fake, _asked| WorldStatus {
+        name: "newsroom".into(),
+        last_seq: 2,
+        agents_by_status: vec![NamedCount { name: "running".into(), count: 6 }],
+        job: Some(Job { job_id: "j".into(), state: "finished".into(), cost_micros: 1_500_000, ..Job::default() }),
+        ..WorldStatus::default()
+    };
+    pause(PauseRequest) -> PauseResponse = |_fake, _asked| PauseResponse { paused: true, changed: true, open_turns: 1 };
+    resume(ResumeRequest) -> ResumeResponse = |_fake, _asked| ResumeResponse { paused: false, changed: true };
+    reload(ReloadRequest) -> ReloadResponse = |_fake, asked| ReloadResponse {
+        changes: vec![PlanChange { action: "stop".into(), subject: "agent:old".into(), detail: "not named".into() }],
+        problems: Vec::new(),
+        applied: !asked.dry_run,
+    };
+    shutdown(ShutdownRequest) -> ShutdownResponse = |fake, _asked| {
+        fake.held.notify_one();
+        ShutdownResponse { accepted: true, open_turns: 3 }
+    };
+    reflect(ReflectRequest) -> ReflectResponse = |_fake, _asked| ReflectResponse::default();
+    resources(ResourcesRequest) -> ResourcesResponse = |_fake, _asked| ResourcesResponse::default();
+});
+
+unary!(Agents {
+    list(ListAgentsRequest) -> ListAgentsResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        ListAgentsResponse { agents: rows.map(agent).collect(), next_cursor }
+    };
+    get(GetAgentRequest) -> GetAgentResponse = |_fake, asked| GetAgentResponse {
+        agent: Some(agent(asked.agent_id)),
+        ..GetAgentResponse::default()
+    };
+    create(CreateAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
+        agent: Some(agent(asked.agent_id.unwrap_or(asked.archetype))),
+        changed: true,
+    };
+    start(StartAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
+        agent: Some(agent(asked.agent_id)),
+        changed: false,
+    };
+    stop(StopAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
+        agent: Some(agent(asked.agent_id)),
+        changed: true,
+    };
+    delete(DeleteAgentRequest) -> AgentChange = |_fake, _asked| AgentChange::default();
+    prompt(AgentPromptRequest) -> AgentPromptResponse = |_fake, _asked| AgentPromptResponse {
+        system: "Laws".into(),
+        briefing: "<goal>".into(),
+        tools_json: "[]".into(),
+        ..AgentPromptResponse::default()
+    };
+    inspect(InspectAgentRequest) -> InspectAgentResponse = |_fake, _asked| InspectAgentResponse::default();
+});
+
+unary!(Turns {
+    list(ListTurnsRequest) -> ListTurnsResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let turns = rows.map(|n| Turn { turn_id: n.to_string(), ..Turn::default() }).collect();
+        ListTurnsResponse { turns, next_cursor }
+    };
+    get(GetTurnRequest) -> GetTurnResponse = |fake, asked| {
+        let rows = i64::from(fake.script().rows);
+        let end = rows.min(asked.after_seq + i64::from(asked.limit));
+        let step = |seq| JournalRow { seq, step: "note".into(), ..JournalRow::default() };
+        GetTurnResponse {
+            turn: Some(Turn { turn_id: asked.turn_id, ..Turn::default() }),
+            steps: (asked.after_seq + 1..=end).map(step).collect(),
+            more: end < rows,
+        }
+    };
+    cancel(CancelTurnRequest) -> CancelTurnResponse = |_fake, asked| CancelTurnResponse {
+        turn: Some(Turn { turn_id: asked.turn_id, status: "cancelled".into(), ..Turn::default() }),
+        changed: true,
+    };
+});
+
+unary!(Tools {
+    list(ListToolsRequest) -> ListToolsResponse = |_fake, _asked| ListToolsResponse {
+        tools: vec![ToolSummary { name: "workspace.read".into(), description: "Reads a file".into() }],
+    };
+    brief(BriefToolsRequest) -> BriefToolsResponse = |_fake, _asked| BriefToolsResponse {
+        text: "- workspace.read: Reads a file\n".into(),
+    };
+    call(CallToolRequest) -> CallToolResponse = |fake, _asked| fake.script().call.clone();
+});
+
+unary!(Messages {
+    send(SendRequest) -> SendResponse = |_fake, _asked| SendResponse {
+        message_id: "m".into(),
+        seq: 4,
+        root_id: "r".into(),
+    };
+    ask(AskRequest) -> AskResponse = |fake, _asked| fake.script().reply.clone();
+    list_dead(ListDeadRequest) -> ListDeadResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let letter = |n: u32| DeadLetter { dead_letter_id: n.to_string(), ..DeadLetter::default() };
+        ListDeadResponse { dead_letters: rows.map(letter).collect(), next_cursor }
+    };
+    get_dead(GetDeadRequest) -> GetDeadResponse = |_fake, _asked| GetDeadResponse {
+        dead_letter: Some(DeadLetter::default()),
+        envelopes: vec![Envelope { body: "poison".into(), ..Envelope::default() }],
+    };
+    retry_dead(RetryDeadRequest) -> DeadChange = |_fake, _asked| DeadChange {
+        dead_letter: Some(DeadLetter { status: "retried".into(), ..DeadLetter::default() }),
+        changed: true,
+    };
+    drop_dead(DropDeadRequest) -> DeadChange = |_fake, _asked| DeadChange {
+        dead_letter: Some(DeadLetter { status: "dropped".into(), ..DeadLetter::default() }),
+        changed: true,
+    };
+});
+
+unary!(Tasks {
+    create(CreateTaskRequest) -> Task = |_fake, asked| Task {
+        title: asked.title,
+        owner: asked.owner,
+        due_at_ms: asked.due_at_ms,
+        ..Task::default()
+    };
+    list(ListTasksRequest) -> ListTasksResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let tasks = rows.map(|n| Task { task_id: n.to_string(), ..Task::default() }).collect();
+        ListTasksResponse { tasks, next_cursor }
+    };
+    get(GetTaskRequest) -> GetTaskResponse = |_fake, asked| GetTaskResponse {
+        task: Some(Task { task_id: asked.task_id, ..Task::default() }),
+        history: vec![TaskEvent { note: Some("why".into()), ..TaskEvent::default() }],
+    };
+    update(UpdateTaskRequest) -> Task = |_fake, asked| Task {
+        task_id: asked.task_id,
+        status: asked.status.unwrap_or_default(),
+        ..Task::default()
+    };
+});
+
+unary!(Budgets {
+    list(ListBudgetsRequest) -> ListBudgetsResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let budgets = rows.map(|n| Budget { scope: format!("agent:{n}"), ..Budget::default() }).collect();
+        ListBudgetsResponse { budgets, next_cursor }
+    };
+    set(SetBudgetRequest) -> Budget = |_fake, asked| Budget {
+        scope: asked.scope,
+        limit_tokens: asked.limit_tokens,
+        limit_micros: asked.limit_micros,
+        ..Budget::default()
+    };
+    usage(UsageRequest) -> UsageResponse = |fake, _asked| UsageResponse {
+        sums: (0..fake.script().rows)
+            .map(|n| UsageSum {
+                agent_id: n.to_string(),
+                calls: 2,
+                tokens: Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() }),
+                cost_micros: 500_000,
+                ..UsageSum::default()
+            })
+            .collect(),
+    };
+});
+
+unary!(Ledger {
+    list(ListLedgerRequest) -> ListLedgerResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let rows = rows.map(|n| LedgerRow { call_id: n.to_string(), ..LedgerRow::default() }).collect();
+        ListLedgerResponse { rows, next_cursor }
+    };
+});

@@ -1,0 +1,97 @@
+//! A daemon that is away, dies or hangs: what is asked again, and what is said when nothing helps.
+
+use std::os::unix::net::UnixListener;
+
+use ghost_proto::v1::AskResponse;
+use tonic::{Code, Status};
+
+use super::fake::{End, Fake};
+use super::ghostctl;
+
+fn unavailable() -> End {
+    End::Status(Status::unavailable("booting"))
+}
+
+#[tokio::test]
+async fn unavailable_is_asked_again_as_the_same_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::default().first([unavailable(), unavailable()]);
+    let daemon = fake.serve(&dir.path().join("g.sock"));
+    let ran = ghostctl(&daemon.endpoint, &["send", "chora", "hello"]).await;
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let asked = fake.asked();
+    assert_eq!(asked.len(), 3);
+    assert!(asked[0].1.contains("request_id: \"") && asked.iter().all(|one| *one == asked[0]), "{asked:?}");
+    ghostctl(&daemon.endpoint, &["send", "chora", "hello"]).await;
+    assert_ne!(fake.asked()[3], asked[0], "another command is another request");
+}
+
+#[tokio::test]
+async fn other_errors_are_not_asked_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::default().first([End::Status(Status::new(Code::FailedPrecondition, "no"))]);
+    let daemon = fake.serve(&dir.path().join("g.sock"));
+    assert_eq!(ghostctl(&daemon.endpoint, &["pause"]).await.code, 7);
+    assert_eq!(fake.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_daemon_killed_in_the_middle_is_asked_again_when_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("g.sock");
+    let reply = AskResponse { status: "answered".into(), reply: Some("42".into()), ..AskResponse::default() };
+    let fake = Fake::default().first([End::Hold]).reply(reply);
+    let daemon = fake.serve(&socket);
+    let endpoint = daemon.endpoint.clone();
+    let (ran, _second) = tokio::join!(ghostctl(&endpoint, &["ask", "chora", "?"]), async {
+        fake.held.notified().await;
+        daemon.kill();
+        fake.serve(&socket)
+    });
+    assert_eq!((ran.code, ran.out.as_str()), (0, "42\n"), "{}", ran.err);
+    let asked = fake.asked();
+    assert_eq!((asked.len(), &asked[0]), (2, &asked[1]));
+}
+
+#[tokio::test]
+async fn a_daemon_that_stays_away_is_unavailable_and_one_that_hangs_is_a_timeout() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("g.sock");
+    let endpoint = format!("unix:{}", socket.display());
+    let ran = ghostctl(&endpoint, &["--timeout", "2s", "--json", "status"]).await;
+    assert_eq!((ran.code, ran.refusal()["code"].as_str()), (5, Some("unavailable")));
+
+    drop(UnixListener::bind(&socket).unwrap());
+    assert_eq!(ghostctl(&endpoint, &["--timeout", "2s", "status"]).await.code, 5, "a stale socket");
+    std::fs::remove_file(&socket).unwrap();
+
+    let daemon = Fake::default().first([End::Hold]).serve(&socket);
+    let ran = ghostctl(&daemon.endpoint, &["--timeout", "500ms", "status"]).await;
+    assert_eq!(ran.code, 6, "{}", ran.err);
+}
+
+#[tokio::test]
+async fn shutdown_returns_when_the_daemon_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let daemon = fake.serve(&dir.path().join("g.sock"));
+    let endpoint = daemon.endpoint.clone();
+    let (ran, ()) = tokio::join!(ghostctl(&endpoint, &["shutdown", "--json"]), async {
+        fake.held.notified().await;
+        daemon.kill();
+    });
+    assert_eq!(ran.json()["stopped"], true);
+}
+
+#[tokio::test]
+async fn a_daemon_that_dies_over_its_shutdown_has_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::default().first([End::Done, End::Hold]);
+    let daemon = fake.serve(&dir.path().join("g.sock"));
+    let endpoint = daemon.endpoint.clone();
+    let (ran, ()) = tokio::join!(ghostctl(&endpoint, &["shutdown"]), async {
+        fake.held.notified().await;
+        daemon.kill();
+    });
+    assert_eq!((ran.code, ran.out.as_str()), (0, "newsroom has stopped\n"), "{}", ran.err);
+}

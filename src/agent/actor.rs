@@ -1,0 +1,207 @@
+//! The agent's actor: it owns the task that works off the agent's mail, and nothing else. Its mailbox carries wake-ups
+//! and control only, so losing it loses nothing.
+//!
+//! Must never: await anything in a handler but its own bookkeeping; the work runs beside it, so that a stop gets through.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use ghost_domain::{Activity, AgentId, Code, Refusal, TurnId};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::task::JoinHandle;
+
+use crate::engine::Engine;
+use crate::turn::{self, Bench};
+
+/// How long an agent waits when the store cannot take its work: the fault is not the agent's, so it is no crash.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What an agent's actor is told.
+#[derive(Debug)]
+pub enum AgentMsg {
+    /// There is mail, or a reason to look for it.
+    Wake,
+    /// An ask of this agent's is closed.
+    AskClosed,
+    /// The turn was ended from outside.
+    Cancel(TurnId),
+    /// Sleep, if nothing came in meanwhile.
+    TrySleep,
+    /// Let the turn finish within the grace period, then exit.
+    Stop {
+        /// The grace period.
+        grace: Duration,
+    },
+    /// The grace period is over.
+    GraceOver,
+    /// The task has ended; nothing if it panicked, with the panic's words.
+    Worked(Result<Result<(), Refusal>, String>),
+}
+
+/// The actor.
+pub struct AgentActor;
+
+/// What it is started with.
+pub struct Arguments {
+    /// Whose actor.
+    pub agent_id: AgentId,
+    /// What it works with.
+    pub engine: Arc<Engine>,
+}
+
+/// Its state.
+pub struct State {
+    agent_id: AgentId,
+    engine: Arc<Engine>,
+    bench: Arc<Bench>,
+    task: Option<Task>,
+    /// Woken while the task was running.
+    again: bool,
+    /// The wake generation that the last look at the inbox began with.
+    seen: u64,
+    stopping: bool,
+}
+
+/// A task that does not outlive its actor, however that ends.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl State {
+    fn begin(&mut self, myself: &ActorRef<AgentMsg>) {
+        if self.stopping {
+            return;
+        }
+        if self.task.is_some() {
+            self.again = true;
+            return;
+        }
+        self.again = false;
+        // Read before the inbox is: what comes after this look raises the generation.
+        self.seen = self.engine.board.generation(&self.agent_id);
+        let (engine, agent_id, bench) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.bench));
+        let myself = myself.clone();
+        self.task = Some(Task(tokio::spawn(async move {
+            let worked = AssertUnwindSafe(turn::work(&engine, &agent_id, &bench)).catch_unwind().await;
+            let worked = worked.map_err(|panic| panic_text(&*panic));
+            // Failing to tell means that the actor is gone; whoever ended it looks after the inbox.
+            let _ = myself.cast(AgentMsg::Worked(worked));
+        })));
+    }
+
+    fn later(&self, myself: &ActorRef<AgentMsg>, after: Duration, message: AgentMsg) {
+        let sleep = self.engine.office.cx.ports.clock.sleep(after);
+        let myself = myself.clone();
+        tokio::spawn(async move {
+            sleep.await;
+            // The actor may have ended meanwhile, and then there is nobody to tell.
+            let _ = myself.cast(message);
+        });
+    }
+}
+
+impl Actor for AgentActor {
+    type Msg = AgentMsg;
+    type State = State;
+    type Arguments = Arguments;
+
+    async fn pre_start(&self, myself: ActorRef<AgentMsg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+        let mut state = State {
+            agent_id: arguments.agent_id,
+            engine: arguments.engine,
+            bench: Arc::new(Bench::default()),
+            task: None,
+            again: false,
+            seen: 0,
+            stopping: false,
+        };
+        state.begin(&myself);
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<AgentMsg>,
+        message: AgentMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            AgentMsg::Wake => {
+                state.engine.board.heard(&state.agent_id);
+                state.begin(&myself);
+            }
+            AgentMsg::AskClosed => state.bench.bell.notify_waiters(),
+            AgentMsg::Cancel(turn_id) => {
+                if state.bench.current() == Some(turn_id) && state.task.take().is_some() {
+                    state.begin(&myself);
+                }
+            }
+            AgentMsg::TrySleep => {
+                let idle = state.task.is_none() && !state.again && !state.stopping;
+                if idle && state.engine.board.try_sleep(&state.agent_id, state.seen) {
+                    myself.stop(None);
+                }
+            }
+            AgentMsg::Stop { grace } => {
+                state.stopping = true;
+                if state.task.is_none() {
+                    myself.stop(None);
+                } else {
+                    state.later(&myself, grace, AgentMsg::GraceOver);
+                }
+            }
+            AgentMsg::GraceOver => {
+                state.task = None;
+                myself.stop(None);
+            }
+            AgentMsg::Worked(worked) => {
+                state.task = None;
+                match worked {
+                    Err(panic) => return Err(format!("panic: {panic}").into()),
+                    Ok(Err(refusal)) if refusal.code == Code::Unavailable => {
+                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the store cannot take the work; trying again");
+                        state.engine.board.show(&state.agent_id, Activity::Idle);
+                        if state.stopping {
+                            myself.stop(None);
+                        } else {
+                            state.again = true;
+                            state.later(&myself, STORE_PAUSE, AgentMsg::Wake);
+                        }
+                        return Ok(());
+                    }
+                    Ok(Err(refusal)) if matches!(refusal.code, Code::Conflict | Code::NotFound) => {
+                        // Another daemon owns the agent now, or it is deleted: nothing here may act for it any more.
+                        tracing::warn!(agent_id = %state.agent_id, %refusal, "letting the agent go");
+                        myself.stop(None);
+                        return Ok(());
+                    }
+                    Ok(Err(refusal)) => return Err(refusal.to_string().into()),
+                    Ok(Ok(())) => {}
+                }
+                if state.stopping {
+                    myself.stop(None);
+                } else if state.again {
+                    state.begin(&myself);
+                } else {
+                    state.engine.board.show(&state.agent_id, Activity::Idle);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The words of a panic.
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".to_owned())
+}

@@ -1,0 +1,60 @@
+//! What all agents of a world work with.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ghost_config::spec::AgentSpec;
+use ghost_domain::{Agent, Refusal};
+use ghost_provider::Providers;
+use ghost_tools::{Caller, Office, Registry, ToolTable};
+
+use crate::board::Board;
+
+/// The engine of a world.
+pub struct Engine {
+    /// Rules, store, workspace, plan.
+    pub office: Arc<Office>,
+    /// Every tool that the code has.
+    pub tools: Arc<ToolTable>,
+    /// Where actors show what they do.
+    pub board: Arc<dyn Board>,
+    providers: RwLock<Arc<Providers>>,
+}
+
+impl Engine {
+    /// An engine.
+    #[must_use]
+    pub fn new(office: Arc<Office>, tools: Arc<ToolTable>, board: Arc<dyn Board>, providers: Arc<Providers>) -> Self {
+        Self { office, tools, board, providers: RwLock::new(providers) }
+    }
+
+    /// The providers in force.
+    #[must_use]
+    pub fn providers(&self) -> Arc<Providers> {
+        // The lock is held for a pointer copy only, so a poisoned one still holds a whole value.
+        Arc::clone(&self.providers.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other providers in force, as a reload does. Calls under way end with the old ones.
+    pub fn set_providers(&self, providers: Arc<Providers>) {
+        *self.providers.write().unwrap_or_else(PoisonError::into_inner) = providers;
+    }
+
+    /// What an agent is and may use, by the plan in force (ACC-05): built when it wakes, gone when it sleeps.
+    pub fn outfit(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
+        let plan = self.office.plan();
+        let spec = plan.spec_for(agent)?;
+        let caller = Caller {
+            agent_id: agent.agent_id.clone(),
+            write_acl: spec.write_acl.clone(),
+            manages_tasks: spec.access.can_access("syscall.task.update"),
+            skills: spec.skills.clone(),
+        };
+        // The owner of a task may always say how far it is (TASK-05): the tool is there, and knows whom it serves.
+        let own_tasks = plan.owner_may_update_tasks;
+        let access = Arc::clone(&spec.access);
+        let registry = self
+            .tools
+            .registry(caller, &|name| access.can_access(name) || (own_tasks && name == "syscall.task.update"));
+        Ok((spec, registry))
+    }
+}

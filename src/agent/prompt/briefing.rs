@@ -1,0 +1,32 @@
+//! The briefing: goal, way of working, tools and skills, as tagged blocks in the order of ARCH-09.
+
+use ghost_config::spec::AgentSpec;
+use ghost_domain::HeldSkill;
+use ghost_domain::transcript::ToolSpec;
+
+use super::Section;
+
+/// The sections of the briefing, in order.
+#[must_use]
+pub fn briefing(spec: &AgentSpec, tools: &[ToolSpec], held: &[HeldSkill]) -> Vec<Section> {
+    let archetype = &spec.archetype;
+    let lines: Vec<String> = tools.iter().map(|tool| format!("- {}: {}", tool.name, tool.description)).collect();
+    let skills: Vec<String> = held
+        .iter()
+        .map(|held| format!("- {}{}", held.skill, if held.active { " [active]" } else { " [held]" }))
+        .collect();
+    vec![
+        tagged("goal", &archetype.goal),
+        tagged("agent", &archetype.agent),
+        tagged("user", &archetype.user),
+        tagged("tools", &lines.join("\n")),
+        tagged("skills", &skills.join("\n")),
+    ]
+}
+
+/// The briefing's `<tools>` lines, as `ghostctl tool brief` prints them too (ARCH-10).
+fn tagged(name: &'static str, text: &str) -> Section {
+    let text = text.trim();
+    let text = if text.is_empty() { String::new() } else { format!("<{name}>\n{text}\n</{name}>") };
+    Section { name, text }
+}

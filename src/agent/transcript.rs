@@ -1,0 +1,298 @@
+//! The transcript that a journal unfolds into: what the model is shown next, and which of its calls are still open. A
+//! pure function, so that a resumed turn is shown exactly what the first one was (DESIGN.md section 2, "Journal").
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_domain::journal::{CallOutcome, Effect, FilePlan, JournalRow, Step};
+use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::{AskId, CallId};
+use serde_json::Value;
+
+/// A call that was begun and not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Begun {
+    /// Our id.
+    pub call_id: CallId,
+    /// What it does.
+    pub effect: Effect,
+    /// For a file write: what it should leave.
+    pub file: Option<FilePlan>,
+    /// For an ask: which.
+    pub ask_id: Option<AskId>,
+}
+
+/// A call of the model's last answer that has no result yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenCall {
+    /// The provider's id, unique within the answer.
+    pub id: String,
+    /// The name that the model used.
+    pub name: String,
+    /// The arguments.
+    pub arguments: Value,
+    /// If it was begun before a crash: how.
+    pub begun: Option<Begun>,
+}
+
+/// How far a turn is.
+#[derive(Clone, Debug, Default)]
+pub struct Transcript {
+    /// Hashes of the system part and the briefing, if the prompt was journaled.
+    pub prompt: Option<(String, String)>,
+    /// What was recalled and the mail, if the prompt was journaled.
+    pub opening: Option<(String, String)>,
+    /// What follows the opening: answers, results, notes.
+    pub messages: Vec<Message>,
+    /// Calls of the last answer without a result, in the model's order.
+    pub open: Vec<OpenCall>,
+    /// Results of the last answer's calls, by the provider's id.
+    pub results: BTreeMap<String, (String, CallOutcome)>,
+    /// Answers so far.
+    pub rounds: u32,
+    /// Failures of model calls since the last answer, by model.
+    pub failures: Vec<String>,
+    /// Corrections of malformed calls so far.
+    pub corrections: u32,
+}
+
+/// The text that an outcome is shown as: `(tool name, outcome) -> (text, is_error)`.
+pub type View<'a> = &'a dyn Fn(&str, &CallOutcome) -> (String, bool);
+
+impl Transcript {
+    /// Unfolds a journal.
+    #[must_use]
+    pub fn unfold(rows: &[JournalRow], view: View<'_>) -> Self {
+        let mut transcript = Self::default();
+        let mut begun: BTreeMap<String, Begun> = BTreeMap::new();
+        let mut last_calls: Vec<(String, String, Value)> = Vec::new();
+        for row in rows {
+            match &row.step {
+                Step::Briefed { system, briefing, recent, mail } => {
+                    transcript.prompt = Some((system.clone(), briefing.clone()));
+                    transcript.opening = Some((recent.clone(), mail.clone()));
+                }
+                Step::ModelAnswered { blocks, .. } => {
+                    transcript.close_round(&last_calls, view);
+                    begun.clear();
+                    let message = Message { role: Role::Assistant, blocks: blocks.clone() };
+                    last_calls = message
+                        .calls()
+                        .map(|(id, name, args)| (id.to_owned(), name.to_owned(), args.clone()))
+                        .collect();
+                    transcript.messages.push(message);
+                    transcript.rounds += 1;
+                    transcript.failures.clear();
+                }
+                Step::ModelFailed { model, .. } => transcript.failures.push(model.clone()),
+                Step::CallStarted { call_id, id, effect, file, ask_id, .. } => {
+                    begun.insert(
+                        id.clone(),
+                        Begun { call_id: *call_id, effect: *effect, file: file.clone(), ask_id: *ask_id },
+                    );
+                }
+                Step::CallFinished { id, tool, outcome, .. } => {
+                    transcript.results.insert(id.clone(), (tool.clone(), outcome.clone()));
+                }
+                Step::Note { text } => {
+                    transcript.close_round(&last_calls, view);
+                    last_calls.clear();
+                    transcript.messages.push(Message::text(Role::User, text.clone()));
+                }
+                Step::ModelStarted { .. } | Step::MailJoined { .. } => {}
+            }
+        }
+        let open: Vec<OpenCall> = last_calls
+            .iter()
+            .filter(|(id, ..)| !transcript.results.contains_key(id))
+            .map(|(id, name, arguments)| OpenCall {
+                id: id.clone(),
+                name: name.clone(),
+                arguments: arguments.clone(),
+                begun: begun.remove(id),
+            })
+            .collect();
+        if open.is_empty() {
+            transcript.close_round(&last_calls, view);
+        } else {
+            transcript.open = open;
+        }
+        transcript
+    }
+
+    /// Puts the results of an answer's calls behind it, in the model's order. A call that never got one gets an error,
+    /// because a provider refuses a transcript with a hole in it (TOOL-25).
+    pub fn close_round(&mut self, calls: &[(String, String, Value)], view: View<'_>) {
+        if calls.is_empty() {
+            return;
+        }
+        let blocks = calls
+            .iter()
+            .map(|(id, name, _)| match self.results.get(id) {
+                Some((tool, outcome)) => {
+                    let (content, is_error) = view(tool, outcome);
+                    Block::ToolResult { id: id.clone(), name: name.clone(), content, is_error }
+                }
+                None => Block::ToolResult {
+                    id: id.clone(),
+                    name: name.clone(),
+                    content: "{\"error\":\"this call was interrupted and has no result\",\"code\":\"outcome_unknown\"}"
+                        .into(),
+                    is_error: true,
+                },
+            })
+            .collect();
+        self.messages.push(Message { role: Role::Tool, blocks });
+        self.results.clear();
+    }
+}
+
+/// Makes the ids of an answer's calls unique within it and drops what is not a call: some providers give none, some
+/// give the same twice (TOOL-10).
+#[must_use]
+pub fn with_unique_ids(blocks: Vec<Block>) -> Vec<Block> {
+    let mut seen = BTreeSet::new();
+    blocks
+        .into_iter()
+        .filter_map(|block| match block {
+            Block::ToolCall { id, .. } if id.is_empty() => None,
+            Block::ToolCall { id, name, arguments } => {
+                let mut unique = id.clone();
+                let mut n = 2;
+                while !seen.insert(unique.clone()) {
+                    unique = format!("{id}-{n}");
+                    n += 1;
+                }
+                Some(Block::ToolCall { id: unique, name, arguments })
+            }
+            other => Some(other),
+        })
+        .collect()
+}
+
+/// Fits a conversation into `most` bytes: results of the oldest rounds are emptied first, then old words are cut. The
+/// opening and the last round stay whole, and no call loses its result.
+pub fn fit(messages: &mut [Message], keep_first: usize, most: usize) {
+    let size = |messages: &[Message]| messages.iter().map(message_bytes).sum::<usize>();
+    let mut total = size(messages);
+    let last = messages.len().saturating_sub(2);
+    for index in keep_first..last {
+        if total <= most {
+            return;
+        }
+        for block in &mut messages[index].blocks {
+            let before = block_bytes(block);
+            match block {
+                Block::ToolResult { content, .. } if content.len() > 120 => {
+                    *content = format!("[an older result of {} bytes, dropped to save room]", content.len());
+                }
+                Block::Text { text } if text.len() > 400 => {
+                    *text = format!("{}\n[cut to save room]", ghost_domain::text::prefix_bytes(text, 300));
+                }
+                _ => {}
+            }
+            total = total.saturating_sub(before.saturating_sub(block_bytes(block)));
+        }
+    }
+}
+
+fn block_bytes(block: &Block) -> usize {
+    match block {
+        Block::Text { text } | Block::Thinking { text, .. } => text.len(),
+        Block::ToolCall { name, arguments, .. } => name.len() + json_bytes(arguments),
+        Block::ToolResult { content, .. } => content.len(),
+    }
+}
+
+fn message_bytes(message: &Message) -> usize {
+    message.blocks.iter().map(block_bytes).sum()
+}
+
+/// A cheap size of a JSON value: near enough for a bound.
+fn json_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(json_bytes).sum::<usize>() + items.len(),
+        Value::Object(map) => map.iter().map(|(key, item)| key.len() + 4 + json_bytes(item)).sum(),
+        _ => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ghost_domain::transcript::TokenUsage;
+    use ghost_domain::{Timestamp, TurnId};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn row(step: Step) -> JournalRow {
+        JournalRow { turn_id: TurnId(Uuid::nil()), seq: 0, step, at: Timestamp(0) }
+    }
+
+    fn call(id: &str) -> Block {
+        Block::ToolCall { id: id.into(), name: "t".into(), arguments: json!({}) }
+    }
+
+    fn answered(blocks: Vec<Block>) -> JournalRow {
+        row(Step::ModelAnswered { model: "m".into(), blocks, usage: TokenUsage::default() })
+    }
+
+    fn finished(id: &str) -> JournalRow {
+        row(Step::CallFinished {
+            call_id: CallId(Uuid::nil()),
+            id: id.into(),
+            tool: "t".into(),
+            outcome: CallOutcome { content: json!(id), refusal: None, truncated: false },
+        })
+    }
+
+    fn view(_: &str, outcome: &CallOutcome) -> (String, bool) {
+        (outcome.content.to_string(), outcome.refusal.is_some())
+    }
+
+    #[test]
+    fn an_unfinished_round_is_open_and_a_finished_one_is_closed() {
+        let rows = [answered(vec![call("a"), call("b")]), finished("b")];
+        let half = Transcript::unfold(&rows, &view);
+        assert_eq!(half.open.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(half.messages.len(), 1);
+        let mut rows = rows.to_vec();
+        rows.push(finished("a"));
+        let whole = Transcript::unfold(&rows, &view);
+        assert!(whole.open.is_empty());
+        let Block::ToolResult { id, .. } = &whole.messages[1].blocks[0] else { panic!("a result") };
+        assert_eq!(id, "a", "results stand in the model's order, not in that of their ends");
+    }
+
+    #[test]
+    fn the_same_id_in_two_rounds_is_two_calls() {
+        let rows = [answered(vec![call("x")]), finished("x"), answered(vec![call("x")])];
+        let transcript = Transcript::unfold(&rows, &view);
+        assert_eq!(transcript.open.len(), 1);
+        assert_eq!(transcript.rounds, 2);
+    }
+
+    #[test]
+    fn ids_become_unique_and_calls_without_one_go() {
+        let blocks = with_unique_ids(vec![call("x"), call("x"), call("")]);
+        let ids: Vec<String> = blocks
+            .iter()
+            .filter_map(|b| if let Block::ToolCall { id, .. } = b { Some(id.clone()) } else { None })
+            .collect();
+        assert_eq!(ids, ["x", "x-2"]);
+    }
+
+    #[test]
+    fn fitting_empties_old_results_and_keeps_the_ends() {
+        let long = "y".repeat(1_000);
+        let result = |id: &str| Message {
+            role: Role::Tool,
+            blocks: vec![Block::ToolResult { id: id.into(), name: "t".into(), content: long.clone(), is_error: false }],
+        };
+        let mut messages = vec![Message::text(Role::User, long.clone()), result("1"), result("2"), result("3")];
+        fit(&mut messages, 1, 2_500);
+        assert_eq!(messages[0].visible_text().len(), 1_000);
+        let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
+        assert!(sizes[1] < 100 && sizes[3] == 1_000, "{sizes:?}");
+    }
+}

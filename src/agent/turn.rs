@@ -1,0 +1,223 @@
+//! One turn from its mail to its end: think, act, until the model makes no call. Every step is journaled before the next
+//! begins, so that a crash anywhere is a restart here with the journal in hand.
+
+mod act;
+mod file_call;
+mod open;
+mod operator;
+mod think;
+mod wait;
+
+pub use open::{Preview, preview};
+pub use operator::call_for_operator;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ghost_commons::turns::{self, Ending, Taken};
+use ghost_config::spec::AgentSpec;
+use ghost_domain::journal::CallOutcome;
+use ghost_domain::time::Clock;
+use ghost_domain::transcript::Message;
+use ghost_domain::{Activity, AgentId, Code, Limits, Refusal, Turn, TurnId};
+use ghost_tools::loop_guard::LoopGuard;
+use ghost_tools::view::model_view;
+use ghost_tools::{CallCx, Registry};
+use tokio::sync::Notify;
+
+use crate::engine::Engine;
+use crate::transcript::OpenCall;
+
+/// Corrections of malformed calls before a turn is ended.
+const CORRECTIONS_MAX: u32 = 3;
+
+/// What an actor shares with the task that works for it.
+#[derive(Default)]
+pub struct Bench {
+    /// Rings when an ask of this agent's has been closed.
+    pub bell: Notify,
+    current: Mutex<Option<TurnId>>,
+}
+
+impl Bench {
+    /// The turn under way.
+    #[must_use]
+    pub fn current(&self) -> Option<TurnId> {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, turn_id: Option<TurnId>) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = turn_id;
+    }
+}
+
+/// Works off an agent's mail, turn by turn, until there is none or new turns may not begin.
+///
+/// # Errors
+/// When the store refuses to go on: the journal is then where the last step left it.
+pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) -> Result<(), Refusal> {
+    while engine.board.may_begin(agent_id) {
+        let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
+        let taken = engine.office.store.write(move |w| Box::pin(async move { turns::take(w, &cx, &id).await })).await?;
+        let Some(taken) = taken else { return Ok(()) };
+        let turn_id = taken.turn.turn_id;
+        bench.set(Some(turn_id));
+        let ran = run(engine, taken, bench).await;
+        bench.set(None);
+        match ran {
+            Ok(()) => {}
+            // It was ended from outside while its agent was at work: what it wanted to write is refused, rightly.
+            Err(refusal) if refusal.code == Code::Cancelled => {}
+            Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
+            Err(refusal) => end(engine, turn_id, Ending::Failed(refusal)).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Ends a turn.
+async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
+    let cx = engine.office.cx.clone();
+    let ended =
+        engine.office.store.write(move |w| Box::pin(async move { turns::finish(w, &cx, turn_id, ending).await })).await;
+    match ended {
+        Ok(_) => Ok(()),
+        Err(refusal) if refusal.code == Code::Cancelled => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+async fn run(engine: &Arc<Engine>, taken: Taken, bench: &Arc<Bench>) -> Result<(), Refusal> {
+    let turn_id = taken.turn.turn_id;
+    let mut runner = match Runner::open(engine, taken, bench).await? {
+        Ok(runner) => runner,
+        // The agent cannot be fitted out: its archetype is gone, or forbids it. Nobody is left waiting for that.
+        Err(refusal) => return end(engine, turn_id, Ending::Failed(refusal)).await,
+    };
+    match runner.to_the_end().await? {
+        Some(ending) => end(engine, turn_id, ending).await,
+        None => Ok(()),
+    }
+}
+
+/// A turn under way.
+struct Runner {
+    engine: Arc<Engine>,
+    agent_id: AgentId,
+    turn: Turn,
+    spec: AgentSpec,
+    registry: Registry,
+    /// The stable system part.
+    system: crate::prompt::Part,
+    /// The stable briefing.
+    briefing: crate::prompt::Part,
+    /// What is recalled, and the mail.
+    opening: (String, String),
+    /// Whether the prompt is in the journal already.
+    briefed: bool,
+    /// Everything that the model is shown.
+    messages: Vec<Message>,
+    /// How many of `messages` are the opening.
+    opening_messages: usize,
+    /// Calls of the last answer that have no result yet.
+    open: Vec<OpenCall>,
+    rounds: u32,
+    corrections: u32,
+    failures: Vec<String>,
+    guard: LoopGuard,
+    /// The loop guard's last word, if it has spoken it.
+    looped: Option<Refusal>,
+    /// Time spent on the turn's own work; waiting in a pool or for a reply does not count.
+    worked: Duration,
+    bench: Arc<Bench>,
+    /// Whether the board shows what this turn does; an operator's call stands beside the agent's own turns.
+    shown: bool,
+}
+
+impl Runner {
+    /// Goes on until the turn has an ending; `None` if the ending was committed already, with the last answer.
+    async fn to_the_end(&mut self) -> Result<Option<Ending>, Refusal> {
+        if !self.open.is_empty()
+            && let Some(ending) = self.act().await?
+        {
+            return Ok(Some(ending));
+        }
+        loop {
+            if self.rounds >= self.spec.limits.turn_rounds_max {
+                return Ok(Some(Ending::Failed(bound_reached(
+                    format!("the turn made {} model calls, which is its bound", self.rounds),
+                    "turn_rounds_max",
+                ))));
+            }
+            if self.worked >= Limits::seconds(self.spec.limits.turn_seconds) {
+                return Ok(Some(Ending::Failed(bound_reached(
+                    format!("the turn worked for {} s, which is its bound", self.worked.as_secs()),
+                    "turn_seconds",
+                ))));
+            }
+            match self.think().await? {
+                think::Thought::Calls => {
+                    if let Some(ending) = self.act().await? {
+                        return Ok(Some(ending));
+                    }
+                }
+                think::Thought::Corrected => {}
+                think::Thought::Ended => return Ok(None),
+                think::Thought::Failed(refusal) => return Ok(Some(Ending::Failed(refusal))),
+            }
+        }
+    }
+
+    fn show(&self, activity: Activity) {
+        if self.shown {
+            self.engine.board.show(&self.agent_id, activity);
+        }
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.engine.office.cx.ports.clock)
+    }
+
+    fn limits(&self) -> Arc<Limits> {
+        self.engine.office.cx.limits()
+    }
+
+    fn call_cx(&self, call_id: ghost_domain::CallId, provider_call_id: &str) -> CallCx {
+        call_cx(&self.engine, &self.registry, &self.turn, call_id, provider_call_id)
+    }
+
+    fn view(&self, tool: &str, outcome: &CallOutcome) -> (String, bool) {
+        view(&self.registry, &self.limits(), self.spec.limits.result_view_bytes, tool, outcome)
+    }
+}
+
+/// What a tool is told of one call.
+fn call_cx(
+    engine: &Arc<Engine>,
+    registry: &Registry,
+    turn: &Turn,
+    call_id: ghost_domain::CallId,
+    provider_call_id: &str,
+) -> CallCx {
+    CallCx {
+        office: Arc::clone(&engine.office),
+        caller: Arc::clone(registry.caller()),
+        turn_id: turn.turn_id,
+        root_id: turn.root_id,
+        hop: turn.hop,
+        call_id,
+        provider_call_id: provider_call_id.to_owned(),
+    }
+}
+
+/// The text that a model is shown for an outcome.
+fn view(registry: &Registry, limits: &Limits, own: u32, tool: &str, outcome: &CallOutcome) -> (String, bool) {
+    let bytes = registry.find(tool).ok().and_then(|(tool, _)| tool.view_bytes).unwrap_or(own);
+    model_view(outcome, Some(bytes), limits)
+}
+
+fn bound_reached(what: String, setting: &str) -> Refusal {
+    Refusal::new(Code::LoopGuard, what)
+        .hint(format!("give it smaller work, or raise limits.{setting}"))
+        .details(serde_json::json!({ "limit": setting }))
+}

@@ -1,0 +1,96 @@
+//! File writes: journaled with the hashes before and after, so that a crash in one can be told from a write that
+//! happened (promise 2; DESIGN.md section 2, "Journal").
+
+use std::sync::Arc;
+
+use ghost_commons::turns;
+use ghost_domain::journal::{CallOutcome, FilePlan};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{CallId, Refusal};
+use ghost_tools::tool::ErasedFile;
+
+use super::Runner;
+use super::act::{Checked, Done, InTransaction, outcome_unknown, record_end};
+use crate::transcript::Begun;
+
+impl Runner {
+    pub(super) async fn file(&self, checked: &Checked, tool: &Arc<dyn ErasedFile>) -> Result<Done, Refusal> {
+        let begun = match &checked.call.begun {
+            Some(Begun { call_id, file: Some(plan), .. }) => Some((*call_id, plan.clone())),
+            Some(_) => return Ok(Done::Refused(outcome_unknown(&checked.tool.spec.name))),
+            None => None,
+        };
+        if let Some((call_id, plan)) = begun {
+            let path = WorkspacePath::parse(&plan.path, false)?;
+            let found = match self.engine.office.workspace.hash(&path).await {
+                Ok(found) => found,
+                Err(refusal) => return Ok(Done::Refused(refusal)),
+            };
+            if found.as_deref() == Some(plan.after.as_str()) {
+                return self.recorded_file(checked, tool, call_id, plan).await;
+            }
+            if found != plan.before {
+                return Ok(Done::Refused(outcome_unknown(&checked.tool.spec.name)));
+            }
+            return self.write(checked, tool, Some(call_id)).await;
+        }
+        self.write(checked, tool, None).await
+    }
+
+    /// Prepares, journals, writes, records. With `begun` the call is in the journal already, and nothing was written.
+    async fn write(
+        &self,
+        checked: &Checked,
+        tool: &Arc<dyn ErasedFile>,
+        begun: Option<CallId>,
+    ) -> Result<Done, Refusal> {
+        let call_id = begun.unwrap_or_else(|| CallId(self.engine.office.cx.id()));
+        let call_cx = self.call_cx(call_id, &checked.call.id);
+        let work = match tool.prepare(&call_cx, &checked.call.arguments).await {
+            Ok(work) => work,
+            Err(refusal) => return Ok(Done::Refused(refusal)),
+        };
+        // Journaled anew when it goes on: what is there now may not be what was there then.
+        self.record_start(self.call_start(checked, call_id, Some(work.plan.clone()))).await?;
+        let path = WorkspacePath::parse(&work.plan.path, false)?;
+        if let Err(refusal) = self.engine.office.workspace.write_atomic(&path, &work.bytes).await {
+            return self.refused_after_start(checked, call_id, refusal).await;
+        }
+        self.recorded_file(checked, tool, call_id, work.plan).await
+    }
+
+    async fn recorded_file(
+        &self,
+        checked: &Checked,
+        tool: &Arc<dyn ErasedFile>,
+        call_id: CallId,
+        plan: FilePlan,
+    ) -> Result<Done, Refusal> {
+        let call_cx = self.call_cx(call_id, &checked.call.id);
+        let (cx, recorder, turn_id) = (self.engine.office.cx.clone(), Arc::clone(tool), self.turn.turn_id);
+        let (id, name) = (checked.call.id.clone(), checked.tool.spec.name.clone());
+        let arguments = checked.call.arguments.clone();
+        let done = self
+            .engine
+            .office
+            .store
+            .write(move |w| {
+                Box::pin(async move {
+                    let turn = turns::open_turn(w, turn_id).await.map_err(InTransaction::Turn)?;
+                    let output = recorder.record(&call_cx, arguments, &plan, w).await.map_err(InTransaction::Tool)?;
+                    record_end(w, &cx, &turn, call_id, &id, &name, output).await.map_err(InTransaction::Turn)
+                })
+            })
+            .await;
+        match done {
+            Ok(outcome) => Ok(Done::Recorded(outcome)),
+            Err(InTransaction::Tool(refusal)) => self.refused_after_start(checked, call_id, refusal).await,
+            Err(InTransaction::Turn(refusal)) => Err(refusal),
+        }
+    }
+
+    async fn refused_after_start(&self, checked: &Checked, call_id: CallId, refusal: Refusal) -> Result<Done, Refusal> {
+        let outcome: CallOutcome = self.record_result(checked, call_id, Err(refusal)).await?;
+        Ok(Done::Recorded(outcome))
+    }
+}

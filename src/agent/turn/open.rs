@@ -1,0 +1,179 @@
+//! Opening a turn: from its journal if it has one, else by assembling its prompt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_commons::turns::Taken;
+use ghost_config::spec::AgentSpec;
+use ghost_domain::journal::JournalRow;
+use ghost_domain::transcript::{Message, Role, ToolSpec};
+use ghost_domain::{Agent, AgentId, Code, HeldSkill, Refusal, Turn, TurnStatus};
+use ghost_store::tables::TurnFilter;
+use ghost_tools::loop_guard::LoopGuard;
+
+use super::{Bench, Runner, view};
+use crate::engine::Engine;
+use crate::prompt::{self, Part, Section};
+use crate::transcript::Transcript;
+
+/// What the store knows that a prompt needs.
+struct Sources {
+    agent: Agent,
+    held: Vec<HeldSkill>,
+    history: Vec<Turn>,
+    earlier: Vec<Vec<JournalRow>>,
+    journal: Vec<JournalRow>,
+    stored: Option<(String, String)>,
+}
+
+impl Runner {
+    /// Opens the turn. The inner refusal means that the agent itself cannot run turns now.
+    pub(super) async fn open(
+        engine: &Arc<Engine>,
+        taken: Taken,
+        bench: &Arc<Bench>,
+    ) -> Result<Result<Self, Refusal>, Refusal> {
+        let sources = read_sources(engine, &taken).await?;
+        let (spec, registry) = match engine.outfit(&sources.agent) {
+            Ok(outfit) => outfit,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let limits = engine.office.cx.limits();
+        let own_view = spec.limits.result_view_bytes;
+        let transcript =
+            Transcript::unfold(&sources.journal, &|tool, outcome| view(&registry, &limits, own_view, tool, outcome));
+        let briefed = transcript.opening.is_some();
+        let (system, briefing, opening) = match (transcript.prompt, transcript.opening, sources.stored) {
+            (Some((system_hash, briefing_hash)), Some(opening), Some((system, briefing))) => {
+                (Part { hash: system_hash, text: system }, Part { hash: briefing_hash, text: briefing }, opening)
+            }
+            (Some(_), ..) => {
+                return Err(Refusal::new(
+                    Code::Internal,
+                    format!("the prompt of turn {} is missing", taken.turn.turn_id),
+                ));
+            }
+            (None, ..) => {
+                let plan = engine.office.plan();
+                let system = prompt::join(&prompt::system(&plan, &sources.agent, &spec));
+                let briefing = prompt::join(&prompt::briefing(&spec, &registry.specs(), &sources.held));
+                let mut mail = prompt::inbox(&taken.mail);
+                for journal in &sources.earlier {
+                    if let Some(note) = prompt::earlier_note(journal) {
+                        mail = format!("{note}\n{mail}");
+                    }
+                }
+                let recent = prompt::recent(&sources.history, limits.history_bytes as usize);
+                (Part::new(system), Part::new(briefing), (recent, mail))
+            }
+        };
+        let mut messages = vec![Message::text(Role::User, briefing.text.clone())];
+        if !opening.0.is_empty() {
+            messages.push(Message::text(Role::User, opening.0.clone()));
+        }
+        messages.push(Message::text(Role::User, opening.1.clone()));
+        let opening_messages = messages.len();
+        messages.extend(transcript.messages);
+        let guard = LoopGuard::replay(&limits, &sources.journal);
+        Ok(Ok(Self {
+            engine: Arc::clone(engine),
+            agent_id: taken.turn.agent_id.clone(),
+            turn: taken.turn,
+            spec,
+            registry,
+            system,
+            briefing,
+            opening,
+            briefed,
+            messages,
+            opening_messages,
+            open: transcript.open,
+            rounds: transcript.rounds,
+            corrections: 0,
+            failures: transcript.failures,
+            guard,
+            looped: None,
+            worked: Duration::ZERO,
+            bench: Arc::clone(bench),
+            shown: true,
+        }))
+    }
+}
+
+async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Refusal> {
+    let (turn, resumed, earlier) = (taken.turn.clone(), taken.resumed, taken.earlier.clone());
+    let history_turns = engine.office.cx.limits().history_turns;
+    engine
+        .office
+        .store
+        .read(move |r| {
+            Box::pin(async move {
+                let agent = ghost_commons::mail::agent_named(r, &turn.agent_id).await?;
+                let journal = if resumed { r.journal_of(turn.turn_id).await? } else { Vec::new() };
+                let hashes = Transcript::unfold(&journal, &|_, _| (String::new(), false)).prompt;
+                let mut sources = Sources {
+                    agent,
+                    held: Vec::new(),
+                    history: Vec::new(),
+                    earlier: Vec::new(),
+                    journal,
+                    stored: None,
+                };
+                if let Some((system, briefing)) = hashes {
+                    if let (Some(system), Some(briefing)) =
+                        (r.prompt_get(&system).await?, r.prompt_get(&briefing).await?)
+                    {
+                        sources.stored = Some((system, briefing));
+                    }
+                    return Ok(sources);
+                }
+                sources.held = r.skills_held(&turn.agent_id).await?;
+                if history_turns > 0 {
+                    let filter = TurnFilter {
+                        agent_id: Some(turn.agent_id.clone()),
+                        status: Some(TurnStatus::Finished),
+                        limit: history_turns,
+                        ..TurnFilter::default()
+                    };
+                    sources.history = r.turn_list(&filter).await?;
+                }
+                for turn_id in earlier {
+                    sources.earlier.push(r.journal_of(turn_id).await?);
+                }
+                Ok::<_, Refusal>(sources)
+            })
+        })
+        .await
+}
+
+/// The prompt that an agent would get now, section by section, without any mail (ARCH-15).
+pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview, Refusal> {
+    let id = agent_id.clone();
+    let (agent, held) = engine
+        .office
+        .store
+        .read(move |r| {
+            Box::pin(async move {
+                let agent = ghost_commons::mail::agent_named(r, &id).await?;
+                let held = r.skills_held(&id).await?;
+                Ok::<_, Refusal>((agent, held))
+            })
+        })
+        .await?;
+    let (spec, registry) = engine.outfit(&agent)?;
+    let system = prompt::system(&engine.office.plan(), &agent, &spec);
+    let briefing = prompt::briefing(&spec, &registry.specs(), &held);
+    Ok(Preview { system, briefing, tools: registry.specs(), spec })
+}
+
+/// A prompt without mail.
+pub struct Preview {
+    /// The system part.
+    pub system: Vec<Section>,
+    /// The briefing.
+    pub briefing: Vec<Section>,
+    /// The tools that go into the request.
+    pub tools: Arc<[ToolSpec]>,
+    /// What the agent is made from.
+    pub spec: AgentSpec,
+}

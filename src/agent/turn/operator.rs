@@ -1,0 +1,84 @@
+//! A tool call made from the control plane: it runs as the agent, through the agent's registry, in a turn of the
+//! operator's (issue 2, 10).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_commons::turns::{self, Ending};
+use ghost_domain::journal::CallOutcome;
+use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::{AgentId, Refusal, TurnId};
+use ghost_tools::loop_guard::LoopGuard;
+use serde_json::Value;
+
+use super::{Bench, Runner, end};
+use crate::engine::Engine;
+use crate::prompt::Part;
+use crate::transcript::OpenCall;
+
+/// The id that an operator's single call has in its turn's journal.
+const CALL: &str = "operator-1";
+
+/// Calls a tool as an agent. The outcome may be a refusal of the tool's own; it is recorded like any other.
+///
+/// # Errors
+/// When the agent does not exist or cannot be fitted out.
+pub async fn call_for_operator(
+    engine: &Arc<Engine>,
+    agent_id: &AgentId,
+    tool: &str,
+    arguments: Value,
+    bench: &Arc<Bench>,
+) -> Result<(TurnId, CallOutcome), Refusal> {
+    let id = agent_id.clone();
+    let agent = engine
+        .office
+        .store
+        .read(move |r| Box::pin(async move { ghost_commons::mail::agent_named(r, &id).await }))
+        .await?;
+    let (spec, registry) = engine.outfit(&agent)?;
+    // Found before a turn is opened, so that a slip of the keyboard leaves no trace but its refusal.
+    let (found, _) = registry.find(tool)?;
+    found.validate(&arguments)?;
+    let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
+    let turn = engine
+        .office
+        .store
+        .write(move |w| Box::pin(async move { turns::open_for_operator(w, &cx, &id).await }))
+        .await?;
+    let turn_id = turn.turn_id;
+    let call = Block::ToolCall { id: CALL.into(), name: tool.to_owned(), arguments: arguments.clone() };
+    let nothing = Part::new(String::new());
+    let mut runner = Runner {
+        engine: Arc::clone(engine),
+        agent_id: agent_id.clone(),
+        turn,
+        guard: LoopGuard::new(&engine.office.cx.limits()),
+        looped: None,
+        spec,
+        registry,
+        system: nothing.clone(),
+        briefing: nothing,
+        opening: (String::new(), String::new()),
+        briefed: true,
+        messages: vec![Message { role: Role::Assistant, blocks: vec![call] }],
+        opening_messages: 0,
+        open: vec![OpenCall { id: CALL.into(), name: tool.to_owned(), arguments, begun: None }],
+        rounds: 0,
+        corrections: 0,
+        failures: Vec::new(),
+        worked: Duration::ZERO,
+        bench: Arc::clone(bench),
+        shown: false,
+    };
+    let outcomes = runner.act_once().await;
+    let ending = match &outcomes {
+        Ok(outcome) => match &outcome.refusal {
+            None => Ending::Finished(String::new()),
+            Some(refusal) => Ending::Failed(refusal.clone()),
+        },
+        Err(refusal) => Ending::Failed(refusal.clone()),
+    };
+    end(engine, turn_id, ending).await?;
+    outcomes.map(|outcome| (turn_id, outcome))
+}

@@ -1,0 +1,367 @@
+//! Thinking: one answer of a model, with its attempts, fall-backs and budget (DESIGN.md section 2, 5; LOOP-09).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_commons::budgets::Demand;
+use ghost_commons::turns::{self, Ending, ModelResult};
+use ghost_domain::budget::{Allowance, Price};
+use ghost_domain::event::{Event, EventKind};
+use ghost_domain::transcript::{Message, Role};
+use ghost_domain::{Activity, Code, EventId, Limits, Refusal, ReservationId};
+use ghost_provider::{
+    Charge, Deltas, Entry, ErrorKind, ModelAnswer, ModelRequest, Next, ProviderError, Stop, clean_visible, decide,
+    estimate_tokens, malformed_tool_call,
+};
+use serde_json::json;
+
+use super::wait::within;
+use super::{CORRECTIONS_MAX, Runner};
+use crate::transcript::{OpenCall, fit, with_unique_ids};
+
+/// What came of thinking.
+pub(super) enum Thought {
+    /// The model wants tools; they are in `open`.
+    Calls,
+    /// It was told to correct itself.
+    Corrected,
+    /// It had its last word, and the turn's end is committed.
+    Ended,
+    /// No answer can be had.
+    Failed(Refusal),
+}
+
+/// A model at a provider.
+struct Choice {
+    entry: Arc<Entry>,
+    model: String,
+    price: Option<Price>,
+}
+
+impl Runner {
+    pub(super) async fn think(&mut self) -> Result<Thought, Refusal> {
+        let choices = match self.choices() {
+            Ok(choices) => choices,
+            Err(refusal) => return Ok(Thought::Failed(refusal)),
+        };
+        // A resumed turn does not begin its attempts anew, or a daemon that keeps dying would ask for ever.
+        let mut at = 0;
+        let mut failed = 0;
+        for model in &self.failures {
+            if let Some(position) = choices.iter().position(|choice| choice.model == *model)
+                && position >= at
+            {
+                failed = if position == at { failed + 1 } else { 1 };
+                at = position;
+            }
+        }
+        if failed > 0 && failed >= choices[at].entry.plan.attempts && at + 1 < choices.len() {
+            at += 1;
+            failed = 0;
+        }
+        loop {
+            let choice = &choices[at];
+            self.show(Activity::Queued);
+            let slot = choice.entry.pool.admit().await;
+            self.show(Activity::Thinking);
+            let mut request = self.request(&choice.model);
+            let (reservation_id, allowance) = match self.start(choice, &request).await? {
+                Ok(started) => started,
+                Err(refusal) => return Ok(Thought::Failed(refusal)),
+            };
+            request.max_tokens = allowance.max_tokens;
+            let clock = self.clock();
+            let began = clock.now();
+            let mut deltas = Streamer::new(self);
+            let most = Limits::seconds(self.limits().model_seconds);
+            let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
+            deltas.flush();
+            drop(slot);
+            let took = clock.now().since(began);
+            self.worked += took;
+            let error = match answered {
+                Some(Ok(answer)) => return self.answered(choice, reservation_id, answer, took).await,
+                Some(Err(error)) => error,
+                None => {
+                    let text = format!("no answer within {} s (limits.model_seconds)", most.as_secs());
+                    ProviderError::new(ErrorKind::Timeout, text)
+                }
+            };
+            failed += 1;
+            self.failed(choice, reservation_id, &error).await?;
+            if let Some(wait) = error.retry_after.filter(|wait| *wait <= choice.entry.plan.retry_cap) {
+                choice.entry.pool.cool_down(clock.now().plus(wait));
+            }
+            let jitter = self.engine.office.cx.ports.rng.below(1_000);
+            match decide(failed, &error, &choice.entry.plan, choices.len() - at - 1, jitter) {
+                Next::Retry(wait) => {
+                    self.show(Activity::Queued);
+                    clock.sleep(wait).await;
+                }
+                Next::Fallback => {
+                    at += 1;
+                    failed = 0;
+                }
+                Next::GiveUp => {
+                    let refusal = Refusal::new(
+                        Code::Unavailable,
+                        format!("no model answered: {} ({}): {}", choice.model, choice.entry.name, error.message),
+                    )
+                    .hint(
+                        "see `ghostctl events --kind model.failed`; the mail of this turn is not tried again by itself",
+                    );
+                    return Ok(Thought::Failed(refusal));
+                }
+            }
+        }
+    }
+
+    /// The models to try, in order.
+    fn choices(&self) -> Result<Vec<Choice>, Refusal> {
+        let providers = self.engine.providers();
+        let plan = self.engine.office.plan();
+        let first = self.spec.model.provider.clone().unwrap_or_else(|| plan.llm.default_provider.clone());
+        let model = self.spec.model.model.clone().unwrap_or_else(|| plan.llm.default_model.clone());
+        let mut wanted = vec![(first.clone(), model)];
+        for fallback in &self.spec.model.fallback_models {
+            match fallback.split_once('/') {
+                Some((provider, model)) if providers.get(provider).is_some() => {
+                    wanted.push((provider.to_owned(), model.to_owned()));
+                }
+                _ => wanted.push((first.clone(), fallback.clone())),
+            }
+        }
+        wanted
+            .into_iter()
+            .map(|(provider, model)| {
+                let entry = providers.get(&provider).ok_or_else(|| {
+                    Refusal::new(Code::Unavailable, format!("there is no provider `{provider}`"))
+                        .hint("name it under llm.providers in world-config.yaml")
+                })?;
+                let price = ghost_provider::price(&plan.llm, &provider, entry.plan.kind, &model);
+                Ok(Choice { entry, model, price })
+            })
+            .collect()
+    }
+
+    fn request(&self, model: &str) -> ModelRequest {
+        let mut messages = self.messages.clone();
+        fit(&mut messages, self.opening_messages, self.spec.limits.context_bytes as usize);
+        ModelRequest {
+            agent_id: self.agent_id.clone(),
+            turn_id: self.turn.turn_id,
+            model: model.to_owned(),
+            system: self.system.text.clone(),
+            messages,
+            tools: self.registry.specs(),
+            max_tokens: u64::from(self.spec.limits.answer_tokens),
+            temperature: self.spec.model.temperature,
+            thinking: self.spec.model.thinking.clone(),
+        }
+    }
+
+    /// Journals the prompt, if it is not there yet, and the start of the call, with its budget. The inner refusal is the
+    /// budget's.
+    async fn start(
+        &mut self,
+        choice: &Choice,
+        request: &ModelRequest,
+    ) -> Result<Result<(ReservationId, Allowance), Refusal>, Refusal> {
+        let demand = Demand {
+            model: choice.model.clone(),
+            input: estimate_tokens(request),
+            max_tokens: request.max_tokens,
+            price: choice.price,
+        };
+        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let prompt = (!self.briefed).then(|| (self.system.clone(), self.briefing.clone(), self.opening.clone()));
+        let started = self
+            .engine
+            .office
+            .store
+            .write(move |w| {
+                Box::pin(async move {
+                    if let Some((system, briefing, (recent, mail))) = prompt {
+                        let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
+                        turns::brief(w, &cx, turn_id, system, briefing, recent, mail).await?;
+                    }
+                    turns::model_started(w, &cx, turn_id, &demand).await
+                })
+            })
+            .await;
+        match started {
+            Ok(started) => {
+                self.briefed = true;
+                Ok(Ok(started))
+            }
+            Err(refusal) if refusal.code == Code::BudgetExhausted => Ok(Err(refusal)),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn failed(
+        &self,
+        choice: &Choice,
+        reservation_id: ReservationId,
+        error: &ProviderError,
+    ) -> Result<(), Refusal> {
+        let (cx, turn_id, model) = (self.engine.office.cx.clone(), self.turn.turn_id, choice.model.clone());
+        let (text, billed) = (format!("{}: {}", error.kind.as_str(), error.message), error.charge == Charge::Unknown);
+        self.engine
+            .office
+            .store
+            .write(move |w| {
+                Box::pin(
+                    async move { turns::model_failed(w, &cx, turn_id, reservation_id, &model, &text, billed).await },
+                )
+            })
+            .await
+    }
+
+    async fn answered(
+        &mut self,
+        choice: &Choice,
+        reservation_id: ReservationId,
+        answer: ModelAnswer,
+        took: Duration,
+    ) -> Result<Thought, Refusal> {
+        let blocks = with_unique_ids(answer.blocks);
+        let message = Message { role: Role::Assistant, blocks: blocks.clone() };
+        let calls: Vec<OpenCall> = message
+            .calls()
+            .map(|(id, name, arguments)| OpenCall {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: arguments.clone(),
+                begun: None,
+            })
+            .collect();
+        let visible = message.visible_text();
+        let correction = if calls.is_empty() { self.correction(&visible, &answer.stop) } else { None };
+        let ending = match (&correction, calls.is_empty()) {
+            (None, true) if answer.stop == Stop::Refused && visible.trim().is_empty() => Some(Ending::Failed(
+                Refusal::new(Code::PolicyDenied, format!("{} refused to answer", choice.model))
+                    .hint("put the request differently, or give it to another model"),
+            )),
+            (None, true) => Some(Ending::Finished(clean_visible(&visible))),
+            _ => None,
+        };
+        let result = ModelResult {
+            reservation_id,
+            provider: choice.entry.name.clone(),
+            model: answer.model,
+            blocks,
+            usage: answer.usage,
+            price: choice.price,
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        };
+        let (cx, turn_id, note, ended) =
+            (self.engine.office.cx.clone(), self.turn.turn_id, correction.clone(), ending.is_some());
+        self.turn = self
+            .engine
+            .office
+            .store
+            .write(move |w| {
+                Box::pin(async move {
+                    let turn = turns::model_answered(w, &cx, turn_id, result).await?;
+                    if let Some((malformed, note)) = note {
+                        if let Some(fragment) = malformed {
+                            turns::malformed(w, &cx, &turn, &fragment).await?;
+                        }
+                        turns::note(w, &cx, turn_id, &note).await?;
+                    }
+                    match ending {
+                        Some(ending) => turns::finish(w, &cx, turn_id, ending).await,
+                        None => Ok(turn),
+                    }
+                })
+            })
+            .await?;
+        if ended {
+            return Ok(Thought::Ended);
+        }
+        self.rounds += 1;
+        self.failures.clear();
+        self.messages.push(message);
+        if let Some((_, note)) = correction {
+            self.corrections += 1;
+            self.messages.push(Message::text(Role::User, note));
+            return Ok(Thought::Corrected);
+        }
+        self.open = calls;
+        Ok(Thought::Calls)
+    }
+
+    /// What the model must be told about an answer without calls that is no last word: a call that it wrote as text
+    /// (TOOL-13), or one that was cut. The fragment goes to the ledger.
+    fn correction(&self, visible: &str, stop: &Stop) -> Option<(Option<String>, String)> {
+        if self.corrections >= CORRECTIONS_MAX {
+            return None;
+        }
+        if let Some(fragment) = malformed_tool_call(visible) {
+            let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
+                        interface, or answer in plain words.";
+            return Some((Some(fragment), note.to_owned()));
+        }
+        if *stop == Stop::MaxTokens && visible.trim().is_empty() {
+            let note = "Your last answer was cut before it said anything. Answer again, and more briefly.";
+            return Some((None, note.to_owned()));
+        }
+        None
+    }
+}
+
+/// Bytes of text that are streamed at once: single tokens would cost more than they show.
+const DELTA_BYTES: usize = 48;
+
+/// Streams an answer while it is made, to whoever watches.
+struct Streamer {
+    engine: Arc<crate::engine::Engine>,
+    agent_id: ghost_domain::AgentId,
+    turn_id: ghost_domain::TurnId,
+    waiting: String,
+    watched: bool,
+}
+
+impl Streamer {
+    fn new(runner: &Runner) -> Self {
+        Self {
+            engine: Arc::clone(&runner.engine),
+            agent_id: runner.agent_id.clone(),
+            turn_id: runner.turn.turn_id,
+            waiting: String::new(),
+            watched: runner.engine.office.store.has_listeners(),
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let (cx, store) = (&self.engine.office.cx, &self.engine.office.store);
+        let text = cx.redactor.redact(&std::mem::take(&mut self.waiting));
+        store.publish_ephemeral(Event {
+            seq: store.last_seq(),
+            event_id: EventId(cx.id()),
+            ts: cx.now(),
+            kind: EventKind::ModelDelta,
+            agent_id: Some(self.agent_id.clone()),
+            channel: None,
+            correlation_id: Some(self.turn_id.to_string()),
+            payload: json!({ "turn_id": self.turn_id, "text": text }),
+        });
+    }
+}
+
+impl Deltas for Streamer {
+    fn text(&mut self, text: &str) {
+        if self.watched {
+            self.waiting.push_str(text);
+            if self.waiting.len() >= DELTA_BYTES {
+                self.flush();
+            }
+        }
+    }
+
+    fn thinking(&mut self, _: &str) {}
+}

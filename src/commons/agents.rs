@@ -1,0 +1,281 @@
+//! Agents as records: created, asked to run or to stop, and what the supervisor says of them. The supervisor works
+//! towards what is recorded here, so that an order survives whatever dies while it is carried out.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, MailState, MessageId, Party, Refusal};
+use ghost_store::Writes;
+use serde_json::{Value, json};
+
+use crate::mail::{self, Chain, Draft};
+use crate::turns::{self, Ending};
+use crate::{Cx, Result, asks};
+
+/// An agent to be created.
+#[derive(Clone, Debug)]
+pub struct NewAgent {
+    /// Its id.
+    pub agent_id: AgentId,
+    /// Its archetype; checked by the caller.
+    pub archetype: String,
+    /// The name people see.
+    pub name: String,
+    /// Its team.
+    pub team: Option<String>,
+    /// Where it comes from.
+    pub kind: AgentKind,
+    /// Whether it starts.
+    pub desired: Desired,
+    /// What narrows its archetype; checked by the caller.
+    pub overrides: Value,
+    /// What it is told first. Without it the agent waits.
+    pub goal: Option<String>,
+    /// The chain that its goal belongs to.
+    pub chain: Chain,
+}
+
+/// Creates an agent. An id that a living agent bears is a conflict; after a tombstone the incarnation counts on.
+pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> Result<Agent> {
+    let before = w.agent_get(&new.agent_id).await?;
+    if before.as_ref().is_some_and(|agent| !agent.is_deleted()) {
+        return Err(Refusal::new(Code::Conflict, format!("there is an agent `{}` already", new.agent_id))
+            .hint("choose another id, or delete that agent first"));
+    }
+    if new.kind == AgentKind::Dynamic {
+        let (count, most) = (w.agent_count_dynamic().await?, cx.limits().dynamic_agents_max);
+        if count >= most {
+            return Err(Refusal::new(
+                Code::RateLimited,
+                format!("the world has {count} dynamic agents, which is its bound"),
+            )
+            .hint("delete some, or raise limits.dynamic_agents_max"));
+        }
+    }
+    let now = cx.now();
+    let running = new.desired == Desired::Running;
+    let agent = Agent {
+        agent_id: new.agent_id,
+        incarnation: before.map_or(1, |old| old.incarnation.saturating_add(1)),
+        archetype: new.archetype,
+        name: new.name,
+        team: new.team,
+        owner: (new.kind == AgentKind::Dynamic).then(|| by.to_string()),
+        kind: new.kind,
+        desired: new.desired,
+        status: if running { AgentStatus::Running } else { AgentStatus::Stopped },
+        status_reason: (!running).then(|| "not started yet".to_owned()),
+        restarts: 0,
+        overrides: new.overrides,
+        node: cx.node.to_string(),
+        epoch: cx.epoch,
+        created_at: now,
+        updated_at: now,
+        last_active_at: None,
+        deleted_at: None,
+    };
+    w.agent_put(&agent).await?;
+    let payload = json!({
+        "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
+    });
+    cx.emit(w, NewEvent::new(EventKind::AgentCreated, payload).agent(&agent.agent_id)).await?;
+    if running {
+        cx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id)).await?;
+    }
+    if let Some(goal) = new.goal {
+        let draft = Draft {
+            subject: Some("Your first goal".into()),
+            ..Draft::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain)
+        };
+        mail::deliver(w, cx, draft).await?;
+    }
+    w.signal(Signal::Reconcile(agent.agent_id.clone()));
+    Ok(agent)
+}
+
+/// Asks an agent to run. Says whether that changed anything.
+pub async fn start(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
+    let mut agent = mail::agent_named(w, agent_id).await?;
+    let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
+    if agent.desired == Desired::Running && runs {
+        return Ok((agent, false));
+    }
+    agent.desired = Desired::Running;
+    agent.status = AgentStatus::Running;
+    agent.status_reason = None;
+    put(w, cx, &mut agent).await?;
+    cx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(agent_id)).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok((agent, true))
+}
+
+/// Asks an agent to stop. The supervisor lets its turn finish, and then records [`stopped`]. Questions that it has not
+/// begun to work on are failed at once.
+pub async fn stop(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<(Agent, bool)> {
+    let mut agent = mail::agent_named(w, agent_id).await?;
+    if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
+        return Ok((agent, false));
+    }
+    let changed = agent.desired != Desired::Stopped;
+    agent.desired = Desired::Stopped;
+    if agent.status != AgentStatus::Stopped {
+        agent.status = AgentStatus::Stopping;
+    }
+    agent.status_reason = Some(match reason {
+        Some(reason) => format!("by {by}: {}", ghost_domain::text::clip(reason, 300)),
+        None => format!("by {by}"),
+    });
+    put(w, cx, &mut agent).await?;
+    let refusal = gone(&agent, "was stopped");
+    for ask in w.asks_open_to(agent_id).await? {
+        let waits = w.message_get(ask.message_id).await?.is_some_and(|mail| mail.state == MailState::Pending);
+        if waits {
+            asks::fail(w, cx, ask.ask_id, &refusal).await?;
+        }
+    }
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok((agent, changed))
+}
+
+/// Records that an agent has stopped. An open turn stays open: it goes on when the agent is started again.
+pub async fn stopped(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
+    let mut agent = turns::owned(w, cx, agent_id).await?;
+    if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
+        return Ok(());
+    }
+    agent.status = AgentStatus::Stopped;
+    put(w, cx, &mut agent).await?;
+    asks::fail_all_to(w, cx, agent_id, &gone(&agent, "was stopped")).await?;
+    let payload = json!({ "reason": agent.status_reason });
+    cx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
+}
+
+/// Records a crash: the turn's accounts, and that a restart will follow.
+pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let mut agent = turns::owned(w, cx, agent_id).await?;
+    turns::crashed(w, cx, agent_id, reason).await?;
+    let reason = cx.redactor.redact(&ghost_domain::text::clip(reason, 500));
+    if agent.desired == Desired::Running && agent.status == AgentStatus::Running {
+        agent.status = AgentStatus::Restarting;
+        agent.status_reason = Some(reason.clone());
+        put(w, cx, &mut agent).await?;
+    }
+    cx.emit(w, NewEvent::new(EventKind::AgentCrashed, json!({ "reason": reason })).agent(agent_id)).await
+}
+
+/// Records that a crashed agent is back.
+pub async fn restarted(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
+    let mut agent = turns::owned(w, cx, agent_id).await?;
+    if agent.status != AgentStatus::Restarting {
+        return Ok(());
+    }
+    agent.status = AgentStatus::Running;
+    agent.status_reason = None;
+    agent.restarts = agent.restarts.saturating_add(1);
+    put(w, cx, &mut agent).await?;
+    let payload = json!({ "restarts": agent.restarts });
+    cx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id)).await?;
+    cx.wake(w, agent_id);
+    Ok(())
+}
+
+/// Records that an agent will not be restarted any more.
+pub async fn failed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let mut agent = turns::owned(w, cx, agent_id).await?;
+    agent.status = AgentStatus::Failed;
+    agent.status_reason = Some(reason.to_owned());
+    put(w, cx, &mut agent).await?;
+    asks::fail_all_to(w, cx, agent_id, &gone(&agent, "has failed")).await?;
+    cx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id)).await
+}
+
+/// Deletes an agent: a tombstone with its incarnation stays, and everything that waited on it is failed.
+pub async fn delete(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<Agent> {
+    let mut agent = mail::agent_named(w, agent_id).await?;
+    let refusal = gone(&agent, "was deleted");
+    let ending = format!("{agent_id} was deleted by {by}");
+    if let Some(turn) = w.turn_open_of(agent_id).await? {
+        turns::finish(w, cx, turn.turn_id, Ending::Cancelled(ending)).await?;
+        w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
+    }
+    loop {
+        // Its successor must not find mail that was meant for it.
+        let pending: Vec<MessageId> =
+            w.inbox_pending(agent_id, 500).await?.into_iter().map(|mail| mail.message_id).collect();
+        if pending.is_empty() {
+            break;
+        }
+        w.message_mark(&pending, MailState::Consumed, None, 0).await?;
+    }
+    asks::fail_all_to(w, cx, agent_id, &refusal).await?;
+    for held in w.skills_held(agent_id).await? {
+        w.skill_remove(agent_id, &held.skill).await?;
+    }
+    agent.desired = Desired::Stopped;
+    agent.status = AgentStatus::Stopped;
+    agent.status_reason = Some(format!("deleted by {by}"));
+    agent.deleted_at = Some(cx.now());
+    put(w, cx, &mut agent).await?;
+    let payload = json!({ "by": by, "incarnation": agent.incarnation });
+    cx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id)).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok(agent)
+}
+
+/// Takes ownership of every agent for this daemon's epoch, and settles what a death of the last one left half-said.
+pub async fn claim_all(w: &mut dyn Writes, cx: &Cx) -> Result<Vec<Agent>> {
+    let mut agents = w.agent_list(false).await?;
+    for agent in &mut agents {
+        agent.node = cx.node.to_string();
+        agent.epoch = cx.epoch;
+        agent.status = match agent.status {
+            AgentStatus::Restarting => AgentStatus::Running,
+            AgentStatus::Stopping => AgentStatus::Stopped,
+            other => other,
+        };
+        w.agent_put(agent).await?;
+    }
+    Ok(agents)
+}
+
+/// Changes what the world file says of an agent. Gives whether anything changed.
+pub async fn update(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    agent_id: &AgentId,
+    archetype: &str,
+    name: &str,
+    team: Option<&str>,
+) -> Result<bool> {
+    let mut agent = mail::agent_named(w, agent_id).await?;
+    let same = agent.archetype == archetype
+        && agent.name == name
+        && agent.team.as_deref() == team
+        && agent.kind == AgentKind::Persistent;
+    if same {
+        return Ok(false);
+    }
+    agent.archetype = archetype.to_owned();
+    agent.name = name.to_owned();
+    agent.team = team.map(str::to_owned);
+    agent.kind = AgentKind::Persistent;
+    put(w, cx, &mut agent).await?;
+    let payload = json!({ "archetype": archetype, "name": name, "team": team });
+    cx.emit(w, NewEvent::new(EventKind::AgentUpdated, payload).agent(agent_id)).await?;
+    Ok(true)
+}
+
+async fn put(w: &mut dyn Writes, cx: &Cx, agent: &mut Agent) -> Result<()> {
+    agent.updated_at = cx.now();
+    w.agent_put(agent).await?;
+    Ok(())
+}
+
+fn gone(agent: &Agent, how: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("{} {how}", agent.agent_id)).hint("ask someone else, or try later")
+}

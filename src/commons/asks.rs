@@ -1,0 +1,234 @@
+//! Asks: questions that someone waits on (DESIGN.md section 2, "Asks"; MSG-02..04). The answer never passes through the
+//! asker's inbox: the transaction that ends the target's turn completes the waiting step itself.
+
+use std::time::Duration;
+
+use ghost_domain::ask::{Ask, AskStatus, Asker, cycle};
+use ghost_domain::envelope::Kind;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::journal::{CallOutcome, Step};
+use ghost_domain::ports::Signal;
+use ghost_domain::{
+    AgentId, AgentStatus, AskId, CallId, CallStatus, Code, Desired, Party, Refusal, TurnId, TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::mail::{self, Chain, Draft};
+use crate::{Cx, Result};
+
+/// Where an agent's ask comes from.
+#[derive(Clone, Debug)]
+pub struct WaitingCall {
+    /// Who asks.
+    pub agent_id: AgentId,
+    /// In which turn.
+    pub turn_id: TurnId,
+    /// Which call waits.
+    pub call_id: CallId,
+    /// The provider's id of it.
+    pub provider_call_id: String,
+}
+
+/// Opens an ask and delivers the question. Refuses at once what can never be answered: a cycle of waiting agents, the
+/// asker itself, a target that is stopped or failed.
+pub async fn open(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    from: Party,
+    waiting: Option<WaitingCall>,
+    target: &AgentId,
+    body: String,
+    timeout: Duration,
+    chain: Chain,
+) -> Result<Ask> {
+    let agent = mail::agent_named(w, target).await?;
+    if let Some(refusal) = unanswerable(&agent) {
+        return Err(refusal);
+    }
+    if let Some(call) = &waiting {
+        if call.agent_id == *target {
+            return Err(Refusal::new(Code::Conflict, format!("{target} cannot ask itself"))
+                .hint("think it through in this turn, or send yourself a message"));
+        }
+        let mut waits = Vec::new();
+        for ask in w.asks_open().await? {
+            if let Some(asker) = ask.asker.party.agent() {
+                waits.push((asker.clone(), ask.target));
+            }
+        }
+        if let Some(path) = cycle(&call.agent_id, target, &waits) {
+            let names: Vec<String> = path.iter().map(ToString::to_string).collect();
+            return Err(Refusal::new(
+                Code::Conflict,
+                format!("asking {target} would wait for ever: {}", names.join(" → ")),
+            )
+            .hint("send it a message instead, and let it answer when it can")
+            .details(json!({ "cycle": names })));
+        }
+    }
+    let open = w.ask_count_open().await?;
+    if open >= cx.limits().asks_open_max {
+        return Err(Refusal::new(Code::RateLimited, format!("{open} asks are open in this world, which is its bound"))
+            .hint("wait for some to be answered"));
+    }
+    let ask_id = AskId(cx.id());
+    let envelope = mail::deliver(
+        w,
+        cx,
+        Draft { ask_id: Some(ask_id), ..Draft::new(target, from.clone(), Kind::Ask, body, chain) },
+    )
+    .await?;
+    let now = cx.now();
+    let ask = Ask {
+        ask_id,
+        asker: Asker {
+            party: from,
+            turn_id: waiting.as_ref().map(|call| call.turn_id),
+            call_id: waiting.as_ref().map(|call| call.call_id),
+            provider_call_id: waiting.map(|call| call.provider_call_id),
+        },
+        target: target.clone(),
+        message_id: envelope.message_id,
+        deadline_at: now.plus(timeout),
+        status: AskStatus::Open,
+        reply: None,
+        error: None,
+        created_at: now,
+        closed_at: None,
+    };
+    w.ask_put(&ask).await?;
+    Ok(ask)
+}
+
+/// Why an agent cannot answer now, if it cannot.
+fn unanswerable(agent: &ghost_domain::Agent) -> Option<Refusal> {
+    let why = match (agent.desired, agent.status) {
+        (_, AgentStatus::Failed) => "has failed",
+        (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => "is stopped",
+        _ => return None,
+    };
+    Some(
+        Refusal::new(Code::Unavailable, format!("{} {why} and cannot answer", agent.agent_id))
+            .hint(format!("start it with `ghostctl agent start {}`, or ask someone else", agent.agent_id)),
+    )
+}
+
+/// Gives an ask its answer. After the deadline the answer is kept and nobody is woken.
+pub async fn answer(w: &mut dyn Writes, cx: &Cx, ask_id: AskId, reply: &str) -> Result<()> {
+    let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+    if ask.status != AskStatus::Open {
+        if ask.reply.is_none() {
+            ask.reply = Some(reply.to_owned());
+            w.ask_put(&ask).await?;
+            let event = NewEvent::new(EventKind::AskLate, json!({ "ask_id": ask_id, "status": ask.status }))
+                .agent(&ask.target)
+                .correlation(ask_id);
+            cx.emit(w, event).await?;
+        }
+        return Ok(());
+    }
+    ask.reply = Some(reply.to_owned());
+    let outcome = CallOutcome {
+        content: json!({ "status": "ok", "reply": reply, "message_id": ask.message_id }),
+        refusal: None,
+        truncated: false,
+    };
+    close(w, cx, ask, AskStatus::Answered, outcome).await
+}
+
+/// Ends an open ask without an answer.
+pub async fn fail(w: &mut dyn Writes, cx: &Cx, ask_id: AskId, refusal: &Refusal) -> Result<()> {
+    let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+    if ask.status != AskStatus::Open {
+        return Ok(());
+    }
+    let timed_out = refusal.code == Code::Timeout;
+    ask.error = Some(refusal.message.clone());
+    let mut content = refusal.to_json();
+    if let Some(object) = content.as_object_mut() {
+        object.insert("status".into(), if timed_out { "timeout" } else { "error" }.into());
+        object.insert("message_id".into(), json!(ask.message_id));
+    }
+    let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false };
+    let status = if timed_out { AskStatus::TimedOut } else { AskStatus::Failed };
+    close(w, cx, ask, status, outcome).await
+}
+
+/// Ends an ask whose deadline has passed. Does nothing if it is not open or not due.
+pub async fn expire(w: &mut dyn Writes, cx: &Cx, ask_id: AskId) -> Result<()> {
+    let Some(ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+    if ask.status == AskStatus::Open && ask.deadline_at <= cx.now() {
+        let waited = ask.deadline_at.since(ask.created_at).as_secs();
+        let refusal = Refusal::new(Code::Timeout, format!("{} did not answer within {waited} s", ask.target))
+            .hint("its answer, when it comes, is kept but wakes nobody; send a message if there is no hurry");
+        fail(w, cx, ask_id, &refusal).await?;
+    }
+    Ok(())
+}
+
+/// Fails every ask that waits for an agent: it was stopped, it failed, or it is gone.
+pub async fn fail_all_to(w: &mut dyn Writes, cx: &Cx, target: &AgentId, refusal: &Refusal) -> Result<()> {
+    for ask in w.asks_open_to(target).await? {
+        fail(w, cx, ask.ask_id, refusal).await?;
+    }
+    Ok(())
+}
+
+/// Closes asks that a turn still waits for when it ends: nobody will read the answers.
+pub async fn abandon(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId) -> Result<()> {
+    for mut ask in w.asks_open_of_turn(turn_id).await? {
+        ask.status = AskStatus::Failed;
+        ask.error = Some("the asker's turn ended".into());
+        ask.closed_at = Some(cx.now());
+        w.ask_put(&ask).await?;
+    }
+    Ok(())
+}
+
+async fn close(w: &mut dyn Writes, cx: &Cx, mut ask: Ask, status: AskStatus, outcome: CallOutcome) -> Result<()> {
+    let now = cx.now();
+    ask.status = status;
+    ask.closed_at = Some(now);
+    w.ask_put(&ask).await?;
+    if let (Some(turn_id), Some(call_id)) = (ask.asker.turn_id, ask.asker.call_id)
+        && let Some(turn) = w.turn_get(turn_id).await?
+        && turn.status == TurnStatus::Open
+    {
+        let id = ask.asker.provider_call_id.clone().unwrap_or_default();
+        crate::turns::record_call_end(w, cx, &turn, call_id, &id, "syscall.ask", &outcome).await?;
+    }
+    let (kind, payload) = match status {
+        AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),
+        _ => (
+            EventKind::AskFailed,
+            json!({ "ask_id": ask.ask_id, "asker": ask.asker.party, "status": status, "error": ask.error }),
+        ),
+    };
+    cx.emit(w, NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id)).await?;
+    w.signal(Signal::AskClosed { ask_id: ask.ask_id, asker: ask.asker.party.agent().cloned() });
+    Ok(())
+}
+
+/// The status of a ledger row that an outcome makes.
+#[must_use]
+pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
+    match &outcome.refusal {
+        None => CallStatus::Ok,
+        Some(refusal) if refusal.code == Code::OutcomeUnknown => CallStatus::Unknown,
+        Some(_) => CallStatus::Failed,
+    }
+}
+
+/// Step that records a waiting ask in its asker's journal.
+#[must_use]
+pub fn started_step(call_id: CallId, id: &str, ask_id: AskId) -> Step {
+    Step::CallStarted {
+        call_id,
+        id: id.to_owned(),
+        tool: "syscall.ask".into(),
+        effect: ghost_domain::journal::Effect::Wait,
+        file: None,
+        ask_id: Some(ask_id),
+    }
+}

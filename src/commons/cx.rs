@@ -1,0 +1,76 @@
+//! What every rule needs besides its transaction: time, ids, bounds, redaction, and which node speaks.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ghost_domain::event::NewEvent;
+use ghost_domain::ports::{Ports, Signal};
+use ghost_domain::redact::Redactor;
+use ghost_domain::{EventId, Limits, Timestamp};
+use ghost_store::Writes;
+use uuid::Uuid;
+
+use crate::Result;
+
+/// The context of a world's rules. Cheap to clone; a reload changes the limits for all clones at once.
+#[derive(Clone)]
+pub struct Cx {
+    /// Clock, ids and jitter.
+    pub ports: Ports,
+    /// Takes secrets out of what is kept to be read.
+    pub redactor: Arc<Redactor>,
+    /// This daemon's name.
+    pub node: Arc<str>,
+    /// The fencing epoch under which this daemon owns its agents.
+    pub epoch: i64,
+    limits: Arc<RwLock<Arc<Limits>>>,
+}
+
+impl Cx {
+    /// A context.
+    #[must_use]
+    pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
+        Self {
+            ports,
+            redactor: Arc::new(redactor),
+            node: node.into(),
+            epoch,
+            limits: Arc::new(RwLock::new(Arc::new(limits))),
+        }
+    }
+
+    /// Now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.ports.clock.now()
+    }
+
+    /// A new identifier.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.ports.ids.next()
+    }
+
+    /// The bounds in force.
+    #[must_use]
+    pub fn limits(&self) -> Arc<Limits> {
+        // The lock is held for a pointer copy only, so a poisoned one still holds a whole value.
+        Arc::clone(&self.limits.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other bounds in force.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
+    }
+
+    /// States an event in the transaction that makes it true, redacted.
+    pub async fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
+        let event = NewEvent { payload: self.redactor.redact_json(&event.payload), ..event };
+        w.event_append(EventId(self.id()), self.now(), event).await?;
+        Ok(())
+    }
+
+    /// Asks the running world to look at an agent after commit.
+    pub fn wake(&self, w: &mut dyn Writes, agent_id: &ghost_domain::AgentId) {
+        w.signal(Signal::Wake(agent_id.clone()));
+    }
+}

@@ -1,0 +1,126 @@
+//! Dead letters: mail that its agent crashed on, set aside for an operator (promise 3).
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::text::clip;
+use ghost_domain::{
+    Code, DeadLetter, DeadLetterId, DeadLetterStatus, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::{Cx, Result, asks, budgets};
+
+/// Sets a turn's mail aside. Whoever asked is told at once.
+pub async fn set_aside(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    mut turn: Turn,
+    messages: &[MessageId],
+    reason: &str,
+    crashes: u32,
+) -> Result<DeadLetter> {
+    let reason = cx.redactor.redact(&clip(reason, 500));
+    w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0).await?;
+    let refusal = Refusal::new(
+        Code::Unavailable,
+        format!("{} crashed on this message and set it aside: {reason}", turn.agent_id),
+    )
+    .hint("an operator can look at it with `ghostctl dead list`");
+    for message_id in messages {
+        if let Some(ask_id) = w.message_get(*message_id).await?.and_then(|envelope| envelope.ask_id) {
+            asks::fail(w, cx, ask_id, &refusal).await?;
+        }
+    }
+    asks::abandon(w, cx, turn.turn_id).await?;
+    budgets::forfeit_held(w, cx, &turn).await?;
+    crate::turns::orphan(w, cx, &turn).await?;
+    let now = cx.now();
+    turn.status = TurnStatus::Dead;
+    turn.reason = Some(reason.clone());
+    turn.ended_at = Some(now);
+    w.turn_put(&turn).await?;
+    let dead_letter = DeadLetter {
+        dead_letter_id: DeadLetterId(cx.id()),
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        messages: messages.to_vec(),
+        reason,
+        crashes,
+        status: DeadLetterStatus::Held,
+        created_at: now,
+        resolved_at: None,
+    };
+    w.dead_letter_put(&dead_letter).await?;
+    emit(w, cx, EventKind::DeadLetterHeld, &dead_letter, None).await?;
+    cx.wake(w, &turn.agent_id);
+    Ok(dead_letter)
+}
+
+/// Puts a dead letter back to work: from its journal, or afresh if asked for.
+pub async fn retry(w: &mut dyn Writes, cx: &Cx, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
+    let mut dead_letter = held(w, id).await?;
+    crate::mail::agent_named(w, &dead_letter.agent_id).await?;
+    if let Some(mut turn) = w.turn_get(dead_letter.turn_id).await? {
+        turn.crashes = 0;
+        turn.stalled_boots = 0;
+        w.turn_put(&turn).await?;
+    }
+    w.message_forgive(&dead_letter.messages).await?;
+    let turn_id = (!fresh).then_some(dead_letter.turn_id);
+    w.message_mark(&dead_letter.messages, MailState::Pending, turn_id, 0).await?;
+    resolve(w, cx, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried).await?;
+    cx.wake(w, &dead_letter.agent_id);
+    Ok(dead_letter)
+}
+
+/// Gives a dead letter up. It stays readable until retention takes it.
+pub async fn discard(w: &mut dyn Writes, cx: &Cx, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
+    let mut dead_letter = held(w, id).await?;
+    w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0).await?;
+    resolve(w, cx, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped).await?;
+    Ok(dead_letter)
+}
+
+async fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
+    match w.dead_letter_get(id).await? {
+        None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
+        Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
+            Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status)))
+        }
+        Some(dead_letter) => Ok(dead_letter),
+    }
+}
+
+async fn resolve(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    dead_letter: &mut DeadLetter,
+    status: DeadLetterStatus,
+    kind: EventKind,
+) -> Result<()> {
+    dead_letter.status = status;
+    dead_letter.resolved_at = Some(cx.now());
+    w.dead_letter_put(dead_letter).await?;
+    emit(w, cx, kind, dead_letter, Some(by)).await
+}
+
+async fn emit(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    kind: EventKind,
+    dead_letter: &DeadLetter,
+    by: Option<&Party>,
+) -> Result<()> {
+    let event = NewEvent::new(
+        kind,
+        json!({
+            "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id,
+            "messages": dead_letter.messages, "reason": dead_letter.reason, "crashes": dead_letter.crashes,
+            "by": by,
+        }),
+    )
+    .agent(&dead_letter.agent_id)
+    .correlation(dead_letter.turn_id);
+    cx.emit(w, event).await
+}

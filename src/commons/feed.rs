@@ -1,0 +1,144 @@
+//! Reading the event feed: from storage up to the present, then live, in one order without gap or double (promise 5).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ghost_domain::event::{Event, EventFilter};
+use ghost_domain::{Code, Refusal};
+use ghost_store::Store;
+use serde_json::json;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+use crate::Result;
+
+/// Events read from storage at a time.
+const PAGE: u32 = 256;
+
+/// One reader of the feed. Its memory is bounded: a page, or one live batch.
+pub struct Subscription {
+    store: Store,
+    filter: EventFilter,
+    live: broadcast::Receiver<Arc<[Event]>>,
+    ready: VecDeque<Event>,
+    /// The last sequence that was looked at.
+    seen: i64,
+    /// Where the feed stood when the reader began to listen: up to here it reads from storage.
+    stored_until: i64,
+    follow: bool,
+}
+
+impl Subscription {
+    /// Starts to read after `after` (0 is the first event that is still kept; `None` is the present). With `follow` it
+    /// goes on with what happens; without, it ends with what had happened when it began.
+    pub async fn open(store: &Store, after: Option<i64>, filter: EventFilter, follow: bool) -> Result<Self> {
+        // Listening begins before the end of storage is looked at, so that nothing falls between the two.
+        let live = store.feed();
+        let (first, last) =
+            store.read(|r| Box::pin(async move { r.event_bounds().await })).await.map_err(Refusal::from)?;
+        let seen = match after {
+            None => last,
+            Some(0) => first - 1,
+            Some(after) if after > last => {
+                return Err(Refusal::new(Code::InvalidArguments, format!("the feed has reached {last}, not {after}"))
+                    .hint("resume from a sequence that you have seen")
+                    .details(json!({ "first_seq": first, "last_seq": last })));
+            }
+            Some(after) if after < 0 => {
+                return Err(Refusal::new(Code::InvalidArguments, format!("{after} is not a sequence")));
+            }
+            Some(after) if after + 1 < first => {
+                return Err(Refusal::new(
+                    Code::NotFound,
+                    format!("events after {after} are no longer kept; the first one kept is {first}"),
+                )
+                .hint("read from 0 to get all that is kept")
+                .details(json!({ "first_seq": first, "last_seq": last })));
+            }
+            Some(after) => after,
+        };
+        Ok(Self { store: store.clone(), filter, live, ready: VecDeque::new(), seen, stored_until: last, follow })
+    }
+
+    /// The last sequence that was looked at: where to resume.
+    #[must_use]
+    pub fn seen(&self) -> i64 {
+        self.seen
+    }
+
+    /// The next event, or nothing at the end of a read without `follow` or when the store closes. A reader that fell too
+    /// far behind is refused with the sequence to resume from. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Option<Event>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Some(event));
+            }
+            if self.seen < self.stored_until {
+                self.read_page().await?;
+                continue;
+            }
+            if !self.follow {
+                return Ok(None);
+            }
+            match self.live.recv().await {
+                Ok(batch) => self.take_batch(&batch),
+                Err(RecvError::Closed) => return Ok(None),
+                Err(RecvError::Lagged(_)) => return Err(self.lagged()),
+            }
+        }
+    }
+
+    /// What is ready now, without waiting: for writing several events at once.
+    pub fn try_next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.seen < self.stored_until || !self.follow {
+                return None;
+            }
+            match self.live.try_recv() {
+                Ok(batch) => self.take_batch(&batch),
+                // A lag is found again, and reported, by the next `next`.
+                Err(TryRecvError::Empty | TryRecvError::Closed | TryRecvError::Lagged(_)) => return None,
+            }
+        }
+    }
+
+    fn take_batch(&mut self, batch: &Arc<[Event]>) {
+        for event in batch.iter() {
+            if event.kind.is_ephemeral() {
+                if event.seq >= self.seen && self.filter.matches(event) {
+                    self.ready.push_back(event.clone());
+                }
+            } else if event.seq > self.seen {
+                self.seen = event.seq;
+                if self.filter.matches(event) {
+                    self.ready.push_back(event.clone());
+                }
+            }
+        }
+    }
+
+    async fn read_page(&mut self) -> Result<()> {
+        let (after, filter) = (self.seen, self.filter.clone());
+        let (events, looked_at) = self
+            .store
+            .read(move |r| Box::pin(async move { r.event_list(after, &filter, PAGE).await }))
+            .await
+            .map_err(Refusal::from)?;
+        // A page may reach past the point where live reading takes over; `seen` keeps the two from overlapping.
+        self.seen = looked_at.max(self.seen);
+        if events.is_empty() && looked_at <= after {
+            self.seen = self.stored_until;
+        }
+        self.ready.extend(events);
+        Ok(())
+    }
+
+    fn lagged(&self) -> Refusal {
+        Refusal::new(Code::RateLimited, format!("this reader fell too far behind after sequence {}", self.seen))
+            .hint("resume from that sequence; nothing is lost")
+            .details(json!({ "lagged": true, "last_seq": self.seen }))
+    }
+}

@@ -1,0 +1,55 @@
+//! Main jobs: a set of input files is taken in once, under a name that follows from its content (issue 2, 11).
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{AgentId, Job, Kind, Party};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::mail::{self, Chain, Draft};
+use crate::{Cx, Result};
+
+/// Records a job and tells the agent that leads it. Gives the job as recorded, and whether it is new: a job that is
+/// there already is not begun again.
+pub async fn begin(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    job_id: &str,
+    files: u32,
+    lead: &AgentId,
+    brief: String,
+) -> Result<(Job, bool)> {
+    if let Some(job) = w.job_get(job_id).await? {
+        return Ok((job, false));
+    }
+    let chain = Chain::root(cx);
+    let job = Job {
+        job_id: job_id.to_owned(),
+        root_id: chain.root_id,
+        files,
+        started_at: cx.now(),
+        finished_at: None,
+        result_path: None,
+    };
+    w.job_put(&job).await?;
+    let draft =
+        Draft { subject: Some(format!("Job {job_id}")), ..Draft::new(lead, Party::System, Kind::System, brief, chain) };
+    mail::deliver(w, cx, draft).await?;
+    let event = NewEvent::new(EventKind::JobStarted, json!({ "job_id": job_id, "files": files, "lead": lead }))
+        .correlation(job.root_id);
+    cx.emit(w, event).await?;
+    Ok((job, true))
+}
+
+/// Records where a job's result is. Does nothing the second time.
+pub async fn finish(w: &mut dyn Writes, cx: &Cx, job_id: &str, result_path: &str) -> Result<Option<Job>> {
+    let Some(mut job) = w.job_get(job_id).await? else { return Ok(None) };
+    if job.finished_at.is_none() {
+        job.finished_at = Some(cx.now());
+        job.result_path = Some(result_path.to_owned());
+        w.job_put(&job).await?;
+        let event = NewEvent::new(EventKind::JobFinished, json!({ "job_id": job_id, "result_path": result_path }))
+            .correlation(job.root_id);
+        cx.emit(w, event).await?;
+    }
+    Ok(Some(job))
+}

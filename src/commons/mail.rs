@@ -1,0 +1,230 @@
+//! Mailboxes: the one way in which anything reaches an agent (MSG-01, MSG-05, MSG-08..10).
+
+use ghost_domain::envelope::{Envelope, Kind, MailState};
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::text::{clip, nearest};
+use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, RootId, TurnId};
+use ghost_store::{Reads, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{Cx, Result};
+
+/// Mail that is to be delivered.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The receiver.
+    pub to: AgentId,
+    /// The sender.
+    pub from: Party,
+    /// What it is.
+    pub kind: Kind,
+    /// A short line above the body.
+    pub subject: Option<String>,
+    /// The text.
+    pub body: String,
+    /// Workspace paths that go with it.
+    pub attachments: Vec<String>,
+    /// For an ask: which.
+    pub ask_id: Option<AskId>,
+    /// For a conversation: which.
+    pub conversation_id: Option<String>,
+    /// Whether it wakes.
+    pub wake: bool,
+    /// The chain that it belongs to.
+    pub chain: Chain,
+}
+
+/// Where a message stands in a chain of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chain {
+    /// What started it.
+    pub root_id: RootId,
+    /// Turns between the root and this message.
+    pub hop: u32,
+}
+
+impl Chain {
+    /// The beginning of a chain: something came from outside.
+    #[must_use]
+    pub fn root(cx: &Cx) -> Self {
+        Self { root_id: RootId(cx.id()), hop: 0 }
+    }
+}
+
+impl Draft {
+    /// A plain message.
+    #[must_use]
+    pub fn new(to: &AgentId, from: Party, kind: Kind, body: impl Into<String>, chain: Chain) -> Self {
+        Self {
+            to: to.clone(),
+            from,
+            kind,
+            subject: None,
+            body: body.into(),
+            attachments: Vec::new(),
+            ask_id: None,
+            conversation_id: None,
+            wake: true,
+            chain,
+        }
+    }
+}
+
+/// The live record of an agent, or a refusal that names the nearest one.
+pub async fn agent_named(w: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
+    match w.agent_get(agent_id).await? {
+        Some(agent) if !agent.is_deleted() => Ok(agent),
+        _ => {
+            let all = w.agent_list(false).await?;
+            let near = nearest(agent_id.as_str(), all.iter().map(|agent| agent.agent_id.as_str()));
+            Err(Refusal::not_found("agent", agent_id.as_str(), near))
+        }
+    }
+}
+
+/// Puts mail into its receiver's inbox, or refuses: an unknown receiver, a full inbox, a chain that is too long, a body
+/// over its bound. Mail from the supervisor passes the bounds on inbox and hops (MSG-09: control bypasses).
+pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelope> {
+    let limits = cx.limits();
+    let control = draft.from == Party::System;
+    if draft.body.len() > limits.message_bytes as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the message has {} bytes; at most {} are taken", draft.body.len(), limits.message_bytes),
+        )
+        .hint("write the long part to a workspace file and send its path"));
+    }
+    if draft.chain.hop > limits.hops_max && !control {
+        return Err(Refusal::new(
+            Code::HopLimit,
+            format!("this message would be hop {} of its chain; the limit is {}", draft.chain.hop, limits.hops_max),
+        )
+        .hint("end the exchange here; new work from outside starts a new chain"));
+    }
+    let receiver = agent_named(w, &draft.to).await?;
+    if !control {
+        let depth = w.inbox_depth(&draft.to).await?;
+        if depth >= limits.inbox_max {
+            return Err(Refusal::new(
+                Code::InboxFull,
+                format!("the inbox of {} holds {depth} messages, which is its bound", draft.to),
+            )
+            .hint("try again when it has worked some of them off"));
+        }
+    }
+    let envelope = Envelope {
+        message_id: MessageId(cx.id()),
+        seq: 0,
+        to: receiver.agent_id,
+        from: draft.from,
+        kind: draft.kind,
+        subject: draft.subject,
+        body: draft.body,
+        attachments: draft.attachments,
+        ask_id: draft.ask_id,
+        conversation_id: draft.conversation_id,
+        root_id: draft.chain.root_id,
+        hop: draft.chain.hop,
+        wake: draft.wake,
+        created_at: cx.now(),
+        state: MailState::Pending,
+        turn_id: None,
+        crashes: 0,
+    };
+    w.message_append(&envelope).await?;
+    let event = NewEvent::new(
+        EventKind::MessageDelivered,
+        json!({
+            "message_id": envelope.message_id,
+            "from": envelope.from,
+            "kind": envelope.kind,
+            "subject": envelope.subject,
+            "preview": clip(&envelope.body, 200),
+            "hop": envelope.hop,
+        }),
+    )
+    .agent(&envelope.to)
+    .correlation(envelope.root_id);
+    cx.emit(w, event).await?;
+    if envelope.wake {
+        cx.wake(w, &envelope.to);
+    }
+    Ok(envelope)
+}
+
+/// What became of a broadcast.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Broadcast {
+    /// How many inboxes it lies in.
+    pub delivered: u32,
+    /// Who did not get it, and why.
+    pub skipped: Vec<Skipped>,
+}
+
+/// One receiver that a broadcast passed over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Who.
+    pub agent_id: AgentId,
+    /// Why.
+    pub reason: String,
+}
+
+/// Delivers one message to every other agent (MSG-05). A receiver that cannot take it is reported and hurts no other.
+pub async fn broadcast(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    draft: &Draft,
+    exclude: &[AgentId],
+    archetype: Option<&str>,
+) -> Result<Broadcast> {
+    let mut result = Broadcast { delivered: 0, skipped: Vec::new() };
+    let agents = w.agent_list(false).await?;
+    for name in exclude {
+        if !agents.iter().any(|agent| agent.agent_id == *name) {
+            agent_named(w, name).await?;
+        }
+    }
+    for agent in agents {
+        let wanted = archetype.is_none_or(|archetype| agent.archetype == archetype);
+        if draft.from.agent() == Some(&agent.agent_id) || exclude.contains(&agent.agent_id) || !wanted {
+            continue;
+        }
+        let copy = Draft { to: agent.agent_id.clone(), ..draft.clone() };
+        match deliver(w, cx, copy).await {
+            Ok(_) => result.delivered += 1,
+            // Bounds are the receiver's own; anything else would be the same for all and ends the broadcast.
+            Err(refusal) if refusal.code == Code::InboxFull => {
+                result.skipped.push(Skipped { agent_id: agent.agent_id, reason: refusal.message });
+            }
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(result)
+}
+
+/// What `syscall.inbox.read` shows, with the mail that it added to the turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joined {
+    /// The mail, in order.
+    pub mail: Vec<Envelope>,
+    /// Pending mail that was left.
+    pub remaining: u32,
+}
+
+/// Adds pending mail to an open turn. Mail that expects a reply is never taken this way (BI-33 as corrected), nor mail
+/// that must run alone.
+pub async fn join(w: &mut dyn Writes, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
+    let limits_window = limit.saturating_mul(4).max(64);
+    let pending = w.inbox_pending(agent_id, limits_window).await?;
+    let mail: Vec<Envelope> = pending
+        .into_iter()
+        .filter(|e| e.kind.merges() && e.crashes == 0 && e.turn_id.is_none())
+        .take(limit as usize)
+        .collect();
+    let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
+    w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
+    let remaining = w.inbox_depth(agent_id).await?;
+    Ok(Joined { mail, remaining })
+}

@@ -1,0 +1,41 @@
+//! Retention: what is kept how long, so that a world runs for months (issue 2, 4).
+
+use ghost_domain::Limits;
+use ghost_store::Store;
+use ghost_store::tables::Family;
+
+use crate::{Cx, Result};
+
+/// Rows deleted in one transaction: small, so that pruning never holds up the agents.
+const SLICE: u32 = 500;
+
+/// How long rows of a family are kept.
+fn kept(family: Family, limits: &Limits) -> std::time::Duration {
+    Limits::days(match family {
+        Family::Events => limits.events_days,
+        Family::Turns | Family::Messages | Family::Asks | Family::DeadLetters | Family::Tasks => limits.journal_days,
+        Family::Ledger => limits.ledger_days,
+        Family::Usage => limits.usage_days,
+        Family::Requests => limits.requests_days,
+    })
+}
+
+/// Prunes every family once, slice by slice. Gives how many rows went.
+pub async fn sweep(store: &Store, cx: &Cx) -> Result<u64> {
+    let mut gone = 0;
+    for family in Family::ALL {
+        let before = cx.now().minus(kept(family, &cx.limits()));
+        loop {
+            let slice = store
+                .write(move |w| Box::pin(async move { w.prune(family, before, SLICE).await }))
+                .await
+                .map_err(ghost_domain::Refusal::from);
+            let slice: u64 = slice?;
+            gone += slice;
+            if slice < u64::from(SLICE) {
+                break;
+            }
+        }
+    }
+    Ok(gone)
+}

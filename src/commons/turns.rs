@@ -1,0 +1,184 @@
+//! Turns: taking mail, thinking, acting and answering, each step a transaction that a crash can fall between
+//! (DESIGN.md section 2).
+
+mod calls;
+mod crash;
+mod end;
+mod model;
+
+pub(crate) use calls::orphan;
+pub use calls::{CallStart, malformed, record_call_end, record_call_start};
+pub use crash::{crashed, review_at_boot};
+pub use end::{Ending, cancel, finish};
+pub use model::{ModelResult, brief, model_answered, model_failed, model_started, note};
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::mail::plan_turn;
+use ghost_domain::{
+    Agent, AgentId, AgentStatus, Code, Desired, Envelope, MailState, MessageId, Refusal, Turn, TurnId, TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::{Cx, Result};
+
+/// A turn with the mail that it took.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The turn.
+    pub turn: Turn,
+    /// Its mail, in order.
+    pub mail: Vec<Envelope>,
+    /// Whether it was open already: its journal says how far it is.
+    pub resumed: bool,
+    /// Earlier turns over the same mail that did not end well; the model is told what they had done.
+    pub earlier: Vec<TurnId>,
+}
+
+/// The record of an agent that this daemon may act for: it exists, and this daemon's fencing epoch still holds.
+pub async fn owned(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Agent> {
+    let agent = crate::mail::agent_named(w, agent_id).await?;
+    if agent.epoch != cx.epoch || agent.node != *cx.node {
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("{agent_id} belongs to node {} (epoch {}) now", agent.node, agent.epoch),
+        )
+        .hint("this daemon has lost the agent to another one and must let it go"));
+    }
+    Ok(agent)
+}
+
+/// An open turn, or a refusal: it was cancelled, or set aside, while its agent was at work.
+pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
+    match w.turn_get(turn_id).await? {
+        Some(turn) if turn.status == TurnStatus::Open => Ok(turn),
+        Some(turn) => Err(Refusal::new(Code::Cancelled, format!("turn {turn_id} is {}", turn.status))),
+        None => Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
+    }
+}
+
+/// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do.
+pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Option<Taken>> {
+    let agent = owned(w, cx, agent_id).await?;
+    if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
+        return Ok(None);
+    }
+    if let Some(turn) = w.turn_open_of(agent_id).await? {
+        return resume(w, cx, turn).await.map(Some);
+    }
+    let limits = cx.limits();
+    let most = limits.turn_mail_max as usize;
+    let window = limits.turn_mail_max.saturating_mul(2);
+    let mut pending = w.inbox_pending(agent_id, window).await?;
+    if pending.len() >= window as usize && !pending.iter().any(|envelope| envelope.wake) {
+        // Quiet mail fills the window; what wakes lies behind it.
+        pending = w.inbox_pending(agent_id, limits.inbox_max.saturating_mul(2)).await?;
+    }
+    let mail: Vec<Envelope> = plan_turn(&pending, most).into_iter().cloned().collect();
+    let Some(first) = mail.iter().find(|envelope| envelope.wake) else { return Ok(None) };
+    let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
+    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+    // Mail that came back with its dead turn, not afresh, goes on with that turn's journal.
+    if let [turn_id] = earlier.as_slice()
+        && let Some(mut turn) = w.turn_get(*turn_id).await?
+        && turn.status == TurnStatus::Dead
+    {
+        turn.status = TurnStatus::Open;
+        turn.reason = None;
+        turn.ended_at = None;
+        w.turn_put(&turn).await?;
+        w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 0).await?;
+        return resume(w, cx, turn).await.map(Some);
+    }
+    let mut other_roots: Vec<_> = mail.iter().map(|e| e.root_id).filter(|root| *root != first.root_id).collect();
+    other_roots.sort_unstable();
+    other_roots.dedup();
+    let turn = Turn {
+        turn_id: TurnId(cx.id()),
+        agent_id: agent.agent_id.clone(),
+        incarnation: agent.incarnation,
+        root_id: first.root_id,
+        other_roots,
+        hop: mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0),
+        source: "mail".into(),
+        about: about(first),
+        ..blank(cx, agent_id)
+    };
+    w.turn_put(&turn).await?;
+    w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 0).await?;
+    let kinds: Vec<&str> = mail.iter().map(|envelope| envelope.kind.as_str()).collect();
+    let event = NewEvent::new(
+        EventKind::TurnStarted,
+        json!({ "turn_id": turn.turn_id, "messages": ids, "kinds": kinds, "root_id": turn.root_id, "hop": turn.hop }),
+    )
+    .agent(agent_id)
+    .correlation(turn.turn_id);
+    cx.emit(w, event).await?;
+    Ok(Some(Taken { turn, mail, resumed: false, earlier }))
+}
+
+async fn resume(w: &mut dyn Writes, cx: &Cx, turn: Turn) -> Result<Taken> {
+    crate::budgets::forfeit_held(w, cx, &turn).await?;
+    let mut mail = w.messages_of_turn(turn.turn_id).await?;
+    mail.retain(|envelope| envelope.state == MailState::Taken);
+    let event = NewEvent::new(EventKind::TurnResumed, json!({ "turn_id": turn.turn_id, "crashes": turn.crashes }))
+        .agent(&turn.agent_id)
+        .correlation(turn.turn_id);
+    cx.emit(w, event).await?;
+    Ok(Taken { turn, mail, resumed: true, earlier: Vec::new() })
+}
+
+/// Opens a turn of the operator's, for a tool call made from the control plane. It takes no mail and stands beside the
+/// agent's own turns.
+pub async fn open_for_operator(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Turn> {
+    let agent = owned(w, cx, agent_id).await?;
+    let turn = Turn {
+        turn_id: TurnId(cx.id()),
+        incarnation: agent.incarnation,
+        root_id: ghost_domain::RootId(cx.id()),
+        source: "operator".into(),
+        ..blank(cx, agent_id)
+    };
+    w.turn_put(&turn).await?;
+    let event = NewEvent::new(EventKind::TurnStarted, json!({ "turn_id": turn.turn_id, "source": "operator" }))
+        .agent(agent_id)
+        .correlation(turn.turn_id);
+    cx.emit(w, event).await?;
+    Ok(turn)
+}
+
+/// The first words of a piece of mail.
+fn about(envelope: &Envelope) -> String {
+    let words = match &envelope.subject {
+        Some(subject) => format!("{subject}: {}", envelope.body),
+        None => envelope.body.clone(),
+    };
+    ghost_domain::text::clip(&ghost_domain::text::one_line(ghost_domain::text::prefix_bytes(&words, 2_000)), 300)
+}
+
+fn blank(cx: &Cx, agent_id: &AgentId) -> Turn {
+    Turn {
+        turn_id: TurnId(uuid::Uuid::nil()),
+        agent_id: agent_id.clone(),
+        incarnation: 0,
+        root_id: ghost_domain::RootId(uuid::Uuid::nil()),
+        other_roots: Vec::new(),
+        hop: 0,
+        source: String::new(),
+        about: String::new(),
+        status: TurnStatus::Open,
+        reason: None,
+        model: None,
+        rounds: 0,
+        calls: 0,
+        input_tokens: 0,
+        output_tokens: 0,
+        cost: ghost_domain::Money(0),
+        text: None,
+        started_at: cx.now(),
+        ended_at: None,
+        crashes: 0,
+        boot_mark: 0,
+        stalled_boots: 0,
+    }
+}

@@ -1,0 +1,172 @@
+//! The record of tool calls: the journal for going on, the ledger for reading, the feed for watching.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
+use ghost_domain::text::{clip, prefix_bytes};
+use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Refusal, Timestamp, Turn};
+use ghost_store::Writes;
+use ghost_store::tables::LedgerFilter;
+use serde_json::{Value, json};
+
+use crate::asks::ledger_status;
+use crate::{Cx, Result};
+
+/// A call that is about to run.
+#[derive(Clone, Debug)]
+pub struct CallStart {
+    /// Our id.
+    pub call_id: CallId,
+    /// The provider's id.
+    pub id: String,
+    /// Canonical tool name.
+    pub tool: String,
+    /// The name it was called by, if another.
+    pub alias: Option<String>,
+    /// The arguments.
+    pub arguments: Value,
+    /// What it does.
+    pub effect: Effect,
+    /// For a file write: what it will leave.
+    pub file: Option<FilePlan>,
+    /// For an ask: which.
+    pub ask_id: Option<AskId>,
+    /// When it began, if that was before it is recorded.
+    pub begun_at: Option<Timestamp>,
+}
+
+/// Records that a call begins. The journal needs to know it only of effects that the store does not hold itself.
+pub async fn record_call_start(w: &mut dyn Writes, cx: &Cx, turn: &Turn, call: &CallStart) -> Result<()> {
+    let now = cx.now();
+    if matches!(call.effect, Effect::Outside | Effect::File | Effect::Wait) {
+        let step = Step::CallStarted {
+            call_id: call.call_id,
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            effect: call.effect,
+            file: call.file.clone(),
+            ask_id: call.ask_id,
+        };
+        w.journal_append(turn.turn_id, &step, now).await?;
+    }
+    let arguments = cx.redactor.redact_json(&call.arguments).to_string();
+    let kept = cx.limits().ledger_result_bytes as usize;
+    w.call_put(&LedgerRow {
+        call_id: call.call_id,
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        tool: call.tool.clone(),
+        alias: call.alias.clone(),
+        arguments: prefix_bytes(&arguments, kept).to_owned(),
+        result: None,
+        status: CallStatus::Started,
+        error_code: None,
+        started_at: call.begun_at.unwrap_or(now),
+        duration_ms: None,
+        truncated: false,
+    })
+    .await?;
+    let event = NewEvent::new(
+        EventKind::ToolStarted,
+        json!({
+            "turn_id": turn.turn_id, "call_id": call.call_id, "tool": call.tool,
+            "summary": clip(&arguments, 160),
+        }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn.turn_id);
+    cx.emit(w, event).await
+}
+
+/// Records what a call left. The turn must be open.
+pub async fn record_call_end(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn: &Turn,
+    call_id: CallId,
+    id: &str,
+    tool: &str,
+    outcome: &CallOutcome,
+) -> Result<()> {
+    let now = cx.now();
+    let step = Step::CallFinished { call_id, id: id.to_owned(), tool: tool.to_owned(), outcome: outcome.clone() };
+    w.journal_append(turn.turn_id, &step, now).await?;
+    let kept = cx.limits().ledger_result_bytes as usize;
+    let text = match &outcome.content {
+        Value::String(text) => cx.redactor.redact(text),
+        other => cx.redactor.redact_json(other).to_string(),
+    };
+    let started = w.call_get(call_id).await?;
+    let mut row = started.unwrap_or_else(|| LedgerRow {
+        call_id,
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        tool: tool.to_owned(),
+        alias: None,
+        arguments: "{}".into(),
+        result: None,
+        status: CallStatus::Started,
+        error_code: None,
+        started_at: now,
+        duration_ms: None,
+        truncated: false,
+    });
+    let duration_ms = u64::try_from(now.since(row.started_at).as_millis()).unwrap_or(u64::MAX);
+    row.status = ledger_status(outcome);
+    row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code);
+    row.truncated = outcome.truncated || text.len() > kept;
+    row.result = Some(prefix_bytes(&text, kept).to_owned());
+    row.duration_ms = Some(duration_ms);
+    w.call_put(&row).await?;
+    let mut counted = w.turn_get(turn.turn_id).await?.unwrap_or_else(|| turn.clone());
+    counted.calls = counted.calls.saturating_add(1);
+    w.turn_put(&counted).await?;
+    let event = NewEvent::new(
+        EventKind::ToolFinished,
+        json!({
+            "turn_id": turn.turn_id, "call_id": call_id, "tool": tool, "status": row.status,
+            "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| clip(&r.message, 200)),
+            "duration_ms": duration_ms,
+        }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn.turn_id);
+    cx.emit(w, event).await
+}
+
+/// Records a call that a model wrote as text: it never ran, and nothing of it may be lost from sight (TOOL-13).
+pub async fn malformed(w: &mut dyn Writes, cx: &Cx, turn: &Turn, fragment: &str) -> Result<()> {
+    let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
+    w.call_put(&LedgerRow {
+        call_id: CallId(cx.id()),
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        tool: "malformed".into(),
+        alias: None,
+        arguments: cx.redactor.redact(&clip(fragment, 500)),
+        result: Some(refusal.message),
+        status: CallStatus::Failed,
+        error_code: Some(refusal.code),
+        started_at: cx.now(),
+        duration_ms: Some(0),
+        truncated: false,
+    })
+    .await?;
+    Ok(())
+}
+
+/// Closes the ledger rows of calls that a turn began and will never end: nobody knows what came of them.
+pub(crate) async fn orphan(w: &mut dyn Writes, cx: &Cx, turn: &Turn) -> Result<()> {
+    let filter = LedgerFilter {
+        turn_id: Some(turn.turn_id),
+        status: Some(CallStatus::Started),
+        limit: 1_000,
+        ..LedgerFilter::default()
+    };
+    for mut row in w.call_list(&filter).await? {
+        row.status = CallStatus::Unknown;
+        row.error_code = Some(Code::OutcomeUnknown);
+        row.duration_ms = Some(u64::try_from(cx.now().since(row.started_at).as_millis()).unwrap_or(u64::MAX));
+        w.call_put(&row).await?;
+    }
+    Ok(())
+}

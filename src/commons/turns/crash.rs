@@ -1,0 +1,99 @@
+//! What a crash does to the turn that it fell into (DESIGN.md section 3): several messages are tried again one at a
+//! time, a single one goes on from its journal, and one that keeps crashing is set aside.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::text::clip;
+use ghost_domain::{AgentId, Code, Envelope, MailState, MessageId, Refusal, Turn, TurnStatus};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::{Ending, finish};
+use crate::{Cx, Result, asks, budgets, dead_letters};
+
+/// Accounts for a crash inside the process. Deaths of the daemon are not counted here.
+pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let Some(mut turn) = w.turn_open_of(agent_id).await? else { return Ok(()) };
+    turn.crashes = turn.crashes.saturating_add(1);
+    w.turn_put(&turn).await?;
+    let mail = taken_mail(w, &turn).await?;
+    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+    if mail.len() > 1 {
+        return split(w, cx, turn, &mail, reason, 1).await;
+    }
+    w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
+    let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
+    if crashes >= cx.limits().crashes_max {
+        dead_letters::set_aside(w, cx, turn, &ids, reason, crashes).await?;
+    }
+    Ok(())
+}
+
+/// Looks at every open turn when the daemon starts. The same step found without progress over several boots counts as
+/// a message that cannot be worked off; an operator's turn does not outlive the daemon, because nobody waits for it.
+pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
+    for mut turn in w.turns_open().await? {
+        if turn.source == "operator" {
+            let refusal = Refusal::new(Code::OutcomeUnknown, "the daemon stopped while this call was running")
+                .hint("look at what it changed before you try again");
+            finish(w, cx, turn.turn_id, Ending::Failed(refusal)).await?;
+            continue;
+        }
+        let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
+        let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty();
+        if turn.boot_mark == mark && !waiting {
+            turn.stalled_boots = turn.stalled_boots.saturating_add(1);
+        } else {
+            turn.stalled_boots = 0;
+        }
+        turn.boot_mark = mark;
+        w.turn_put(&turn).await?;
+        if turn.stalled_boots >= cx.limits().stalled_boots_max {
+            let reason = format!("no progress over {} starts of the daemon", turn.stalled_boots);
+            let mail = taken_mail(w, &turn).await?;
+            if mail.len() > 1 {
+                split(w, cx, turn, &mail, &reason, 1).await?;
+            } else {
+                let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+                let boots = turn.stalled_boots;
+                dead_letters::set_aside(w, cx, turn, &ids, &reason, boots).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
+    let mut mail = w.messages_of_turn(turn.turn_id).await?;
+    mail.retain(|envelope| envelope.state == MailState::Taken);
+    Ok(mail)
+}
+
+/// Gives a turn's mail back to the inbox, each piece to be tried alone. The envelopes keep the turn's id, so that the
+/// turns that follow can tell the model what this one had done.
+async fn split(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    mut turn: Turn,
+    mail: &[Envelope],
+    reason: &str,
+    crashes: u32,
+) -> Result<()> {
+    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+    w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
+    asks::abandon(w, cx, turn.turn_id).await?;
+    budgets::forfeit_held(w, cx, &turn).await?;
+    super::orphan(w, cx, &turn).await?;
+    turn.status = TurnStatus::Split;
+    turn.reason = Some(cx.redactor.redact(&clip(reason, 500)));
+    turn.ended_at = Some(cx.now());
+    w.turn_put(&turn).await?;
+    let event = NewEvent::new(
+        EventKind::TurnFinished,
+        json!({ "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "messages": ids }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn.turn_id);
+    cx.emit(w, event).await?;
+    cx.wake(w, &turn.agent_id);
+    Ok(())
+}

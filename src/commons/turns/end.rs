@@ -1,0 +1,102 @@
+//! The end of a turn: its status, the consumed mail, the answer that it owed, in one transaction.
+
+use ghost_domain::envelope::Kind;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::text::clip;
+use ghost_domain::{Code, Envelope, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::open_turn;
+use crate::{Cx, Result, asks, budgets};
+
+/// How a turn ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ending {
+    /// With the model's last text, which may be empty.
+    Finished(String),
+    /// With a reason; whoever asked gets it as the error.
+    Failed(Refusal),
+    /// Cancelled by someone.
+    Cancelled(String),
+}
+
+/// Ends an open turn: its mail is consumed and its debts are paid.
+pub async fn finish(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, ending: Ending) -> Result<Turn> {
+    let mut turn = open_turn(w, turn_id).await?;
+    let (status, reason, text) = match &ending {
+        Ending::Finished(text) => (TurnStatus::Finished, None, Some(text.clone())),
+        Ending::Failed(refusal) => (TurnStatus::Failed, Some(refusal.to_string()), None),
+        Ending::Cancelled(why) => (TurnStatus::Cancelled, Some(why.clone()), None),
+    };
+    let mail = w.messages_of_turn(turn_id).await?;
+    let taken: Vec<Envelope> = mail.into_iter().filter(|envelope| envelope.state == MailState::Taken).collect();
+    let ids: Vec<MessageId> = taken.iter().map(|envelope| envelope.message_id).collect();
+    w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0).await?;
+    for envelope in taken.iter().filter(|envelope| envelope.kind == Kind::Ask) {
+        let Some(ask_id) = envelope.ask_id else { continue };
+        match &ending {
+            Ending::Finished(text) => asks::answer(w, cx, ask_id, text).await?,
+            Ending::Failed(refusal) => asks::fail(w, cx, ask_id, refusal).await?,
+            Ending::Cancelled(why) => {
+                let refusal = Refusal::new(Code::Cancelled, format!("{}'s turn was cancelled: {why}", turn.agent_id));
+                asks::fail(w, cx, ask_id, &refusal).await?;
+            }
+        }
+    }
+    asks::abandon(w, cx, turn_id).await?;
+    budgets::forfeit_held(w, cx, &turn).await?;
+    if status != TurnStatus::Finished {
+        super::orphan(w, cx, &turn).await?;
+    }
+    let now = cx.now();
+    turn.status = status;
+    turn.reason.clone_from(&reason);
+    turn.text.clone_from(&text);
+    turn.ended_at = Some(now);
+    w.turn_put(&turn).await?;
+    if let Some(mut agent) = w.agent_get(&turn.agent_id).await? {
+        agent.last_active_at = Some(now);
+        w.agent_put(&agent).await?;
+    }
+    if let Ending::Failed(refusal) = &ending
+        && refusal.code == Code::BudgetExhausted
+    {
+        let event = NewEvent::new(
+            EventKind::BudgetExhausted,
+            json!({ "turn_id": turn_id, "reason": refusal.message, "details": refusal.details }),
+        )
+        .agent(&turn.agent_id)
+        .correlation(turn_id);
+        cx.emit(w, event).await?;
+    }
+    let event = NewEvent::new(
+        EventKind::TurnFinished,
+        json!({
+            "turn_id": turn_id, "status": status, "reason": reason, "rounds": turn.rounds, "calls": turn.calls,
+            "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens, "cost_usd": turn.cost.usd(),
+            "text": text.as_deref().map(|text| clip(text, 400)), "root_id": turn.root_id,
+        }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn_id);
+    cx.emit(w, event).await?;
+    // What came in meanwhile is the next turn's.
+    cx.wake(w, &turn.agent_id);
+    Ok(turn)
+}
+
+/// Cancels an open turn on someone's word. Its mail is consumed: it is not tried again.
+pub async fn cancel(w: &mut dyn Writes, cx: &Cx, by: &Party, turn_id: TurnId) -> Result<Turn> {
+    match w.turn_get(turn_id).await? {
+        None => return Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
+        Some(turn) if turn.status != TurnStatus::Open => {
+            return Err(Refusal::new(Code::Conflict, format!("turn {turn_id} is already {}", turn.status)));
+        }
+        Some(_) => {}
+    }
+    let turn = finish(w, cx, turn_id, Ending::Cancelled(format!("by {by}"))).await?;
+    w.signal(Signal::TurnCancelled { agent_id: turn.agent_id.clone(), turn_id });
+    Ok(turn)
+}

@@ -1,0 +1,364 @@
+//! Which tools an agent may use: privilege groups, single overrides, public tools, the legacy allow-list and profiles
+//! become one [`ToolAccess`] (ACC-01..15, CONF-01..03). Pure functions; every name is resolved to its canonical form
+//! before any rule looks at it, so that no alias reaches past a group.
+//!
+//! Must never: grant by default what a rule did not name, or let a later layer widen an earlier one.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ghost_domain::tool_catalogue::{self, Profile};
+
+use crate::plan::AccessSection;
+
+/// Tools that exist only with a conversation from outside (CONF-03).
+const CHANNEL_CONTEXT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
+
+/// What holds for a tool that no group lists (CONF-27).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccessDefault {
+    /// Everyone may use it.
+    #[default]
+    Public,
+    /// Only who names it as an override may use it.
+    Privileged,
+}
+
+/// The name that rules are applied to: lower case, aliases resolved. Names outside the catalogue stay as they are.
+#[must_use]
+pub fn canonical_name(name: &str) -> Cow<'_, str> {
+    if let Some(entry) = tool_catalogue::entry(name) {
+        return Cow::Borrowed(entry.name);
+    }
+    let lower = name.trim().to_ascii_lowercase();
+    match tool_catalogue::canonical(&lower) {
+        Some(canonical) => Cow::Borrowed(canonical),
+        None => Cow::Owned(lower),
+    }
+}
+
+/// Whether the tool is registered whatever any rule says (ACC-04). `name` must be canonical.
+fn always_on(name: &str) -> bool {
+    tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)
+}
+
+/// Tools that toolboxes and skills bring: full names, and the short names that mean exactly one of them (TBX-03).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExtraTools {
+    full: BTreeSet<String>,
+    short: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl ExtraTools {
+    /// Makes `<toolbox>.<tool>` known.
+    pub fn insert(&mut self, toolbox: &str, tool: &str) {
+        let full = format!("{toolbox}.{tool}");
+        self.short.entry(tool.to_owned()).or_default().insert(full.clone());
+        self.full.insert(full);
+    }
+
+    /// What a word in a group or tool list stands for, catalogue included. Empty if nothing is called that, or if a
+    /// short name could mean several tools.
+    #[must_use]
+    pub fn expand(&self, word: &str) -> BTreeSet<String> {
+        let mut found: BTreeSet<String> = tool_catalogue::expand(word).into_iter().map(str::to_owned).collect();
+        let word = word.trim().to_ascii_lowercase();
+        if word.contains('*') {
+            found.extend(self.full.iter().filter(|name| tool_catalogue::glob(&word, name)).cloned());
+        } else if found.is_empty() {
+            if self.full.contains(&word) {
+                found.insert(word);
+            } else if let Some(meant) = self.short.get(&word)
+                && meant.len() == 1
+            {
+                found.extend(meant.iter().cloned());
+            }
+        }
+        found
+    }
+
+    /// Every word that stands for something, for hints about misspelt ones.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        tool_catalogue::words()
+            .map(|word| -> &str { word })
+            .chain(self.full.iter().map(String::as_str))
+            .chain(self.short.iter().filter(|(_, meant)| meant.len() == 1).map(|(short, _)| short.as_str()))
+    }
+
+    /// Full names, sorted.
+    pub fn full_names(&self) -> impl Iterator<Item = &str> {
+        self.full.iter().map(String::as_str)
+    }
+}
+
+/// The access rules of a world: privilege groups and what holds outside them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    members: BTreeMap<String, BTreeSet<String>>,
+    listed: Arc<BTreeSet<String>>,
+    default: AccessDefault,
+    strict_channel: bool,
+    extra: ExtraTools,
+}
+
+impl Groups {
+    /// Rules from groups of words as the world file has them; words are expanded, and those that stand for nothing are
+    /// dropped. Whoever reads files reports those first (see [`ExtraTools::expand`]).
+    #[must_use]
+    pub fn new(
+        words: &BTreeMap<String, Vec<String>>,
+        default: AccessDefault,
+        strict_channel: bool,
+        extra: ExtraTools,
+    ) -> Self {
+        let members: BTreeMap<String, BTreeSet<String>> = words
+            .iter()
+            .map(|(group, words)| (group.clone(), words.iter().flat_map(|word| extra.expand(word)).collect()))
+            .collect();
+        let listed = Arc::new(members.values().flatten().cloned().collect());
+        Self { members, listed, default, strict_channel, extra }
+    }
+
+    /// Group names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.keys().map(String::as_str)
+    }
+
+    /// The canonical names of the tools in `group`.
+    #[must_use]
+    pub fn tools(&self, group: &str) -> Option<&BTreeSet<String>> {
+        self.members.get(group)
+    }
+
+    /// The groups that list `tool`, sorted: for hints such as "ask for one of these".
+    #[must_use]
+    pub fn groups_of(&self, tool: &str) -> Vec<&str> {
+        let tool = canonical_name(tool);
+        self.members
+            .iter()
+            .filter(|(_, tools)| tools.contains(tool.as_ref()))
+            .map(|(group, _)| group.as_str())
+            .collect()
+    }
+
+    /// Whether there is no group.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// What holds for tools that no group lists.
+    #[must_use]
+    pub fn default_access(&self) -> AccessDefault {
+        self.default
+    }
+
+    /// Whether `syscall.channel.*` needs its group even in a turn from an outside conversation (CONF-03).
+    #[must_use]
+    pub fn strict_channel_privileges(&self) -> bool {
+        self.strict_channel
+    }
+
+    /// Tools of toolboxes and skills that may be named.
+    #[must_use]
+    pub fn extra(&self) -> &ExtraTools {
+        &self.extra
+    }
+
+    /// Whether everyone may use `tool`: it is in no group and the default is public, or it is always on and in no group
+    /// (ACC-02).
+    #[must_use]
+    pub fn is_public(&self, tool: &str) -> bool {
+        public(&canonical_name(tool), &self.listed, self.default)
+    }
+}
+
+fn public(canonical: &str, listed: &BTreeSet<String>, default: AccessDefault) -> bool {
+    !listed.contains(canonical) && (default == AccessDefault::Public || always_on(canonical))
+}
+
+/// Which rule decided, for the log (CONF-02).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Groups and overrides.
+    Privileges,
+    /// The legacy allow-list alone.
+    AllowList,
+    /// The legacy allow-list, cut down to what groups allow.
+    AllowListWithinPrivileges,
+}
+
+impl Mode {
+    /// The mode as it is logged.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Privileges => "privileges",
+            Self::AllowList => "allow_list",
+            Self::AllowListWithinPrivileges => "allow_list_within_privileges",
+        }
+    }
+}
+
+/// What one agent may use. Two agents with the same rules have equal values, so that one `Arc` can serve thousands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ToolAccess {
+    mode: Mode,
+    default: AccessDefault,
+    strict_channel: bool,
+    /// Every tool in any group of the world; shared by all agents of it.
+    listed: Arc<BTreeSet<String>>,
+    granted: BTreeSet<String>,
+    denied: BTreeSet<String>,
+    profiles: BTreeSet<Profile>,
+    list: Option<BTreeSet<String>>,
+    only: Option<BTreeSet<String>>,
+}
+
+impl ToolAccess {
+    /// Whether the agent may use the tool of that name, alias or not.
+    #[must_use]
+    pub fn can_access(&self, name: &str) -> bool {
+        let name = canonical_name(name);
+        always_on(&name) || (self.passes_filters(&name) && self.passes_list(&name) && self.passes_rules(&name))
+    }
+
+    /// The same in a turn that came from an outside conversation: `syscall.channel.send` and `syscall.channel.handoff`
+    /// are there whatever groups say, unless the world is strict about it (CONF-03). Denials, profiles and overrides
+    /// narrow these too.
+    #[must_use]
+    pub fn can_access_with_channel(&self, name: &str) -> bool {
+        let canonical = canonical_name(name);
+        if !self.strict_channel && CHANNEL_CONTEXT.contains(&canonical.as_ref()) {
+            return !self.denied.contains(canonical.as_ref()) && self.within_only(&canonical);
+        }
+        self.can_access(name)
+    }
+
+    /// The same for a tool that a held skill brings: it needs no grant unless a world group lists it (ACC-10).
+    #[must_use]
+    pub fn can_access_of_skill(&self, name: &str) -> bool {
+        let name = canonical_name(name);
+        if tool_catalogue::entry(&name).is_some() {
+            return self.can_access(&name);
+        }
+        self.passes_filters(&name) && (!self.listed.contains(name.as_ref()) || self.granted.contains(name.as_ref()))
+    }
+
+    /// Whether the tool is in no group of the world and open by default (ACC-02).
+    #[must_use]
+    pub fn is_public(&self, name: &str) -> bool {
+        public(&canonical_name(name), &self.listed, self.default)
+    }
+
+    /// The privileged tools that this agent has, sorted.
+    #[must_use]
+    pub fn granted_privileged(&self) -> Vec<String> {
+        self.granted.iter().filter(|name| !self.is_public(name) && self.can_access(name)).cloned().collect()
+    }
+
+    /// Which rule decided.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The catalogue's tools that this agent may use, sorted: a row of the access matrix.
+    #[must_use]
+    pub fn catalogue(&self) -> Vec<&'static str> {
+        tool_catalogue::CATALOGUE.iter().map(|entry| entry.name).filter(|name| self.can_access(name)).collect()
+    }
+
+    fn within_only(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(name))
+    }
+
+    /// Layers that only narrow: denials first, because they beat everything (ACC-15).
+    fn passes_filters(&self, name: &str) -> bool {
+        !self.denied.contains(name)
+            && self.within_only(name)
+            && self.profiles.iter().all(|profile| profile.allows(name))
+    }
+
+    fn passes_list(&self, name: &str) -> bool {
+        self.list.as_ref().is_none_or(|list| list.contains(name))
+    }
+
+    fn passes_rules(&self, name: &str) -> bool {
+        // With no groups anywhere the allow-list is the rule (ACC-07).
+        self.mode == Mode::AllowList || public(name, &self.listed, self.default) || self.granted.contains(name)
+    }
+}
+
+/// Resolves one agent's access. `section` is its `## Tool Access`, `extra_groups` and `profile` come from the world file,
+/// `legacy` is its `## Tools` list. A section makes `legacy` irrelevant; without one, a world with groups cuts the list
+/// down to what groups allow (CONF-02). Unknown groups and words grant nothing.
+#[must_use]
+pub fn resolve(
+    groups: &Groups,
+    section: Option<&AccessSection>,
+    extra_groups: &BTreeSet<String>,
+    legacy: Option<&[String]>,
+    profile: Option<Profile>,
+) -> ToolAccess {
+    let active = section.is_some() || !groups.is_empty();
+    let empty = AccessSection::default();
+    let section_or_empty = section.unwrap_or(&empty);
+    let mut granted: BTreeSet<String> = section_or_empty
+        .groups
+        .iter()
+        .chain(extra_groups)
+        .filter_map(|group| groups.tools(group))
+        .flatten()
+        .cloned()
+        .collect();
+    granted.extend(section_or_empty.overrides.iter().flat_map(|word| groups.extra.expand(word)));
+    let list = match (section, legacy) {
+        (None, Some(words)) => Some(words.iter().flat_map(|word| groups.extra.expand(word)).collect()),
+        _ => None,
+    };
+    let mode = match (&list, active) {
+        (None, _) => Mode::Privileges,
+        (Some(_), false) => Mode::AllowList,
+        (Some(_), true) => Mode::AllowListWithinPrivileges,
+    };
+    let named = section_or_empty.profile.as_deref().map(|name| {
+        // An unknown profile was reported when it was read; the narrowest one is the safe meaning of it here.
+        Profile::named(&name.to_ascii_lowercase()).unwrap_or(Profile::Minimal)
+    });
+    ToolAccess {
+        mode,
+        default: groups.default,
+        strict_channel: groups.strict_channel,
+        listed: Arc::clone(&groups.listed),
+        granted,
+        denied: section_or_empty.denied.iter().flat_map(|word| groups.extra.expand(word)).collect(),
+        profiles: named.into_iter().chain(profile).filter(|profile| *profile != Profile::Full).collect(),
+        list,
+        only: None,
+    }
+}
+
+/// `access` cut down to `allowed` (canonical names, aliases or patterns). Always-on tools stay; nothing is added (BI-22).
+#[must_use]
+pub fn narrow(access: &ToolAccess, allowed: &BTreeSet<String>) -> ToolAccess {
+    let mut wanted: BTreeSet<String> = BTreeSet::new();
+    for word in allowed {
+        let known = tool_catalogue::expand(word);
+        if known.is_empty() {
+            wanted.insert(canonical_name(word).into_owned());
+        } else {
+            wanted.extend(known.into_iter().map(str::to_owned));
+        }
+    }
+    let only = match &access.only {
+        Some(before) => before.intersection(&wanted).cloned().collect(),
+        None => wanted,
+    };
+    ToolAccess { only: Some(only), ..access.clone() }
+}
+
+#[cfg(test)]
+#[path = "access_tests.rs"]
+mod tests;

@@ -1,0 +1,195 @@
+//! The files of an archetype (ARCH-01), under their own names or the older ones (CONF-19), and an `agent.md` from the
+//! days when it was configuration (CONF-20).
+//!
+//! Must never: let a machine section reach a prompt.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use ghost_domain::text::nearest;
+
+use crate::archetype_config::{self, Known, Read};
+use crate::files::{MARKDOWN_MAX, names_in, read_text};
+use crate::markdown::{self, Section};
+use crate::plan::Archetype;
+use crate::reader::is_name;
+use crate::report::{FileReport, Report};
+
+/// Most archetypes of a world.
+pub const ARCHETYPES_MAX: usize = 200;
+
+/// Sections that no prose has: one of them makes an `agent.md` without a `config.md` beside it configuration.
+const MACHINE: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
+
+/// Files with an older name; if both are there, the older one is appended.
+const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
+
+/// An archetype, and where what must still be checked stands.
+pub struct Loaded {
+    /// The archetype.
+    pub archetype: Arc<Archetype>,
+    /// The file that its configuration came from.
+    pub config_path: std::path::PathBuf,
+    /// The line of `provider`; 0 if there is none.
+    pub provider_line: usize,
+    /// The line of `## LLM`; 0 if there is none.
+    pub llm_line: usize,
+    /// The line of `## Limits`; 0 if there is none.
+    pub limits_line: usize,
+}
+
+/// Reads every directory under `dir/archetype`. `shown` is the same directory as it is named in messages.
+pub fn load_all(dir: &Path, shown: &Path, known: &Known<'_>, report: &Report) -> BTreeMap<String, Loaded> {
+    let (real, shown) = (dir.join("archetype"), shown.join("archetype"));
+    let file = report.file(&shown);
+    if !real.is_dir() {
+        let hint = "make archetype/<name>/ with soul.md and goal.md".to_owned();
+        file.error(0, "", "the world has no directory `archetype`", Some(hint));
+        return BTreeMap::new();
+    }
+    let mut found = BTreeMap::new();
+    for name in names_in(&real, &file) {
+        if name.starts_with('.') || !real.join(&name).is_dir() {
+            continue;
+        }
+        let shown = shown.join(&name);
+        let file = report.file(&shown);
+        if !is_name(&name) {
+            let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`".to_owned();
+            file.error(0, "", "an archetype cannot be called that", Some(hint));
+            continue;
+        }
+        if found.len() == ARCHETYPES_MAX {
+            file.error(0, "", format!("the world has more than {ARCHETYPES_MAX} archetypes"), None);
+            break;
+        }
+        let place = Place { dir: real.join(&name), shown, root: dir, report };
+        found.insert(name.clone(), place.load(name, known));
+    }
+    found
+}
+
+struct Place<'a> {
+    dir: std::path::PathBuf,
+    shown: std::path::PathBuf,
+    root: &'a Path,
+    report: &'a Report,
+}
+
+impl Place<'_> {
+    fn load(&self, name: String, known: &Known<'_>) -> Loaded {
+        let names = names_in(&self.dir, &self.report.file(&self.shown));
+        let need = |file: &'static str| {
+            let text = self.text(file, &names);
+            match &text {
+                None => {
+                    let near = nearest(file, names.iter().map(String::as_str));
+                    let hint = near.map_or_else(
+                        || "write the file; a sentence is enough".to_owned(),
+                        |near| format!("did you mean `{near}` to be it? Rename it"),
+                    );
+                    self.at(file).error(0, "", "the file is missing", Some(hint));
+                }
+                Some(text) if text.trim().is_empty() => {
+                    self.at(file).error(0, "", "the file is empty", Some("a sentence is enough".to_owned()));
+                }
+                Some(_) => {}
+            }
+            text.unwrap_or_default()
+        };
+        let soul = need("soul.md");
+        let goal = need("goal.md");
+        let user = self.text("user.md", &names).unwrap_or_default();
+        let [mut agent, more] = self.parts("agent.md", &names);
+        let mut config_file = "config.md";
+        let read = match self.text(config_file, &names) {
+            Some(text) => {
+                let (_, sections) = markdown::sections(&text);
+                archetype_config::read(&sections, known, &self.at(config_file))
+            }
+            None => match agent.as_deref().and_then(split_legacy) {
+                Some((prose, sections)) => {
+                    agent = Some(prose);
+                    config_file = "agent.md";
+                    let file = self.at(config_file);
+                    let line = sections.first().map_or(0, |section| section.line);
+                    let hint = "move these sections to config.md; a config.md, even an empty one, ends this".to_owned();
+                    file.warn(line, "", "its machine sections are read as configuration", Some(hint));
+                    archetype_config::read(&sections, known, &file)
+                }
+                None => Read::default(),
+            },
+        };
+        let agent = join([agent, more]).unwrap_or_default();
+        Loaded {
+            archetype: Arc::new(Archetype { name, soul, goal, agent, user, config: read.config }),
+            config_path: self.shown.join(config_file),
+            provider_line: read.provider_line,
+            llm_line: read.llm_line,
+            limits_line: read.limits_line,
+        }
+    }
+
+    fn at(&self, file: &str) -> FileReport<'_> {
+        self.report.file(self.shown.join(file))
+    }
+
+    /// The text of `file` and of its older form, joined; nothing if neither is there.
+    fn text(&self, file: &str, names: &BTreeSet<String>) -> Option<String> {
+        join(self.parts(file, names))
+    }
+
+    /// The text of `file` and of its older form, as far as they are there.
+    fn parts(&self, file: &str, names: &BTreeSet<String>) -> [Option<String>; 2] {
+        let older = OLDER.iter().find(|(new, _)| *new == file).map(|(_, old)| *old);
+        [Some(file), older].map(|name| {
+            let name = name.filter(|name| names.contains(*name))?;
+            let text = read_text(&self.dir.join(name), self.root, MARKDOWN_MAX, &self.at(name));
+            Some(text.unwrap_or_else(unread))
+        })
+    }
+}
+
+fn join(parts: [Option<String>; 2]) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("\n\n"))
+}
+
+/// Stands for a file whose trouble has been reported: it is there, so it is not missing, and not empty either.
+fn unread() -> String {
+    "(unread)".to_owned()
+}
+
+/// Splits an `agent.md` into prose and machine sections, if it has any that only configuration has.
+fn split_legacy(text: &str) -> Option<(String, Vec<Section>)> {
+    let (before, sections) = markdown::sections(text);
+    if !sections.iter().any(|section| MACHINE.contains(&section.key.as_str())) {
+        return None;
+    }
+    let is_machine = |section: &Section| {
+        let key = section.key.as_str();
+        MACHINE.contains(&key) || (archetype_config::SECTIONS.contains(&key) && section.is_structured())
+    };
+    let (machine, prose): (Vec<Section>, Vec<Section>) = sections.into_iter().partition(is_machine);
+    let mut kept = before;
+    for section in prose {
+        kept.push(format!("## {}", section.heading));
+        kept.extend(section.raw);
+    }
+    Some((kept.join("\n").trim().to_owned(), machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_agent_md_is_split() {
+        let text = "# Me\nhow I work\n## Tools\n- tool.cli\n## Skills\nI am good at things\n## LLM\nmodel: m\n";
+        let (prose, machine) = split_legacy(text).unwrap();
+        assert_eq!(prose, "# Me\nhow I work\n## Skills\nI am good at things");
+        assert_eq!(machine.iter().map(|s| s.key.as_str()).collect::<Vec<_>>(), ["tools", "llm"]);
+        assert_eq!(split_legacy("## Tools\nuse them well\n"), None);
+    }
+}

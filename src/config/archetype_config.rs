@@ -1,0 +1,330 @@
+//! What the sections of a `config.md` mean (ARCH-02..07, ACC-04, ACC-07): the shape comes from `markdown`, the values go
+//! through the same typed readers as the world file.
+//!
+//! Must never: ignore a line of a section that it knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_domain::text::clip;
+use ghost_domain::tool_catalogue::{self, Profile};
+
+use crate::access::ExtraTools;
+use crate::markdown::{ItemKind, Section};
+use crate::plan::{AccessSection, ArchetypeConfig, ToolboxRef};
+use crate::reader::{Field, Map};
+use crate::report::{FileReport, did_you_mean};
+use crate::toolbox::{Toolbox, check_reference};
+use crate::world_file::agents::agent_limits;
+use crate::world_file::later::heartbeat_keys;
+use crate::world_file::llm::read_model;
+use crate::yaml::{Key, Node, Value};
+
+/// The sections that are known, as they are compared.
+pub const SECTIONS: [&str; 8] = ["llm", "limits", "tool access", "toolbox", "skills", "tools", "heartbeat", "prompt"];
+
+/// What a `config.md` may refer to.
+pub struct Known<'a> {
+    /// Group names with the tools in them.
+    pub groups: BTreeSet<&'a str>,
+    /// Tools of toolboxes and skills.
+    pub extra: &'a ExtraTools,
+    /// Toolboxes that the world lists, by source.
+    pub toolboxes: &'a BTreeMap<String, Toolbox>,
+    /// Skills.
+    pub skills: &'a BTreeSet<String>,
+}
+
+/// An archetype's configuration, and where what must still be checked stands.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// The configuration.
+    pub config: ArchetypeConfig,
+    /// The line of `provider`; 0 if there is none.
+    pub provider_line: usize,
+    /// The line of `## LLM`; 0 if there is none.
+    pub llm_line: usize,
+    /// The line of `## Limits`; 0 if there is none.
+    pub limits_line: usize,
+}
+
+/// Reads the sections of one file.
+pub fn read(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>) -> Read {
+    let mut read = Read::default();
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut toolbox_tools = BTreeSet::new();
+    for section in sections {
+        if let Some(first) = seen.insert(&section.key, section.line)
+            && section.key != "toolbox"
+        {
+            let message = format!("the section `## {}` stands here a second time", clip(&section.heading, 60));
+            file.error(section.line, "", message, Some(format!("it is already on line {first}; keep one")));
+            continue;
+        }
+        match section.key.as_str() {
+            "llm" => {
+                read.llm_line = section.line;
+                pairs(section, &["fallback_models"], file, |map| {
+                    let entry = read_model(map);
+                    read.provider_line = entry.provider.as_ref().map_or(0, Field::line);
+                    read.config.model = entry.choice;
+                });
+            }
+            "limits" => pairs(section, &[], file, |map| {
+                read.limits_line = section.line;
+                read.config.limits = agent_limits(map);
+                if let Some(field) = map.get("daily_cost_usd") {
+                    let _ = field.number(0.0..=1e6);
+                    let hint = "set `budget` for the agent in the world file";
+                    field.warn("nothing uses this yet", Some(hint.to_owned()));
+                }
+            }),
+            "tool access" => read.config.access = Some(tool_access(section, known, file)),
+            "toolbox" => toolbox(section, known, file, &mut read.config, &mut toolbox_tools),
+            "skills" => read.config.skills = Some(skills(section, known, file)),
+            "tools" => read.config.legacy_tools = Some(words(section, "Tools", known, file)),
+            "heartbeat" => {
+                file.warn(section.line, "Heartbeat", "nothing uses this yet", None);
+                pairs(section, &[], file, heartbeat_keys);
+            }
+            "prompt" => pairs(section, &[], file, |map| {
+                if map
+                    .get("mode")
+                    .and_then(|field| field.choice(&["full", "minimal", "none"]))
+                    .is_some_and(|m| m != "full")
+                {
+                    file.warn(section.line, "Prompt.mode", "nothing uses this yet", None);
+                }
+                read.config.timezone = map.get("timezone").and_then(|field| timezone(&field));
+            }),
+            _ => {
+                let hint = did_you_mean(&section.key, SECTIONS.iter().copied());
+                let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
+                file.warn(section.line, "", message, hint);
+            }
+        }
+    }
+    if let (Some(_), Some(line)) = (&read.config.access, seen.get("tools"))
+        && read.config.legacy_tools.take().is_some()
+    {
+        let message = "`## Tools` is not read, because `## Tool Access` decides";
+        file.warn(*line, "Tools", message, Some("move its tools there, or remove the section".to_owned()));
+    }
+    if let Some(list) = &mut read.config.legacy_tools {
+        // The old list says which built-ins there are; toolboxes were always declared beside it.
+        list.extend(toolbox_tools);
+    }
+    read
+}
+
+/// Reads a section of nothing but `key: value` lines. Values under keys in `lists` are split at commas.
+fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl FnOnce(&Map<'_>)) {
+    let mut found: Vec<(Key, Node)> = Vec::new();
+    for item in &section.items {
+        match &item.kind {
+            ItemKind::Pair(key, value) => {
+                if let Some((first, _)) = found.iter().find(|(found, _)| found.text == *key) {
+                    let message = format!("the key `{key}` stands here a second time");
+                    file.error(
+                        item.line,
+                        &section.heading,
+                        message,
+                        Some(format!("it is already on line {}", first.line)),
+                    );
+                    continue;
+                }
+                let node = if lists.contains(&key.as_str()) {
+                    let items = comma_list(value).map(|text| scalar(item.line, text)).collect();
+                    Node { line: item.line, value: Value::List(items) }
+                } else {
+                    scalar(item.line, value)
+                };
+                found.push((Key { line: item.line, text: key.clone() }, node));
+            }
+            ItemKind::Bullet(text) | ItemKind::Prose(text) => stray(section, item.line, text, file),
+        }
+    }
+    let node = Node {
+        line: section.line,
+        value: Value::Map(vec![(
+            Key { line: section.line, text: section.heading.clone() },
+            Node { line: section.line, value: Value::Map(found) },
+        )]),
+    };
+    // The heading becomes the first part of every path, so that a problem says `LLM.provider`.
+    if let Some(map) = Field::root(&node, file).entries().into_iter().next().and_then(|(_, field)| field.map()) {
+        read(&map);
+        map.finish(&[]);
+    }
+}
+
+fn scalar(line: usize, text: &str) -> Node {
+    Node { line, value: Value::Scalar { text: text.to_owned(), shown: text.to_owned(), plain: true } }
+}
+
+fn comma_list(value: &str) -> impl Iterator<Item = &str> {
+    let value = value.trim().trim_start_matches('[').trim_end_matches(']');
+    value.split(',').map(|part| part.trim().trim_matches(['`', '"', '\''])).filter(|part| !part.is_empty())
+}
+
+fn stray(section: &Section, line: usize, text: &str, file: &FileReport<'_>) {
+    file.error(
+        line,
+        &section.heading,
+        format!("`{}` cannot be read here", clip(text, 60)),
+        Some("write `key: value` or a list item where one belongs; put notes between <!-- and -->".to_owned()),
+    );
+}
+
+fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> AccessSection {
+    let mut access = AccessSection::default();
+    let mut seen = BTreeSet::new();
+    let path = |key: &str| format!("{}.{key}", section.heading);
+    for item in &section.items {
+        let (key, value) = match &item.kind {
+            ItemKind::Pair(key, value) => (key.as_str(), value),
+            ItemKind::Bullet(word) => {
+                access.overrides.extend(tool(word, item.line, &section.heading, known, file));
+                continue;
+            }
+            ItemKind::Prose(text) => {
+                stray(section, item.line, text, file);
+                continue;
+            }
+        };
+        if !seen.insert(key) {
+            file.error(item.line, &path(key), format!("the key `{key}` stands here a second time"), None);
+            continue;
+        }
+        match key {
+            "privilege_groups" => {
+                for group in comma_list(value) {
+                    if known.groups.contains(group) {
+                        access.groups.insert(group.to_owned());
+                    } else {
+                        let message = format!("there is no privilege group `{}`", clip(group, 80));
+                        let hint = did_you_mean(group, known.groups.iter().copied()).or_else(|| {
+                            Some("groups are defined under `tool_privileges` in the world file".to_owned())
+                        });
+                        file.error(item.line, &path(key), message, hint);
+                    }
+                }
+            }
+            "profile" => match Profile::NAMES.iter().find(|name| **name == value.to_lowercase()) {
+                Some(name) => access.profile = Some((*name).to_owned()),
+                None => {
+                    let message = format!("there is no profile `{}`", clip(value, 80));
+                    file.error(item.line, &path(key), message, did_you_mean(value, Profile::NAMES.iter().copied()));
+                }
+            },
+            "deny" => {
+                for word in comma_list(value) {
+                    let tools = tool(word, item.line, &path(key), known, file);
+                    let always = |name: &String| tool_catalogue::entry(name).is_some_and(|entry| entry.always_on);
+                    if !tools.is_empty() && tools.iter().all(always) {
+                        let message = format!("`{}` is always on and cannot be denied", clip(word, 80));
+                        file.error(item.line, &path(key), message, None);
+                    }
+                    access.denied.extend(tools);
+                }
+            }
+            other => {
+                file.unknown_key(item.line, &path(other), other, ["privilege_groups", "profile", "deny"].into_iter())
+            }
+        }
+    }
+    access
+}
+
+/// The tools that `word` stands for; none, and an error, if it stands for nothing.
+pub fn tool(word: &str, line: usize, path: &str, known: &Known<'_>, file: &FileReport<'_>) -> BTreeSet<String> {
+    let tools = known.extra.expand(word);
+    if tools.is_empty() {
+        let near = ghost_domain::text::nearest(word, known.extra.words()).map(|near| format!("did you mean `{near}`?"));
+        file.error(line, path, format!("there is no tool `{}`", clip(word, 80)), near);
+    }
+    tools
+}
+
+fn words(section: &Section, path: &str, known: &Known<'_>, file: &FileReport<'_>) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for item in &section.items {
+        match &item.kind {
+            ItemKind::Bullet(word) => found.extend(tool(word, item.line, path, known, file)),
+            ItemKind::Pair(key, _) => file.unknown_key(item.line, &format!("{path}.{key}"), key, std::iter::empty()),
+            ItemKind::Prose(text) => stray(section, item.line, text, file),
+        }
+    }
+    found.into_iter().collect()
+}
+
+fn skills(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for item in &section.items {
+        match &item.kind {
+            ItemKind::Bullet(name) if known.skills.contains(name) => {
+                found.insert(name.clone());
+            }
+            ItemKind::Bullet(name) => {
+                let message = format!("there is no skill `{}`", clip(name, 80));
+                file.error(item.line, "Skills", message, did_you_mean(name, known.skills.iter().map(String::as_str)));
+            }
+            ItemKind::Pair(key, _) => file.unknown_key(item.line, &format!("Skills.{key}"), key, std::iter::empty()),
+            ItemKind::Prose(text) => stray(section, item.line, text, file),
+        }
+    }
+    found
+}
+
+fn toolbox(
+    section: &Section,
+    known: &Known<'_>,
+    file: &FileReport<'_>,
+    config: &mut ArchetypeConfig,
+    full: &mut BTreeSet<String>,
+) {
+    let mut source: Option<(&str, usize)> = None;
+    let mut wanted = Vec::new();
+    for item in &section.items {
+        match &item.kind {
+            ItemKind::Pair(key, value) if key == "source" && source.is_none() => source = Some((value, item.line)),
+            ItemKind::Pair(key, _) if key == "source" => {
+                let hint = "write one `## Toolbox` section for each".to_owned();
+                file.error(item.line, "Toolbox.source", "a second source in one section", Some(hint));
+            }
+            ItemKind::Pair(key, _) => {
+                file.unknown_key(item.line, &format!("Toolbox.{key}"), key, std::iter::once("source"));
+            }
+            ItemKind::Bullet(name) => wanted.push((item.line, name.clone())),
+            ItemKind::Prose(text) => stray(section, item.line, text, file),
+        }
+    }
+    let Some((source, line)) = source.filter(|(source, _)| !source.is_empty()) else {
+        let hint = "write `source: toolbox/<box>/toolbox.yaml`".to_owned();
+        file.error(section.line, "Toolbox.source", "the section has no `source`", Some(hint));
+        return;
+    };
+    if wanted.is_empty() {
+        file.warn(section.line, "Toolbox", "no tool of this toolbox is named, so none is used", None);
+    }
+    match check_reference(known.toolboxes, (source, line), &wanted, file) {
+        Ok(names) => full.extend(names),
+        Err(reason) => {
+            config.refused.get_or_insert(reason);
+        }
+    }
+    let tools = wanted.into_iter().map(|(_, name)| name).collect();
+    config.toolboxes.push(ToolboxRef { source: source.to_owned(), tools });
+}
+
+fn timezone(field: &Field<'_>) -> Option<String> {
+    let text = field.text(64)?;
+    let fits = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-' | b'+'));
+    if fits {
+        return Some(text.to_owned());
+    }
+    field.error(
+        format!("`{}` is not a time zone", field.shown()),
+        Some("write its name, such as Europe/Berlin or UTC".to_owned()),
+    );
+    None
+}

@@ -1,0 +1,168 @@
+//! What a reload changes: two plans become a list of what is added, changed, dropped and left alone (DESIGN.md
+//! section 3). The world acts on it; people read it first.
+//!
+//! Must never: call something unchanged whose behaviour would differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ghost_domain::AgentId;
+use serde::Serialize;
+
+use crate::plan::{AgentPlan, Plan};
+
+/// The reconciliation of a running world with a new plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReloadPlan {
+    /// Agents that are named now and were not.
+    pub added: Vec<AgentId>,
+    /// Agents that change, and what of them.
+    pub changed: Vec<AgentChange>,
+    /// Agents that are named no longer: they are stopped and kept.
+    pub dropped: Vec<AgentId>,
+    /// How many agents stay as they are.
+    pub unchanged: usize,
+    /// Archetypes that changed, and what of them; created agents follow these.
+    pub archetypes: BTreeMap<String, Vec<String>>,
+    /// What changed of the world itself: `laws`, `teams`, `limits`, ….
+    pub world: Vec<String>,
+}
+
+/// One agent that changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AgentChange {
+    /// Which.
+    pub agent_id: AgentId,
+    /// The fields, by the names of the world file, `archetype.<file>` for what its archetype brings.
+    pub fields: Vec<String>,
+}
+
+impl ReloadPlan {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty()
+            && self.changed.is_empty()
+            && self.dropped.is_empty()
+            && self.archetypes.is_empty()
+            && self.world.is_empty()
+    }
+}
+
+/// Compares the plan that runs with the one that was just loaded.
+#[must_use]
+pub fn diff(old: &Plan, new: &Plan) -> ReloadPlan {
+    let before: BTreeMap<&AgentId, &AgentPlan> = old.agents.iter().map(|agent| (&agent.agent_id, agent)).collect();
+    let after: BTreeSet<&AgentId> = new.agents.iter().map(|agent| &agent.agent_id).collect();
+    let archetypes = archetypes(old, new);
+    let mut plan = ReloadPlan { archetypes, world: world(old, new), ..ReloadPlan::default() };
+    for agent in &new.agents {
+        let Some(was) = before.get(&agent.agent_id) else {
+            plan.added.push(agent.agent_id.clone());
+            continue;
+        };
+        let mut fields = agent_fields(was, agent);
+        if was.archetype == agent.archetype {
+            let brought = plan.archetypes.get(&agent.archetype).into_iter().flatten();
+            fields.extend(brought.map(|field| format!("archetype.{field}")));
+        }
+        if fields.is_empty() {
+            plan.unchanged += 1;
+        } else {
+            plan.changed.push(AgentChange { agent_id: agent.agent_id.clone(), fields });
+        }
+    }
+    plan.dropped = old.agents.iter().map(|agent| &agent.agent_id).filter(|id| !after.contains(id)).cloned().collect();
+    plan
+}
+
+fn names(list: &[(&str, bool)]) -> Vec<String> {
+    list.iter().filter(|(_, differs)| *differs).map(|(name, _)| (*name).to_owned()).collect()
+}
+
+fn agent_fields(old: &AgentPlan, new: &AgentPlan) -> Vec<String> {
+    names(&[
+        ("name", old.name != new.name),
+        ("archetype", old.archetype != new.archetype),
+        ("team", old.team != new.team),
+        ("autostart", old.autostart != new.autostart),
+        ("restart", old.restart != new.restart),
+        ("access", old.access != new.access),
+        ("write_acl", old.write_acl != new.write_acl),
+        ("model", old.model != new.model),
+        ("limits", old.limits != new.limits),
+    ])
+}
+
+fn archetypes(old: &Plan, new: &Plan) -> BTreeMap<String, Vec<String>> {
+    let mut changed = BTreeMap::new();
+    for (name, is) in &new.archetypes {
+        let fields = match old.archetypes.get(name) {
+            None => vec!["added".to_owned()],
+            Some(was) => names(&[
+                ("soul", was.soul != is.soul),
+                ("goal", was.goal != is.goal),
+                ("agent", was.agent != is.agent),
+                ("user", was.user != is.user),
+                ("config", was.config != is.config),
+                ("access", old.archetype_access.get(name) != new.archetype_access.get(name)),
+            ]),
+        };
+        if !fields.is_empty() {
+            changed.insert(name.clone(), fields);
+        }
+    }
+    for name in old.archetypes.keys().filter(|name| !new.archetypes.contains_key(*name)) {
+        changed.insert(name.clone(), vec!["removed".to_owned()]);
+    }
+    changed
+}
+
+fn world(old: &Plan, new: &Plan) -> Vec<String> {
+    names(&[
+        ("world.id", old.world_id != new.world_id),
+        ("world.name", old.name != new.name),
+        ("laws", old.laws != new.laws),
+        ("tools", old.tools_md != new.tools_md),
+        ("agents_may_create", old.creatable != new.creatable),
+        ("teams", old.teams != new.teams),
+        ("world.intensity", old.root_intensity != new.root_intensity),
+        ("tool_privileges", old.groups != new.groups),
+        ("llm", old.llm != new.llm),
+        ("limits", old.limits != new.limits),
+        ("budgets", old.budgets != new.budgets),
+        ("tasks", old.owner_may_update_tasks != new.owner_may_update_tasks),
+        ("skills", old.skill_roots != new.skill_roots),
+        ("secrets_env", old.secret_env != new.secret_env),
+        ("job", old.job != new.job),
+        ("metrics", old.metrics_open != new.metrics_open),
+    ])
+}
+
+impl fmt::Display for ReloadPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return write!(f, "nothing changes ({} agents)", self.unchanged);
+        }
+        for name in &self.world {
+            writeln!(f, "~ {name}")?;
+        }
+        for (name, fields) in &self.archetypes {
+            writeln!(f, "~ archetype {name}: {}", fields.join(", "))?;
+        }
+        for id in &self.added {
+            writeln!(f, "+ agent {id}")?;
+        }
+        for change in &self.changed {
+            writeln!(f, "~ agent {}: {}", change.agent_id, change.fields.join(", "))?;
+        }
+        for id in &self.dropped {
+            writeln!(f, "- agent {id}: no longer named; stopped and kept")?;
+        }
+        write!(f, "{} agents unchanged", self.unchanged)
+    }
+}
+
+#[cfg(test)]
+#[path = "diff_tests.rs"]
+mod tests;

@@ -1,0 +1,82 @@
+//! The world that `ghostd init` makes: a lead and a researcher who turn files into a briefing, with scripted models.
+//!
+//! Must never: write over anything.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ghost_domain::{Code, Refusal};
+
+/// The files of the template: relative path and content, parents before what is in them.
+#[must_use]
+pub fn template() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("world-config.yaml", include_str!("template/world-config.yaml")),
+        ("laws.md", include_str!("template/laws.md")),
+        ("tools.md", include_str!("template/tools.md")),
+        ("archetype/lead/soul.md", include_str!("template/archetype/lead/soul.md")),
+        ("archetype/lead/goal.md", include_str!("template/archetype/lead/goal.md")),
+        ("archetype/lead/agent.md", include_str!("template/archetype/lead/agent.md")),
+        ("archetype/lead/config.md", include_str!("template/archetype/lead/config.md")),
+        ("archetype/researcher/soul.md", include_str!("template/archetype/researcher/soul.md")),
+        ("archetype/researcher/goal.md", include_str!("template/archetype/researcher/goal.md")),
+        ("archetype/researcher/agent.md", include_str!("template/archetype/researcher/agent.md")),
+        ("archetype/researcher/config.md", include_str!("template/archetype/researcher/config.md")),
+        ("scripts/default.yaml", include_str!("template/scripts/default.yaml")),
+        ("input/harbour.md", include_str!("template/input/harbour.md")),
+        ("input/library.md", include_str!("template/input/library.md")),
+    ]
+}
+
+/// Writes the template into `dir`, which is made if it does not exist. Gives the files written.
+///
+/// # Errors
+/// `Conflict` if `dir` holds anything already, `InvalidArguments` if its name cannot be a world's id, `Unavailable` if
+/// something cannot be written; what had been written is left for people to look at.
+pub fn write(dir: &Path) -> Result<Vec<PathBuf>, Refusal> {
+    let failed = |path: &Path, error: &std::io::Error| {
+        Refusal::new(Code::Unavailable, format!("{} cannot be written: {error}", path.display()))
+            .hint("choose a directory that you may write to, with some space left")
+    };
+    std::fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;
+    let real = dir.canonicalize().map_err(|error| failed(dir, &error))?;
+    let name = real.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !crate::reader::is_name(name) {
+        let message = format!("a world cannot be called `{}`", ghost_domain::text::clip(name, 80));
+        return Err(Refusal::new(Code::InvalidArguments, message)
+            .hint("name the directory with 1 to 64 letters, digits, `.`, `_` and `-`"));
+    }
+    let mut entries = std::fs::read_dir(dir).map_err(|error| failed(dir, &error))?;
+    if entries.next().is_some() {
+        return Err(Refusal::new(Code::Conflict, format!("{} is not empty", dir.display()))
+            .hint("name a directory that is empty or does not exist"));
+    }
+    let mut written = Vec::new();
+    for (relative, content) in template() {
+        let path = dir.join(relative);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
+        }
+        let file = std::fs::File::options().write(true).create_new(true).open(&path);
+        file.and_then(|mut file| file.write_all(content.as_bytes())).map_err(|error| failed(&path, &error))?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_is_a_world_without_a_single_warning() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("first");
+        assert_eq!(write(&dir).unwrap().len(), template().len());
+        let plan = crate::load(&dir, &|_| None).unwrap();
+        assert_eq!(plan.warnings, []);
+        assert_eq!((plan.world_id.as_str(), plan.agents.len()), ("first", 2));
+        assert_eq!(plan.job.unwrap().result, "output/briefings");
+        assert_eq!(write(&dir).unwrap_err().code, Code::Conflict);
+    }
+}

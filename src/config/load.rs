@@ -1,0 +1,347 @@
+//! Reads a world: the world file, the manifests it lists, skills and archetypes, in that order, and checks every
+//! reference between them. Gives a plan, or every problem at once.
+//!
+//! Must never: stop at the first problem where a later one can still be told, or give a plan that has an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ghost_domain::tool_catalogue;
+use ghost_domain::{AgentId, Limits};
+
+use crate::access::{self, ExtraTools, Groups};
+use crate::archetype::{self, Loaded};
+use crate::archetype_config::Known;
+use crate::crew;
+use crate::files::{MARKDOWN_MAX, read_text};
+use crate::models::SCRIPTED_MODEL;
+use crate::plan::{AgentLimits, Archetype, LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan};
+use crate::problem::Problems;
+use crate::reader::{Field, is_name, no_such};
+use crate::report::{FileReport, Report};
+use crate::substitute::Env;
+use crate::toolbox::{self, Bases};
+use crate::world_file::{self, Named, WorldFile};
+use crate::yaml;
+
+/// The name of the world file.
+pub const WORLD_FILE: &str = "world-config.yaml";
+
+/// Loads the world at `path`, its directory or its world file. `env` looks up environment variables, for `${NAME}` and to
+/// see which keys are there; values are used and never shown.
+///
+/// # Errors
+/// Every problem that was found, warnings among them, if at least one is an error. Otherwise warnings are in
+/// [`Plan::warnings`].
+pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
+    let report = Report::default();
+    let plan = locate(path, &report).and_then(|place| build(&place, &report, env));
+    let problems = report.finish();
+    match plan {
+        Some(mut plan) if !problems.has_errors() => {
+            plan.warnings = problems.0;
+            Ok(plan)
+        }
+        _ => Err(problems),
+    }
+}
+
+struct Place {
+    /// The directory as it is named in messages.
+    shown: PathBuf,
+    /// The directory, canonical.
+    dir: PathBuf,
+    /// The world file, within `dir`.
+    file: PathBuf,
+    /// The world file as it is named in messages.
+    shown_file: PathBuf,
+}
+
+fn locate(path: &Path, report: &Report) -> Option<Place> {
+    let file = report.file(path);
+    let shown = if path.is_file() {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        parent.unwrap_or(Path::new(".")).to_owned()
+    } else {
+        path.to_owned()
+    };
+    let dir = match shown.canonicalize() {
+        Ok(dir) if dir.is_dir() => dir,
+        Ok(_) => {
+            file.error(0, "", "this is neither a world's directory nor its world file", None);
+            return None;
+        }
+        Err(error) => {
+            let hint = "name a directory that holds world-config.yaml; `ghostd init DIR` makes one".to_owned();
+            file.error(0, "", format!("the world cannot be read: {error}"), Some(hint));
+            return None;
+        }
+    };
+    let name = if path.is_file() { path.file_name().map(PathBuf::from)? } else { PathBuf::from(WORLD_FILE) };
+    let shown_file = shown.join(&name);
+    if !dir.join(&name).exists() {
+        let hint = "`ghostd init DIR` makes a world to start from".to_owned();
+        report.file(&shown_file).error(0, "", "the world file is missing", Some(hint));
+        return None;
+    }
+    Some(Place { file: dir.join(name), shown, dir, shown_file })
+}
+
+fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
+    let file = report.file(&place.shown_file);
+    let text = read_text(&place.file, &place.dir, yaml::FILE_MAX as u64, &file)?;
+    let node = yaml::parse(&text, &file, env)?;
+    let root = Field::root(&node, &file);
+    let world = world_file::read(&root)?;
+
+    let bases = Bases::of(&place.dir);
+    let toolboxes = toolbox::toolboxes(&world.toolboxes, &bases, report, env);
+    let mut extra = ExtraTools::default();
+    for toolbox in toolboxes.values() {
+        toolbox.allowed.iter().for_each(|tool| extra.insert(&toolbox.name, tool));
+    }
+    let skills = toolbox::skills(world.skill_roots.as_deref(), &toolboxes, &bases, &mut extra, (report, env));
+    let groups = groups(&world, extra);
+
+    let known =
+        Known { groups: groups.names().collect(), extra: groups.extra(), toolboxes: &toolboxes, skills: &skills.names };
+    let loaded = archetype::load_all(&place.dir, &place.shown, &known, report);
+    let llm = llm(&world, &loaded, &place.dir, env, report, &file);
+    check_configs(&loaded, &llm, &world.limits, report);
+
+    let archetypes: BTreeMap<String, Arc<Archetype>> =
+        loaded.iter().map(|(name, loaded)| (name.clone(), Arc::clone(&loaded.archetype))).collect();
+    let archetype_access: BTreeMap<String, Arc<access::ToolAccess>> = archetypes
+        .iter()
+        .map(|(name, archetype)| {
+            let config = &archetype.config;
+            let none = BTreeSet::new();
+            let access = access::resolve(&groups, config.access.as_ref(), &none, config.legacy_tools.as_deref(), None);
+            (name.clone(), Arc::new(access))
+        })
+        .collect();
+    let crew = crew::crew(&world, &archetypes, &archetype_access, &groups, &llm);
+    let creatable = creatable(&world, &archetypes);
+    warn_of_public(
+        &world,
+        &groups,
+        archetype_access.values().chain(crew.agents.iter().map(|agent| &agent.access)),
+        &file,
+    );
+
+    let ids: BTreeSet<&AgentId> = crew.agents.iter().map(|agent| &agent.agent_id).collect();
+    let job = world.job.as_ref().and_then(|job| crew::job(job, &ids, &place.dir));
+    let (id, name) = identity(&world, place, &file)?;
+    let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
+    secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
+    let markdown = |name: &str| -> String {
+        let path = place.dir.join(name);
+        let read = || read_text(&path, &place.dir, MARKDOWN_MAX, &report.file(place.shown.join(name)));
+        // A dangling link is a mistake, not an absent file, so links are not followed to see whether it is there.
+        if path.symlink_metadata().is_ok() { read().unwrap_or_default() } else { String::new() }
+    };
+    Some(Plan {
+        world_id: id,
+        name,
+        dir: place.dir.clone(),
+        laws: markdown("laws.md"),
+        tools_md: markdown("tools.md"),
+        archetypes,
+        archetype_access,
+        creatable,
+        agents: crew.agents,
+        teams: crew.teams,
+        root_intensity: world.root_intensity,
+        groups,
+        llm,
+        limits: world.limits.clone(),
+        budgets: crew.budgets,
+        owner_may_update_tasks: world.owner_may_update,
+        skill_roots: skills.roots,
+        secret_env,
+        job,
+        metrics_open: world.metrics_open,
+        warnings: Vec::new(),
+    })
+}
+
+fn identity(world: &WorldFile<'_>, place: &Place, file: &FileReport<'_>) -> Option<(String, String)> {
+    let from_dir =
+        || place.dir.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)).map(str::to_owned);
+    let Some(id) = world.id.clone().or_else(from_dir) else {
+        let hint = "write `world: { id: my-world }`".to_owned();
+        file.error(0, "world.id", "the world has no id, and its directory's name cannot be one", Some(hint));
+        return None;
+    };
+    Some((id.clone(), world.name.clone().unwrap_or(id)))
+}
+
+/// Checks the words of groups and makes the groups.
+fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
+    let mut words: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (group, list) in &world.groups {
+        for (field, word) in list {
+            let tools = extra.expand(word);
+            if tools.is_empty() {
+                no_such(field, "tool", extra.words().collect::<Vec<_>>().iter().copied());
+            } else if tools.iter().all(|name| tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)) {
+                field.warn("this is always on, so that its group changes nothing", None);
+            }
+        }
+        words.insert(group.clone(), list.iter().map(|(_, word)| (*word).to_owned()).collect());
+    }
+    Groups::new(&words, world.access_default, world.strict_channel, extra)
+}
+
+fn creatable(world: &WorldFile<'_>, archetypes: &BTreeMap<String, Arc<Archetype>>) -> BTreeSet<String> {
+    let check = |(field, name): &Named<'_>| {
+        if !archetypes.contains_key(*name) {
+            no_such(field, "archetype", archetypes.keys().map(String::as_str));
+        }
+        (*name).to_owned()
+    };
+    world.creatable.iter().map(check).collect()
+}
+
+/// Makes the providers: those of the file, and each kind that something names without defining it.
+fn llm(
+    world: &WorldFile<'_>,
+    loaded: &BTreeMap<String, Loaded>,
+    dir: &Path,
+    env: Env<'_>,
+    report: &Report,
+    file: &FileReport<'_>,
+) -> LlmPlan {
+    let mut providers: BTreeMap<String, ProviderPlan> = BTreeMap::new();
+    for (name, entry) in &world.llm.providers {
+        let base = ProviderPlan::of_kind(entry.kind, dir);
+        let mut plan = ProviderPlan {
+            base_url: entry.base_url.clone(),
+            api_key_env: entry.api_key_env.clone(),
+            concurrency: entry.concurrency.unwrap_or(base.concurrency),
+            attempts: entry.attempts.unwrap_or(base.attempts),
+            retry_base: entry.retry_base.unwrap_or(base.retry_base.min(entry.retry_cap.unwrap_or(base.retry_base))),
+            retry_cap: entry.retry_cap.unwrap_or(base.retry_cap.max(entry.retry_base.unwrap_or(base.retry_cap))),
+            dir: entry.dir.as_ref().map(|relative| dir.join(relative)).or(base.dir.clone()),
+            kind: entry.kind,
+        };
+        // A key goes only where it belongs: to the provider's own address, or where the file sends it by name.
+        if plan.base_url.is_none() && plan.api_key_env.is_none() {
+            plan.api_key_env = base.api_key_env;
+        }
+        providers.insert(name.clone(), plan);
+    }
+    let usable = |name: &str, providers: &mut BTreeMap<String, ProviderPlan>| {
+        if !providers.contains_key(name)
+            && let Some(kind) = ProviderKind::named(name).filter(|kind| *kind != ProviderKind::Recorded)
+        {
+            providers.insert(name.to_owned(), ProviderPlan::of_kind(kind, dir));
+        }
+        providers.contains_key(name)
+    };
+    let known: Vec<String> = {
+        let kinds = ProviderKind::ALL.iter().map(|(name, _)| (*name).to_owned()).filter(|name| name != "recorded");
+        providers.keys().cloned().chain(kinds).collect()
+    };
+    let known = || known.iter().map(String::as_str);
+    let default_provider = world.llm.default_provider.as_ref().map_or("scripted", |(_, name)| name).to_owned();
+    if !usable(&default_provider, &mut providers)
+        && let Some((field, _)) = &world.llm.default_provider
+    {
+        no_such(field, "provider", known());
+    }
+    for field in world.agents.iter().filter_map(|agent| agent.model.provider.as_ref().map(|f| (f, &agent.model))) {
+        let (field, entry) = field;
+        if let Some(name) = &entry.choice.provider
+            && !usable(name, &mut providers)
+        {
+            no_such(field, "provider", known());
+        }
+    }
+    for loaded in loaded.values() {
+        if let Some(name) = &loaded.archetype.config.model.provider
+            && !usable(name, &mut providers)
+        {
+            let message = format!("there is no provider `{}`", ghost_domain::text::clip(name, 80));
+            let hint = crate::report::did_you_mean(name, known());
+            report.file(&loaded.config_path).error(loaded.provider_line, "LLM.provider", message, hint);
+        }
+    }
+    let local = providers.get(&default_provider).is_some_and(|plan| plan.kind.is_local());
+    let default_model = match (&world.llm.default_model, local) {
+        (Some(model), _) => model.clone(),
+        (None, true) => SCRIPTED_MODEL.to_owned(),
+        (None, false) => String::new(),
+    };
+    let usual = ProviderKind::ALL.iter().filter_map(|(_, kind)| kind.usual_key_env());
+    let keys_present = usual.filter(|name| env(name).is_some_and(|key| !key.is_empty())).map(str::to_owned).collect();
+    for provider in providers.values() {
+        // Keys are known from here on, so that no message shows one that the file quotes by mistake.
+        if let Some(name) = &provider.api_key_env
+            && let Some(key) = env(name)
+        {
+            file.whole().substituted(&key, &format!("${{{name}}}"));
+        }
+    }
+    LlmPlan { default_provider, default_model, providers, prices: world.llm.prices.clone(), keys_present }
+}
+
+/// Every archetype must end up with a model, and with bounds that mean something.
+fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, limits: &Limits, report: &Report) {
+    for loaded in loaded.values() {
+        if let Some(problem) = model_problem(&loaded.archetype.config.model, llm) {
+            let hint = "write `model:` under `## LLM`, or `llm.default_model` in the world file".to_owned();
+            report.file(&loaded.config_path).error(loaded.llm_line, "LLM.model", problem, Some(hint));
+        }
+        if let Some(doubt) = above_world(&loaded.archetype.config.limits, limits) {
+            let hint = "raise `limits` in the world file, or leave it out here".to_owned();
+            report.file(&loaded.config_path).warn(loaded.limits_line, "Limits", doubt, Some(hint));
+        }
+    }
+}
+
+/// Says which bounds of one agent have no effect because the world's are lower. A model's window is no such wish: it says
+/// how much fits, not how much to take.
+pub(crate) fn above_world(own: &AgentLimits, world: &Limits) -> Option<String> {
+    let pairs = [
+        ("turn_rounds_max", own.turn_rounds_max, world.turn_rounds_max),
+        ("turn_seconds", own.turn_seconds, world.turn_seconds),
+        ("result_view_bytes", own.result_view_bytes, world.result_view_bytes),
+    ];
+    let above = pairs.iter().filter(|(_, own, world)| own.is_some_and(|own| own > *world));
+    let list: Vec<String> = above.map(|(name, _, world)| format!("{name} stays at {world}")).collect();
+    (!list.is_empty()).then(|| format!("the world's limits are lower: {}", list.join(", ")))
+}
+
+/// Why `choice` has no model, if it has none.
+pub(crate) fn model_problem(choice: &ModelChoice, llm: &LlmPlan) -> Option<String> {
+    let resolved = llm.resolve(choice);
+    let provider = resolved.provider.unwrap_or_default();
+    let empty = resolved.model.unwrap_or_default().is_empty();
+    // An unknown provider has been reported already.
+    (empty && llm.providers.contains_key(&provider)).then(|| format!("no model is named for provider `{provider}`"))
+}
+
+/// Dangerous tools that someone may use only because nothing restricts them (CONF-27).
+fn warn_of_public<'a>(
+    world: &WorldFile<'_>,
+    groups: &Groups,
+    all: impl Iterator<Item = &'a Arc<access::ToolAccess>> + Clone,
+    file: &FileReport<'_>,
+) {
+    for entry in tool_catalogue::CATALOGUE.iter().filter(|entry| entry.dangerous && groups.is_public(entry.name)) {
+        let open = |access: &Arc<access::ToolAccess>| {
+            access.mode() != access::Mode::AllowList && access.can_access(entry.name)
+        };
+        if all.clone().any(open) {
+            let message = format!("`{}` is dangerous and public: every agent may use it", entry.name);
+            let hint = "put it into a group, or set `access: { default: privileged }`".to_owned();
+            file.warn(world.groups_line, "tool_privileges", message, Some(hint));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

@@ -1,0 +1,362 @@
+use std::time::Duration;
+
+use ghost_domain::restart::{RestartType, Strategy as Restart};
+use ghost_domain::{Money, Scope};
+use proptest::prelude::*;
+
+use super::*;
+use crate::fixture::{GOOD, World};
+
+#[test]
+fn a_good_world_becomes_a_plan() {
+    let world = World::new();
+    let plan = world.plan();
+    assert_eq!(world.warnings(), "");
+    assert_eq!((plan.world_id.as_str(), plan.name.as_str(), plan.laws.as_str()), ("demo", "Demo World", "Be exact."));
+    assert_eq!(plan.limits.hops_max, 8);
+    assert!(!plan.owner_may_update_tasks && plan.metrics_open);
+    assert_eq!(plan.secret_env.iter().collect::<Vec<_>>(), ["DEPLOY_KEY"]);
+    assert_eq!(plan.creatable.iter().collect::<Vec<_>>(), ["doer"]);
+
+    let chora = &plan.agents[0];
+    assert_eq!((chora.name.as_str(), chora.team.as_deref(), chora.line), ("Chora", Some("desk"), 3));
+    assert_eq!(chora.write_acl.prefixes(), ["agents/chora/", "output/reports/"]);
+    assert!(chora.access.can_access("syscall.task.create"), "from the world file");
+    assert!(chora.access.can_access("channel.send") && chora.access.can_access("tool.google_search"));
+    assert!(!chora.access.can_access("exec") && !chora.access.can_access("syscall.agent.create"));
+
+    let mux = &plan.agents[1];
+    assert_eq!((mux.restart.restart, mux.restart.intensity.max), (RestartType::Transient, 3));
+    assert_eq!(mux.restart.intensity.window, Duration::from_secs(120));
+    assert_eq!(mux.restart.backoff.base, Duration::from_millis(250));
+    assert_eq!((mux.model.model.as_deref(), mux.model.max_tokens), (Some("big"), Some(900)));
+    assert_eq!(mux.limits.turn_rounds_max, Some(9));
+    assert_eq!(mux.write_acl.prefixes(), ["agents/mux/"]);
+    assert_eq!(plan.archetypes["doer"].config.skills, Some(BTreeSet::new()));
+    assert_eq!(plan.archetypes["analyst"].config.skills, None);
+
+    let desk = &plan.teams[0];
+    assert_eq!((desk.strategy, desk.intensity.window), (Restart::RestForOne, Duration::from_secs(30)));
+    assert_eq!(desk.agents.iter().map(AgentId::as_str).collect::<Vec<_>>(), ["chora", "mux"]);
+    let budgets: Vec<String> = plan.budgets.iter().map(|(scope, _)| scope.to_string()).collect();
+    assert_eq!(budgets, ["world", "team:desk", "agent:mux"]);
+    assert_eq!(plan.budgets[2].1.money, Some(Money(1_500_000)));
+    assert_eq!(plan.budgets[0].0, Scope::World);
+
+    let scripted = &plan.llm.providers["scripted"];
+    assert_eq!(scripted.dir, Some(plan.dir.join("scripts")));
+    assert_eq!((plan.llm.default_provider.as_str(), plan.llm.default_model.as_str()), ("scripted", "default"));
+    assert_eq!(crate::load(&world.dir().join(WORLD_FILE), &|_| None).unwrap().world_id, "demo");
+}
+
+#[test]
+fn the_seeds_groups_are_read_as_written() {
+    let plan = World::new().plan();
+    let tools = |group: &str| plan.groups.tools(group).unwrap().iter().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        plan.groups.names().collect::<Vec<_>>(),
+        ["admin", "communicator", "google-searcher", "manager", "shell"]
+    );
+    assert_eq!(tools("admin").len(), 5);
+    assert_eq!(tools("manager").len(), 5);
+    assert_eq!(
+        tools("communicator"),
+        [
+            "channel.file_attach",
+            "channel.handoff",
+            "channel.send",
+            "syscall.ask",
+            "syscall.channel.handoff",
+            "syscall.channel.send"
+        ]
+    );
+    assert_eq!(tools("shell"), ["syscall.state.write", "tool.cli", "tool.python"]);
+}
+
+#[test]
+fn every_mistake_is_told_at_once_with_its_line() {
+    let world = World::new();
+    world.config(
+        "world: { id: demo, nmae: Demo }
+agents:
+  - { id: Chora, archetype: analyst }
+  - { id: mux, archetype: anlyst, autostart: yes }
+  - { id: mux, archetype: doer, team: dsk, privilege_groups: [manger] }
+  - id: subrosa
+    archetype: doer
+    write_acl: [output]
+    restart: { type: permanant, backoff: soon }
+    overrides: { provider: antropic, temperature: 9 }
+teams:
+  - { name: desk, strategy: all, agents: [mux, mus] }
+tool_privileges:
+  manager: [syscall.task.craete, syscall.broadcast]
+agents_may_create: [doers]
+llm:
+  default_provider: scripted
+  providers:
+    local: { kind: openai, base_url: localhost, concurency: 3, api_key: sk-123 }
+limits: { hops_max: 0, inbox_maxx: 5 }
+budgets: { agent: { chorus: { tokens: many } } }
+write_acls: { nobody: [agents/x/] }
+job: { input: input, lead: primus, brief: 'Do {file}', result: ../out }
+data_dir: /tmp
+limits: {}
+",
+    );
+    world.write(
+        "archetype/analyst/config.md",
+        "## Tool Access\nprivilege_groups: communicator, manger\nprofil: coding\n- tool.clii\n\n## Limits\nmax_tool_rounds: \
+         many\nmax_tool_round: 3\n## Toolbox\n- repo-git\n## Skils\n- python\n",
+    );
+    std::fs::remove_file(world.dir().join("archetype/doer/goal.md")).unwrap();
+    world.write("archetype/doer/gaol.md", "x");
+    insta::assert_snapshot!(world.problems());
+}
+
+#[test]
+fn values_of_variables_are_used_and_never_shown() {
+    let world = World::new();
+    world.with("name: Demo World", "name: \"${SECRET} of ${NONE:-nobody}\"");
+    assert_eq!(world.plan().name, "hunter2-hunter2 of nobody");
+    world.with("archetype: doer", "archetype: ${SECRET}\n    name: ${MISSING}");
+    let problems = world.problems();
+    assert!(!problems.contains("hunter2"), "{problems}");
+    assert!(
+        problems.contains("world-config.yaml:5: agents[1].archetype: there is no archetype `${SECRET}`"),
+        "{problems}"
+    );
+    assert!(problems.contains("world-config.yaml:6: the environment variable MISSING is not set"), "{problems}");
+    world.with("hops_max: 8", "hops_max: ${SECRET}");
+    assert!(!world.problems().contains("hunter2"));
+}
+
+#[test]
+fn legacy_agent_md_and_old_names_are_understood() {
+    let world = World::new();
+    std::fs::remove_file(world.dir().join("archetype/doer/config.md")).unwrap();
+    world.write("archetype/doer/agent.md", "How I work.\n## LLM\nmodel: old\n## Tools\n- bash\n- workspace.read\n");
+    world.write("archetype/doer/AGENTS.md", "More.");
+    world.write("archetype/doer/USER.md", "For you.");
+    let plan = world.plan();
+    let doer = &plan.archetypes["doer"];
+    assert_eq!((doer.agent.as_str(), doer.user.as_str()), ("How I work.\n\nMore.", "For you."));
+    assert_eq!(doer.config.model.model.as_deref(), Some("old"));
+    let access = &plan.archetype_access["doer"];
+    assert_eq!(access.mode(), access::Mode::AllowListWithinPrivileges);
+    assert!(access.can_access("workspace.read") && !access.can_access("bash") && !access.can_access("workspace.list"));
+    assert!(world.warnings().contains("archetype/doer/agent.md:2: its machine sections are read as configuration"));
+}
+
+#[test]
+fn toolboxes_are_known_and_bounded_by_the_worlds_list() {
+    let world = World::new();
+    let boxes = world.above().join("toolbox/devtools");
+    std::fs::create_dir_all(&boxes).unwrap();
+    let manifest = "name: devtools\nversion: 1\ntools:\n  - name: repo-git\n  - name: github-repo\n  - name: danger\n";
+    std::fs::write(boxes.join("toolbox.yaml"), manifest).unwrap();
+    let listed =
+        "toolboxes: [ { source: toolbox/devtools/toolbox.yaml, allow: [repo-git, github-repo] } ]\nx-notes: a\n";
+    world.with("x-notes: anything\n", listed).config(
+        &std::fs::read_to_string(world.dir().join(WORLD_FILE))
+            .unwrap()
+            .replace("  shell: [", "  shell: [github-repo, "),
+    );
+    let section = "## Toolbox\nsource: ./toolbox/devtools/toolbox.yaml\n- repo-git\n- github-repo\n";
+    world.write("archetype/doer/config.md", section);
+    let plan = world.plan();
+    assert!(plan.archetype_access["doer"].can_access("devtools.repo-git"));
+    assert!(!plan.archetype_access["doer"].can_access("devtools.github-repo"), "a group lists it");
+    assert_eq!(plan.archetypes["doer"].config.refused, None);
+    assert!(world.warnings().contains("toolboxes: nothing uses this yet"));
+
+    world.write("archetype/doer/config.md", section.replace("repo-git", "danger"));
+    assert!(world.plan().archetypes["doer"].config.refused.as_deref().unwrap().contains("does not allow `danger`"));
+    world.write("archetype/doer/config.md", section.replace("devtools", "devtool"));
+    let plan = world.plan();
+    assert!(plan.archetypes["doer"].config.refused.is_some() && plan.archetypes["analyst"].config.refused.is_none());
+    assert!(world.warnings().contains("did you mean `toolbox/devtools/toolbox.yaml`?"), "{}", world.warnings());
+    world.write("archetype/doer/config.md", section.replace("repo-git", "repo-gti"));
+    assert!(
+        world
+            .problems()
+            .contains("there is no tool `repo-gti` in toolbox `devtools`\n  hint: did you mean `repo-git`?")
+    );
+    std::fs::write(boxes.join("toolbox.yaml"), "name: syscall\ntools: [{ name: skill.evil }]\n").unwrap();
+    assert!(world.problems().contains("the toolbox cannot be called that"));
+}
+
+#[test]
+fn skills_are_found_and_named() {
+    let world = World::new();
+    world.write("skills/python/SKILL.md", "# Python\n");
+    world.write(
+        "skills/gh/SKILL.md",
+        "---\nname: github\nmetadata:\n  ghost: { toolbox: box/toolbox.yaml }\n---\nText\n",
+    );
+    world.write("skills/gh/box/toolbox.yaml", "name: hub\ntools: [{ name: open-pr }]\n");
+    world.write("archetype/doer/config.md", "## Skills\n- python\n- github\n## Tool Access\n- hub.open-pr\n");
+    let plan = world.plan();
+    assert_eq!(plan.skill_roots.len(), 1);
+    assert_eq!(plan.archetypes["doer"].config.skills.as_ref().unwrap().len(), 2);
+    world.write("archetype/doer/config.md", "## Skills\n- pyhton\n");
+    assert!(
+        world.problems().contains("config.md:2: Skills: there is no skill `pyhton`\n  hint: did you mean `python`?")
+    );
+}
+
+#[test]
+fn dangerous_public_tools_are_warned_of() {
+    let world = World::new();
+    world.with("  shell: [bash, tool.python, syscall.state.write]\n", "");
+    let warnings = world.warnings();
+    for tool in ["tool.cli", "tool.python", "syscall.state.write"] {
+        assert!(
+            warnings.contains(&format!("world-config.yaml:12: tool_privileges: `{tool}` is dangerous")),
+            "{warnings}"
+        );
+    }
+    assert!(!warnings.contains("syscall.agent.create"));
+    world.with("  shell: [bash, tool.python, syscall.state.write]\n", "access: { default: privileged }\n");
+    assert_eq!(world.warnings(), "");
+}
+
+#[test]
+fn parts_for_later_are_checked_and_said_to_have_no_effect() {
+    let world = World::new();
+    let later = "cli_policy: { default: deny, mode: segments, tiers: { read: { commands: [ls], action: allow } } }\n\
+                 sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \
+                 ack_max_chars: 300 }\nchat: { wake: mentions }\napprovals: { security: allowlist, ask: on-miss }\n";
+    world.config(&format!("{GOOD}{later}"));
+    assert_eq!(world.warnings().matches("nothing uses this yet").count(), 5);
+    world.config(&format!("{GOOD}{}", later.replace("memory_mb", "memory").replace("mentions", "everyone")));
+    let problems = world.problems();
+    assert!(problems.contains("sandbox.memory: there is no key `memory` here\n  hint: did you mean `memory_mb`?"));
+    assert!(problems.contains("chat.wake: `everyone` is not a value for this\n  hint: it may be: all, mentions, none"));
+}
+
+#[test]
+fn files_out_of_bounds_are_refused() {
+    let world = World::new();
+    world.write("archetype/doer/soul.md", "x".repeat(64 * 1024 + 1));
+    world.write("archetype/doer/goal.md", b"\xff\xfe");
+    std::fs::create_dir(world.dir().join("archetype/doer/user.md")).unwrap();
+    std::fs::remove_file(world.dir().join("archetype/analyst/soul.md")).unwrap();
+    let problems = world.problems();
+    for expected in [
+        "archetype/doer/soul.md: the file is larger than 65536 bytes",
+        "archetype/doer/goal.md:1: the file is not UTF-8 here",
+        "archetype/doer/user.md: it is not a regular file",
+        "archetype/analyst/soul.md: the file is missing",
+    ] {
+        assert!(problems.contains(expected), "{problems}");
+    }
+    assert_eq!(problems.matches("error:").count(), 4, "{problems}");
+    #[cfg(unix)]
+    {
+        let world = World::new();
+        std::os::unix::fs::symlink("/etc/hostname", world.dir().join("tools.md")).unwrap();
+        std::os::unix::fs::symlink("/none", world.dir().join("archetype/doer/agent.md")).unwrap();
+        let problems = world.problems();
+        assert!(problems.contains("tools.md: it is a symbolic link that leaves the world's directory"), "{problems}");
+        assert!(problems.contains("archetype/doer/agent.md: cannot be read"), "{problems}");
+    }
+    let world = World::new();
+    for number in 0..=archetype::ARCHETYPES_MAX {
+        world.write(&format!("archetype/a{number}/soul.md"), "x").write(&format!("archetype/a{number}/goal.md"), "x");
+    }
+    assert!(world.problems().contains("more than 200 archetypes"));
+}
+
+#[test]
+fn a_world_needs_agents_a_file_and_a_directory() {
+    let world = World::new();
+    world.config("world: { id: demo }\nagents: []\n");
+    assert!(world.problems().contains("world-config.yaml:2: agents: a world needs at least one agent"));
+    world.config("world: { id: demo }\n");
+    assert!(world.problems().contains("`agents` is missing"));
+    world.config("- a\n");
+    assert!(world.problems().contains("a list is not a map"));
+    world.config("# nothing\n");
+    assert!(world.problems().contains("the file is empty"));
+    std::fs::remove_file(world.dir().join(WORLD_FILE)).unwrap();
+    assert!(world.problems().contains("world-config.yaml: the world file is missing"));
+    let gone = crate::load(Path::new("/none/such"), &|_| None).unwrap_err();
+    assert!(gone.to_string().contains("ghostd init"));
+    world.write("archetype/analyst/config.md", "");
+    let many: String = (0..2_001).map(|at| format!("  - {{ id: a{at}, archetype: doer }}\n")).collect();
+    world.config(&format!("agents:\n{many}"));
+    assert!(world.problems().contains("the list has 2001 entries; at most 2000 are read"));
+    world.config(&format!("agents:\n{}", many.lines().take(2_000).map(|line| format!("{line}\n")).collect::<String>()));
+    let plan = world.plan();
+    assert_eq!(plan.agents.len(), 2_000);
+    assert!(plan.agents.iter().all(|agent| Arc::ptr_eq(&agent.access, &plan.archetype_access["doer"])));
+}
+
+#[test]
+fn a_provider_needs_a_model_and_a_known_name() {
+    let world = World::new();
+    world.config(&format!("{GOOD}llm: {{ default_provider: anthropic }}\n"));
+    let problems = world.problems();
+    assert!(
+        problems.contains("archetype/analyst/config.md: LLM.model: no model is named for provider `anthropic`"),
+        "{problems}"
+    );
+    world.config(&format!("{GOOD}llm: {{ default_provider: anthropic, default_model: m }}\n"));
+    let plan = world.plan();
+    assert!(plan.secret_env.contains("ANTHROPIC_API_KEY"));
+    world.config(&format!(
+        "{GOOD}llm: {{ providers: {{ local: {{ kind: openai, base_url: 'http://127.0.0.1:1/v1' }} }} }}\n"
+    ));
+    assert_eq!(world.plan().llm.providers["local"].api_key_env, None, "a key goes nowhere unasked");
+}
+
+fn mutated() -> impl Strategy<Value = String> {
+    let lines = GOOD.lines().count();
+    let noise = prop::sample::select(vec![
+        "", ": ", "- ", "\t", "&a ", "*a", "{", "}", "[", "]", "'", "\"", "#", "x", "0", "${X}", "null", "!!int 3",
+        "|\n", "é",
+    ]);
+    prop::collection::vec((0..lines, any::<prop::sample::Index>(), noise, any::<bool>()), 1..5).prop_map(|changes| {
+        let mut text: Vec<String> = GOOD.lines().map(str::to_owned).collect();
+        for (line, at, noise, delete) in changes {
+            let chars: Vec<char> = text[line].chars().collect();
+            let at = at.index(chars.len() + 1);
+            let skip = usize::from(delete && at < chars.len());
+            text[line] =
+                chars[..at].iter().copied().chain(noise.chars()).chain(chars[at + skip..].iter().copied()).collect();
+        }
+        text.join("\n")
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_mutated_world_gives_a_plan_or_problems_within_the_file(text in mutated()) {
+        let world = World::new();
+        world.config(&text);
+        let lines = text.lines().count();
+        match world.load() {
+            Ok(plan) => prop_assert!(!plan.agents.is_empty()),
+            Err(problems) => {
+                prop_assert!(problems.has_errors());
+                for problem in &problems.0 {
+                    prop_assert!(problem.line <= lines, "{}", problem);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_config_md_of_any_text_gives_a_plan_or_problems(text in "(## (LLM|Limits|Tool Access|Toolbox|Skills|Tools|Prompt|X)\n|- |model: |source: |[a-z.*`]{1,6}|: |\n|<!--|-->|é|,){0,40}") {
+        let world = World::new();
+        world.write("archetype/doer/config.md", &text);
+        let lines = text.lines().count().max(1);
+        let found = world.load().map_or_else(|problems| problems.0, |plan| plan.warnings);
+        for problem in found.iter().filter(|problem| problem.file.ends_with("doer/config.md")) {
+            prop_assert!(problem.line <= lines, "{}", problem);
+        }
+    }
+}

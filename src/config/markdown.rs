@@ -1,0 +1,206 @@
+//! The sections of a `config.md`: headings, `key: value` lines and list items, each with its line (ARCH-04..07). Knows
+//! the shape only; what a section means is read elsewhere.
+//!
+//! Must never: recurse, or lose a line without saying so.
+
+/// One `## Section`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// The heading as written.
+    pub heading: String,
+    /// The heading in lower case with single spaces: what is compared.
+    pub key: String,
+    /// The line of the heading, from 1.
+    pub line: usize,
+    /// What stands under it.
+    pub items: Vec<Item>,
+    /// The lines under it as written, comments included.
+    pub raw: Vec<String>,
+}
+
+/// One line of a section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The line, from 1.
+    pub line: usize,
+    /// What it is.
+    pub kind: ItemKind,
+}
+
+/// What a line of a section is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ItemKind {
+    /// `key: value`, the key in lower case. The value may be empty.
+    Pair(String, String),
+    /// A list item, marker and back-ticks stripped.
+    Bullet(String),
+    /// Anything else.
+    Prose(String),
+}
+
+impl Section {
+    /// Whether it holds nothing but pairs and list items, and at least one of them.
+    #[must_use]
+    pub fn is_structured(&self) -> bool {
+        !self.items.is_empty() && self.items.iter().all(|item| !matches!(item.kind, ItemKind::Prose(_)))
+    }
+}
+
+/// Splits `text` into the lines before the first section and the sections. Comments (`<!-- -->`) are blanked out first,
+/// over lines too; an unclosed one reaches to the end of the file. Fences (three back-ticks) are skipped, what is in
+/// them counts.
+#[must_use]
+pub fn sections(text: &str) -> (Vec<String>, Vec<Section>) {
+    let bare = without_comments(text);
+    let mut before = Vec::new();
+    let mut sections: Vec<Section> = Vec::new();
+    for (at, (line, raw)) in bare.lines().zip(text.lines()).enumerate() {
+        let trimmed = line.trim();
+        if let Some(heading) = heading(trimmed) {
+            let key = heading.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+            let (items, raw) = (Vec::new(), Vec::new());
+            sections.push(Section { heading: heading.to_owned(), key, line: at + 1, items, raw });
+            continue;
+        }
+        let Some(section) = sections.last_mut() else {
+            before.push(raw.to_owned());
+            continue;
+        };
+        section.raw.push(raw.to_owned());
+        if trimmed.is_empty() || trimmed.starts_with("```") || is_rule(trimmed) {
+            continue;
+        }
+        section.items.push(Item { line: at + 1, kind: item(trimmed) });
+    }
+    (before, sections)
+}
+
+/// The text of a heading of the second level. A first-level heading is a title and no section.
+fn heading(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("##")?;
+    (!rest.starts_with('#')).then(|| rest.trim().trim_end_matches('#').trim())
+}
+
+fn is_rule(line: &str) -> bool {
+    line.len() >= 3 && (line.bytes().all(|b| b == b'-') || line.bytes().all(|b| b == b'*'))
+}
+
+fn item(line: &str) -> ItemKind {
+    let bullet = line.strip_prefix(['-', '*', '+']).filter(|rest| rest.starts_with([' ', '\t']) || rest.is_empty());
+    match bullet {
+        Some(rest) => match pair(rest.trim()) {
+            // `- provider: scripted` is as good as the line without its marker; `group:fs` is a word, not a pair.
+            Some((key, value)) => ItemKind::Pair(key, value),
+            None => ItemKind::Bullet(strip(without_note(rest))),
+        },
+        None => match pair(line) {
+            Some((key, value)) => ItemKind::Pair(key, value),
+            None => ItemKind::Prose(line.to_owned()),
+        },
+    }
+}
+
+/// `key: value`, where the key is one word of letters, digits and underscores and a space or nothing follows the colon.
+fn pair(line: &str) -> Option<(String, String)> {
+    let line = line.trim_start_matches("**").replacen(":**", ":", 1).replacen("**:", ":", 1);
+    let (key, value) = line.split_once(':')?;
+    let key = strip(key);
+    let word =
+        !key.is_empty() && key.len() <= 64 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if !word || !(value.is_empty() || value.starts_with([' ', '\t'])) {
+        return None;
+    }
+    Some((key.to_lowercase().replace('-', "_"), strip(without_note(value))))
+}
+
+/// Cuts a trailing ` # note`.
+fn without_note(text: &str) -> &str {
+    text.find(" #").map_or(text, |at| &text[..at])
+}
+
+fn strip(text: &str) -> String {
+    let text = text.trim();
+    let quoted = |mark: char| text.len() >= 2 && text.starts_with(mark) && text.ends_with(mark);
+    let inner = if quoted('`') || quoted('"') || quoted('\'') { &text[1..text.len() - 1] } else { text };
+    inner.trim().to_owned()
+}
+
+/// `text` with every comment replaced by nothing, its line breaks kept.
+fn without_comments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("<!--") {
+        out.push_str(&rest[..at]);
+        let (comment, after) = match rest[at..].find("-->") {
+            Some(end) => rest[at..].split_at(end + 3),
+            None => (&rest[at..], ""),
+        };
+        out.extend(comment.chars().filter(|c| *c == '\n'));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pair_of(key: &str, value: &str) -> ItemKind {
+        ItemKind::Pair(key.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn the_seeds_form_is_read() {
+        let text = "# chora\n\nnotes\n## Tool Access\nprivilege_groups: manager, communicator\n- workspace.write\n- \
+                    tool.browser\n## Toolbox\nsource: toolbox/devtools/toolbox.yaml\n- repo-git\n";
+        let (before, sections) = sections(text);
+        assert_eq!(before, ["# chora", "", "notes"]);
+        assert_eq!(
+            sections.iter().map(|s| (s.key.as_str(), s.line)).collect::<Vec<_>>(),
+            [("tool access", 4), ("toolbox", 8)]
+        );
+        let kinds: Vec<ItemKind> = sections[0].items.iter().map(|item| item.kind.clone()).collect();
+        assert_eq!(
+            kinds,
+            [
+                pair_of("privilege_groups", "manager, communicator"),
+                ItemKind::Bullet("workspace.write".into()),
+                ItemKind::Bullet("tool.browser".into())
+            ]
+        );
+        assert_eq!(sections[1].items[0].kind, pair_of("source", "toolbox/devtools/toolbox.yaml"));
+    }
+
+    #[test]
+    fn tolerance() {
+        let text = "##  TOOL   access ##\r\n* `tool.cli`  # why\r\n<!-- - tool.python\n- tool.fetch -->\n- group:fs\n\
+                    **Profile**: `coding`\n---\n```\n- a\n```\nsome words\n";
+        let (_, sections) = sections(text);
+        assert_eq!(sections[0].key, "tool access");
+        let items: Vec<(usize, ItemKind)> = sections[0].items.iter().map(|i| (i.line, i.kind.clone())).collect();
+        assert_eq!(
+            items,
+            [
+                (2, ItemKind::Bullet("tool.cli".into())),
+                (5, ItemKind::Bullet("group:fs".into())),
+                (6, pair_of("profile", "coding")),
+                (9, ItemKind::Bullet("a".into())),
+                (11, ItemKind::Prose("some words".into())),
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic_and_lines_are_within(text in "[#a:`*<!\\-> \n\r|é]{0,200}") {
+            let count = text.lines().count();
+            let (_, sections) = sections(&text);
+            for section in sections {
+                prop_assert!(section.line <= count);
+                prop_assert!(section.items.iter().all(|item| item.line > section.line && item.line <= count));
+            }
+        }
+    }
+}

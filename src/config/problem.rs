@@ -1,0 +1,147 @@
+//! What is wrong with a world's files, in words that say where and what to do. Every reader reports here, and all that
+//! was found comes out at once.
+//!
+//! Must never: hold the value of an environment variable (WORLD-09).
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The world does not boot.
+    Error,
+    /// It boots, and someone should look.
+    Warning,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
+/// One thing that is wrong or doubtful.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The file that it is in, as a path that starts like the one that was asked to be loaded.
+    pub file: PathBuf,
+    /// The line, from 1; 0 is the file as a whole.
+    pub line: usize,
+    /// The field, dotted: `agents[1].archetype`. Empty if no field is meant.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity, self.file.display())?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.field.is_empty() {
+            write!(f, ": {}", self.field)?;
+        }
+        write!(f, ": {}", self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that was found, sorted by file and line, each problem once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Problems(pub Vec<Problem>);
+
+impl Problems {
+    /// Sorts `list` by file, line and field, and drops doubles.
+    #[must_use]
+    pub fn sorted(mut list: Vec<Problem>) -> Self {
+        list.sort_by(|a, b| {
+            (&a.file, a.line, &a.field, a.severity, &a.message)
+                .cmp(&(&b.file, b.line, &b.field, b.severity, &b.message))
+        });
+        list.dedup();
+        Self(list)
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the world cannot boot.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// How many errors and how many warnings there are.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        let errors = self.0.iter().filter(|problem| problem.severity == Severity::Error).count();
+        (errors, self.0.len() - errors)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            if at > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(file: &str, line: usize, hint: Option<&str>) -> Problem {
+        Problem {
+            severity: Severity::Error,
+            file: file.into(),
+            line,
+            field: "agents[1].archetype".into(),
+            message: "there is no archetype `anlyst`".into(),
+            hint: hint.map(Into::into),
+        }
+    }
+
+    #[test]
+    fn a_problem_reads_as_one_block() {
+        assert_eq!(
+            problem("worlds/x/world-config.yaml", 12, Some("did you mean `analyst`?")).to_string(),
+            "error: worlds/x/world-config.yaml:12: agents[1].archetype: there is no archetype `anlyst`\n  hint: did you \
+             mean `analyst`?"
+        );
+    }
+
+    #[test]
+    fn problems_are_sorted_and_single() {
+        let all = Problems::sorted(vec![problem("b", 1, None), problem("a", 9, None), problem("a", 9, None)]);
+        assert_eq!(all.0.iter().map(|p| p.file.display().to_string()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(all.counts(), (2, 0));
+        assert_eq!(serde_json::to_value(&all).unwrap()[0]["line"], 9);
+    }
+}

@@ -1,0 +1,167 @@
+//! Where readers put what they find. One report serves a whole load, so that everything comes out at once.
+//!
+//! Must never: grow without bound, or let the value of an environment variable through: what was substituted is put
+//! back as the reference that it came from.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use ghost_domain::text::nearest;
+
+use crate::problem::{Problem, Problems, Severity};
+
+/// Most problems that one load reports; what follows is counted in a last one.
+pub const PROBLEMS_MAX: usize = 500;
+
+/// Substituted values shorter than this are no secrets, and putting them back would garble messages.
+const SECRET_MIN: usize = 4;
+
+/// Problems found so far, over all files of one load.
+#[derive(Debug, Default)]
+pub struct Report {
+    found: RefCell<Vec<Problem>>,
+    dropped: RefCell<usize>,
+    substituted: RefCell<Vec<(String, String)>>,
+}
+
+impl Report {
+    /// Everything, sorted. Values that were substituted for `${NAME}` are replaced by that text wherever they occur.
+    #[must_use]
+    pub fn finish(self) -> Problems {
+        let mut substituted = self.substituted.into_inner();
+        substituted.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        let mut found = self.found.into_inner();
+        let dropped = self.dropped.into_inner();
+        for problem in &mut found {
+            for (value, reference) in &substituted {
+                hide(&mut problem.message, value, reference);
+                hide(&mut problem.field, value, reference);
+                if let Some(hint) = &mut problem.hint {
+                    hide(hint, value, reference);
+                }
+            }
+        }
+        let mut problems = Problems::sorted(found);
+        if let (Some(last), true) = (problems.0.last().cloned(), dropped > 0) {
+            problems.0.push(Problem {
+                severity: Severity::Error,
+                line: 0,
+                field: String::new(),
+                message: format!("{dropped} more problems are not shown"),
+                hint: Some("correct those above first".to_owned()),
+                file: last.file,
+            });
+        }
+        problems
+    }
+
+    /// The report as seen from one file.
+    #[must_use]
+    pub fn file(&self, path: impl Into<PathBuf>) -> FileReport<'_> {
+        FileReport { report: self, path: path.into() }
+    }
+
+    /// Remembers that `value` came from the environment.
+    pub fn substituted(&self, value: &str, reference: &str) {
+        if value.len() >= SECRET_MIN {
+            self.substituted.borrow_mut().push((value.to_owned(), reference.to_owned()));
+        }
+    }
+
+    fn push(&self, problem: Problem) {
+        let mut found = self.found.borrow_mut();
+        if found.len() < PROBLEMS_MAX {
+            found.push(problem);
+        } else {
+            *self.dropped.borrow_mut() += 1;
+        }
+    }
+}
+
+fn hide(text: &mut String, value: &str, reference: &str) {
+    if text.contains(value) {
+        *text = text.replace(value, reference);
+    }
+}
+
+/// A [`Report`] as seen from one file.
+#[derive(Clone, Debug)]
+pub struct FileReport<'r> {
+    report: &'r Report,
+    path: PathBuf,
+}
+
+impl FileReport<'_> {
+    /// The report of the whole load.
+    #[must_use]
+    pub fn whole(&self) -> &Report {
+        self.report
+    }
+
+    /// Something that keeps the world from booting. `line` 0 is the file as a whole.
+    pub fn error(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        self.push(Severity::Error, line, field, message.into(), hint.into());
+    }
+
+    /// Something that someone should look at.
+    pub fn warn(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        self.push(Severity::Warning, line, field, message.into(), hint.into());
+    }
+
+    /// A key that nobody reads.
+    pub fn unknown_key<'k>(&self, line: usize, field: &str, key: &str, known: impl Iterator<Item = &'k str> + Clone) {
+        let shown = ghost_domain::text::clip(key, 60);
+        self.error(line, field, format!("there is no key `{shown}` here"), did_you_mean(key, known));
+    }
+
+    fn push(&self, severity: Severity, line: usize, field: &str, message: String, hint: Option<String>) {
+        self.report.push(Problem { severity, file: self.path.clone(), line, field: field.to_owned(), message, hint });
+    }
+}
+
+/// A hint that names the nearest of `known`, or lists them if they are few, or nothing.
+#[must_use]
+pub fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> Option<String> {
+    if let Some(near) = nearest(name, known.clone()) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    // `memory` for `memory_mb` is no slip of the keyboard, yet plain enough.
+    if name.len() >= 4
+        && let Some(longer) = known.clone().filter(|longer| longer.starts_with(name)).min()
+    {
+        return Some(format!("did you mean `{longer}`?"));
+    }
+    let mut all: Vec<&str> = known.collect();
+    all.sort_unstable();
+    all.dedup();
+    match all.len() {
+        0 => None,
+        1..=24 => Some(format!("known are: {}", all.join(", "))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_from_the_environment_are_put_back() {
+        let report = Report::default();
+        report.substituted("hunter2-secret", "${TOKEN}");
+        report.file("a.yaml").error(3, "llm", "`xhunter2-secret` is no number", Some("not hunter2-secret".to_owned()));
+        let text = report.finish().to_string();
+        assert_eq!(text, "error: a.yaml:3: llm: `x${TOKEN}` is no number\n  hint: not ${TOKEN}");
+    }
+
+    #[test]
+    fn problems_are_bounded() {
+        let report = Report::default();
+        for line in 1..=PROBLEMS_MAX + 7 {
+            report.file("a.yaml").error(line, "", "wrong", None);
+        }
+        let problems = report.finish();
+        assert_eq!(problems.0.len(), PROBLEMS_MAX + 1);
+        assert!(problems.to_string().contains("7 more problems"));
+    }
+}

@@ -1,0 +1,147 @@
+use ghost_domain::{AgentStatus, Desired, Timestamp};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::fixture::World;
+
+fn record(id: &str, archetype: &str, kind: AgentKind, overrides: Value) -> Agent {
+    Agent {
+        agent_id: id.parse().unwrap(),
+        incarnation: 1,
+        archetype: archetype.to_owned(),
+        name: id.to_owned(),
+        team: None,
+        owner: None,
+        kind,
+        desired: Desired::Running,
+        status: AgentStatus::Running,
+        status_reason: None,
+        restarts: 0,
+        overrides,
+        node: "n".to_owned(),
+        epoch: 1,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+        last_active_at: None,
+        deleted_at: None,
+    }
+}
+
+fn created(overrides: Value) -> Agent {
+    record("helper-1", "doer", AgentKind::Dynamic, overrides)
+}
+
+#[test]
+fn a_named_agent_gets_its_entry() {
+    let plan = World::new().plan();
+    let spec = plan.spec_for(&record("mux", "doer", AgentKind::Persistent, json!({}))).unwrap();
+    assert_eq!((spec.model.provider.as_deref(), spec.model.model.as_deref()), (Some("scripted"), Some("big")));
+    assert_eq!((spec.limits.turn_rounds_max, spec.limits.answer_tokens), (9, 900));
+    assert_eq!(spec.limits.turn_seconds, plan.limits.turn_seconds);
+    assert_eq!((spec.team.as_deref(), spec.restart.intensity.max), (Some("desk"), 3));
+    assert!(Arc::ptr_eq(&spec.access, &plan.agents[1].access));
+    let gone = plan.spec_for(&record("muxx", "doer", AgentKind::Persistent, Value::Null)).unwrap_err();
+    assert_eq!((gone.code, gone.hint.as_deref()), (Code::NotFound, Some("did you mean `mux`?")));
+    let gone = plan.spec_for(&record("mux", "dore", AgentKind::Dynamic, Value::Null)).unwrap_err();
+    assert_eq!((gone.code, gone.hint.as_deref()), (Code::NotFound, Some("did you mean `doer`?")));
+}
+
+#[test]
+fn a_created_agent_gets_its_archetype_and_its_own_directory() {
+    let plan = World::new().plan();
+    let spec = plan.spec_for(&created(Value::Null)).unwrap();
+    assert_eq!(spec.write_acl.prefixes(), ["agents/helper-1/"]);
+    assert_eq!((spec.model.model.as_deref(), spec.limits.answer_tokens), (Some("small"), 2_000));
+    assert!(Arc::ptr_eq(&spec.access, &plan.archetype_access["doer"]));
+    let spec = plan
+        .spec_for(&created(json!({
+            "model": "huge", "max_tokens": 100, "turn_rounds_max": 2, "tools": ["file_read", "workspace.list"]
+        })))
+        .unwrap();
+    assert_eq!((spec.model.provider.as_deref(), spec.model.model.as_deref()), (Some("scripted"), Some("huge")));
+    assert_eq!(spec.model.fallback_models, ["scripted/big"]);
+    assert_eq!((spec.limits.answer_tokens, spec.limits.turn_rounds_max), (100, 2));
+    assert!(spec.access.can_access("workspace.read") && spec.access.can_access("syscall.skill.list"));
+    assert!(!spec.access.can_access("workspace.write") && !spec.access.can_access("syscall.reflect"));
+}
+
+#[test]
+fn overrides_never_widen() {
+    let plan = World::new().plan();
+    for (overrides, message) in [
+        (json!({ "model": "other" }), "overrides.model: `other` is not among"),
+        (json!({ "model": 3 }), "overrides.model"),
+        (json!({ "max_tokens": 2_001 }), "from 1 to 2000"),
+        (json!({ "max_tokens": 0 }), "from 1 to 2000"),
+        (json!({ "max_tokens": -1.5 }), "from 1 to 2000"),
+        (json!({ "turn_rounds_max": 10 }), "from 1 to 9"),
+        (json!({ "tools": ["bash"] }), "`bash` is not among the archetype's tools"),
+        (json!({ "tools": ["nonsense"] }), "there is no tool `nonsense`"),
+        (json!({ "tools": "workspace.read" }), "must be a list"),
+        (json!({ "modle": "big" }), "overrides.modle"),
+        (json!(["model"]), "must be an object"),
+    ] {
+        let refusal = plan.check_create("doer", &overrides).unwrap_err();
+        assert_eq!(refusal.code, Code::InvalidArguments, "{overrides}");
+        assert!(refusal.message.contains(message) && refusal.hint.is_some(), "{refusal}");
+        assert!(plan.spec_for(&created(overrides)).is_err());
+    }
+}
+
+#[test]
+fn only_listed_archetypes_may_be_created() {
+    let plan = World::new().plan();
+    assert_eq!(plan.check_create("doer", &Value::Null), Ok(()));
+    let refusal = plan.check_create("analyst", &Value::Null).unwrap_err();
+    assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::AccessDenied, Some("agents may create: doer")));
+    assert_eq!(plan.check_create("doerr", &Value::Null).unwrap_err().code, Code::NotFound);
+    assert_eq!(plan.check_overrides_of("analyst", &json!({})), Ok(()));
+}
+
+#[test]
+fn a_refused_archetype_starts_no_agent() {
+    let world = World::new();
+    world.write("archetype/doer/config.md", "## Toolbox\nsource: toolbox/x/toolbox.yaml\n- a\n");
+    let plan = world.plan();
+    let refusal = plan.spec_for(&record("mux", "doer", AgentKind::Persistent, Value::Null)).unwrap_err();
+    assert_eq!(refusal.code, Code::AccessDenied);
+    assert!(refusal.message.contains("toolbox/x/toolbox.yaml"));
+    assert!(plan.spec_for(&record("chora", "analyst", AgentKind::Persistent, Value::Null)).is_ok());
+}
+
+fn overrides() -> impl Strategy<Value = Value> {
+    let tool = prop::sample::select(vec!["bash", "workspace.*", "file_read", "syscall.skill.list", "group:fs", "zzz"]);
+    (
+        prop::option::of(prop::sample::select(vec!["small", "big", "huge", "scripted/huge", "other"])),
+        prop::option::of(0u32..3_000),
+        prop::option::of(0u32..30),
+        prop::option::of(prop::collection::vec(tool, 0..4)),
+    )
+        .prop_map(|(model, tokens, rounds, tools)| {
+            let mut map = serde_json::Map::new();
+            model.map(|value| map.insert("model".into(), value.into()));
+            tokens.map(|value| map.insert("max_tokens".into(), value.into()));
+            rounds.map(|value| map.insert("turn_rounds_max".into(), value.into()));
+            tools.map(|value| map.insert("tools".into(), value.into()));
+            Value::Object(map)
+        })
+}
+
+#[test]
+fn whatever_is_accepted_is_narrower() {
+    let plan = World::new().plan();
+    let wide = plan.spec_for(&created(Value::Null)).unwrap();
+    proptest!(|(overrides in overrides())| {
+        let checked = plan.check_create("doer", &overrides);
+        let spec = plan.spec_for(&created(overrides));
+        prop_assert_eq!(checked.is_ok(), spec.is_ok());
+        if let Ok(spec) = spec {
+            prop_assert!(spec.limits.answer_tokens <= wide.limits.answer_tokens);
+            prop_assert!(spec.limits.turn_rounds_max <= wide.limits.turn_rounds_max);
+            for entry in ghost_domain::tool_catalogue::CATALOGUE {
+                prop_assert!(wide.access.can_access(entry.name) || !spec.access.can_access(entry.name));
+            }
+        }
+    });
+}

@@ -1,0 +1,144 @@
+//! `${NAME}` and `${NAME:-default}` in scalars (WORLD-09). `$$` is one `$`; any other `$` stands for itself.
+//!
+//! Must never: put a value into a message.
+
+use crate::report::FileReport;
+
+/// Looks up an environment variable.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Most bytes that substitution may add to one file.
+const ADDED_MAX: usize = 1024 * 1024;
+
+/// Substitution within one file.
+pub struct Substitution<'a> {
+    env: Env<'a>,
+    added: usize,
+}
+
+impl<'a> Substitution<'a> {
+    /// With variables from `env`.
+    #[must_use]
+    pub fn new(env: Env<'a>) -> Self {
+        Self { env, added: 0 }
+    }
+
+    /// `text` with its references replaced. What cannot be replaced is reported and left as it is.
+    pub fn apply(&mut self, text: &str, line: usize, report: &FileReport<'_>) -> String {
+        if !text.contains('$') {
+            return text.to_owned();
+        }
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            out.push_str(&rest[..at]);
+            rest = &rest[at..];
+            if let Some(after) = rest.strip_prefix("$$") {
+                out.push('$');
+                rest = after;
+            } else if rest.starts_with("${") {
+                let Some(end) = rest.find('}') else {
+                    report.error(
+                        line,
+                        "",
+                        "`${` has no `}`",
+                        Some("write `$$` for a `$` that means itself".to_owned()),
+                    );
+                    break;
+                };
+                let reference = &rest[..=end];
+                out.push_str(&self.lookup(reference, line, report));
+                rest = &rest[end + 1..];
+            } else {
+                out.push('$');
+                rest = &rest[1..];
+            }
+        }
+        out.push_str(rest);
+        out
+    }
+
+    fn lookup(&mut self, reference: &str, line: usize, report: &FileReport<'_>) -> String {
+        let inside = &reference[2..reference.len() - 1];
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        };
+        let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        if !starts || name.len() > 128 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            let message = format!("`{}` does not name a variable", ghost_domain::text::clip(reference, 60));
+            let hint = "write ${NAME} or ${NAME:-default}, and `$$` for a `$` that means itself";
+            report.error(line, "", message, Some(hint.to_owned()));
+            return reference.to_owned();
+        }
+        let value = (self.env)(name).filter(|value| !(value.is_empty() && default.is_some()));
+        match (value, default) {
+            (Some(value), _) => {
+                self.added = self.added.saturating_add(value.len());
+                if self.added > ADDED_MAX || value.contains('\0') {
+                    let message = format!("the value of {name} is too long, or holds a NUL");
+                    report.error(line, "", message, None);
+                    return reference.to_owned();
+                }
+                report.whole().substituted(&value, &format!("${{{name}}}"));
+                value
+            }
+            (None, Some(default)) => default.to_owned(),
+            (None, None) => {
+                let hint = format!("set it, or write ${{{name}:-default}}");
+                report.error(line, "", format!("the environment variable {name} is not set"), Some(hint));
+                reference.to_owned()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Report;
+    use proptest::prelude::*;
+
+    fn env(name: &str) -> Option<String> {
+        match name {
+            "HOME" => Some("/home/x".into()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    fn apply(text: &str) -> (String, String) {
+        let report = Report::default();
+        let out = Substitution::new(&env).apply(text, 7, &report.file("w.yaml"));
+        (out, report.finish().to_string())
+    }
+
+    #[test]
+    fn references_defaults_and_escapes() {
+        for (text, expected) in [
+            ("${HOME}/a", "/home/x/a"),
+            ("${NONE:-d e}", "d e"),
+            ("${EMPTY:-d}", "d"),
+            ("${EMPTY}", ""),
+            ("$${HOME} costs $5", "${HOME} costs $5"),
+            ("${NONE:-}", ""),
+        ] {
+            assert_eq!(apply(text), (expected.to_owned(), String::new()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_is_reported() {
+        assert!(apply("${NONE}").1.contains("w.yaml:7: the environment variable NONE is not set"));
+        assert!(apply("${a b}").1.contains("does not name a variable"));
+        assert!(apply("${HOME").1.contains("has no `}`"));
+    }
+
+    proptest! {
+        #[test]
+        fn it_never_panics_and_text_without_dollars_is_kept(text in "[a${}:\\-é]{0,40}") {
+            let (out, _) = apply(&text);
+            prop_assert!(text.contains('$') || out == text);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Toolbox manifests and skill folders, as far as configuration needs them: which tools and skills there are to be named
+//! (WORLD-07, TBX-01, TBX-03, SKILL-02, SKILL-07). What a toolbox's tools do is read elsewhere.
+//!
+//! Must never: run anything that a manifest names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use ghost_domain::tool_catalogue;
+
+use crate::access::ExtraTools;
+use crate::files::{MARKDOWN_MAX, directory_within, is_plain_relative, names_in, read_text};
+use crate::reader::{is_name, no_such};
+use crate::report::{FileReport, Report};
+use crate::substitute::Env;
+use crate::world_file::ToolboxEntry;
+use crate::yaml::{self, Node, Value};
+
+/// First words of catalogue names: a toolbox called so could pass for a built-in.
+const RESERVED: [&str; 7] = ["channel", "group", "memory", "syscall", "tool", "util", "workspace"];
+
+/// Most skills in one root.
+const SKILLS_MAX: usize = 1_000;
+
+/// Where relative paths of toolboxes and skill roots may start: the world's directory, and the two above it (a world
+/// usually lies in `worlds/<world>`, beside `toolbox/`).
+#[derive(Clone, Debug)]
+pub struct Bases(Vec<PathBuf>);
+
+impl Bases {
+    /// The bases of the world in `dir`, a canonical path.
+    pub fn of(dir: &Path) -> Self {
+        Self(dir.ancestors().take(3).map(Path::to_owned).collect())
+    }
+
+    /// The first base that has something at `relative`, and that path.
+    fn find(&self, relative: &str) -> Option<(&Path, PathBuf)> {
+        self.0.iter().map(|base| (base.as_path(), base.join(relative))).find(|(_, path)| path.exists())
+    }
+}
+
+/// A toolbox that the world lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolbox {
+    /// Its name, the first part of its tools' names.
+    pub name: String,
+    /// Short names of the tools that it has.
+    pub tools: BTreeSet<String>,
+    /// Short names of those that the world allows.
+    pub allowed: BTreeSet<String>,
+    /// Its directory, if it is there.
+    pub dir: Option<PathBuf>,
+}
+
+/// `source` in one form, so that `./a` and `a` are the same.
+pub fn normal_source(source: &str) -> String {
+    source.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
+}
+
+/// Reads the manifests of the toolboxes that the world lists, by source.
+pub fn toolboxes(
+    entries: &[ToolboxEntry<'_>],
+    bases: &Bases,
+    report: &Report,
+    env: Env<'_>,
+) -> BTreeMap<String, Toolbox> {
+    let mut found: BTreeMap<String, Toolbox> = BTreeMap::new();
+    for entry in entries {
+        let (field, source) = &entry.source;
+        if !is_plain_relative(source) {
+            field.error(
+                "the path is not relative, or holds `..`",
+                Some("write it as toolbox/<box>/toolbox.yaml".to_owned()),
+            );
+            continue;
+        }
+        let key = normal_source(source);
+        if found.contains_key(&key) {
+            field.error("this toolbox is listed twice", None);
+            continue;
+        }
+        let directory_name = Path::new(&key).parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        let (name, tools, dir) = match bases.find(&key) {
+            Some((base, path)) => {
+                let Some((name, tools)) = manifest(&path, base, report, env) else { continue };
+                (name, tools, path.parent().map(Path::to_owned))
+            }
+            None => {
+                field.warn(
+                    "there is no such file: its tools will be absent",
+                    Some("the path starts at the world's directory or up to two levels above it".to_owned()),
+                );
+                let allowed = entry.allow.iter().flatten().map(|(_, tool)| (*tool).to_owned()).collect();
+                (directory_name.unwrap_or("toolbox").to_owned(), allowed, None)
+            }
+        };
+        let mut allowed = tools.clone();
+        if let Some(list) = &entry.allow {
+            for (field, _) in list.iter().filter(|(_, tool)| !tools.contains(*tool)) {
+                no_such(field, &format!("tool in toolbox `{name}` called"), tools.iter().map(String::as_str));
+            }
+            allowed = list.iter().map(|(_, tool)| (*tool).to_owned()).filter(|tool| tools.contains(tool)).collect();
+        }
+        if found.values().any(|other| other.name == name) {
+            field.error(format!("another toolbox is called `{name}` too"), Some("rename one of them".to_owned()));
+            continue;
+        }
+        found.insert(key, Toolbox { name, tools, allowed, dir });
+    }
+    found
+}
+
+/// The name and the tools of the manifest at `path`. Only these two keys are looked at.
+fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(String, BTreeSet<String>)> {
+    let file = report.file(path);
+    let text = read_text(path, root, yaml::FILE_MAX as u64, &file)?;
+    let node = yaml::parse(&text, &file, env)?;
+    let Some(name) = node.get("name").and_then(Node::text) else {
+        file.error(node.line, "name", "the toolbox has no name", None);
+        return None;
+    };
+    let name_line = node.get("name").map_or(0, |node| node.line);
+    if !is_lower_name(name) || name.contains('.') || RESERVED.contains(&name) {
+        let hint = format!("use lower-case letters, digits, `_` and `-`; not one of: {}", RESERVED.join(", "));
+        file.error(name_line, "name", "the toolbox cannot be called that", Some(hint));
+        return None;
+    }
+    let mut tools = BTreeSet::new();
+    let list = match node.get("tools").map(|node| &node.value) {
+        Some(Value::List(list)) => list.as_slice(),
+        None => &[],
+        Some(_) => {
+            file.error(node.line, "tools", "`tools` is not a list", None);
+            &[]
+        }
+    };
+    for (at, tool) in list.iter().enumerate() {
+        let path = format!("tools[{at}].name");
+        match tool.get("name").and_then(Node::text) {
+            Some(short) if is_lower_name(short) && tool_catalogue::expand(&format!("{name}.{short}")).is_empty() => {
+                if !tools.insert(short.to_owned()) {
+                    file.error(tool.line, &path, "a second tool is called that", None);
+                }
+            }
+            Some(_) => {
+                let hint = "use lower-case letters, digits, `.`, `_` and `-`".to_owned();
+                file.error(tool.line, &path, "a tool cannot be called that", Some(hint));
+            }
+            None => file.error(tool.line, &path, "the tool has no name", None),
+        }
+    }
+    Some((name.to_owned(), tools))
+}
+
+fn is_lower_name(name: &str) -> bool {
+    is_name(name) && name == name.to_ascii_lowercase() && !name.contains("__")
+}
+
+/// The skill folders of a world, and what is in them.
+#[derive(Clone, Debug, Default)]
+pub struct Skills {
+    /// The roots, lowest precedence first.
+    pub roots: Vec<PathBuf>,
+    /// Names of all skills.
+    pub names: BTreeSet<String>,
+}
+
+/// Finds skills: below the roots that the world names, or else beside each listed toolbox; the world's own `skills/`
+/// comes last and wins. Tools of toolboxes that skills declare become known in `extra`.
+pub fn skills(
+    named: Option<&[crate::world_file::Named<'_>]>,
+    toolboxes: &BTreeMap<String, Toolbox>,
+    bases: &Bases,
+    extra: &mut ExtraTools,
+    (report, env): (&Report, Env<'_>),
+) -> Skills {
+    let mut skills = Skills::default();
+    let mut roots: Vec<(PathBuf, PathBuf)> = Vec::new();
+    match named {
+        Some(list) => {
+            for (field, root) in list {
+                let found = is_plain_relative(root).then(|| bases.find(root)).flatten();
+                match found.and_then(|(base, path)| directory_within(&path, base).map(|dir| (base.to_owned(), dir))) {
+                    Some(pair) => roots.push(pair),
+                    None => field.error(
+                        format!("there is no directory `{}`", field.shown()),
+                        Some("the path starts at the world's directory or up to two levels above it".to_owned()),
+                    ),
+                }
+            }
+        }
+        None => {
+            let dirs = toolboxes.values().filter_map(|toolbox| toolbox.dir.as_ref());
+            roots.extend(dirs.filter_map(|dir| Some((dir.clone(), directory_within(&dir.join("skills"), dir)?))));
+        }
+    }
+    if let Some(world) = bases.0.first()
+        && let Some(own) = directory_within(&world.join("skills"), world)
+        && roots.iter().all(|(_, root)| *root != own)
+    {
+        roots.push((world.clone(), own));
+    }
+    for (base, root) in roots {
+        let names = names_in(&root, &report.file(&root));
+        if names.len() > SKILLS_MAX {
+            report.file(&root).error(0, "", format!("the directory has more than {SKILLS_MAX} skills"), None);
+        }
+        for name in names.into_iter().take(SKILLS_MAX).filter(|name| !name.starts_with('.')) {
+            let document = root.join(&name).join("SKILL.md");
+            if document.is_file() {
+                skills.names.insert(skill(&name, &document, &base, extra, (report, env)));
+            }
+        }
+        skills.roots.push(root);
+    }
+    skills
+}
+
+/// The name of one skill; makes the tools of its toolbox known, if it declares one (`metadata.ghost.toolbox`).
+fn skill(
+    folder: &str,
+    document: &Path,
+    base: &Path,
+    extra: &mut ExtraTools,
+    (report, env): (&Report, Env<'_>),
+) -> String {
+    let file = report.file(document);
+    let Some(text) = read_text(document, base, MARKDOWN_MAX * 4, &file) else { return folder.to_owned() };
+    let Some(matter) = frontmatter(&text) else { return folder.to_owned() };
+    // Skills come from many hands: what their frontmatter gets wrong concerns that skill, not this world's boot.
+    let quiet = Report::default();
+    let Some(node) = yaml::parse(matter, &quiet.file(document), env) else {
+        file.warn(1, "", "the frontmatter cannot be read; the skill is known by its folder's name", None);
+        return folder.to_owned();
+    };
+    let declared = node.get("metadata").and_then(|node| node.get("ghost")).and_then(|node| node.get("toolbox"));
+    if let Some(source) = declared.and_then(Node::text) {
+        let path = document.parent().map(|dir| dir.join(source)).filter(|_| is_plain_relative(source));
+        match path.filter(|path| path.exists()) {
+            Some(path) => {
+                if let Some((name, tools)) = manifest(&path, base, report, env) {
+                    tools.iter().for_each(|tool| extra.insert(&name, tool));
+                }
+            }
+            None => file.warn(1, "metadata.ghost.toolbox", "there is no such file: its tools will be absent", None),
+        }
+    }
+    let name = node.get("name").and_then(Node::text).filter(|name| is_name(name));
+    name.unwrap_or(folder).to_owned()
+}
+
+/// The text between the first two `---` lines.
+fn frontmatter(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix("---")?.trim_start_matches('\r').strip_prefix('\n')?;
+    rest.find("\n---").map(|end| &rest[..=end])
+}
+
+/// What is wrong with a reference to a toolbox from an archetype: a source that the world does not list keeps the
+/// archetype's agents from starting and no one else's (WORLD-07).
+pub fn check_reference(
+    toolboxes: &BTreeMap<String, Toolbox>,
+    (source, line): (&str, usize),
+    wanted: &[(usize, String)],
+    file: &FileReport<'_>,
+) -> Result<BTreeSet<String>, String> {
+    let field = "Toolbox.source";
+    let Some(toolbox) = toolboxes.get(&normal_source(source)) else {
+        let reason =
+            format!("its toolbox `{}` is not among the world's `toolboxes`", ghost_domain::text::clip(source, 120));
+        let known = toolboxes.keys().map(String::as_str);
+        let near = ghost_domain::text::nearest(source, known).map(|near| format!("did you mean `{near}`?"));
+        let hint = near.or_else(|| Some("list it under `toolboxes` in the world file".to_owned()));
+        file.warn(line, field, format!("{reason}; its agents will not start"), hint);
+        return Err(reason);
+    };
+    let mut full = BTreeSet::new();
+    let mut refused = None;
+    for (line, tool) in wanted {
+        let short = tool.strip_prefix(&format!("{}.", toolbox.name)).unwrap_or(tool);
+        if !toolbox.tools.contains(short) {
+            let message =
+                format!("there is no tool `{}` in toolbox `{}`", ghost_domain::text::clip(tool, 80), toolbox.name);
+            let hint = crate::report::did_you_mean(short, toolbox.tools.iter().map(String::as_str));
+            file.error(*line, "Toolbox", message, hint);
+        } else if !toolbox.allowed.contains(short) {
+            let reason = format!("the world does not allow `{short}` of toolbox `{}`", toolbox.name);
+            let hint = "add it to that toolbox's `allow` in the world file".to_owned();
+            file.warn(*line, "Toolbox", format!("{reason}; its agents will not start"), Some(hint));
+            refused = Some(reason);
+        } else {
+            full.insert(format!("{}.{short}", toolbox.name));
+        }
+    }
+    refused.map_or(Ok(full), Err)
+}

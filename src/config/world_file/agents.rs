@@ -1,0 +1,184 @@
+//! `agents` and `teams` of the world file.
+//!
+//! Must never: resolve a reference; that needs the other files.
+
+use std::time::Duration;
+
+use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
+use ghost_domain::tool_catalogue::Profile;
+use ghost_domain::write_acl::WriteAcl;
+use ghost_domain::{AgentId, BudgetLimits};
+
+use super::llm::{ModelEntry, read_model};
+use super::{Named, budget, intensity, later, names, read_intensity, section, write_acl};
+use crate::plan::{AgentLimits, RestartPlan};
+use crate::reader::{Field, Map};
+
+/// One entry of `agents`.
+pub struct AgentEntry<'n> {
+    /// The entry.
+    pub field: Field<'n>,
+    /// `id`.
+    pub agent_id: AgentId,
+    /// `archetype`.
+    pub archetype: Option<Named<'n>>,
+    /// `name`.
+    pub name: Option<String>,
+    /// `team`.
+    pub team: Option<Named<'n>>,
+    /// `autostart`.
+    pub autostart: bool,
+    /// `restart`.
+    pub restart: RestartPlan,
+    /// `privilege_groups`.
+    pub groups: Vec<Named<'n>>,
+    /// `profile`.
+    pub profile: Option<Profile>,
+    /// `write_acl`.
+    pub write_acl: Option<(Field<'n>, WriteAcl)>,
+    /// `budget`.
+    pub budget: Option<(Field<'n>, BudgetLimits)>,
+    /// The model in `overrides`.
+    pub model: ModelEntry<'n>,
+    /// The bounds in `overrides`.
+    pub limits: AgentLimits,
+}
+
+/// One entry of `teams`.
+pub struct TeamEntry<'n> {
+    /// The entry.
+    pub field: Field<'n>,
+    /// `name`.
+    pub name: String,
+    /// `strategy`.
+    pub strategy: Strategy,
+    /// `intensity`.
+    pub intensity: Intensity,
+    /// `agents`.
+    pub agents: Vec<(Field<'n>, AgentId)>,
+}
+
+/// Reads `agents`; an empty list is an error.
+pub fn agents<'n>(map: &Map<'n>) -> Vec<AgentEntry<'n>> {
+    let Some(field) = map.need("agents") else { return Vec::new() };
+    let list = field.list();
+    if list.is_empty() {
+        let hint = "name at least one: `- { id: lead, archetype: lead }`".to_owned();
+        field.error("a world needs at least one agent", Some(hint));
+    }
+    list.iter().filter_map(agent).collect()
+}
+
+fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
+    let map = field.map()?;
+    let agent_id = map.need("id").and_then(|field| field.parsed("an agent id"));
+    let archetype = map.need("archetype").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
+    let name = map.get("name").and_then(|field| field.text(200).map(str::to_owned));
+    let team = map.get("team").and_then(|field| field.name().map(|name| (field.clone(), name)));
+    let autostart = map.get("autostart").and_then(|field| field.flag()).unwrap_or(true);
+    let restart = section(&map, "restart", |inner| Some(restart(inner))).unwrap_or_default();
+    let groups = map.get("privilege_groups").map(|field| names(&field)).unwrap_or_default();
+    let profile = map.get("profile").and_then(|field| field.choice(&Profile::NAMES)).and_then(Profile::named);
+    let acl = map.get("write_acl").and_then(|field| write_acl(&field).map(|acl| (field, acl)));
+    let spend = map.get("budget").and_then(|field| {
+        let inner = field.map()?;
+        let limits = budget(&inner);
+        inner.finish(&[]);
+        Some((field, limits))
+    });
+    let (model, limits) =
+        section(&map, "overrides", |inner| Some((read_model(inner), agent_limits(inner)))).unwrap_or_default();
+    if let Some(field) = map.get("heartbeat") {
+        later::heartbeat(&field);
+    }
+    map.finish(&[("overides", "did you mean `overrides`?")]);
+    Some(AgentEntry {
+        field: field.clone(),
+        agent_id: agent_id?,
+        archetype,
+        name,
+        team,
+        autostart,
+        restart,
+        groups,
+        profile,
+        write_acl: acl,
+        budget: spend,
+        model,
+        limits,
+    })
+}
+
+fn restart(map: &Map<'_>) -> RestartPlan {
+    let default = RestartPlan::default();
+    let kinds: Vec<&'static str> = RestartType::ALL.iter().map(|kind| kind.as_str()).collect();
+    let kind = map.get("type").and_then(|field| field.choice(&kinds)).and_then(|kind| kind.parse().ok());
+    let intensity = read_intensity(map);
+    let range = || Duration::from_millis(1)..=Duration::from_secs(3_600);
+    let backoff = map.get("backoff").map(|field| {
+        if field.is_single() {
+            let base = field.duration(range()).unwrap_or(default.backoff.base);
+            return Backoff { base, cap: default.backoff.cap.max(base) };
+        }
+        let Some(inner) = field.map() else { return default.backoff };
+        let base = inner.get("base").and_then(|field| field.duration(range())).unwrap_or(default.backoff.base);
+        let cap = inner.get("cap").and_then(|field| field.duration(range())).unwrap_or(default.backoff.cap.max(base));
+        if cap < base {
+            inner.field().error("`cap` is shorter than `base`", None);
+        }
+        inner.finish(&[]);
+        Backoff { base, cap }
+    });
+    RestartPlan { restart: kind.unwrap_or(default.restart), intensity, backoff: backoff.unwrap_or(default.backoff) }
+}
+
+/// The bounds that a single agent or archetype narrows, under the catalogue's names or ours.
+pub fn agent_limits(map: &Map<'_>) -> AgentLimits {
+    let table = ghost_domain::Limits::default().table();
+    let range = |name: &str| {
+        let (_, _, least, most) =
+            table.iter().find(|row| row.0 == name).copied().unwrap_or(("", 0, 1, u64::from(u32::MAX)));
+        least..=most
+    };
+    let read = |limit: &'static str, other: &'static str, times: u64| {
+        let own = map.get(limit).and_then(|field| field.count(range(limit)));
+        let alias = map.get(other).and_then(|field| {
+            let range = range(limit);
+            let number = field.count(range.start().div_ceil(times)..=range.end() / times)?;
+            if own.is_some() {
+                field.error(format!("this is the same bound as `{limit}`, which is set too"), None);
+            }
+            Some(number * times)
+        });
+        own.or(alias).and_then(|number| u32::try_from(number).ok())
+    };
+    AgentLimits {
+        turn_rounds_max: read("turn_rounds_max", "max_tool_rounds", 1),
+        turn_seconds: read("turn_seconds", "turn_timeout_seconds", 1),
+        context_bytes: read("context_bytes", "context_window_tokens", 4),
+        result_view_bytes: read("result_view_bytes", "tool_result_chars", 1),
+    }
+}
+
+/// Reads `teams`.
+pub fn teams<'n>(map: &Map<'n>) -> Vec<TeamEntry<'n>> {
+    map.get("teams").map(|field| field.list()).unwrap_or_default().iter().filter_map(team).collect()
+}
+
+fn team<'n>(field: &Field<'n>) -> Option<TeamEntry<'n>> {
+    let map = field.map()?;
+    let name = map.need("name").and_then(|field| field.name().map(str::to_owned));
+    let kinds: Vec<&'static str> = Strategy::ALL.iter().map(|kind| kind.as_str()).collect();
+    let strategy = map.get("strategy").and_then(|field| field.choice(&kinds)).and_then(|kind| kind.parse().ok());
+    let intensity = intensity(&map).unwrap_or_default();
+    let list = map.get("agents").map(|field| field.list()).unwrap_or_default();
+    let agents = list.into_iter().filter_map(|item| item.parsed("an agent id").map(|id| (item, id))).collect();
+    map.finish(&[]);
+    Some(TeamEntry {
+        field: field.clone(),
+        name: name?,
+        strategy: strategy.unwrap_or(Strategy::OneForOne),
+        intensity,
+        agents,
+    })
+}

@@ -1,0 +1,186 @@
+//! `llm`: providers, prices and defaults; and the model choice that agents and archetypes make.
+//!
+//! Must never: take a key's value, only the name of the variable that holds it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ghost_domain::Money;
+use ghost_domain::budget::Price;
+
+use super::{Named, section, variable};
+use crate::files::is_plain_relative;
+use crate::models::check_base_url;
+use crate::plan::{ModelChoice, ProviderKind};
+use crate::reader::{Field, Map, is_name};
+
+/// `llm`, read.
+#[derive(Default)]
+pub struct LlmEntry<'n> {
+    /// `default_provider`.
+    pub default_provider: Option<Named<'n>>,
+    /// `default_model`.
+    pub default_model: Option<String>,
+    /// `providers`.
+    pub providers: BTreeMap<String, ProviderEntry>,
+    /// `prices`.
+    pub prices: BTreeMap<String, Price>,
+}
+
+/// One provider; what is not written falls back to the kind's default.
+pub struct ProviderEntry {
+    /// `kind`.
+    pub kind: ProviderKind,
+    /// `base_url`.
+    pub base_url: Option<String>,
+    /// `api_key_env`.
+    pub api_key_env: Option<String>,
+    /// `concurrency`.
+    pub concurrency: Option<u32>,
+    /// `attempts`.
+    pub attempts: Option<u32>,
+    /// `retry_base`.
+    pub retry_base: Option<Duration>,
+    /// `retry_cap`.
+    pub retry_cap: Option<Duration>,
+    /// `dir`, relative to the world's directory.
+    pub dir: Option<PathBuf>,
+}
+
+/// A model choice with the fields that must still be checked.
+#[derive(Default)]
+pub struct ModelEntry<'n> {
+    /// The choice as written.
+    pub choice: ModelChoice,
+    /// `provider`.
+    pub provider: Option<Field<'n>>,
+}
+
+/// Reads `llm`.
+pub fn llm<'n>(map: &Map<'n>) -> LlmEntry<'n> {
+    section(map, "llm", |llm| {
+        let mut providers = BTreeMap::new();
+        for (key, field) in llm.get("providers").map(|field| field.entries()).unwrap_or_default() {
+            if !is_name(&key.text) {
+                field.error(
+                    "the provider's name is not a name",
+                    Some("use letters, digits, `.`, `_` and `-`".to_owned()),
+                );
+            } else if let Some(entry) = provider(&key.text, &field) {
+                providers.insert(key.text.clone(), entry);
+            }
+        }
+        Some(LlmEntry {
+            default_provider: llm.get("default_provider").and_then(|f| f.text(200).map(|text| (f.clone(), text))),
+            default_model: llm.get("default_model").and_then(|field| field.text(200).map(str::to_owned)),
+            providers,
+            prices: prices(llm),
+        })
+    })
+    .unwrap_or_default()
+}
+
+fn provider(name: &str, field: &Field<'_>) -> Option<ProviderEntry> {
+    let map = field.map()?;
+    let names: Vec<&'static str> = ProviderKind::ALL.iter().map(|(name, _)| *name).collect();
+    let kind = match map.get("kind") {
+        Some(kind) => kind.choice(&names).and_then(ProviderKind::named),
+        None => {
+            let kind = ProviderKind::named(name);
+            if kind.is_none() {
+                field.error("`kind` is missing", Some(format!("it may be: {}", names.join(", "))));
+            }
+            kind
+        }
+    };
+    let wait = |key| map.get(key).and_then(|f| f.duration(Duration::from_millis(1)..=Duration::from_secs(3_600)));
+    let base_url = map.get("base_url").and_then(|field| {
+        let url = field.text(2_000)?;
+        match check_base_url(url) {
+            Ok(()) => Some(url.to_owned()),
+            Err(refusal) => {
+                field.error(refusal.message, refusal.hint);
+                None
+            }
+        }
+    });
+    let api_key_env = map.get("api_key_env").and_then(|field| variable(&field));
+    let concurrency = map.get("concurrency").and_then(|field| field.count32(1..=1_024));
+    let attempts = map.get("attempts").and_then(|field| field.count32(1..=10));
+    let (retry_base, retry_cap) = (wait("retry_base"), wait("retry_cap"));
+    let dir = map.get("dir").and_then(|field| directory(&field, kind));
+    map.finish(&[("api_key", "keys are never written here: name the variable that holds it with `api_key_env`")]);
+    if kind == Some(ProviderKind::Recorded) && dir.is_none() {
+        field.error("a recorded provider needs `dir`", Some("name the data directory of the earlier run".to_owned()));
+    }
+    if let (Some(base), Some(cap)) = (retry_base, retry_cap)
+        && cap < base
+    {
+        field.error("`retry_cap` is shorter than `retry_base`", None);
+    }
+    let kind = kind?;
+    Some(ProviderEntry { kind, base_url, api_key_env, concurrency, attempts, retry_base, retry_cap, dir })
+}
+
+fn directory(field: &Field<'_>, kind: Option<ProviderKind>) -> Option<PathBuf> {
+    let text = field.text(1_024)?;
+    let hint = |text: &str| Some(text.to_owned());
+    match kind {
+        Some(ProviderKind::Scripted) if !is_plain_relative(text) => {
+            field.error(
+                format!("`{}` does not stay in the world's directory", field.shown()),
+                hint("write a relative path such as scripts"),
+            );
+            None
+        }
+        Some(ProviderKind::Scripted | ProviderKind::Recorded) => Some(PathBuf::from(text)),
+        Some(_) => {
+            field.error("only a scripted or recorded provider has a directory", hint("leave it out"));
+            None
+        }
+        None => None,
+    }
+}
+
+fn prices(llm: &Map<'_>) -> BTreeMap<String, Price> {
+    let mut prices = BTreeMap::new();
+    for (key, field) in llm.get("prices").map(|field| field.entries()).unwrap_or_default() {
+        let Some(map) = field.map() else { continue };
+        let usd = |key| {
+            let usd = map.get(key).and_then(|field| field.number(0.0..=1e6));
+            usd.and_then(|usd| Money::from_usd(usd).ok())
+        };
+        let (input, output, cache_read, cache_write) =
+            (usd("input"), usd("output"), usd("cache_read"), usd("cache_write"));
+        // A price that misses half of what is billed would let a money budget run over.
+        for (name, found) in [("input", input), ("output", output)] {
+            if found.is_none() && map.get(name).is_none() {
+                field.error(format!("`{name}` is missing"), Some("in US dollars for a million tokens".to_owned()));
+            }
+        }
+        map.finish(&[]);
+        let (input, output) = (input.unwrap_or_default(), output.unwrap_or_default());
+        let price =
+            Price { input, output, cache_read: cache_read.unwrap_or(input), cache_write: cache_write.unwrap_or(input) };
+        prices.insert(key.text.clone(), price);
+    }
+    prices
+}
+
+/// `provider`, `model`, `fallback_models`, `temperature`, `max_tokens`, `thinking` in `map`.
+pub fn read_model<'n>(map: &Map<'n>) -> ModelEntry<'n> {
+    let provider = map.get("provider").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
+    let choice = ModelChoice {
+        provider: provider.as_ref().map(|(_, name)| (*name).to_owned()),
+        model: map.get("model").and_then(|field| field.text(200).map(str::to_owned)),
+        fallback_models: map
+            .get("fallback_models")
+            .map(|field| field.texts(200).into_iter().map(|(_, text)| text.to_owned()).collect())
+            .unwrap_or_default(),
+        temperature: map.get("temperature").and_then(|field| field.number(0.0..=2.0)),
+        max_tokens: map.get("max_tokens").and_then(|field| field.count32(1..=1_000_000)),
+        thinking: map.get("thinking").and_then(|f| f.choice(&["low", "medium", "high"])).map(str::to_owned),
+    };
+    ModelEntry { choice, provider: provider.map(|(field, _)| field) }
+}

@@ -1,0 +1,189 @@
+//! What can go wrong between us and a model, in one vocabulary for all providers.
+//!
+//! Must never: carry a key or an unbounded payload; every message passes [`ProviderError::new`], which bounds it, and
+//! every adapter redacts its own key first.
+
+use std::fmt;
+use std::time::Duration;
+
+use ghost_domain::redact::Redactor;
+use ghost_domain::text::prefix_bytes;
+
+/// Longest message of an error, in bytes.
+pub const MESSAGE_MAX: usize = 2_000;
+
+/// What kind of failure it is; decides what is done about it (see [`crate::decide`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorKind {
+    /// Too many requests or tokens for this account.
+    RateLimited,
+    /// The provider has no capacity now.
+    Overloaded,
+    /// The provider failed.
+    Server,
+    /// The provider could not be reached.
+    Network,
+    /// The provider gave up waiting.
+    Timeout,
+    /// The answer broke off.
+    BrokenStream,
+    /// The answer makes no sense.
+    BadAnswer,
+    /// The key is missing, wrong or not allowed to do this.
+    Unauthorized,
+    /// The provider says that we asked wrongly.
+    BadRequest,
+    /// The conversation does not fit the model.
+    ContextTooLong,
+    /// The provider has no such model.
+    UnknownModel,
+}
+
+impl ErrorKind {
+    /// Every kind.
+    pub const ALL: [Self; 11] = [
+        Self::RateLimited,
+        Self::Overloaded,
+        Self::Server,
+        Self::Network,
+        Self::Timeout,
+        Self::BrokenStream,
+        Self::BadAnswer,
+        Self::Unauthorized,
+        Self::BadRequest,
+        Self::ContextTooLong,
+        Self::UnknownModel,
+    ];
+
+    /// The kind as rule files and events write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimited => "rate_limited",
+            Self::Overloaded => "overloaded",
+            Self::Server => "server",
+            Self::Network => "network",
+            Self::Timeout => "timeout",
+            Self::BrokenStream => "broken_stream",
+            Self::BadAnswer => "bad_answer",
+            Self::Unauthorized => "unauthorized",
+            Self::BadRequest => "bad_request",
+            Self::ContextTooLong => "context_too_long",
+            Self::UnknownModel => "unknown_model",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// Whether tokens may have been billed for a call that failed this way.
+    #[must_use]
+    pub fn charge(self) -> Charge {
+        match self {
+            Self::RateLimited
+            | Self::Overloaded
+            | Self::Unauthorized
+            | Self::BadRequest
+            | Self::ContextTooLong
+            | Self::UnknownModel => Charge::Nothing,
+            Self::Server | Self::Network | Self::Timeout | Self::BrokenStream | Self::BadAnswer => Charge::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whether a failed call may have cost something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// Certainly nothing: the reservation is given back.
+    Nothing,
+    /// Perhaps: the reservation counts as spent.
+    Unknown,
+}
+
+/// A failed model call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}: {message}")]
+pub struct ProviderError {
+    /// What kind of failure.
+    pub kind: ErrorKind,
+    /// What happened, redacted and at most [`MESSAGE_MAX`] bytes.
+    pub message: String,
+    /// The HTTP status, if there was one.
+    pub status: Option<u16>,
+    /// How long the provider asked us to wait.
+    pub retry_after: Option<Duration>,
+    /// Whether tokens may have been billed.
+    pub charge: Charge,
+}
+
+impl ProviderError {
+    /// A failure whose charge follows from its kind. Token shapes are redacted and the message is bounded.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl AsRef<str>) -> Self {
+        Self::redacted(kind, message.as_ref(), &Redactor::default())
+    }
+
+    /// As [`Self::new`], taking the values that `redactor` knows out as well.
+    #[must_use]
+    pub fn redacted(kind: ErrorKind, message: &str, redactor: &Redactor) -> Self {
+        // Redacting a payload of megabytes costs more than it tells. What the first cut may have split in two, it can
+        // no longer recognise, so the end of a cut payload goes too.
+        let head = prefix_bytes(message, MESSAGE_MAX * 4);
+        let mut clean = redactor.redact(head);
+        if head.len() < message.len() {
+            clean.truncate(prefix_bytes(&clean, clean.len().saturating_sub(512)).len());
+        }
+        let message = prefix_bytes(&clean, MESSAGE_MAX).to_owned();
+        Self { kind, message, status: None, retry_after: None, charge: kind.charge() }
+    }
+
+    /// Adds the HTTP status.
+    #[must_use]
+    pub fn status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// Adds how long to wait.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Option<Duration>) -> Self {
+        self.retry_after = wait;
+        self
+    }
+
+    /// Replaces the charge that follows from the kind.
+    #[must_use]
+    pub fn charge(mut self, charge: Charge) -> Self {
+        self.charge = charge;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_read_back() {
+        for kind in ErrorKind::ALL {
+            assert_eq!(ErrorKind::named(kind.as_str()), Some(kind));
+        }
+    }
+
+    #[test]
+    fn messages_are_redacted_and_bounded() {
+        let redactor = Redactor::new(["my-own-secret-key".to_owned()]);
+        let long = format!("key my-own-secret-key {}", "é".repeat(MESSAGE_MAX * 3));
+        let error = ProviderError::redacted(ErrorKind::Server, &long, &redactor);
+        assert!(error.message.len() <= MESSAGE_MAX && !error.message.contains("my-own-secret-key"));
+    }
+}

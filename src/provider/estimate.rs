@@ -1,0 +1,85 @@
+//! How many tokens a request may be, before the provider has counted them.
+//!
+//! Must never: be lower than what a provider bills in practice; budgets hold this much before a call.
+
+use std::io;
+
+use ghost_domain::transcript::Block;
+use serde_json::Value;
+
+use crate::model::ModelRequest;
+
+/// Tokens that providers add around tools as such.
+const TOOLS_OVERHEAD: u64 = 400;
+/// Tokens around one tool or one message.
+const ITEM_OVERHEAD: u64 = 16;
+
+/// Tokens that `request` is at most, by its bytes: a third of them, and what surrounds messages and tools. English is
+/// nearer to a quarter, and most other scripts take three bytes for a token's worth.
+#[must_use]
+pub fn estimate_tokens(request: &ModelRequest) -> u64 {
+    let mut bytes = request.system.len();
+    let mut items: u64 = 1;
+    for message in &request.messages {
+        items += 1;
+        for block in &message.blocks {
+            bytes += match block {
+                Block::Text { text } => text.len(),
+                Block::Thinking { text, signature } => text.len() + signature.as_ref().map_or(0, String::len),
+                Block::ToolCall { id, name, arguments } => id.len() + name.len() + json_len(arguments),
+                Block::ToolResult { id, name, content, .. } => id.len() + name.len() + content.len(),
+            };
+        }
+    }
+    let tools: usize =
+        request.tools.iter().map(|tool| tool.name.len() + tool.description.len() + json_len(&tool.parameters)).sum();
+    let tool_count = u64::try_from(request.tools.len()).unwrap_or(u64::MAX);
+    items = items.saturating_add(tool_count);
+    let overhead = if tool_count == 0 { 0 } else { TOOLS_OVERHEAD };
+    tokens_of_bytes(bytes.saturating_add(tools)).saturating_add(items.saturating_mul(ITEM_OVERHEAD)) + overhead
+}
+
+/// A third of `bytes`, rounded up.
+pub(crate) fn tokens_of_bytes(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
+}
+
+/// The length of `value` as JSON, without writing it anywhere.
+pub(crate) fn json_len(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // A JSON value always serialises and this writer never fails; were it otherwise, what was counted stands.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::request;
+    use proptest::prelude::*;
+
+    #[test]
+    fn json_is_measured_exactly() {
+        let value = serde_json::json!({ "a": [1, "é\n", null], "b": { "c": 1.5 } });
+        assert_eq!(json_len(&value), value.to_string().len());
+    }
+
+    proptest! {
+        #[test]
+        fn more_text_is_never_fewer_tokens(a in ".{0,200}", b in ".{0,200}") {
+            let short = estimate_tokens(&request("m", &a));
+            let long = estimate_tokens(&request("m", &format!("{a}{b}")));
+            prop_assert!(short <= long && long >= u64::try_from((a.len() + b.len()) / 3).unwrap());
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! What the adapters share of HTTP: the client, and the reading of failures (status, retry-after, error bodies and error
+//! events) into [`ProviderError`].
+//!
+//! Must never: follow a redirect with a key, read an unbounded body, or put a URL with its query into an error.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use ghost_domain::redact::Redactor;
+use ghost_domain::text::{clip, one_line};
+use ghost_domain::{Code, Refusal, Timestamp};
+use reqwest::header::HeaderMap;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use crate::error::{Charge, ErrorKind, ProviderError};
+
+/// Longest error body that is read, in bytes.
+pub(crate) const ERROR_BODY_MAX: usize = 64 * 1_024;
+/// Longest answer that is read, in bytes.
+pub(crate) const ANSWER_MAX: usize = 32 * 1_024 * 1_024;
+/// How long reaching a provider may take; the call's own deadline is the caller's.
+const CONNECT: Duration = Duration::from_secs(15);
+
+/// A base URL, checked, ending in `/`.
+pub(crate) fn base_url(name: &str, url: &str, path_if_bare: &str) -> Result<reqwest::Url, Refusal> {
+    let bad = |why: String| {
+        Refusal::new(Code::InvalidArguments, format!("the base_url of provider `{name}` {why}"))
+            .hint("give an address such as http://127.0.0.1:8080/v1")
+    };
+    let mut parsed = reqwest::Url::parse(url).map_err(|error| bad(format!("is no URL: {error}")))?;
+    if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
+        return Err(bad("is neither http nor https".to_owned()));
+    }
+    if parsed.query().is_some() || parsed.fragment().is_some() || !parsed.username().is_empty() {
+        return Err(bad("holds a query, a fragment or a user".to_owned()));
+    }
+    let path = parsed.path().trim_end_matches('/');
+    let path = if path.is_empty() { format!("/{path_if_bare}") } else { format!("{path}/") };
+    parsed.set_path(&path);
+    Ok(parsed)
+}
+
+/// The client of one provider. Connections are kept and shared by all its calls.
+pub(crate) fn client(name: &str, base: &reqwest::Url) -> Result<reqwest::Client, Refusal> {
+    // `main` installs the process's crypto provider first thing; tests and other binaries may not, and the client
+    // cannot be built without one. If there is one already, this changes nothing.
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        drop(rustls::crypto::ring::default_provider().install_default());
+    }
+    let mut builder = reqwest::Client::builder()
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
+        .pool_max_idle_per_host(256)
+        .tcp_nodelay(true);
+    let loopback = match base.host_str() {
+        Some("localhost" | "[::1]") => true,
+        Some(host) => host.starts_with("127."),
+        None => false,
+    };
+    if loopback {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|error| {
+        Refusal::new(Code::Internal, format!("the HTTP client of provider `{name}` cannot be made: {}", chain(&error)))
+    })
+}
+
+/// A redactor that knows the provider's key.
+pub(crate) fn redactor(key: Option<&SecretString>) -> Redactor {
+    Redactor::new(key.map(|key| key.expose_secret().to_owned()))
+}
+
+/// An error with its causes, without any URL.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+/// A failure of the connection or of the body.
+pub(crate) fn transport_error(error: reqwest::Error, redactor: &Redactor) -> ProviderError {
+    let error = error.without_url();
+    let (kind, charge) = if error.is_connect() {
+        (ErrorKind::Network, Charge::Nothing)
+    } else if error.is_timeout() {
+        (ErrorKind::Timeout, Charge::Unknown)
+    } else if error.is_builder() {
+        (ErrorKind::BadRequest, Charge::Nothing)
+    } else if error.is_body() || error.is_decode() {
+        (ErrorKind::BrokenStream, Charge::Unknown)
+    } else {
+        (ErrorKind::Network, Charge::Unknown)
+    };
+    let mut words = chain(&error);
+    if let Some(inner) = error.source().filter(|_| words.is_empty()) {
+        words = inner.to_string();
+    }
+    ProviderError::redacted(kind, &words, redactor).charge(charge)
+}
+
+/// A response whose status is not a success.
+pub(crate) fn status_error(
+    status: u16,
+    headers: &HeaderMap,
+    body: &str,
+    now: Timestamp,
+    redactor: &Redactor,
+) -> ProviderError {
+    let parsed: Option<Value> = serde_json::from_str(body).ok();
+    let said = parsed.as_ref().and_then(message_of).unwrap_or_else(|| clip(&one_line(body), 1_000));
+    let lower = body.to_ascii_lowercase();
+    let kind = match status {
+        401 | 403 => ErrorKind::Unauthorized,
+        404 if lower.contains("model") => ErrorKind::UnknownModel,
+        408 | 504 | 524 => ErrorKind::Timeout,
+        413 => ErrorKind::ContextTooLong,
+        400 | 422 => wrong_request(&lower),
+        429 => ErrorKind::RateLimited,
+        503 | 529 => ErrorKind::Overloaded,
+        500..=599 => ErrorKind::Server,
+        _ => ErrorKind::BadRequest,
+    };
+    ProviderError::redacted(kind, &format!("HTTP {status}: {said}"), redactor)
+        .status(status)
+        .retry_after(retry_after(headers, now))
+}
+
+/// An error that came as an event inside a stream that had begun well. Tokens may have been billed by then.
+pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
+    let inner = body.get("error").filter(|inner| inner.is_object()).unwrap_or(body);
+    let field = |key: &str| inner.get(key).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+    let code = inner.get("code").and_then(Value::as_u64).or_else(|| field("code").parse().ok());
+    let name = format!("{} {} {}", field("type"), field("code"), field("status"));
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let kind = if has(&["overloaded", "unavailable"]) || matches!(code, Some(503 | 529)) {
+        ErrorKind::Overloaded
+    } else if has(&["rate_limit", "resource_exhausted", "quota"]) || code == Some(429) {
+        ErrorKind::RateLimited
+    } else if has(&["authentication", "permission", "unauthenticated", "api_key"]) || matches!(code, Some(401 | 403)) {
+        ErrorKind::Unauthorized
+    } else if has(&["timeout", "deadline"]) {
+        ErrorKind::Timeout
+    } else if has(&["not_found"]) || code == Some(404) {
+        ErrorKind::UnknownModel
+    } else if has(&["invalid_request", "invalid_argument", "context_length"]) || code == Some(400) {
+        wrong_request(&inner.to_string().to_ascii_lowercase())
+    } else {
+        ErrorKind::Server
+    };
+    let said = message_of(body).unwrap_or_else(|| clip(&body.to_string(), 1_000));
+    ProviderError::redacted(kind, &format!("the stream reported: {said}"), redactor).charge(Charge::Unknown)
+}
+
+/// Which mistake a 400 means, by the words that providers use for it.
+fn wrong_request(lower: &str) -> ErrorKind {
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    if has(&[
+        "context_length_exceeded",
+        "maximum context length",
+        "context window",
+        "context length",
+        "prompt is too long",
+        "input is too long",
+        "too many tokens",
+        "exceeds the maximum number of tokens",
+        "input token count",
+        "exceed context",
+        "exceeds the available context size",
+    ]) {
+        ErrorKind::ContextTooLong
+    } else if has(&["api_key_invalid", "api key not valid", "invalid_api_key"]) {
+        ErrorKind::Unauthorized
+    } else if has(&["model_not_found", "model not found", "does not exist", "unknown model", "invalid model"]) {
+        ErrorKind::UnknownModel
+    } else {
+        ErrorKind::BadRequest
+    }
+}
+
+/// The message in an error body, in any of the shapes that providers use.
+fn message_of(body: &Value) -> Option<String> {
+    let error = body.get("error").unwrap_or(body);
+    let text = error.as_str().or_else(|| error.get("message").and_then(Value::as_str));
+    let text = text.or_else(|| body.get("message").and_then(Value::as_str))?;
+    let code = error.get("code").and_then(Value::as_str).or_else(|| error.get("type").and_then(Value::as_str));
+    let text = clip(&one_line(text), 1_000);
+    Some(match code {
+        Some(code) => format!("{text} ({})", clip(code, 80)),
+        None => text,
+    })
+}
+
+/// How long the provider asks us to wait: `retry-after-ms`, else `retry-after` in seconds or as a date, which is read
+/// against the provider's own clock if it sent one.
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    if let Some(ms) = text("retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(ms / 1_000.0).ok();
+    }
+    let wait = text("retry-after")?;
+    if let Ok(seconds) = wait.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let until = httpdate::parse_http_date(wait).ok()?;
+    let there = text("date").and_then(|date| httpdate::parse_http_date(date).ok()).or_else(|| {
+        let ms = u64::try_from(now.0).ok()?;
+        std::time::UNIX_EPOCH.checked_add(Duration::from_millis(ms))
+    })?;
+    Some(until.duration_since(there).unwrap_or(Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        list.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn waits_are_read_in_every_form() {
+        let now = Timestamp(784_111_717_000); // 06 Nov 1994 08:48:37
+        for (list, wait) in [
+            (vec![("retry-after", "7")], Some(7_000)),
+            (vec![("retry-after", "1.5")], Some(1_500)),
+            (vec![("retry-after", "9"), ("retry-after-ms", "250")], Some(250)),
+            (vec![("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(60_000)),
+            (
+                vec![("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), ("date", "Sun, 06 Nov 1994 08:49:27 GMT")],
+                Some(10_000),
+            ),
+            (vec![("retry-after", "Sat, 06 Nov 1993 08:49:37 GMT")], Some(0)),
+            (vec![("retry-after", "-3")], None),
+            (vec![("retry-after", "soon")], None),
+            (vec![], None),
+        ] {
+            assert_eq!(retry_after(&headers(&list), now), wait.map(Duration::from_millis), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn statuses_and_bodies_are_understood() {
+        for (status, body, kind) in [
+            (401, "{}", ErrorKind::Unauthorized),
+            (404, r#"{"error":{"message":"model: nope"}}"#, ErrorKind::UnknownModel),
+            (404, "<html>not here</html>", ErrorKind::BadRequest),
+            (400, r#"{"error":{"code":"context_length_exceeded","message":"m"}}"#, ErrorKind::ContextTooLong),
+            (400, r#"{"error":{"message":"prompt is too long: 9 > 8"}}"#, ErrorKind::ContextTooLong),
+            (400, r#"{"error":{"message":"API key not valid.","status":"INVALID_ARGUMENT"}}"#, ErrorKind::Unauthorized),
+            (400, "what", ErrorKind::BadRequest),
+            (429, "", ErrorKind::RateLimited),
+            (500, "", ErrorKind::Server),
+            (503, "", ErrorKind::Overloaded),
+            (
+                529,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                ErrorKind::Overloaded,
+            ),
+            (302, "", ErrorKind::BadRequest),
+        ] {
+            let error = status_error(status, &HeaderMap::new(), body, Timestamp(0), &Redactor::default());
+            assert_eq!((error.kind, error.status), (kind, Some(status)), "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn events_in_a_stream_are_understood() {
+        for (body, kind) in [
+            (
+                json!({ "type": "error", "error": { "type": "overloaded_error", "message": "x" } }),
+                ErrorKind::Overloaded,
+            ),
+            (json!({ "message": "x", "type": "server_error" }), ErrorKind::Server),
+            (
+                json!({ "error": { "code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x" } }),
+                ErrorKind::RateLimited,
+            ),
+            (json!({ "code": "context_length_exceeded", "type": "invalid_request_error" }), ErrorKind::ContextTooLong),
+            (json!("anything"), ErrorKind::Server),
+        ] {
+            let error = event_error(&body, &Redactor::default());
+            assert_eq!((error.kind, error.charge), (kind, Charge::Unknown), "{body}");
+        }
+    }
+
+    #[test]
+    fn base_urls_are_checked() {
+        let url = |text| base_url("p", text, "v1/").map(|url| url.to_string());
+        assert_eq!(url("http://h:1").unwrap(), "http://h:1/v1/");
+        assert_eq!(url("https://h/a/b/").unwrap(), "https://h/a/b/");
+        for bad in ["h:1", "ftp://h", "http://h/?k=1", "http://u@h/", ""] {
+            assert!(url(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_failure_is_taken(status in 0_u16..1_000, body in any::<String>(), wait in "[ -~]{0,30}") {
+            let headers = headers(&[("retry-after", wait.as_str())]);
+            let error = status_error(status, &headers, &body, Timestamp(0), &Redactor::default());
+            prop_assert!(error.message.len() <= crate::error::MESSAGE_MAX);
+        }
+    }
+}

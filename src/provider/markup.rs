@@ -1,0 +1,231 @@
+//! Tool calls and control marks that a model wrote as plain text: detected, so that they are answered and not executed
+//! (TOOL-13), and stripped from what people and later turns see (LOOP-08).
+//!
+//! Must never: execute or interpret what it finds. Everything here takes any text, never panics and is linear in it.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+/// Openings of tool calls as text. The word must follow the bracket at once, and be whole.
+const CALL_TAGS: &str = "tool_call|tool_calls|tool_use|function_call|function_calls|invoke|function=[a-zA-Z0-9_.-]+";
+
+// The patterns are constants that the tests compile; one that did not compile would match nothing.
+static OPENED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(&format!(
+        r"(?i)<\|?(?:antml:)?(?P<tag>{CALL_TAGS})(?:[\s>|/]|$)|\[TOOL_CALLS?\]|<｜tool▁calls?▁begin｜>"
+    ))
+    .ok()
+});
+static WHOLE_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?is)<\|?(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function=[a-z0-9_.-]+)\b.*?</\|?(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function)>",
+    )
+    .ok()
+});
+static LOOSE_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?is)</(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function|parameter)>|<\|?(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function=[a-z0-9_.-]+)(?:[\s>|/].*|$)|\[TOOL_CALLS?\].*|<｜tool▁calls?▁begin｜>.*",
+    )
+    .ok()
+});
+static THINKING: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?is)<(?:think|thinking|thought|reasoning|antml:thinking)>.*?(?:</(?:think|thinking|thought|reasoning|antml:thinking)>|$)").ok()
+});
+static THINKING_END: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)</(?:think|thinking|thought|reasoning|antml:thinking)>").ok());
+static CONTROL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"<\|(?:im_start|im_end|im_sep|eot_id|end_of_turn|endoftext|end|start|channel|message|return|call|assistant|user|system|begin_of_text|start_header_id|end_header_id|python_tag|eom_id)\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|<｜[^｜<>]{1,40}｜>").ok()
+});
+
+/// Longest excerpt of a malformed call, in characters.
+const EXCERPT: usize = 200;
+
+/// The tool call that `text` tries to make in words, as an excerpt for the ledger, or `None`. Meant for answers without
+/// any real call. Markup inside a fenced code block of other words is talk about calls and does not count.
+#[must_use]
+pub fn malformed_tool_call(text: &str) -> Option<String> {
+    let trimmed = text.trim();
+    if json_call(trimmed) {
+        return Some(ghost_domain::text::clip(trimmed, EXCERPT));
+    }
+    let outside = without_fences(text);
+    let found = OPENED.as_ref()?.find(&outside)?;
+    Some(ghost_domain::text::clip(outside[found.start()..].trim_end(), EXCERPT))
+}
+
+/// Whether the whole text is one JSON call, bare or in a fence.
+fn json_call(text: &str) -> bool {
+    let body = match text.strip_prefix("```") {
+        Some(rest) => {
+            let Some(rest) = rest.strip_suffix("```") else { return false };
+            let Some((language, body)) = rest.split_once('\n') else { return false };
+            if !matches!(language.trim(), "" | "json" | "tool_call" | "tool_code" | "tool_use") {
+                return false;
+            }
+            body.trim()
+        }
+        None => text,
+    };
+    // A long text that is no object is not worth parsing.
+    if !body.starts_with('{') || !body.ends_with('}') {
+        return false;
+    }
+    let Ok(Value::Object(object)) = serde_json::from_str::<Value>(body) else { return false };
+    let named = object.get("name").or_else(|| object.get("tool")).or_else(|| object.get("function"));
+    let arguments = ["arguments", "parameters", "input", "args"].iter().any(|key| object.contains_key(*key));
+    named.is_some_and(|name| name.is_string() || name.is_object()) && arguments
+}
+
+/// `text` without its fenced code blocks; one that is never closed stays.
+fn without_fences(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut fenced: Option<String> = None;
+    for line in text.split_inclusive('\n') {
+        let fence = line.trim_start().starts_with("```");
+        match (&mut fenced, fence) {
+            (None, true) => fenced = Some(line.to_owned()),
+            (None, false) => out.push_str(line),
+            (Some(_), true) => fenced = None,
+            (Some(held), false) => held.push_str(line),
+        }
+    }
+    if let Some(open) = fenced {
+        out.push_str(&open);
+    }
+    out
+}
+
+/// `text` as people should see it: without tool markup, thinking tags and their content, and control tokens. Fenced
+/// code is left as it is.
+#[must_use]
+pub fn clean_visible(text: &str) -> String {
+    if !text.contains(['<', '[']) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut prose = String::new();
+    let mut fenced = false;
+    for line in text.split_inclusive('\n') {
+        let fence = line.trim_start().starts_with("```");
+        if fence && !fenced {
+            out.push_str(&clean_prose(&std::mem::take(&mut prose)));
+        }
+        if fenced || fence {
+            out.push_str(line);
+        } else {
+            prose.push_str(line);
+        }
+        if fence {
+            fenced = !fenced;
+        }
+    }
+    out.push_str(&clean_prose(&prose));
+    out.trim().to_owned()
+}
+
+fn clean_prose(text: &str) -> String {
+    let mut clean = text.to_owned();
+    for pattern in [&THINKING, &WHOLE_CALL, &LOOSE_CALL, &CONTROL] {
+        if let Some(pattern) = pattern.as_ref()
+            && pattern.is_match(&clean)
+        {
+            clean = pattern.replace_all(&clean, "").into_owned();
+        }
+    }
+    // A closing tag without its opening one: the opening was in a prefix that the provider put there, so everything
+    // before the close is thinking.
+    if let Some(end) = THINKING_END.as_ref().and_then(|pattern| pattern.find_iter(&clean).last()) {
+        clean = clean[end.end()..].to_owned();
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn patterns_compile() {
+        for pattern in [&OPENED, &WHOLE_CALL, &LOOSE_CALL, &THINKING, &THINKING_END, &CONTROL] {
+            assert!(pattern.is_some());
+        }
+    }
+
+    #[test]
+    fn calls_in_words_are_found() {
+        for text in [
+            "<tool_call>{\"name\": \"workspace.read\", \"argu",
+            "I will read it.\n<tool_call>\n{\"name\":\"x\",\"arguments\":{}}\n</tool_call>",
+            "<function_call name=\"x\">",
+            "<function=workspace.read>{\"path\":\"a\"}</function>",
+            "<invoke name=\"workspace.read\"><parameter name=\"path\">a</parameter></invoke>",
+            "```json\n{\"name\": \"workspace.read\", \"arguments\": {\"path\": \"a\"}}\n```",
+            "{\"name\": \"workspace.read\", \"parameters\": {}}",
+            "[TOOL_CALLS] [{\"name\": \"x\"}]",
+            "<|tool_call|>x",
+            "<tool_call",
+        ] {
+            assert!(malformed_tool_call(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn talk_about_calls_is_not_one() {
+        for text in [
+            "The report is done.",
+            "I would call the tool now.",
+            "Use it like so:\n```xml\n<tool_call>...</tool_call>\n```\nThat is all.",
+            "{\"name\": \"Chora\", \"age\": 3}",
+            "```json\n{\"name\": \"Chora\"}\n```",
+            "a <invoker> and a <tool_caller>",
+            "",
+        ] {
+            assert_eq!(malformed_tool_call(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_people_see_is_clean() {
+        for (dirty, clean) in [
+            ("<think>hm, let me see</think>The answer is 4.", "The answer is 4."),
+            ("let me see</think>The answer is 4.", "The answer is 4."),
+            ("The answer<tool_call>{\"name\":\"x\"}</tool_call> is 4.", "The answer is 4."),
+            ("The answer is 4.<tool_call>{\"name\":", "The answer is 4."),
+            ("The answer is 4.<|im_end|>", "The answer is 4."),
+            ("<|channel|>The answer is 4.</s>", "The answer is 4."),
+            ("<thinking>never closed", ""),
+            ("a < b and [c]", "a < b and [c]"),
+            ("```xml\n<tool_call>x</tool_call>\n```", "```xml\n<tool_call>x</tool_call>\n```"),
+        ] {
+            assert_eq!(clean_visible(dirty), clean, "{dirty}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken(text in any::<String>()) {
+            let _ = malformed_tool_call(&text);
+            let clean = clean_visible(&text);
+            prop_assert!(clean.len() <= text.len());
+        }
+
+        #[test]
+        fn any_mix_of_marks_is_taken(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("<tool_call>"), Just("</tool_call>"), Just("<think>"), Just("</think>"), Just("```"),
+                    Just("\n"), Just("<|im_end|>"), Just("{\"name\":"), Just("é"), Just("<invoke "), Just("x")
+                ],
+                0..40,
+            )
+        ) {
+            let text = parts.concat();
+            let _ = malformed_tool_call(&text);
+            let clean = clean_visible(&text);
+            prop_assert!(clean.len() <= text.len());
+        }
+    }
+}

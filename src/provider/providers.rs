@@ -1,0 +1,142 @@
+//! The providers of a world, built from its plan: each with its pool.
+//!
+//! Must never: reach the network while it is built, or show a key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ghost_config::plan::{LlmPlan, ProviderKind, ProviderPlan};
+use ghost_domain::{Clock, Code, Refusal};
+use secrecy::SecretString;
+
+use crate::model::Provider;
+use crate::openai::OpenAi;
+use crate::pool::Pool;
+use crate::recorded::{Recorded, Recording};
+use crate::scripted::Scripted;
+use crate::through_genai::{Protocol, ThroughGenai};
+
+/// One provider with what surrounds it.
+pub struct Entry {
+    /// Its name in the world file.
+    pub name: String,
+    /// What answers.
+    pub provider: Arc<dyn Provider>,
+    /// Who may ask, and when.
+    pub pool: Arc<Pool>,
+    /// How it was configured.
+    pub plan: ProviderPlan,
+}
+
+/// The providers of a world, by name.
+pub struct Providers {
+    entries: BTreeMap<String, Arc<Entry>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Providers {
+    /// Builds every provider of `plan`. `env` reads an environment variable.
+    ///
+    /// # Errors
+    /// A named key that is not set, rule files with problems, a base URL that is none, or a `recorded` provider (those
+    /// need [`Self::build_with`]).
+    pub fn build(plan: &LlmPlan, env: &dyn Fn(&str) -> Option<String>, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
+        Self::build_with(plan, env, clock, BTreeMap::new())
+    }
+
+    /// As [`Self::build`], with the recordings of `recorded` providers by provider name.
+    ///
+    /// # Errors
+    /// As [`Self::build`]; and a `recorded` provider whose recording is not among `recordings`.
+    pub fn build_with(
+        plan: &LlmPlan,
+        env: &dyn Fn(&str) -> Option<String>,
+        clock: Arc<dyn Clock>,
+        mut recordings: BTreeMap<String, Recording>,
+    ) -> Result<Self, Refusal> {
+        let mut providers = Self { entries: BTreeMap::new(), clock };
+        for (name, plan) in &plan.providers {
+            let provider = build_one(name, plan, env, &providers.clock, &mut recordings)?;
+            providers.insert(name, plan.clone(), provider);
+        }
+        Ok(providers)
+    }
+
+    /// A world with the one provider given: for tests, and for callers that make their own.
+    #[must_use]
+    pub fn with(name: &str, plan: ProviderPlan, provider: Arc<dyn Provider>, clock: Arc<dyn Clock>) -> Self {
+        let mut providers = Self { entries: BTreeMap::new(), clock };
+        providers.insert(name, plan, provider);
+        providers
+    }
+
+    /// Adds a provider, or replaces the one of that name together with its pool.
+    pub fn insert(&mut self, name: &str, plan: ProviderPlan, provider: Arc<dyn Provider>) {
+        let pool = Arc::new(Pool::new(plan.concurrency, Arc::clone(&self.clock)));
+        self.entries.insert(name.to_owned(), Arc::new(Entry { name: name.to_owned(), provider, pool, plan }));
+    }
+
+    /// The provider of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<Entry>> {
+        self.entries.get(name).cloned()
+    }
+
+    /// Every provider, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.values()
+    }
+}
+
+fn build_one(
+    name: &str,
+    plan: &ProviderPlan,
+    env: &dyn Fn(&str) -> Option<String>,
+    clock: &Arc<dyn Clock>,
+    recordings: &mut BTreeMap<String, Recording>,
+) -> Result<Arc<dyn Provider>, Refusal> {
+    let protocol = match plan.kind {
+        ProviderKind::OpenAi => {
+            let key = key(name, plan, env)?;
+            return Ok(Arc::new(OpenAi::new(name, plan.base_url.as_deref(), key, Arc::clone(clock))?));
+        }
+        ProviderKind::Scripted => {
+            let dir = plan.dir.as_deref().ok_or_else(|| {
+                Refusal::new(Code::InvalidArguments, format!("provider `{name}` is scripted but names no `dir`"))
+                    .hint("give it `dir:`, the directory with its `<model>.yaml` rule files")
+            })?;
+            return Ok(Arc::new(Scripted::load(dir, Arc::clone(clock))?));
+        }
+        ProviderKind::Recorded => {
+            let recording = recordings.remove(name).ok_or_else(|| {
+                Refusal::new(Code::InvalidArguments, format!("provider `{name}` is recorded but has no recording"))
+                    .hint("give it `dir:`, the data directory of the run to replay")
+            })?;
+            return Ok(Arc::new(Recorded::new(recording)));
+        }
+        ProviderKind::Anthropic => Protocol::Anthropic,
+        ProviderKind::Gemini => Protocol::Gemini,
+        ProviderKind::Ollama => Protocol::Ollama,
+    };
+    let key = key(name, plan, env)?;
+    Ok(Arc::new(ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key, Arc::clone(clock))?))
+}
+
+/// The key that the plan names. A provider of its own address needs one, except Ollama, which is local.
+fn key(name: &str, plan: &ProviderPlan, env: &dyn Fn(&str) -> Option<String>) -> Result<Option<SecretString>, Refusal> {
+    let Some(variable) = &plan.api_key_env else {
+        if plan.base_url.is_some() || plan.kind == ProviderKind::Ollama {
+            return Ok(None);
+        }
+        return Err(Refusal::new(Code::InvalidArguments, format!("provider `{name}` names no key"))
+            .hint("give it `api_key_env:`, the name of the environment variable that holds its key"));
+    };
+    match env(variable).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()) {
+        Some(value) => Ok(Some(SecretString::from(value))),
+        None => Err(Refusal::new(
+            Code::Unavailable,
+            format!("provider `{name}` needs the environment variable {variable}, which is not set"),
+        )
+        .hint(format!("export {variable}=<key> before starting, or choose another provider"))),
+    }
+}

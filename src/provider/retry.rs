@@ -1,0 +1,133 @@
+//! What to do about a failed call: a pure function, so that the turn can journal each attempt and a simulation can
+//! replay it (LOOP-09).
+//!
+//! Must never: wait, or remember anything.
+
+use std::time::Duration;
+
+use ghost_config::plan::{ProviderKind, ProviderPlan};
+
+use crate::error::{ErrorKind, ProviderError};
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Ask the same model again after this long.
+    Retry(Duration),
+    /// Ask the next fall-back model at once.
+    Fallback,
+    /// End the turn as failed.
+    GiveUp,
+}
+
+/// Decides after a failure. `attempt` counts the failures of this model in this call, the present one included (so it
+/// is at least 1); `fallbacks_left` is how many models remain to be tried; `jitter` is any random number.
+///
+/// A pause that the provider asked for is kept in full, and one longer than `retry_cap` is not waited for. Otherwise
+/// the wait doubles from `retry_base` to at most `retry_cap`, the upper half of it left to chance.
+#[must_use]
+pub fn decide(attempt: u32, error: &ProviderError, plan: &ProviderPlan, fallbacks_left: usize, jitter: u64) -> Next {
+    let fall_back = if fallbacks_left > 0 { Next::Fallback } else { Next::GiveUp };
+    match error.kind {
+        // Asking anyone else the same wrong thing, or paying another model for our mistake, helps nobody.
+        ErrorKind::Unauthorized | ErrorKind::BadRequest => return Next::GiveUp,
+        ErrorKind::UnknownModel | ErrorKind::ContextTooLong => return fall_back,
+        // A recording that is at its end stays there.
+        ErrorKind::BadAnswer if plan.kind == ProviderKind::Recorded => return fall_back,
+        ErrorKind::RateLimited
+        | ErrorKind::Overloaded
+        | ErrorKind::Server
+        | ErrorKind::Network
+        | ErrorKind::Timeout
+        | ErrorKind::BrokenStream
+        | ErrorKind::BadAnswer => {}
+    }
+    if attempt >= plan.attempts {
+        return fall_back;
+    }
+    match error.retry_after {
+        Some(asked) if asked > plan.retry_cap => fall_back,
+        Some(asked) => Next::Retry(asked),
+        None => Next::Retry(back_off(attempt, plan, jitter)),
+    }
+}
+
+fn back_off(attempt: u32, plan: &ProviderPlan, jitter: u64) -> Duration {
+    let doubled = plan.retry_base.saturating_mul(1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX));
+    let whole = u64::try_from(doubled.min(plan.retry_cap).as_millis()).unwrap_or(u64::MAX);
+    let half = whole / 2;
+    Duration::from_millis(half + jitter % (whole - half + 1).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::provider_plan;
+    use proptest::prelude::*;
+
+    fn plan() -> ProviderPlan {
+        ProviderPlan {
+            attempts: 3,
+            retry_base: Duration::from_millis(500),
+            retry_cap: Duration::from_secs(30),
+            ..provider_plan(ProviderKind::OpenAi, None)
+        }
+    }
+
+    #[test]
+    fn passing_failures_are_retried_with_doubling_waits() {
+        for kind in [
+            ErrorKind::RateLimited,
+            ErrorKind::Overloaded,
+            ErrorKind::Server,
+            ErrorKind::Network,
+            ErrorKind::Timeout,
+            ErrorKind::BrokenStream,
+            ErrorKind::BadAnswer,
+        ] {
+            let error = ProviderError::new(kind, "x");
+            assert_eq!(decide(1, &error, &plan(), 0, 0), Next::Retry(Duration::from_millis(250)), "{kind}");
+            assert_eq!(decide(2, &error, &plan(), 0, 500), Next::Retry(Duration::from_millis(1_000)), "{kind}");
+            assert_eq!(decide(3, &error, &plan(), 1, 0), Next::Fallback, "{kind}");
+            assert_eq!(decide(3, &error, &plan(), 0, 0), Next::GiveUp, "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_retry_after_is_honoured_or_fled() {
+        let error = |seconds| {
+            ProviderError::new(ErrorKind::RateLimited, "slow down").retry_after(Some(Duration::from_secs(seconds)))
+        };
+        assert_eq!(decide(1, &error(7), &plan(), 2, 99), Next::Retry(Duration::from_secs(7)));
+        assert_eq!(decide(1, &error(30), &plan(), 2, 0), Next::Retry(Duration::from_secs(30)));
+        assert_eq!(decide(1, &error(31), &plan(), 2, 0), Next::Fallback);
+        assert_eq!(decide(1, &error(31), &plan(), 0, 0), Next::GiveUp);
+    }
+
+    #[test]
+    fn lasting_failures_are_not_retried() {
+        for (kind, with, without) in [
+            (ErrorKind::Unauthorized, Next::GiveUp, Next::GiveUp),
+            (ErrorKind::BadRequest, Next::GiveUp, Next::GiveUp),
+            (ErrorKind::UnknownModel, Next::Fallback, Next::GiveUp),
+            (ErrorKind::ContextTooLong, Next::Fallback, Next::GiveUp),
+        ] {
+            let error = ProviderError::new(kind, "x");
+            assert_eq!(decide(1, &error, &plan(), 1, 0), with, "{kind}");
+            assert_eq!(decide(1, &error, &plan(), 0, 0), without, "{kind}");
+        }
+        let recorded = ProviderPlan { kind: ProviderKind::Recorded, ..plan() };
+        assert_eq!(decide(1, &ProviderError::new(ErrorKind::BadAnswer, "x"), &recorded, 0, 0), Next::GiveUp);
+    }
+
+    proptest! {
+        #[test]
+        fn waits_stay_within_the_cap(attempt in 1_u32..5_000, base in 0_u64..1 << 40, jitter in any::<u64>()) {
+            let plan = ProviderPlan { attempts: u32::MAX, retry_base: Duration::from_millis(base), ..plan() };
+            match decide(attempt, &ProviderError::new(ErrorKind::Server, "x"), &plan, 0, jitter) {
+                Next::Retry(wait) => prop_assert!(wait <= plan.retry_cap),
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a rule can know: facts of the conversation, worked out from the request alone.
+//!
+//! Must never: know anything that is not in the request.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use ghost_domain::transcript::{Block, Message, Role};
+use minijinja::Value as Jinja;
+use minijinja::value::Serde;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::model::ModelRequest;
+
+/// A call with its result.
+#[derive(Serialize)]
+pub(super) struct Outcome<'a> {
+    pub(super) tool: &'a str,
+    pub(super) id: &'a str,
+    pub(super) args: &'a Value,
+    pub(super) ok: bool,
+    /// The result as parsed JSON, or as text if it is none.
+    pub(super) value: Value,
+    pub(super) text: &'a str,
+    /// The number of the model's answer that made the call, from 0.
+    pub(super) round: usize,
+}
+
+pub(super) struct Conversation<'a> {
+    pub(super) request: &'a ModelRequest,
+    /// The last of the user messages before the model's first answer.
+    pub(super) mail: String,
+    /// Text of the last message.
+    pub(super) last_text: String,
+    /// Results in order.
+    pub(super) results: Vec<Outcome<'a>>,
+    /// Index of the first result that came after the model's last answer.
+    pub(super) fresh: usize,
+    /// Answers of the model so far.
+    pub(super) round: usize,
+    /// Calls made, by tool.
+    pub(super) called: BTreeMap<&'a str, usize>,
+    /// Calls that went well, by tool.
+    pub(super) succeeded: BTreeMap<&'a str, usize>,
+    whole: OnceCell<String>,
+}
+
+impl<'a> Conversation<'a> {
+    pub(super) fn of(request: &'a ModelRequest) -> Self {
+        let first_answer = request.messages.iter().position(|message| message.role == Role::Assistant);
+        let before = &request.messages[..first_answer.unwrap_or(request.messages.len())];
+        let mail = before.iter().rev().find(|message| message.role == Role::User).map(Message::visible_text);
+        let mut conversation = Self {
+            request,
+            mail: mail.unwrap_or_default(),
+            last_text: request.messages.last().map(text_of).unwrap_or_default(),
+            results: Vec::new(),
+            fresh: 0,
+            round: 0,
+            called: BTreeMap::new(),
+            succeeded: BTreeMap::new(),
+            whole: OnceCell::new(),
+        };
+        let mut open: BTreeMap<&str, (&str, &Value)> = BTreeMap::new();
+        for message in &request.messages {
+            if message.role == Role::Assistant {
+                conversation.round += 1;
+                conversation.fresh = conversation.results.len();
+            }
+            for block in &message.blocks {
+                match block {
+                    Block::ToolCall { id, name, arguments } => {
+                        *conversation.called.entry(name).or_default() += 1;
+                        open.insert(id, (name, arguments));
+                    }
+                    Block::ToolResult { id, name, content, is_error } => {
+                        let (tool, args) = open.get(id.as_str()).copied().unwrap_or((name, &Value::Null));
+                        if !*is_error {
+                            *conversation.succeeded.entry(tool).or_default() += 1;
+                        }
+                        conversation.results.push(Outcome {
+                            tool,
+                            id,
+                            args,
+                            ok: !*is_error,
+                            value: serde_json::from_str(content).unwrap_or_else(|_| Value::String(content.clone())),
+                            text: content,
+                            round: conversation.round.saturating_sub(1),
+                        });
+                    }
+                    Block::Text { .. } | Block::Thinking { .. } => {}
+                }
+            }
+        }
+        conversation
+    }
+
+    /// Results that came since the model last spoke.
+    pub(super) fn fresh(&self) -> &[Outcome<'a>] {
+        self.results.get(self.fresh..).unwrap_or_default()
+    }
+
+    /// Calls made so far, results or not.
+    pub(super) fn calls_so_far(&self) -> usize {
+        self.called.values().sum()
+    }
+
+    /// Every message as text, the system part left out.
+    pub(super) fn whole(&self) -> &str {
+        self.whole.get_or_init(|| self.request.messages.iter().map(text_of).collect::<Vec<_>>().join("\n\n"))
+    }
+
+    /// What templates see.
+    pub(super) fn context(&self, vars: &Jinja, captures: &Jinja) -> Jinja {
+        let results = Jinja::from(Serde(&self.results));
+        let fresh = Jinja::from(Serde(self.fresh()));
+        let last = self.results.last().map_or(Jinja::from(()), |outcome| Jinja::from(Serde(&outcome.value)));
+        minijinja::context! {
+            agent_id => self.request.agent_id.as_str(),
+            mail => self.mail.as_str(),
+            text => self.whole(),
+            last_text => self.last_text.as_str(),
+            results => results,
+            fresh => fresh,
+            last => last,
+            round => self.round,
+            called => Jinja::from(Serde(&self.called)),
+            vars => vars.clone(),
+            match => captures.clone(),
+        }
+    }
+}
+
+/// The words of a message: its texts, its results, and its calls as `name {arguments}`.
+fn text_of(message: &Message) -> String {
+    let parts: Vec<String> = message
+        .blocks
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text { text } => Some(text.clone()),
+            Block::ToolCall { name, arguments, .. } => Some(format!("{name} {arguments}")),
+            Block::ToolResult { content, .. } => Some(content.clone()),
+            Block::Thinking { .. } => None,
+        })
+        .collect();
+    parts.join("\n")
+}

@@ -1,0 +1,248 @@
+//! Filters that let a rule take its words from what tools returned.
+//!
+//! Must never: panic on any input, or use an expression of unbounded size.
+
+use std::sync::LazyLock;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, Value};
+use regex::{Captures, Regex, RegexBuilder};
+use serde_json::json;
+
+// The patterns are constants that the tests compile; one that did not compile would find nothing.
+static FIGURE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?:[$€£]\s?)?[+-]?\d+(?:[.,]\d+)*(?:\s?(?:%|‰|[°]C|(?:percent|per cent|million|billion|thousand|trillion|bn|MW|GW|kW|kWh|MWh|GWh|TWh|km|kg|tonnes|tons|ms|seconds|minutes|hours|days|weeks|months|years|euros|dollars|pounds)\b))?").ok()
+});
+static SENTENCE_END: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"[.!?]["')\]]?(?:\s+|$)"#).ok());
+
+/// Adds the filters to an environment.
+pub(super) fn install(environment: &mut Environment<'static>) {
+    environment.add_filter("regex_find", regex_find);
+    environment.add_filter("regex_findall", regex_findall);
+    environment.add_filter("regex_replace", regex_replace);
+    environment.add_filter("lines", |text: String| -> Value {
+        list(text.lines().map(str::trim_end).filter(|l| !l.is_empty()))
+    });
+    environment
+        .add_filter("json", |value: Value| serde_json::to_string(&value).map_err(|error| bad(&error.to_string())));
+    environment.add_filter("from_json", |text: String| -> Result<Value, Error> {
+        serde_json::from_str::<serde_json::Value>(&text)
+            .map(|value| Value::from(Serde(value)))
+            .map_err(|error| bad(&format!("not JSON: {error}")))
+    });
+    environment.add_filter("headings", headings);
+    environment.add_filter("section", |text: String, title: String| section(&text, &title));
+    environment.add_filter("figures", figures);
+    environment
+        .add_filter("sentences", |text: String| -> Value { list(prose(&text).iter().flat_map(|p| sentences(p))) });
+    environment.add_filter("first_sentence", |text: String| {
+        prose(&text).iter().flat_map(|paragraph| sentences(paragraph)).next().unwrap_or_default().to_owned()
+    });
+    environment.add_filter("slug", |text: String| slug(&text));
+    environment.add_filter("clip", |text: String, max: usize| ghost_domain::text::clip(&text, max));
+    environment.add_filter("basename", |path: String| path.rsplit('/').next().unwrap_or_default().to_owned());
+    environment.add_filter("stem", |path: String| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
+    });
+    environment.add_filter("of", |results: Value, tool: String| -> Result<Value, Error> {
+        let mut found = Vec::new();
+        for result in results.try_iter()? {
+            if result.get_attr("tool")?.as_str() == Some(tool.as_str()) {
+                found.push(result);
+            }
+        }
+        Ok(Value::from(found))
+    });
+}
+
+fn bad(message: &str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message.to_owned())
+}
+
+fn list<'a>(items: impl Iterator<Item = &'a str>) -> Value {
+    Value::from(items.map(Value::from).collect::<Vec<_>>())
+}
+
+fn compile(pattern: &str) -> Result<Regex, Error> {
+    RegexBuilder::new(pattern).size_limit(1 << 20).build().map_err(|error| bad(&error.to_string()))
+}
+
+/// A match: its only group, or all its groups as a list, or the whole if it has none.
+fn caught(captures: &Captures<'_>) -> Value {
+    let group = |at: usize| Value::from(captures.get(at).map_or("", |found| found.as_str()));
+    match captures.len() {
+        1 => group(0),
+        2 => group(1),
+        groups => Value::from((1..groups).map(group).collect::<Vec<_>>()),
+    }
+}
+
+fn regex_find(text: String, pattern: String) -> Result<Value, Error> {
+    Ok(compile(&pattern)?.captures(&text).map_or(Value::from(()), |captures| caught(&captures)))
+}
+
+fn regex_findall(text: String, pattern: String) -> Result<Value, Error> {
+    Ok(Value::from(compile(&pattern)?.captures_iter(&text).map(|captures| caught(&captures)).collect::<Vec<_>>()))
+}
+
+fn regex_replace(text: String, pattern: String, with: String) -> Result<String, Error> {
+    Ok(compile(&pattern)?.replace_all(&text, with.as_str()).into_owned())
+}
+
+/// Level and title of a markdown heading.
+fn heading(line: &str) -> Option<(usize, &str)> {
+    let level = line.bytes().take_while(|b| *b == b'#').count();
+    let title = line.get(level..)?;
+    (matches!(level, 1..=6) && title.starts_with(' ')).then(|| (level, title.trim().trim_end_matches('#').trim_end()))
+}
+
+fn headings(text: String) -> Value {
+    let found: Vec<serde_json::Value> = text
+        .lines()
+        .enumerate()
+        .filter_map(|(at, line)| {
+            heading(line).map(|(level, title)| json!({ "level": level, "text": title, "line": at + 1 }))
+        })
+        .collect();
+    Value::from(Serde(found))
+}
+
+/// What stands under the heading `title`, up to the next heading of its level or above; empty if there is none.
+fn section(text: &str, title: &str) -> String {
+    let mut lines = text.lines();
+    let Some(level) = lines.by_ref().find_map(|line| {
+        heading(line).filter(|(_, found)| found.eq_ignore_ascii_case(title.trim())).map(|(level, _)| level)
+    }) else {
+        return String::new();
+    };
+    let body: Vec<&str> = lines.take_while(|line| heading(line).is_none_or(|(next, _)| next > level)).collect();
+    body.join("\n").trim().to_owned()
+}
+
+/// Paragraphs and list items as single lines, without headings, fences, rules and table borders.
+fn prose(text: &str) -> Vec<String> {
+    let mut paragraphs: Vec<String> = Vec::new();
+    let mut open = false;
+    let mut fenced = false;
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with("```") {
+            fenced = !fenced;
+            open = false;
+            continue;
+        }
+        let ruled = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '*' | '_' | ' '));
+        if fenced || line.is_empty() || heading(line).is_some() || ruled {
+            open = false;
+            continue;
+        }
+        let (item, words) = match line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")) {
+            Some(words) => (true, words),
+            None => (line.starts_with('|'), line),
+        };
+        match paragraphs.last_mut() {
+            Some(paragraph) if open && !item => {
+                paragraph.push(' ');
+                paragraph.push_str(words);
+            }
+            _ => paragraphs.push(words.to_owned()),
+        }
+        open = !line.starts_with('|');
+    }
+    paragraphs
+}
+
+fn sentences(paragraph: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    if let Some(end) = SENTENCE_END.as_ref() {
+        for stop in end.find_iter(paragraph) {
+            // An initial or a short title before the stop is no end: "Mr. Smith", "J. Doe".
+            let word = paragraph[start..stop.start()].rsplit(char::is_whitespace).next().unwrap_or_default();
+            let short = matches!(word, "Mr" | "Mrs" | "Ms" | "Dr" | "St" | "No" | "approx" | "ca" | "e.g" | "i.e")
+                || (word.chars().count() == 1 && word.chars().all(char::is_uppercase));
+            if short && stop.as_str().starts_with('.') && stop.end() < paragraph.len() {
+                continue;
+            }
+            found.push(paragraph[start..stop.end()].trim());
+            start = stop.end();
+        }
+    }
+    found.push(paragraph[start..].trim());
+    found.retain(|sentence| !sentence.is_empty());
+    found
+}
+
+/// The sentences, list items and table rows that hold a number, each with the numbers in it.
+fn figures(text: String) -> Value {
+    let Some(figure) = FIGURE.as_ref() else { return Value::from(Vec::<Value>::new()) };
+    let mut found = Vec::new();
+    for paragraph in prose(&text) {
+        for sentence in sentences(&paragraph) {
+            let numbers: Vec<&str> = figure.find_iter(sentence).map(|number| number.as_str().trim()).collect();
+            if let Some(first) = numbers.first() {
+                found.push(json!({ "figure": first, "figures": numbers, "sentence": sentence }));
+            }
+        }
+    }
+    Value::from(Serde(found))
+}
+
+fn slug(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars().flat_map(char::to_lowercase) {
+        if c.is_alphanumeric() {
+            out.push(c);
+        } else if !out.is_empty() && !out.ends_with('-') {
+            out.push('-');
+        }
+        if out.len() >= 80 {
+            break;
+        }
+    }
+    out.trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use minijinja::context;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "# Harbour report\n\nThe port moved 1,204 containers in May. That is 12 % more than in April.\nDr. Ito was pleased.\n\n## Costs\n\n- Fuel cost $3.5 million.\n- Staff: unchanged\n\n| month | tonnes |\n|---|---|\n| May | 88 |\n";
+
+    fn eval(expression: &str) -> serde_json::Value {
+        let mut environment = Environment::new();
+        install(&mut environment);
+        let value = environment.compile_expression(expression).unwrap().eval(context! { text => TEXT }).unwrap();
+        serde_json::to_value(&value).unwrap()
+    }
+
+    #[test]
+    fn texts_are_taken_apart() {
+        assert_eq!(eval("text|headings|map(attribute='text')|list"), json!(["Harbour report", "Costs"]));
+        assert_eq!(eval("text|first_sentence"), json!("The port moved 1,204 containers in May."));
+        assert_eq!(eval("(text|sentences)[2]"), json!("Dr. Ito was pleased."));
+        assert_eq!(eval("text|figures|map(attribute='figure')|list"), json!(["1,204", "12 %", "$3.5 million", "88"]));
+        assert_eq!(eval("text|section('costs')|lines|first"), json!("- Fuel cost $3.5 million."));
+        assert_eq!(eval("text|regex_findall('(\\\\w+): (\\\\w+)')"), json!([["Staff", "unchanged"]]));
+        assert_eq!(eval("text|regex_find('nothing')"), json!(null));
+        assert_eq!(eval("'Harbour Report, May!'|slug"), json!("harbour-report-may"));
+        assert_eq!(eval("'a/b/c.tar.md'|stem"), json!("c.tar"));
+        assert_eq!(eval("('{\"a\": [1]}'|from_json).a|json"), json!("[1]"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken(text in any::<String>()) {
+            headings(text.clone());
+            section(&text, "x");
+            figures(text.clone());
+            for paragraph in prose(&text) {
+                sentences(&paragraph);
+            }
+            prop_assert!(slug(&text).len() <= 84);
+        }
+    }
+}

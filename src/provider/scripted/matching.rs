@@ -1,0 +1,155 @@
+//! When a rule applies: every condition that it names must hold.
+//!
+//! Must never: depend on the order in which conditions are written.
+
+use std::collections::BTreeMap;
+
+use minijinja::Value as Jinja;
+use regex::{Captures, Regex};
+
+use super::conversation::Conversation;
+use super::template::{Expr, Templates};
+
+/// A condition on a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Exactly(usize),
+    AtLeast(usize),
+    AtMost(usize),
+}
+
+impl Count {
+    /// Reads `3`, `=3`, `>=3`, `>3`, `<=3` or `<3`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let number = |rest: &str| rest.trim().parse::<usize>().ok();
+        if let Some(rest) = text.strip_prefix(">=") {
+            number(rest).map(Self::AtLeast)
+        } else if let Some(rest) = text.strip_prefix("<=") {
+            number(rest).map(Self::AtMost)
+        } else if let Some(rest) = text.strip_prefix('>') {
+            number(rest)?.checked_add(1).map(Self::AtLeast)
+        } else if let Some(rest) = text.strip_prefix('<') {
+            number(rest)?.checked_sub(1).map(Self::AtMost)
+        } else {
+            number(text.strip_prefix('=').unwrap_or(text)).map(Self::Exactly)
+        }
+    }
+
+    pub(super) fn holds(self, count: usize) -> bool {
+        match self {
+            Self::Exactly(n) => count == n,
+            Self::AtLeast(n) => count >= n,
+            Self::AtMost(n) => count <= n,
+        }
+    }
+}
+
+/// The conditions of one rule.
+#[derive(Default)]
+pub(super) struct When {
+    pub(super) agents: Vec<String>,
+    pub(super) mail: Option<Regex>,
+    pub(super) last: Option<Regex>,
+    pub(super) text: Option<Regex>,
+    pub(super) tool: Option<String>,
+    pub(super) result: Option<Regex>,
+    pub(super) failed: Option<bool>,
+    pub(super) tools_called: BTreeMap<String, Count>,
+    pub(super) tools_ok: BTreeMap<String, Count>,
+    pub(super) called_all: Vec<String>,
+    pub(super) not_called: Vec<String>,
+    pub(super) round: Option<Count>,
+    pub(super) only_if: Option<Expr>,
+}
+
+impl When {
+    /// What the regular expressions caught if every condition holds, or `None`.
+    pub(super) fn captures(
+        &self,
+        conversation: &Conversation<'_>,
+        templates: &Templates,
+        vars: &Jinja,
+    ) -> Result<Option<Jinja>, String> {
+        if !self.plain_conditions(conversation) {
+            return Ok(None);
+        }
+        let mut caught = Caught::default();
+        // The first of these that a rule has gives the numbered captures; names are gathered from all.
+        if self.tool.is_some() || self.result.is_some() || self.failed.is_some() {
+            let Some(captures) = self.fresh_result(conversation) else { return Ok(None) };
+            if let (Some(pattern), Some(captures)) = (&self.result, captures) {
+                caught.add(pattern, &captures);
+            }
+        }
+        for (pattern, text) in [
+            (&self.mail, conversation.mail.as_str()),
+            (&self.last, conversation.last_text.as_str()),
+            (&self.text, if self.text.is_some() { conversation.whole() } else { "" }),
+        ] {
+            if let Some(pattern) = pattern {
+                let Some(captures) = pattern.captures(text) else { return Ok(None) };
+                caught.add(pattern, &captures);
+            }
+        }
+        let caught = caught.into_value();
+        if let Some(condition) = &self.only_if
+            && !templates.truth(condition, &conversation.context(vars, &caught))?
+        {
+            return Ok(None);
+        }
+        Ok(Some(caught))
+    }
+
+    fn plain_conditions(&self, conversation: &Conversation<'_>) -> bool {
+        let count = |counts: &BTreeMap<&str, usize>, tool: &String| counts.get(tool.as_str()).copied().unwrap_or(0);
+        let agent = conversation.request.agent_id.as_str();
+        (self.agents.is_empty() || self.agents.iter().any(|glob| ghost_domain::tool_catalogue::glob(glob, agent)))
+            && self.round.is_none_or(|round| round.holds(conversation.round))
+            && self.tools_called.iter().all(|(tool, n)| n.holds(count(&conversation.called, tool)))
+            && self.tools_ok.iter().all(|(tool, n)| n.holds(count(&conversation.succeeded, tool)))
+            && self.called_all.iter().all(|tool| count(&conversation.called, tool) > 0)
+            && self.not_called.iter().all(|tool| count(&conversation.called, tool) == 0)
+    }
+
+    /// Looks for one result since the model last spoke that has the tool, the text and the outcome asked for. For
+    /// `failed: false`, none of that tool may have failed.
+    fn fresh_result<'c>(&self, conversation: &'c Conversation<'_>) -> Option<Option<Captures<'c>>> {
+        let of_tool = |tool: &str| self.tool.as_ref().is_none_or(|wanted| wanted == tool);
+        let mut fitting = conversation.fresh().iter().filter(|outcome| of_tool(outcome.tool)).peekable();
+        fitting.peek()?;
+        if self.failed == Some(false) && conversation.fresh().iter().any(|outcome| of_tool(outcome.tool) && !outcome.ok)
+        {
+            return None;
+        }
+        fitting.filter(|outcome| self.failed != Some(true) || !outcome.ok).find_map(|outcome| match &self.result {
+            None => Some(None),
+            Some(pattern) => pattern.captures(outcome.text).map(Some),
+        })
+    }
+}
+
+#[derive(Default)]
+struct Caught {
+    numbered: Vec<(Jinja, Jinja)>,
+    named: BTreeMap<String, String>,
+}
+
+impl Caught {
+    fn add(&mut self, pattern: &Regex, captures: &Captures<'_>) {
+        let text = |at: usize| captures.get(at).map_or("", |found| found.as_str());
+        if self.numbered.is_empty() {
+            self.numbered = (0..captures.len()).map(|at| (Jinja::from(at), Jinja::from(text(at)))).collect();
+        }
+        for (at, name) in pattern.capture_names().enumerate() {
+            if let Some(name) = name {
+                self.named.entry(name.to_owned()).or_insert_with(|| text(at).to_owned());
+            }
+        }
+    }
+
+    fn into_value(self) -> Jinja {
+        let named = self.named.into_iter().map(|(name, text)| (Jinja::from(name), Jinja::from(text)));
+        Jinja::from_object(self.numbered.into_iter().chain(named).collect::<BTreeMap<Jinja, Jinja>>())
+    }
+}

@@ -1,0 +1,103 @@
+//! Rules as they run: conditions, actions, and the choice of the first rule that fits.
+//!
+//! Must never: read a file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use minijinja::Value as Jinja;
+
+use super::conversation::Conversation;
+use super::matching::When;
+use super::rule_error;
+use super::template::{Expr, Templates, Text, Tree};
+use crate::error::{ErrorKind, ProviderError};
+
+/// The rules of one model.
+pub(super) struct RuleSet {
+    pub(super) model: String,
+    pub(super) file: PathBuf,
+    pub(super) rules: Vec<Rule>,
+    pub(super) otherwise: Vec<Do>,
+    pub(super) otherwise_line: usize,
+    pub(super) vars: Jinja,
+    pub(super) templates: Templates,
+}
+
+/// One rule.
+pub(super) struct Rule {
+    pub(super) name: String,
+    pub(super) line: usize,
+    pub(super) when: When,
+    pub(super) actions: Vec<Do>,
+}
+
+/// One action with its condition.
+pub(super) struct Do {
+    pub(super) action: Action,
+    pub(super) only_if: Option<Expr>,
+}
+
+/// What a rule does.
+pub(super) enum Action {
+    Call(Call),
+    Say(Text),
+    Think(Text),
+    Wait(Duration),
+    Fail(Fail),
+}
+
+/// A tool call, or one for each item of a list.
+pub(super) struct Call {
+    pub(super) tool: Text,
+    pub(super) with: Tree,
+    pub(super) for_each: Option<Expr>,
+}
+
+/// A failure, a number of times or always.
+pub(super) struct Fail {
+    pub(super) kind: ErrorKind,
+    pub(super) message: String,
+    pub(super) times: Option<u32>,
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// The rule that fits a conversation.
+pub(super) struct Chosen<'r> {
+    /// Its place in the file; the number of rules for `otherwise`.
+    pub(super) number: usize,
+    name: &'r str,
+    line: usize,
+    pub(super) actions: &'r [Do],
+    pub(super) captures: Jinja,
+}
+
+impl Chosen<'_> {
+    /// A failure of this rule.
+    pub(super) fn failed(&self, rules: &RuleSet, error: &str) -> ProviderError {
+        rule_error(rules, self.name, self.line, error)
+    }
+}
+
+impl RuleSet {
+    /// The first rule whose conditions hold, or `otherwise`.
+    pub(super) fn choose(&self, conversation: &Conversation<'_>) -> Result<Chosen<'_>, ProviderError> {
+        for (number, rule) in self.rules.iter().enumerate() {
+            let captures = rule
+                .when
+                .captures(conversation, &self.templates, &self.vars)
+                .map_err(|error| rule_error(self, &rule.name, rule.line, &error))?;
+            if let Some(captures) = captures {
+                return Ok(Chosen { number, name: &rule.name, line: rule.line, actions: &rule.actions, captures });
+            }
+        }
+        Ok(Chosen {
+            number: self.rules.len(),
+            name: "otherwise",
+            line: self.otherwise_line,
+            actions: &self.otherwise,
+            captures: Jinja::from_object(BTreeMap::<Jinja, Jinja>::new()),
+        })
+    }
+}

@@ -1,0 +1,272 @@
+//! Templates of rules: text with `{{ }}` in it, whole values, and conditions, rendered within bounds.
+//!
+//! Must never: reach anything but its context, or run without a limit of steps and of size.
+
+use std::io;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value as Jinja};
+use serde_json::Value;
+
+use super::{TEXT_MAX, filters};
+
+/// Steps that one template may take.
+const FUEL: u64 = 2_000_000;
+/// Names that every template knows; `item` and `index` besides under `for_each`.
+const NAMES: &[&str] = &[
+    "agent_id",
+    "mail",
+    "text",
+    "last_text",
+    "results",
+    "fresh",
+    "last",
+    "round",
+    "called",
+    "vars",
+    "match",
+    "item",
+    "index",
+];
+
+/// An expression, checked.
+#[derive(Clone, Debug)]
+pub(super) struct Expr(String);
+
+/// Text of a rule.
+#[derive(Clone, Debug)]
+pub(super) enum Text {
+    /// Without a template in it.
+    Plain(String),
+    /// Key of a template in the environment.
+    Template(String),
+}
+
+/// Arguments of a call.
+#[derive(Clone, Debug)]
+pub(super) enum Tree {
+    /// Taken as it is.
+    Plain(Value),
+    /// Text with templates in it.
+    Text(Text),
+    /// One expression that fills the whole string: keeps its type.
+    Value(Expr),
+    /// A list.
+    List(Vec<Tree>),
+    /// An object.
+    Map(Vec<(String, Tree)>),
+}
+
+/// The templates of one rule file.
+pub(super) struct Templates {
+    environment: Environment<'static>,
+    count: usize,
+}
+
+impl Templates {
+    pub(super) fn new() -> Self {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_fuel(Some(FUEL));
+        let mut syntax = SyntaxConfig::builder();
+        syntax.trim_blocks(true).lstrip_blocks(true);
+        // The default delimiters are kept, and those do not contradict each other.
+        if let Ok(syntax) = syntax.build() {
+            environment.set_syntax(syntax);
+        }
+        filters::install(&mut environment);
+        Self { environment, count: 0 }
+    }
+
+    /// Checks and keeps an expression.
+    pub(super) fn expression(&self, source: &str) -> Result<Expr, String> {
+        let compiled = self.environment.compile_expression(source).map_err(|error| words(&error))?;
+        self.known_names(compiled.undeclared_variables(false))?;
+        self.known_filters(source)?;
+        Ok(Expr(source.to_owned()))
+    }
+
+    /// Checks and keeps a text.
+    pub(super) fn add(&mut self, source: &str) -> Result<Text, String> {
+        if !source.contains("{{") && !source.contains("{%") && !source.contains("{#") {
+            return Ok(Text::Plain(source.to_owned()));
+        }
+        let name = format!("t{}", self.count);
+        self.environment.add_template_owned(name.clone(), source.to_owned()).map_err(|error| words(&error))?;
+        self.count += 1;
+        let template = self.environment.get_template(&name).map_err(|error| words(&error))?;
+        self.known_names(template.undeclared_variables(false))?;
+        for code in code_parts(source) {
+            self.known_filters(code)?;
+        }
+        Ok(Text::Template(name))
+    }
+
+    /// Checks and keeps the arguments of a call.
+    pub(super) fn add_tree(&mut self, source: &Value) -> Result<Tree, String> {
+        match source {
+            Value::String(text) => match whole_expression(text) {
+                Some(expression) => self.expression(expression).map(Tree::Value),
+                None => self.add(text).map(Tree::Text),
+            },
+            Value::Array(items) => {
+                items.iter().map(|item| self.add_tree(item)).collect::<Result<_, _>>().map(Tree::List)
+            }
+            Value::Object(map) => map
+                .iter()
+                .map(|(key, item)| Ok((key.clone(), self.add_tree(item)?)))
+                .collect::<Result<_, String>>()
+                .map(Tree::Map),
+            other => Ok(Tree::Plain(other.clone())),
+        }
+    }
+
+    /// A misspelt name is found when the file is read, not when the rule is reached.
+    fn known_names(&self, names: impl IntoIterator<Item = String>) -> Result<(), String> {
+        let mut unknown: Vec<String> = names
+            .into_iter()
+            .filter(|name| {
+                !NAMES.contains(&name.as_str()) && !self.environment.globals().any(|(global, _)| global == name)
+            })
+            .collect();
+        unknown.sort();
+        match unknown.first() {
+            None => Ok(()),
+            Some(name) => Err(match ghost_domain::text::nearest(name, NAMES.iter().copied()) {
+                Some(near) => format!("`{name}` is not defined; did you mean `{near}`?"),
+                None => format!("`{name}` is not defined; there are: {}", NAMES.join(", ")),
+            }),
+        }
+    }
+
+    /// Likewise a misspelt filter.
+    fn known_filters(&self, code: &str) -> Result<(), String> {
+        let mut rest = without_strings(code);
+        while let Some(at) = rest.find('|') {
+            rest = rest.split_off(at + 1);
+            let name: String =
+                rest.trim_start().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+            if name.is_empty() {
+                continue;
+            }
+            let unknown = |error: minijinja::Error| error.kind() == ErrorKind::UnknownFilter;
+            let probe = format!("none|{name}");
+            if self.environment.compile_expression(&probe).and_then(|probe| probe.eval(())).is_err_and(unknown) {
+                return Err(format!("there is no filter `{name}`"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn value(&self, expression: &Expr, context: &Jinja) -> Result<Jinja, String> {
+        let compiled = self.environment.compile_expression(&expression.0).map_err(|error| words(&error))?;
+        let value = compiled.eval(context.clone()).map_err(|error| words(&error))?;
+        if value.is_undefined() {
+            return Err(format!("`{}` is undefined here", expression.0));
+        }
+        Ok(value)
+    }
+
+    pub(super) fn truth(&self, expression: &Expr, context: &Jinja) -> Result<bool, String> {
+        self.value(expression, context).map(|value| value.is_true())
+    }
+
+    pub(super) fn text(&self, text: &Text, context: &Jinja) -> Result<String, String> {
+        let name = match text {
+            Text::Plain(text) => return Ok(text.clone()),
+            Text::Template(name) => name,
+        };
+        let template = self.environment.get_template(name).map_err(|error| words(&error))?;
+        let mut out = Bounded(Vec::new());
+        template.render_captured_to(context.clone(), &mut out).map_err(|error| words(&error))?;
+        String::from_utf8(out.0).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn tree(&self, tree: &Tree, context: &Jinja) -> Result<Value, String> {
+        match tree {
+            Tree::Plain(value) => Ok(value.clone()),
+            Tree::Text(text) => self.text(text, context).map(Value::String),
+            Tree::Value(expression) => {
+                let value = self.value(expression, context)?;
+                serde_json::to_value(&value).map_err(|error| error.to_string())
+            }
+            Tree::List(items) => {
+                items.iter().map(|item| self.tree(item, context)).collect::<Result<_, _>>().map(Value::Array)
+            }
+            Tree::Map(items) => items
+                .iter()
+                .map(|(key, item)| Ok((key.clone(), self.tree(item, context)?)))
+                .collect::<Result<_, String>>()
+                .map(Value::Object),
+        }
+    }
+}
+
+/// The expression of a text that is nothing but one `{{ … }}`.
+fn whole_expression(text: &str) -> Option<&str> {
+    let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    let inner = inner.strip_prefix('-').unwrap_or(inner);
+    let inner = inner.strip_suffix('-').unwrap_or(inner);
+    (!inner.contains("{{") && !inner.contains("}}") && !inner.contains("{%")).then(|| inner.trim())
+}
+
+/// The insides of `{{ }}` and `{% %}`.
+fn code_parts(source: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = source;
+    while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+        let close = if rest[start..].starts_with("{{") { "}}" } else { "%}" };
+        let inside = &rest[start + 2..];
+        let Some(end) = inside.find(close) else { break };
+        parts.push(&inside[..end]);
+        rest = &inside[end + 2..];
+    }
+    parts
+}
+
+/// `code` with the content of its string literals left out.
+fn without_strings(code: &str) -> String {
+    let mut out = String::with_capacity(code.len());
+    let mut quote = None;
+    let mut escaped = false;
+    for c in code.chars() {
+        match quote {
+            None if matches!(c, '\'' | '"') => quote = Some(c),
+            None => out.push(c),
+            Some(_) if escaped => escaped = false,
+            Some(_) if c == '\\' => escaped = true,
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
+        }
+    }
+    out
+}
+
+/// The error with its causes, on one line.
+fn words(error: &minijinja::Error) -> String {
+    let mut text = error.kind().to_string();
+    if let Some(detail) = error.detail() {
+        text = format!("{text}: {detail}");
+    }
+    if let Some(line) = error.line().filter(|line| *line > 1) {
+        text = format!("{text} (line {line} of the template)");
+    }
+    ghost_domain::text::clip(&ghost_domain::text::one_line(&text), 500)
+}
+
+/// Text of at most [`TEXT_MAX`] bytes.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > TEXT_MAX {
+            return Err(io::Error::other(format!("the text is longer than {TEXT_MAX} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

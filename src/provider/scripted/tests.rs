@@ -1,0 +1,236 @@
+use std::fs;
+use std::time::Duration;
+
+use ghost_domain::transcript::{Message, Role};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::model::NoDeltas;
+use crate::testing::{ManualClock, request};
+
+struct Script {
+    _dir: tempfile::TempDir,
+    clock: Arc<ManualClock>,
+    provider: Scripted,
+}
+
+fn load(rules: &str) -> Result<Script, String> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.yaml"), rules).unwrap();
+    let clock = ManualClock::at(0);
+    let provider = Scripted::load(dir.path(), clock.clone()).map_err(|refusal| refusal.message)?;
+    Ok(Script { _dir: dir, clock, provider })
+}
+
+async fn ask(script: &Script, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
+    script.provider.complete(request, &mut NoDeltas).await
+}
+
+fn said(answer: &ModelAnswer) -> String {
+    Message { role: Role::Assistant, blocks: answer.blocks.clone() }.visible_text()
+}
+
+/// Adds the answer and a result for each of its calls.
+fn go_on(request: &mut ModelRequest, answer: ModelAnswer, result: impl Fn(&str, &Value) -> (String, bool)) {
+    let results = answer
+        .blocks
+        .iter()
+        .filter_map(|block| match block {
+            Block::ToolCall { id, name, arguments } => {
+                let (content, is_error) = result(name, arguments);
+                Some(Block::ToolResult { id: id.clone(), name: name.clone(), content, is_error })
+            }
+            _ => None,
+        })
+        .collect();
+    request.messages.push(Message { role: Role::Assistant, blocks: answer.blocks });
+    request.messages.push(Message { role: Role::Tool, blocks: results });
+}
+
+/// The rules that the README shows.
+fn readme_rules(number: usize) -> String {
+    let readme = include_str!("README.md");
+    readme.split("```yaml\n").nth(number + 1).unwrap().split("```").next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_example_of_the_readme_does_what_it_says() {
+    let script = load(&readme_rules(0)).unwrap();
+    let mut turn = request("m", "the briefing, with folder elsewhere");
+    turn.agent_id = "chora".parse().unwrap();
+    turn.messages.push(Message::text(Role::User, "Read folder input/a please."));
+    let tool = |name: &str, arguments: &Value| match name {
+        "workspace.list" => {
+            assert_eq!(arguments, &json!({ "path": "input/a" }));
+            (json!({ "entries": [{ "path": "input/a/x.md" }, { "path": "input/a/y.md" }] }).to_string(), false)
+        }
+        _ => {
+            let path = arguments["path"].as_str().unwrap();
+            (json!({ "content": format!("# T\nIt is here. It grew 7 % in {path}. More.") }).to_string(), false)
+        }
+    };
+    let first = ask(&script, &turn).await.unwrap();
+    assert_eq!(first.stop, Stop::ToolUse);
+    go_on(&mut turn, first, tool);
+    let second = ask(&script, &turn).await.unwrap();
+    let ids: Vec<String> = Message { role: Role::Assistant, blocks: second.blocks.clone() }
+        .calls()
+        .map(|(id, _, arguments)| format!("{id} {arguments}"))
+        .collect();
+    assert_eq!(ids, [r#"call-2 {"path":"input/a/x.md"}"#, r#"call-3 {"path":"input/a/y.md"}"#]);
+    assert_eq!(ask(&script, &turn).await.unwrap(), second, "asked again, it says the same");
+    go_on(&mut turn, second, tool);
+    let third = ask(&script, &turn).await.unwrap();
+    assert_eq!(third.stop, Stop::EndTurn);
+    assert_eq!(
+        said(&third),
+        "## input/a/x.md\nIt grew 7 % in input/a/x.md.\n## input/a/y.md\nIt grew 7 % in input/a/y.md.\n"
+    );
+    let mut stranger = request("m", "hello");
+    stranger.agent_id = "other".parse().unwrap();
+    assert_eq!(said(&ask(&script, &stranger).await.unwrap()), "Nothing to do.");
+}
+
+#[tokio::test]
+async fn the_second_example_hands_out_tasks_and_reports_failures() {
+    let script = load(&readme_rules(1)).unwrap();
+    let mut turn = request("m", "Do job in/put");
+    turn.agent_id = "editor".parse().unwrap();
+    let list = json!({ "entries": [{ "path": "in/a.md" }, { "path": "in/b.md" }] }).to_string();
+    let answer = ask(&script, &turn).await.unwrap();
+    go_on(&mut turn, answer, |_, _| (list.clone(), false));
+    let tasks = ask(&script, &turn).await.unwrap();
+    let Some(Block::ToolCall { arguments, .. }) = tasks.blocks.last() else { panic!("{tasks:?}") };
+    assert_eq!(arguments, &json!({ "title": "Summarise b.md", "assignee": "ben" }));
+    let mut failing = turn.clone();
+    go_on(&mut turn, tasks.clone(), |_, _| ("{}".to_owned(), false));
+    assert_eq!(said(&ask(&script, &turn).await.unwrap()), "2 tasks are out.");
+    go_on(&mut failing, tasks, |_, arguments| ("no".to_owned(), arguments["assignee"] == "ben"));
+    assert_eq!(said(&ask(&script, &failing).await.unwrap()), "Could not hand out: no");
+}
+
+#[tokio::test]
+async fn conditions_count_and_catch() {
+    let script = load(
+        r#"
+rules:
+  - when: { tools_called: { x: ">=2" }, not_called: [y], round: "<3" }
+    do: [{ call: y, with: { n: "{{ called.x }}", list: ["{{ match | length }}", 1], t: "x {{ round }}" } }]
+  - when: { last: 'go (\w+) (?P<what>\w+)', if: "match.what == 'now' and 1 < 2" }
+    do:
+      - { say: "hidden", if: "false" }
+      - { call: x, for_each: "range(2)", with: { who: "{{ match.1 }}", item: "{{ item }}" } }
+otherwise: [{ say: "" }]
+"#,
+    )
+    .unwrap();
+    let mut turn = request("m", "please go Ada now");
+    let first = ask(&script, &turn).await.unwrap();
+    assert_eq!(first.blocks.len(), 2);
+    let Block::ToolCall { arguments, .. } = &first.blocks[1] else { panic!() };
+    assert_eq!(arguments, &json!({ "who": "Ada", "item": 1 }));
+    go_on(&mut turn, first, |_, _| ("ok".to_owned(), false));
+    let second = ask(&script, &turn).await.unwrap();
+    let Block::ToolCall { id, arguments, .. } = &second.blocks[0] else { panic!() };
+    assert_eq!((id.as_str(), arguments), ("call-3", &json!({ "n": 2, "list": [0, 1], "t": "x 1" })));
+    go_on(&mut turn, second, |_, _| ("ok".to_owned(), false));
+    let end = ask(&script, &turn).await.unwrap();
+    assert_eq!((end.stop, end.blocks), (Stop::EndTurn, vec![Block::Text { text: String::new() }]));
+}
+
+#[tokio::test]
+async fn failures_are_counted_and_waits_are_on_the_clock() {
+    let script = load(
+        "rules: []\notherwise:\n  - fail: { kind: rate_limited, times: 2, retry_after: 3s }\n  - wait: 250ms\n  - say: done\n",
+    )
+    .unwrap();
+    let turn = request("m", "hello");
+    for _ in 0..2 {
+        let error = ask(&script, &turn).await.unwrap_err();
+        assert_eq!((error.kind, error.retry_after), (ErrorKind::RateLimited, Some(Duration::from_secs(3))));
+    }
+    let waker = async {
+        script.clock.slept(1).await;
+        script.clock.advance(Duration::from_millis(250));
+    };
+    let (answer, ()) = tokio::join!(ask(&script, &turn), waker);
+    assert_eq!(said(&answer.unwrap()), "done");
+    assert_eq!(script.clock.now().0, 250);
+}
+
+#[tokio::test]
+async fn what_goes_wrong_while_running_names_the_rule_and_ends() {
+    for (rules, part) in [
+        ("rules:\n  - name: r\n    do: [{ say: \"{{ last.nothing }}\" }]\notherwise: [{ say: x }]", "rule `r` at"),
+        ("rules: []\notherwise: [{ say: \"{% for a in range(90000) %}{{ mail }}{% endfor %}\" }]", "otherwise"),
+        ("rules: []\notherwise: [{ call: x, for_each: \"range(65)\" }]", "more than 64 calls"),
+        ("rules: []\notherwise: [{ call: x, for_each: \"5\" }]", "not a list"),
+    ] {
+        let script = load(rules).unwrap();
+        let error = ask(&script, &request("m", &"long ".repeat(100))).await.unwrap_err();
+        assert_eq!((error.kind, error.charge), (ErrorKind::BadRequest, Charge::Nothing), "{rules}");
+        assert!(error.message.contains(part), "{}", error.message);
+    }
+    let script = load("otherwise: [{ say: x }]").unwrap();
+    assert_eq!(ask(&script, &request("other", "x")).await.unwrap_err().kind, ErrorKind::UnknownModel);
+    assert_eq!(ask(&script, &request("../m", "x")).await.unwrap_err().kind, ErrorKind::UnknownModel);
+}
+
+#[test]
+fn every_mistake_is_reported_with_its_line() {
+    let rules = r#"rules:
+  - name: one
+    when: { mail: '(' }
+    do:
+      - say: "{{ mial }}"
+  - name: two
+    when:
+      round: many
+    do:
+      - call: x
+        say: y
+      - wait: soon
+      - say: |
+          fine
+          {{ mail | headngs }}
+      - fail: { kind: tired }
+  - do: []
+"#;
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.yaml"), rules).unwrap();
+    let problems = check(dir.path(), "m").unwrap_err().0;
+    let found: Vec<(usize, &str)> = problems.iter().map(|p| (p.line, p.message.as_str())).collect();
+    let at = |line: usize, part: &str| {
+        assert!(found.iter().any(|(l, message)| *l == line && message.contains(part)), "{line} {part}: {found:#?}");
+    };
+    at(3, "regular expression");
+    at(5, "did you mean `mail`?");
+    at(8, "not a count");
+    at(10, "none or several actions");
+    at(12, "not a duration");
+    at(14, "no filter `headngs`");
+    at(16, "not a kind of failure");
+    at(17, "does nothing");
+    assert!(found.iter().any(|(_, message)| message.contains("no `otherwise`")));
+    for (text, line) in
+        [("rules:\n  - whn: {}\n    do: []\n", 2), ("otherwise: [{ say: x }]\nextra: 1\n", 2), ("a: [", 1)]
+    {
+        fs::write(dir.path().join("m.yaml"), text).unwrap();
+        let problems = check(dir.path(), "m").unwrap_err().0;
+        assert!(problems[0].line.abs_diff(line) <= 1, "{problems:?}");
+    }
+    assert!(check(dir.path(), "absent").is_err() && check(dir.path(), "../x").is_err());
+    assert!(Scripted::load(&dir.path().join("absent"), ManualClock::at(0)).is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_file_is_read_without_a_panic(text in ".{0,300}") {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("m.yaml"), format!("otherwise:\n  - say: {text}\n")).unwrap();
+        let _ = check(dir.path(), "m");
+        fs::write(dir.path().join("m.yaml"), &text).unwrap();
+        let _ = check(dir.path(), "m");
+    }
+}

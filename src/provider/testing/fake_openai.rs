@@ -1,0 +1,181 @@
+//! A server that speaks OpenAI's chat completions, streamed, and answers what a closure says.
+//!
+//! Must never: decide anything by itself.
+
+use std::io;
+
+use ghost_domain::tool_catalogue::{from_wire, to_wire};
+use serde_json::{Value, json};
+
+use super::server::{FakeReply, FakeRequest, FakeServer};
+
+/// A tool call to be made.
+#[derive(Clone, Debug)]
+pub struct FakeCall {
+    /// The provider's id of the call.
+    pub id: String,
+    /// Canonical dotted name.
+    pub tool: String,
+    /// Arguments.
+    pub arguments: Value,
+}
+
+/// What the model answers.
+#[derive(Clone, Debug)]
+pub enum FakeAnswer {
+    /// Words, and calls besides.
+    Model {
+        /// The words; may be empty if there are calls.
+        text: String,
+        /// The calls.
+        calls: Vec<FakeCall>,
+    },
+    /// Any HTTP reply: failures, and streams that break.
+    Raw(FakeReply),
+}
+
+impl FakeAnswer {
+    /// Words that end the turn.
+    #[must_use]
+    pub fn say(text: impl Into<String>) -> Self {
+        Self::Model { text: text.into(), calls: Vec::new() }
+    }
+
+    /// One call. Its id must be unique in the conversation.
+    #[must_use]
+    pub fn call(id: impl Into<String>, tool: impl Into<String>, arguments: Value) -> Self {
+        let call = FakeCall { id: id.into(), tool: tool.into(), arguments };
+        Self::Model { text: String::new(), calls: vec![call] }
+    }
+
+    /// A failure with an error body of OpenAI's form.
+    #[must_use]
+    pub fn status(status: u16, message: &str) -> Self {
+        let body = json!({ "error": { "message": message, "type": "error", "code": null } });
+        Self::Raw(FakeReply::new(status, "application/json", body.to_string()))
+    }
+
+    /// The HTTP reply that says this.
+    #[must_use]
+    pub fn into_reply(self, request: &FakeRequest) -> FakeReply {
+        match self {
+            Self::Raw(reply) => reply,
+            Self::Model { text, calls } => FakeReply::new(200, "text/event-stream", events(request, &text, &calls)),
+        }
+    }
+}
+
+/// The events of an answer, with a usage that counts four bytes a token.
+fn events(request: &FakeRequest, text: &str, calls: &[FakeCall]) -> String {
+    let model = request.body.get("model").and_then(Value::as_str).unwrap_or("fake");
+    let mut out = String::new();
+    let mut event = |choices: Value, usage: Value| {
+        let chunk = json!({
+            "id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 0, "model": model,
+            "choices": choices, "usage": usage,
+        });
+        out.push_str(&format!("data: {chunk}\n\n"));
+    };
+    let choice = |delta: Value, reason: Value| json!([{ "index": 0, "delta": delta, "finish_reason": reason }]);
+    event(choice(json!({ "role": "assistant", "content": "" }), Value::Null), Value::Null);
+    for line in text.split_inclusive('\n') {
+        event(choice(json!({ "content": line }), Value::Null), Value::Null);
+    }
+    for (index, call) in calls.iter().enumerate() {
+        let function = json!({ "name": to_wire(&call.tool), "arguments": "" });
+        let first = json!({ "index": index, "id": call.id, "type": "function", "function": function });
+        event(choice(json!({ "tool_calls": [first] }), Value::Null), Value::Null);
+        let rest = json!({ "index": index, "function": { "arguments": call.arguments.to_string() } });
+        event(choice(json!({ "tool_calls": [rest] }), Value::Null), Value::Null);
+    }
+    let reason = if calls.is_empty() { "stop" } else { "tool_calls" };
+    event(choice(json!({}), reason.into()), Value::Null);
+    let prompt = crate::estimate::json_len(&request.body) / 4;
+    let written = (text.len() + calls.iter().map(|call| crate::estimate::json_len(&call.arguments)).sum::<usize>()) / 4;
+    event(
+        json!([]),
+        json!({ "prompt_tokens": prompt, "completion_tokens": written + 1, "total_tokens": prompt + written + 1 }),
+    );
+    out.push_str("data: [DONE]\n\n");
+    out
+}
+
+/// The server. It stops when this is dropped.
+pub struct FakeOpenAi {
+    server: FakeServer,
+}
+
+impl FakeOpenAi {
+    /// Starts a server whose answers come from `answer`, and which keeps every request.
+    ///
+    /// # Errors
+    /// If no port of 127.0.0.1 can be bound.
+    pub async fn start(answer: impl Fn(&FakeRequest) -> FakeAnswer + Send + Sync + 'static) -> io::Result<Self> {
+        let server = FakeServer::start(true, move |request| answer(request).into_reply(request)).await?;
+        Ok(Self { server })
+    }
+
+    /// As [`Self::start`], keeping no requests: for benches.
+    ///
+    /// # Errors
+    /// If no port of 127.0.0.1 can be bound.
+    pub async fn start_unlogged(
+        answer: impl Fn(&FakeRequest) -> FakeAnswer + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let server = FakeServer::start(false, move |request| answer(request).into_reply(request)).await?;
+        Ok(Self { server })
+    }
+
+    /// What to give as `base_url`.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("{}/v1", self.server.url())
+    }
+
+    /// Every request so far, in order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<FakeRequest> {
+        self.server.requests()
+    }
+
+    /// Completes when no answer is being sent.
+    pub async fn idle(&self) {
+        self.server.idle().await;
+    }
+}
+
+/// What a chat completion asks.
+impl FakeRequest {
+    /// The model asked.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        self.body.get("model").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The messages as they were sent.
+    #[must_use]
+    pub fn messages(&self) -> &[Value] {
+        self.body.get("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// The text of the last message of `role`; empty if there is none.
+    #[must_use]
+    pub fn last_of(&self, role: &str) -> &str {
+        let of_role = |message: &&Value| message.get("role").and_then(Value::as_str) == Some(role);
+        let last = self.messages().iter().rev().find(of_role);
+        last.and_then(|message| message.get("content")).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// How many answers the model has given in this conversation.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        self.messages().iter().filter(|message| message["role"] == "assistant").count()
+    }
+
+    /// Canonical names of the tools on offer.
+    #[must_use]
+    pub fn tools(&self) -> Vec<String> {
+        let tools = self.body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        tools.iter().filter_map(|tool| tool["function"]["name"].as_str().map(from_wire)).collect()
+    }
+}

@@ -1,0 +1,57 @@
+//! For tests and benches, here and in other rooms: a clock that a test moves, and a model server on this machine.
+//!
+//! Must never: be part of a release build of the daemon.
+
+mod clock;
+mod fake_openai;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_config::plan::{ProviderKind, ProviderPlan};
+use ghost_domain::transcript::{Message, Role};
+use ghost_domain::{AgentId, TurnId};
+
+use crate::model::ModelRequest;
+
+pub use clock::ManualClock;
+pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
+pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
+
+/// A plan of `kind` with short waits, four calls at once and three attempts.
+#[must_use]
+pub fn provider_plan(kind: ProviderKind, base_url: Option<String>) -> ProviderPlan {
+    ProviderPlan {
+        kind,
+        base_url,
+        api_key_env: None,
+        concurrency: 4,
+        attempts: 3,
+        retry_base: Duration::from_millis(10),
+        retry_cap: Duration::from_secs(1),
+        dir: None,
+    }
+}
+
+/// A request of one user message by the agent `tester`.
+#[must_use]
+pub fn request(model: &str, text: &str) -> ModelRequest {
+    ModelRequest {
+        agent_id: tester(),
+        turn_id: TurnId(Default::default()),
+        model: model.to_owned(),
+        system: String::new(),
+        messages: vec![Message::text(Role::User, text)],
+        tools: Arc::from([]),
+        max_tokens: 1_024,
+        temperature: None,
+        thinking: None,
+    }
+}
+
+fn tester() -> AgentId {
+    // The literal is a valid id, which every test that uses this shows.
+    #[allow(clippy::expect_used)]
+    "tester".parse().expect("a valid agent id")
+}

@@ -1,0 +1,128 @@
+//! Anthropic's Messages API.
+
+use ghost_domain::transcript::TokenUsage;
+
+use super::*;
+use crate::model::Stop;
+
+pub(super) fn events(list: &[Value]) -> String {
+    list.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
+}
+
+pub(super) fn answer() -> Vec<Value> {
+    let start =
+        |index: u64, block: Value| json!({ "type": "content_block_start", "index": index, "content_block": block });
+    let delta = |index: u64, delta: Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });
+    let stop = |index: u64| json!({ "type": "content_block_stop", "index": index });
+    let tool = |id: &str, name: &str| json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
+    let piece = |index: u64, json: &str| delta(index, json!({ "type": "input_json_delta", "partial_json": json }));
+    vec![
+        json!({ "type": "message_start", "message": { "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x",
+            "content": [], "stop_reason": null, "stop_sequence": null,
+            "usage": { "input_tokens": 10, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 60, "output_tokens": 1 } } }),
+        start(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
+        delta(0, json!({ "type": "thinking_delta", "thinking": "Let me " })),
+        delta(0, json!({ "type": "thinking_delta", "thinking": "think." })),
+        delta(0, json!({ "type": "signature_delta", "signature": "c2ln" })),
+        stop(0),
+        start(1, json!({ "type": "redacted_thinking", "data": "opaque" })),
+        stop(1),
+        start(2, json!({ "type": "text", "text": "" })),
+        json!({ "type": "ping" }),
+        delta(2, json!({ "type": "text_delta", "text": "Two " })),
+        delta(2, json!({ "type": "text_delta", "text": "files." })),
+        stop(2),
+        start(3, tool("toolu_a", "workspace__read")),
+        piece(3, ""),
+        piece(3, "{\"pa"),
+        piece(3, "th\": \"ä.md\"}"),
+        stop(3),
+        start(4, tool("toolu_b", "workspace__list")),
+        piece(4, "{\"path\": 7"),
+        stop(4),
+        json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use", "stop_sequence": null }, "usage": { "output_tokens": 20 } }),
+        json!({ "type": "message_stop" }),
+    ]
+}
+
+#[tokio::test]
+async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
+    let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer())).in_pieces(11)).await;
+    let adapter = adapter(ProviderKind::Anthropic, server.url());
+    let mut request = conversation("claude-x");
+    let answer = ask(&adapter, &request).await;
+    assert_eq!(
+        answer.blocks,
+        [
+            Block::Thinking { text: "Let me think.".to_owned(), signature: Some("anthropic:c2ln".to_owned()) },
+            Block::Thinking { text: String::new(), signature: Some("anthropic:redacted:opaque".to_owned()) },
+            text("Two files."),
+            call("toolu_a", "workspace.read", json!({ "path": "ä.md" })),
+            call("toolu_b", "workspace.list", json!("{\"path\": 7")),
+        ]
+    );
+    assert_eq!(answer.stop, Stop::ToolUse);
+    assert_eq!(answer.usage, Some(TokenUsage { input: 100, output: 20, cache_read: 60, cache_write: 30 }));
+
+    let sent = server.requests().remove(0);
+    assert_eq!(sent.path, "/v1/messages");
+    assert_eq!(sent.headers["x-api-key"], KEY);
+    assert_eq!(sent.headers["anthropic-version"], "2023-06-01");
+    let parameters = &request.tools[0].parameters;
+    let tool = |name: &str, what: &str| json!({ "name": name, "description": what, "input_schema": parameters });
+    let cached = |text: &str| json!([{ "type": "text", "text": text, "cache_control": { "type": "ephemeral" } }]);
+    let body = json!({
+        "model": "claude-x", "stream": true, "max_tokens": 777, "temperature": 0.5,
+        "system": cached("You are careful."),
+        "tools": [tool("workspace__list", "Does workspace.list."), tool("workspace__read", "Does workspace.read.")],
+        "messages": [
+            { "role": "user", "content": cached("The briefing.") },
+            { "role": "user", "content": "The mail." },
+            { "role": "assistant", "content": [
+                { "type": "text", "text": "Reading." },
+                { "type": "tool_use", "id": "c1", "name": "workspace__read", "input": { "path": "a.md" } },
+                { "type": "tool_use", "id": "c2", "name": "workspace__list", "input": { "path": "b" } },
+            ] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": "c1", "content": "content of a" },
+                { "type": "tool_result", "tool_use_id": "c2", "content": "{\"error\":\"no\"}", "is_error": true },
+            ] },
+        ],
+    });
+    assert_eq!(sent.body, body);
+
+    // Sent back, thinking keeps its signature and its place; what another provider signed stays here.
+    let foreign = Block::Thinking { text: "x".to_owned(), signature: Some("gemini:abc".to_owned()) };
+    request.messages.push(Message { role: Role::Assistant, blocks: [vec![foreign], answer.blocks].concat() });
+    ask(&adapter, &request).await;
+    let sent = server.requests().remove(1);
+    assert_eq!(
+        sent.body["messages"][4]["content"],
+        json!([
+            { "type": "thinking", "thinking": "Let me think.", "signature": "c2ln" },
+            { "type": "redacted_thinking", "data": "opaque" },
+            { "type": "text", "text": "Two files." },
+            { "type": "tool_use", "id": "toolu_a", "name": "workspace__read", "input": { "path": "ä.md" } },
+            { "type": "tool_use", "id": "toolu_b", "name": "workspace__list", "input": { "_unparsed": "{\"path\": 7" } },
+        ])
+    );
+}
+
+#[tokio::test]
+async fn thinking_is_asked_for_within_the_limit_of_the_answer() {
+    let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer()))).await;
+    let adapter = adapter(ProviderKind::Anthropic, server.url());
+    for (max_tokens, effort, budget) in [
+        (30_000, "high", Some(24_000)),
+        (9_000, "high", Some(8_000)),
+        (2_000, "medium", Some(1_024)),
+        (500, "low", None),
+    ] {
+        let mut request = conversation("claude-3-7-sonnet-20250219");
+        (request.max_tokens, request.thinking) = (max_tokens, Some(effort.to_owned()));
+        ask(&adapter, &request).await;
+        let sent = server.requests().pop().unwrap().body;
+        assert_eq!(sent["thinking"]["budget_tokens"].as_u64(), budget, "{max_tokens} {effort}: {sent}");
+        assert_eq!(sent.get("temperature").is_some(), budget.is_none());
+    }
+}

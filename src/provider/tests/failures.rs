@@ -1,0 +1,190 @@
+//! Everything that goes wrong, for every protocol.
+
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::model::NoDeltas;
+use crate::testing::FakeEnd;
+
+const KINDS: [ProviderKind; 4] =
+    [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::Ollama];
+
+/// The content type of a stream, and one in which a tool call is under way, by protocol.
+fn half(kind: ProviderKind) -> (&'static str, String) {
+    match kind {
+        ProviderKind::Anthropic => ("text/event-stream", anthropic::events(&anthropic::answer()[..16])),
+        ProviderKind::Gemini => ("text/event-stream", sse(&gemini::answer()[..4])),
+        ProviderKind::Ollama => ("application/x-ndjson", ollama::lines(&ollama::answer()[..4])),
+        _ => {
+            let function = json!({ "name": "workspace__read", "arguments": "{\"pa" });
+            let delta = json!({ "tool_calls": [{ "index": 0, "id": "a", "function": function }] });
+            let text = json!({ "choices": [{ "index": 0, "delta": { "content": "Reading." } }] });
+            ("text/event-stream", sse(&[text, json!({ "choices": [{ "index": 0, "delta": delta }] })]))
+        }
+    }
+}
+
+async fn fails(kind: ProviderKind, reply: FakeReply) -> ProviderError {
+    let server = serve(move |_| reply.clone()).await;
+    let failed = adapter(kind, server.url()).complete(&conversation("m"), &mut NoDeltas).await;
+    let error = failed.expect_err("a failure");
+    assert!(!error.message.contains(KEY), "{error}");
+    assert!(error.message.len() <= crate::error::MESSAGE_MAX, "{error}");
+    error
+}
+
+#[tokio::test]
+async fn statuses_become_kinds_and_waits_are_read() {
+    let body = format!("{{\"error\":{{\"message\":\"No, {KEY}! maximum context length {}\"}}}}", "x".repeat(5_000));
+    for kind in KINDS {
+        for (status, wait, expected) in [
+            (401, None, ErrorKind::Unauthorized),
+            (400, None, ErrorKind::ContextTooLong),
+            (429, Some(("retry-after", "7")), ErrorKind::RateLimited),
+            (429, Some(("retry-after-ms", "7000")), ErrorKind::RateLimited),
+            (500, None, ErrorKind::Server),
+            (529, Some(("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")), ErrorKind::Overloaded),
+        ] {
+            let mut reply = FakeReply::new(status, "application/json", body.clone());
+            if let Some((name, value)) = wait {
+                reply = reply.header(name, value).header("date", "Sun, 06 Nov 1994 08:49:30 GMT");
+            }
+            let error = fails(kind, reply).await;
+            assert_eq!((error.kind, error.status), (expected, Some(status)), "{kind:?} {error}");
+            assert_eq!(error.retry_after, wait.map(|_| Duration::from_secs(7)), "{kind:?} {status}");
+            assert!(error.message.contains("[redacted]"), "{kind:?} {error}");
+        }
+        let error = fails(kind, FakeReply::new(302, "text/html", "").header("location", "http://127.0.0.1:1/")).await;
+        assert_eq!(error.kind, ErrorKind::BadRequest, "a redirect is not followed");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_in_a_call_is_no_answer() {
+    for kind in KINDS {
+        let (content_type, body) = half(kind);
+        for end in [FakeEnd::Cut, FakeEnd::Whole] {
+            let error = fails(kind, FakeReply::new(200, content_type, body.clone()).ending(end)).await;
+            assert_eq!(
+                (error.kind, error.charge),
+                (ErrorKind::BrokenStream, Charge::Unknown),
+                "{kind:?} {end:?} {error}"
+            );
+        }
+        let error = fails(kind, FakeReply::new(200, content_type, "")).await;
+        assert_eq!(error.kind, ErrorKind::BrokenStream, "{kind:?}: nothing came");
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_a_bad_answer() {
+    for kind in KINDS {
+        let (content_type, body) = half(kind);
+        let garbage = match kind {
+            ProviderKind::Ollama => "{\"message\": nonsense}\n".to_owned(),
+            ProviderKind::Anthropic => "event: content_block_delta\ndata: {\"type\": nonsense\n\n".to_owned(),
+            _ => "data: {\"choices\": nonsense\n\n".to_owned(),
+        };
+        for body in [garbage.clone(), format!("{body}{garbage}")] {
+            let error = fails(kind, FakeReply::new(200, content_type, body)).await;
+            assert_eq!(error.kind, ErrorKind::BadAnswer, "{kind:?} {error}");
+        }
+        let error = fails(kind, FakeReply::new(200, content_type, b"data: \xff\xfe\n\n".to_vec())).await;
+        assert!(matches!(error.kind, ErrorKind::BadAnswer | ErrorKind::BrokenStream), "{kind:?} {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_event_in_the_stream_is_that_error() {
+    for kind in KINDS {
+        let (content_type, body) = half(kind);
+        let (event, expected) = match kind {
+            ProviderKind::Anthropic => (
+                anthropic::events(&[
+                    json!({ "type": "error", "error": { "type": "overloaded_error", "message": "busy" } }),
+                ]),
+                ErrorKind::Overloaded,
+            ),
+            ProviderKind::Gemini => (
+                sse(&[json!({ "error": { "code": 503, "message": "busy", "status": "UNAVAILABLE" } })]),
+                ErrorKind::Overloaded,
+            ),
+            // genai passes over the line, and the stream ends without an end.
+            ProviderKind::Ollama => (ollama::lines(&[json!({ "error": "busy" })]), ErrorKind::BrokenStream),
+            _ => (sse(&[json!({ "error": { "message": "busy", "type": "server_error" } })]), ErrorKind::Server),
+        };
+        let error = fails(kind, FakeReply::new(200, content_type, format!("{body}{event}"))).await;
+        assert_eq!((error.kind, error.charge), (expected, Charge::Unknown), "{kind:?} {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_a_bad_one_unless_it_follows_results() {
+    for kind in KINDS {
+        let (content_type, body) = match kind {
+            ProviderKind::Anthropic => {
+                let mut list = anthropic::answer();
+                list.drain(1..list.len() - 2);
+                list[1]["delta"]["stop_reason"] = json!("end_turn");
+                ("text/event-stream", anthropic::events(&list))
+            }
+            ProviderKind::Gemini => ("text/event-stream", sse(&gemini::answer()[4..])),
+            ProviderKind::Ollama => ("application/x-ndjson", ollama::lines(&ollama::answer()[4..])),
+            _ => {
+                let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+                ("text/event-stream", sse(&[end]) + "data: [DONE]\n\n")
+            }
+        };
+        let server = serve(move |_| FakeReply::new(200, content_type, body.clone())).await;
+        let adapter = adapter(kind, server.url());
+        let error = adapter.complete(&request("m", "hello"), &mut NoDeltas).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::BadAnswer, "{kind:?} {error}");
+        assert_eq!(ask(&adapter, &conversation("m")).await.blocks, [text("")], "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_a_network_failure_that_costs_nothing() {
+    for kind in KINDS {
+        // A port that was free a moment ago and is bound by nobody.
+        let free = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
+        let adapter = adapter(kind, format!("http://{free}/v1"));
+        let error = adapter.complete(&conversation("m"), &mut NoDeltas).await.unwrap_err();
+        assert_eq!((error.kind, error.charge), (ErrorKind::Network, Charge::Nothing), "{kind:?} {error}");
+    }
+}
+
+/// Tells when the first piece is shown.
+struct First(Option<oneshot::Sender<()>>);
+
+impl Deltas for First {
+    fn text(&mut self, _: &str) {
+        if let Some(sender) = self.0.take() {
+            sender.send(()).unwrap();
+        }
+    }
+    fn thinking(&mut self, text: &str) {
+        self.text(text);
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_takes_the_connection_with_it() {
+    for kind in KINDS {
+        let (content_type, body) = half(kind);
+        let server = serve(move |_| FakeReply::new(200, content_type, body.clone()).ending(FakeEnd::Hang)).await;
+        let adapter = adapter(kind, server.url());
+        let (sender, shown) = oneshot::channel();
+        let (turn, mut deltas) = (conversation("m"), First(Some(sender)));
+        let answer = adapter.complete(&turn, &mut deltas);
+        match select(answer, shown).await {
+            Either::Left((answer, _)) => panic!("{kind:?} ended: {answer:?}"),
+            Either::Right((_, answer)) => drop(answer),
+        }
+        server.idle().await;
+    }
+}

@@ -1,0 +1,68 @@
+//! Ollama's own chat API.
+
+use ghost_domain::transcript::TokenUsage;
+
+use super::*;
+use crate::model::Stop;
+
+pub(super) fn answer() -> Vec<Value> {
+    let line = |message: Value| json!({ "model": "llama-x", "created_at": "2025-01-01T00:00:00Z", "message": message, "done": false });
+    vec![
+        line(json!({ "role": "assistant", "content": "", "thinking": "Let me think." })),
+        line(json!({ "role": "assistant", "content": "Two " })),
+        line(json!({ "role": "assistant", "content": "files." })),
+        line(json!({ "role": "assistant", "content": "", "tool_calls": [
+            { "function": { "name": "workspace__read", "arguments": { "path": "ä.md" } } },
+            { "function": { "name": "workspace__list", "arguments": { "path": "b" } } },
+        ] })),
+        json!({ "model": "llama-x", "created_at": "2025-01-01T00:00:01Z", "message": { "role": "assistant", "content": "" },
+            "done": true, "done_reason": "stop", "total_duration": 9, "prompt_eval_count": 100, "eval_count": 20 }),
+    ]
+}
+
+pub(super) fn lines(list: &[Value]) -> String {
+    list.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[tokio::test]
+async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
+    let server = serve(|_| FakeReply::new(200, "application/x-ndjson", lines(&answer())).in_pieces(13)).await;
+    let adapter = adapter(ProviderKind::Ollama, server.url());
+    let mut request = conversation("llama-x:8b");
+    request.thinking = Some("high".to_owned());
+    let answer = ask(&adapter, &request).await;
+    assert_eq!(
+        answer.blocks,
+        [
+            Block::Thinking { text: "Let me think.".to_owned(), signature: None },
+            text("Two files."),
+            call("call-3", "workspace.read", json!({ "path": "ä.md" })),
+            call("call-4", "workspace.list", json!({ "path": "b" })),
+        ]
+    );
+    assert_eq!(answer.stop, Stop::ToolUse);
+    assert_eq!(answer.usage, Some(TokenUsage { input: 100, output: 20, ..TokenUsage::default() }));
+
+    let sent = server.requests().remove(0);
+    assert_eq!(sent.path, "/api/chat");
+    assert_eq!(sent.headers["authorization"], format!("Bearer {KEY}"));
+    assert_eq!(sent.body["model"], "llama-x:8b");
+    assert_eq!(sent.body["stream"], true);
+    assert_eq!(sent.body["options"], json!({ "num_predict": 777, "temperature": 0.5 }));
+    assert_eq!(sent.body["tools"][1]["function"]["name"], "workspace__read");
+    assert_eq!(sent.body["tools"][1]["function"]["parameters"], request.tools[1].parameters);
+    assert_eq!(
+        sent.body["messages"],
+        json!([
+            { "role": "system", "content": "You are careful." },
+            { "role": "user", "content": "The briefing." },
+            { "role": "user", "content": "The mail." },
+            { "role": "assistant", "content": "Reading.", "tool_calls": [
+                { "function": { "name": "workspace__read", "arguments": { "path": "a.md" } } },
+                { "function": { "name": "workspace__list", "arguments": { "path": "b" } } },
+            ] },
+            { "role": "tool", "content": "content of a" },
+            { "role": "tool", "content": "{\"error\":\"no\"}" },
+        ])
+    );
+}

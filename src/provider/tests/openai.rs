@@ -1,0 +1,173 @@
+//! OpenAI's chat completions.
+
+use ghost_domain::transcript::TokenUsage;
+
+use super::*;
+use crate::model::Stop;
+use crate::testing::{FakeAnswer, FakeEnd, FakeOpenAi};
+
+fn chunk(delta: Value, reason: Value) -> Value {
+    json!({
+        "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-x-2025",
+        "choices": [{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }], "usage": null,
+    })
+}
+
+fn answer() -> String {
+    let call = |index: u64, id: &str, name: &str| json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": "" } }] });
+    let more = |index: u64, fragment: &str| json!({ "tool_calls": [{ "index": index, "function": { "arguments": fragment } }] });
+    sse(&[
+        chunk(json!({ "role": "assistant", "content": "" }), Value::Null),
+        chunk(json!({ "reasoning_content": "Let me " }), Value::Null),
+        chunk(json!({ "reasoning_content": "think." }), Value::Null),
+        chunk(json!({ "content": "Two " }), Value::Null),
+        chunk(json!({ "content": "files." }), Value::Null),
+        chunk(call(0, "call_a", "workspace__read"), Value::Null),
+        chunk(more(0, "{\"pa"), Value::Null),
+        chunk(call(1, "call_b", "workspace__list"), Value::Null),
+        chunk(more(0, "th\":\"ä.md\"}"), Value::Null),
+        chunk(more(1, "{\"path\": 7"), Value::Null),
+        chunk(json!({}), json!("tool_calls")),
+        json!({
+            "id": "chatcmpl-1", "choices": [],
+            "usage": { "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+                "prompt_tokens_details": { "cached_tokens": 64, "audio_tokens": 0 } },
+        }),
+    ]) + "data: [DONE]\n\n"
+}
+
+#[tokio::test]
+async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
+    // In pieces of 7 bytes, so that events, characters and fragments are split everywhere.
+    let server = serve(|_| FakeReply::new(200, "text/event-stream", answer()).in_pieces(7)).await;
+    let adapter = adapter(ProviderKind::OpenAi, format!("{}/v1", server.url()));
+    let mut request = conversation("gpt-x");
+    request.thinking = Some("low".to_owned());
+    let answer = ask(&adapter, &request).await;
+    assert_eq!(
+        answer.blocks,
+        [
+            Block::Thinking { text: "Let me think.".to_owned(), signature: None },
+            text("Two files."),
+            call("call_a", "workspace.read", json!({ "path": "ä.md" })),
+            call("call_b", "workspace.list", json!("{\"path\": 7")),
+        ]
+    );
+    assert_eq!(answer.stop, Stop::ToolUse);
+    assert_eq!(answer.usage, Some(TokenUsage { input: 100, output: 20, cache_read: 64, cache_write: 0 }));
+
+    let sent = server.requests().remove(0);
+    assert_eq!(sent.path, "/v1/chat/completions");
+    assert_eq!(sent.headers["authorization"], format!("Bearer {KEY}"));
+    let parameters = &request.tools[0].parameters;
+    let function = |name: &str, what: &str| json!({ "name": name, "description": what, "parameters": parameters });
+    let made = |id: &str, name: &str, path: &str| {
+        let arguments = json!({ "path": path }).to_string();
+        json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+    };
+    assert_eq!(
+        sent.body,
+        json!({
+            "model": "gpt-x", "stream": true, "stream_options": { "include_usage": true },
+            "max_tokens": 777, "temperature": 0.5, "reasoning_effort": "low",
+            "tools": [
+                { "type": "function", "function": function("workspace__list", "Does workspace.list.") },
+                { "type": "function", "function": function("workspace__read", "Does workspace.read.") },
+            ],
+            "messages": [
+                { "role": "system", "content": "You are careful." },
+                { "role": "user", "content": "The briefing." },
+                { "role": "user", "content": "The mail." },
+                { "role": "assistant", "content": "Reading.", "tool_calls": [
+                    made("c1", "workspace__read", "a.md"), made("c2", "workspace__list", "b"),
+                ] },
+                { "role": "tool", "tool_call_id": "c1", "content": "content of a" },
+                { "role": "tool", "tool_call_id": "c2", "content": "{\"error\":\"no\"}" },
+            ],
+        })
+    );
+}
+
+#[tokio::test]
+async fn the_oddities_of_compatible_servers_are_understood() {
+    let delta = |name: &str, id: Value, index: Value| {
+        let function = json!({ "name": name, "arguments": { "path": name } });
+        chunk(json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] }), Value::Null)
+    };
+    let end = chunk(json!({}), json!("stop"));
+    let args = |name: &str| json!({ "path": name });
+    for (events, blocks) in [
+        // Every call under the same index, with ids of its own.
+        (
+            vec![delta("a", json!("x"), json!(0)), delta("b", json!("y"), json!(0)), end.clone()],
+            vec![call("x", "a", args("a")), call("y", "b", args("b"))],
+        ),
+        // No ids: ours count on over the conversation, which has two calls already.
+        (
+            vec![delta("a", Value::Null, json!(0)), delta("b", json!(""), json!(1)), end.clone()],
+            vec![call("call-3", "a", args("a")), call("call-4", "b", args("b"))],
+        ),
+        // An id that the conversation has had.
+        (vec![delta("a", json!("c1"), Value::Null), end.clone()], vec![call("call-3", "a", args("a"))]),
+        // A hostile index takes no room.
+        (vec![delta("a", json!("x"), json!(u64::MAX)), end.clone()], vec![call("x", "a", args("a"))]),
+        // Parts in place of text.
+        (
+            vec![chunk(json!({ "content": [{ "type": "text", "text": "hi" }] }), Value::Null), end.clone()],
+            vec![text("hi")],
+        ),
+        // Nothing to add to results.
+        (vec![end.clone()], vec![text("")]),
+    ] {
+        // Without `[DONE]`, as some servers end; the reason to finish has come.
+        let body = sse(&events);
+        let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
+        let adapter = adapter(ProviderKind::OpenAi, server.url());
+        let answer = ask(&adapter, &conversation("m")).await;
+        assert_eq!(answer.blocks, blocks);
+        assert_eq!(answer.usage, None);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_one_piece_and_a_cut_one_are_read_too() {
+    let whole = json!({ "choices": [{ "message": { "role": "assistant", "content": "Half a" }, "finish_reason": "length" }],
+        "usage": { "prompt_tokens": 1, "completion_tokens": 2 } });
+    let server = serve(move |_| FakeReply::new(200, "application/json", whole.to_string())).await;
+    let answer = ask(&adapter(ProviderKind::OpenAi, server.url()), &request("m", "x")).await;
+    assert_eq!((answer.blocks, answer.stop), (vec![text("Half a")], Stop::MaxTokens));
+}
+
+#[tokio::test]
+async fn the_end_marker_is_enough_even_if_the_connection_then_breaks_or_stays() {
+    for end in [FakeEnd::Cut, FakeEnd::Hang] {
+        let server = serve(move |_| FakeReply::new(200, "text/event-stream", answer()).ending(end)).await;
+        let answer = ask(&adapter(ProviderKind::OpenAi, server.url()), &conversation("m")).await;
+        assert_eq!(answer.blocks.len(), 4);
+    }
+}
+
+#[tokio::test]
+async fn the_fake_server_speaks_what_the_adapter_reads() {
+    let server = FakeOpenAi::start(|request| match request.rounds() {
+        0 => FakeAnswer::call("c-1", "workspace.read", json!({ "path": request.last_of("user") })),
+        _ => FakeAnswer::say(format!("It says:\n{}", request.last_of("tool"))),
+    })
+    .await
+    .unwrap();
+    let adapter = adapter(ProviderKind::OpenAi, server.base_url());
+    let mut turn = ModelRequest { tools: conversation("m").tools, ..request("m", "a.md") };
+    let first = ask(&adapter, &turn).await;
+    assert_eq!(first.blocks, [call("c-1", "workspace.read", json!({ "path": "a.md" }))]);
+    turn.messages.push(Message { role: Role::Assistant, blocks: first.blocks });
+    let content = "words".to_owned();
+    let result =
+        Block::ToolResult { id: "c-1".to_owned(), name: "workspace.read".to_owned(), content, is_error: false };
+    turn.messages.push(Message { role: Role::Tool, blocks: vec![result] });
+    let second = ask(&adapter, &turn).await;
+    assert_eq!((second.blocks, second.stop), (vec![text("It says:\nwords")], Stop::EndTurn));
+    assert!(second.usage.unwrap().input > 0);
+    let log = server.requests();
+    assert_eq!((log.len(), log[0].tools()), (2, vec!["workspace.list".to_owned(), "workspace.read".to_owned()]));
+    server.idle().await;
+}

@@ -1,0 +1,279 @@
+//! Anthropic, Gemini and Ollama through genai: the call, its stream and its failures.
+//!
+//! genai is told the protocol, the address and the key outright and guesses nothing from the model's name. Its chunks
+//! differ by provider, so an answer is read from the end of the stream alone; what came before is only shown. It makes
+//! up an end for streams of Gemini and Ollama that broke off, which is told from a real one by the reason to stop. It
+//! adds counts without looking at their size and reads numbers that a provider chose, so a panic in it is caught and
+//! becomes a bad answer.
+//!
+//! Must never: retry, or trust an end that has no reason.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::{FutureExt, StreamExt};
+use genai::adapter::AdapterKind;
+use genai::chat::{ChatStreamEvent, ContentPart, StopReason, StreamEnd, Usage};
+use genai::resolver::{AuthData, Endpoint};
+use genai::{ModelIden, ServiceTarget};
+use ghost_domain::redact::Redactor;
+use ghost_domain::transcript::{Block, TokenUsage};
+use ghost_domain::{Clock, Code, Refusal};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use crate::blocks::{call, own_ids, settle};
+use crate::error::{ErrorKind, ProviderError};
+use crate::http::{ANSWER_MAX, base_url, chain, client, event_error, redactor, status_error, transport_error};
+use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
+use crate::through_genai_request::{REDACTED, chat_options, chat_request};
+
+/// The protocols that go through genai.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Anthropic,
+    Gemini,
+    Ollama,
+}
+
+impl Protocol {
+    fn adapter(self) -> AdapterKind {
+        match self {
+            Self::Anthropic => AdapterKind::Anthropic,
+            Self::Gemini => AdapterKind::Gemini,
+            Self::Ollama => AdapterKind::Ollama,
+        }
+    }
+
+    /// The provider's own address, and the path that a bare base URL gets.
+    fn home(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Anthropic => ("https://api.anthropic.com/v1/", "v1/"),
+            Self::Gemini => ("https://generativelanguage.googleapis.com/v1beta/", "v1beta/"),
+            Self::Ollama => ("http://localhost:11434/", ""),
+        }
+    }
+
+    /// What marks the signatures of this provider in a transcript, so that no other is sent them after a fall-back.
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic:",
+            Self::Gemini => "gemini:",
+            Self::Ollama => "ollama:",
+        }
+    }
+}
+
+/// The adapter.
+pub(crate) struct ThroughGenai {
+    client: genai::Client,
+    protocol: Protocol,
+    endpoint: Endpoint,
+    auth: AuthData,
+    /// For Ollama, which genai sends no key to.
+    bearer: Option<String>,
+    redactor: Redactor,
+    clock: Arc<dyn Clock>,
+}
+
+impl ThroughGenai {
+    pub(crate) fn new(
+        name: &str,
+        protocol: Protocol,
+        base: Option<&str>,
+        key: Option<SecretString>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Refusal> {
+        let (home, bare) = protocol.home();
+        let url = base_url(name, base.unwrap_or(home), bare)?;
+        let client = genai::Client::builder().with_reqwest(client(name, &url)?).build().map_err(|error| {
+            Refusal::new(Code::Internal, format!("the client of provider `{name}` cannot be made: {}", chain(&error)))
+        })?;
+        // Checks that the key can be a header at all, whatever header genai puts it in.
+        let bearer = key.as_ref().map(|key| crate::openai::bearer(name, key)).transpose()?;
+        let bearer = bearer.filter(|_| protocol == Protocol::Ollama).and_then(|b| b.to_str().map(str::to_owned).ok());
+        // A server of one's own may want no key; genai wants one.
+        let auth = AuthData::from_single(key.as_ref().map_or("none", |key| key.expose_secret()));
+        let redactor = redactor(key.as_ref());
+        Ok(Self { client, protocol, endpoint: Endpoint::from_owned(url.as_str()), auth, bearer, redactor, clock })
+    }
+
+    async fn stream(
+        &self,
+        request: &ModelRequest,
+        deltas: &mut dyn Deltas,
+    ) -> Result<Option<StreamEnd>, ProviderError> {
+        let target = ServiceTarget {
+            endpoint: self.endpoint.clone(),
+            auth: self.auth.clone(),
+            model: ModelIden::new(self.protocol.adapter(), request.model.as_str()),
+        };
+        let options = chat_options(self.protocol, request, self.bearer.as_deref());
+        let started = self.client.exec_chat_stream(target, chat_request(self.protocol, request), Some(&options));
+        let mut stream = started.await.map_err(|error| self.failure(error))?.stream;
+        let mut shown = 0;
+        while let Some(event) = stream.next().await {
+            match event.map_err(|error| self.failure(error))? {
+                ChatStreamEvent::Chunk(chunk) => {
+                    shown += chunk.content.len();
+                    deltas.text(&chunk.content);
+                }
+                ChatStreamEvent::ReasoningChunk(chunk) => {
+                    shown += chunk.content.len();
+                    deltas.thinking(&chunk.content);
+                }
+                ChatStreamEvent::End(end) => return Ok(Some(end)),
+                ChatStreamEvent::ToolCallChunk(chunk) => shown += chunk.tool_call.fn_name.len() + 1,
+                ChatStreamEvent::Start | ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {}
+            }
+            if shown > ANSWER_MAX {
+                let words = format!("the answer is longer than {ANSWER_MAX} bytes");
+                return Err(ProviderError::new(ErrorKind::BadAnswer, words));
+            }
+        }
+        Ok(None)
+    }
+
+    fn answer(&self, request: &ModelRequest, end: Option<StreamEnd>) -> Result<ModelAnswer, ProviderError> {
+        // An Ollama of an older version gives no reason, but its last line has the counts, and only its last.
+        let whole = |end: &StreamEnd| match self.protocol {
+            Protocol::Ollama => end.captured_stop_reason.is_some() || has_counts(end.captured_usage.as_ref()),
+            Protocol::Anthropic | Protocol::Gemini => end.captured_stop_reason.is_some(),
+        };
+        let Some(end) = end.filter(whole) else {
+            return Err(ProviderError::new(
+                ErrorKind::BrokenStream,
+                "the stream ended without its end marker, in the middle of the answer",
+            ));
+        };
+        let stop = match &end.captured_stop_reason {
+            None | Some(StopReason::Completed(_) | StopReason::StopSequence(_)) => Stop::EndTurn,
+            Some(StopReason::ToolCall(_)) => Stop::ToolUse,
+            Some(StopReason::MaxTokens(_)) => Stop::MaxTokens,
+            Some(StopReason::ContentFilter(_)) => Stop::Refused,
+            Some(StopReason::Other(reason)) => Stop::Other(ghost_domain::text::clip(reason, 80)),
+        };
+        // Gemini stops so when it wrote a call that is none.
+        if let Stop::Other(reason) = &stop
+            && reason == "MALFORMED_FUNCTION_CALL"
+        {
+            return Err(ProviderError::new(ErrorKind::BadAnswer, "the model wrote a malformed function call"));
+        }
+        let usage = end.captured_usage.as_ref().filter(|usage| has_counts(Some(usage))).map(tokens);
+        let mut blocks = blocks(self.protocol, end);
+        own_ids(request, &mut blocks);
+        settle(request, blocks, usage, stop)
+    }
+
+    fn failure(&self, error: genai::Error) -> ProviderError {
+        let bad = |kind, words: &str| ProviderError::redacted(kind, words, &self.redactor);
+        match error {
+            genai::Error::HttpError { status, body, headers, .. } => {
+                status_error(status.as_u16(), &headers, &body, self.clock.now(), &self.redactor)
+            }
+            genai::Error::WebStream { error, cause, .. } => match error.downcast::<genai::Error>() {
+                Ok(inner) => self.failure(*inner),
+                Err(error) => match error.downcast::<reqwest::Error>() {
+                    Ok(inner) => transport_error(*inner, &self.redactor),
+                    // Bytes that are no text, and the like.
+                    Err(_) => bad(ErrorKind::BadAnswer, &format!("the stream is broken: {cause}")),
+                },
+            },
+            genai::Error::ChatResponse { body, .. } => match body.get("finishReason") {
+                // What genai says of an event of Gemini's that holds neither candidates nor an error.
+                Some(Value::Null) => bad(ErrorKind::BadAnswer, "the provider sent an event without any content"),
+                _ => event_error(&body, &self.redactor),
+            },
+            genai::Error::StreamParse { serde_error, .. } => {
+                bad(ErrorKind::BadAnswer, &format!("the provider sent what is no JSON of its protocol: {serde_error}"))
+            }
+            genai::Error::JsonValueExt(error) => {
+                bad(ErrorKind::BadAnswer, &format!("the provider sent what is not of its protocol: {error}"))
+            }
+            genai::Error::WebModelCall { webc_error: genai::webc::Error::Reqwest(error), .. } => {
+                transport_error(error, &self.redactor)
+            }
+            other => bad(ErrorKind::BadRequest, &format!("the request cannot be made: {other}")),
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for ThroughGenai {
+    async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
+        let outcome = AssertUnwindSafe(self.stream(request, deltas)).catch_unwind().await;
+        let end = outcome.unwrap_or_else(|_| {
+            Err(ProviderError::new(
+                ErrorKind::BadAnswer,
+                "the provider's answer could not be read (the reader panicked)",
+            ))
+        })?;
+        self.answer(request, end)
+    }
+}
+
+fn has_counts(usage: Option<&Usage>) -> bool {
+    usage.is_some_and(|usage| usage.prompt_tokens.is_some() || usage.completion_tokens.is_some())
+}
+
+fn tokens(usage: &Usage) -> TokenUsage {
+    let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0);
+    let details = usage.prompt_tokens_details.as_ref();
+    TokenUsage {
+        input: count(usage.prompt_tokens),
+        output: count(usage.completion_tokens),
+        cache_read: count(details.and_then(|details| details.cached_tokens)),
+        cache_write: count(details.and_then(|details| details.cache_creation_tokens)),
+    }
+}
+
+/// The blocks of an answer, in the order in which they must be sent back: thinking, words, calls.
+fn blocks(protocol: Protocol, end: StreamEnd) -> Vec<Block> {
+    let sign = |signature: &str| Some(format!("{}{signature}", protocol.mark()));
+    let mut blocks = Vec::new();
+    let mut pending: Option<String> = None;
+    let mut thought = false;
+    for part in end.captured_content.into_iter().flat_map(|content| content.into_parts()) {
+        match part {
+            // Of Gemini's signatures only those of calls must come back, and calls carry their own.
+            ContentPart::ThoughtSignature(signature) if protocol == Protocol::Anthropic => {
+                if let Some(unpaired) = pending.replace(signature) {
+                    blocks.push(Block::Thinking { text: String::new(), signature: sign(&unpaired) });
+                }
+            }
+            ContentPart::ThoughtSignature(_) => {}
+            ContentPart::ReasoningContent(text) => {
+                thought = true;
+                blocks.push(Block::Thinking { text, signature: pending.take().and_then(|signature| sign(&signature)) });
+            }
+            ContentPart::Custom(custom) => {
+                if let Some(data) = custom.data().get("data").and_then(Value::as_str) {
+                    let signature = sign(&format!("{REDACTED}{data}"));
+                    blocks.push(Block::Thinking { text: String::new(), signature });
+                }
+            }
+            ContentPart::Text(text) if text.is_empty() => {}
+            ContentPart::Text(text) => blocks.push(Block::Text { text }),
+            ContentPart::ToolCall(made) => {
+                let signature = made.thought_signatures.into_iter().flatten().next();
+                if let Some(signature) = signature.filter(|_| protocol == Protocol::Gemini) {
+                    blocks.push(Block::Thinking { text: String::new(), signature: sign(&signature) });
+                }
+                // What genai makes up for calls without an id is neither stable nor unique.
+                let made_up = match protocol {
+                    Protocol::Anthropic => false,
+                    Protocol::Gemini => made.call_id.starts_with("call#"),
+                    Protocol::Ollama => made.call_id.starts_with("call_"),
+                };
+                let id = if made_up { String::new() } else { made.call_id };
+                blocks.push(call(id, &made.fn_name, made.fn_arguments));
+            }
+            ContentPart::Binary(_) | ContentPart::ToolResponse(_) => {}
+        }
+    }
+    if let Some(text) = end.captured_reasoning_content.filter(|text| !thought && !text.is_empty()) {
+        blocks.insert(0, Block::Thinking { text, signature: None });
+    }
+    blocks
+}

@@ -1,0 +1,130 @@
+//! Agents, facts about the world, held skills, jobs and stored answers.
+
+use std::sync::Arc;
+
+use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, HeldSkill, Job, Party};
+use serde_json::json;
+
+use super::Medium;
+use super::rows::{AWKWARD, agent, answer, at, held, job, who};
+use super::tools::{each, keep, look, open};
+
+pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = Agent {
+        incarnation: 7,
+        name: AWKWARD.to_owned(),
+        team: Some("news".to_owned()),
+        owner: Some("agent:b".to_owned()),
+        kind: AgentKind::Dynamic,
+        desired: Desired::Stopped,
+        status: AgentStatus::Failed,
+        status_reason: Some(AWKWARD.to_owned()),
+        restarts: 4,
+        overrides: json!({"tools": ["a", "b"], "deep": {"n": 1.5, "none": null}}),
+        epoch: 9,
+        last_active_at: Some(at(3)),
+        deleted_at: Some(at(4)),
+        ..agent("c")
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        w.agent_put(&agent("b")).await?;
+        w.agent_put(&agent("c")).await?;
+        w.agent_put(&agent("a")).await?;
+        w.agent_put(&full).await?;
+    });
+    assert_eq!(look!(&store, |r| { r.agent_get(&who("c")).await? }), Some(wanted));
+    assert_eq!(look!(&store, |r| { r.agent_get(&who("b")).await? }), Some(agent("b")));
+    assert_eq!(look!(&store, |r| { r.agent_get(&who("nobody")).await? }), None);
+    let (all, living) = look!(&store, |r| { (r.agent_list(true).await?, r.agent_list(false).await?) });
+    assert_eq!(each(&all, |agent| agent.agent_id.clone()), [who("a"), who("b"), who("c")]);
+    assert_eq!(each(&living, |agent| agent.agent_id.clone()), [who("a"), who("b")]);
+}
+
+pub(super) async fn dynamic_agents_are_counted(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    assert_eq!(look!(&store, |r| { r.agent_count_dynamic().await? }), 0);
+    let inside = keep!(&store, |w| {
+        w.agent_put(&agent("a")).await?;
+        w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("b") }).await?;
+        w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("c") }).await?;
+        w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("d") }).await?;
+        w.agent_count_dynamic().await?
+    });
+    assert_eq!(inside, 2);
+    let inside = keep!(&store, |w| {
+        w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("b") }).await?;
+        w.agent_count_dynamic().await?
+    });
+    assert_eq!((inside, look!(&store, |r| { r.agent_count_dynamic().await? })), (1, 1));
+}
+
+pub(super) async fn meta_is_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    assert_eq!(look!(&store, |r| { r.meta_get("world_id").await? }), None);
+    keep!(&store, |w| {
+        w.meta_put("world_id", "one").await?;
+        w.meta_put("other", AWKWARD).await?;
+        w.meta_put("world_id", "two").await?;
+        assert_eq!(w.meta_get("world_id").await?.as_deref(), Some("two"));
+    });
+    let kept = look!(&store, |r| { (r.meta_get("world_id").await?, r.meta_get("other").await?) });
+    assert_eq!(kept, (Some("two".to_owned()), Some(AWKWARD.to_owned())));
+}
+
+pub(super) async fn skills_are_held_and_removed(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let removed = keep!(&store, |w| {
+        w.skill_put(&held("a", "writing")).await?;
+        w.skill_put(&held("a", "editing")).await?;
+        w.skill_put(&held("aa", "editing")).await?;
+        w.skill_put(&held("a", "reading")).await?;
+        w.skill_put(&HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }).await?;
+        (w.skill_remove(&who("a"), "reading").await?, w.skill_remove(&who("b"), "editing").await?)
+    });
+    assert_eq!(removed, (true, false));
+    let (a, aa, b) = look!(&store, |r| {
+        (r.skills_held(&who("a")).await?, r.skills_held(&who("aa")).await?, r.skills_held(&who("b")).await?)
+    });
+    assert_eq!(a, [held("a", "editing"), HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }]);
+    assert_eq!((aa, b), (vec![held("aa", "editing")], vec![]));
+    assert!(!keep!(&store, |w| { w.skill_remove(&who("a"), "reading").await? }));
+}
+
+pub(super) async fn jobs_are_newest_first(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let done = Job { finished_at: Some(at(9)), result_path: Some("output/briefings/x.md".to_owned()), ..job("bb", 2) };
+    let wanted = done.clone();
+    keep!(&store, |w| {
+        w.job_put(&job("aa", 1)).await?;
+        w.job_put(&job("cc", 3)).await?;
+        w.job_put(&job("bb", 2)).await?;
+        w.job_put(&done).await?;
+    });
+    assert_eq!(look!(&store, |r| { r.job_list().await? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
+    assert_eq!(look!(&store, |r| { r.job_get("bb").await? }), Some(wanted));
+    assert_eq!(look!(&store, |r| { r.job_get("dd").await? }), None);
+}
+
+pub(super) async fn requests_are_kept_by_principal(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let (one, two) = (Party::Operator("one".to_owned()), Party::Operator("two".to_owned()));
+    let (first, second) = (answer(one.clone(), "r-1", 1), answer(two.clone(), "r-1", 2));
+    let wanted = (Some(first.clone()), Some(second.clone()), None);
+    let inside = keep!(&store, |w| {
+        w.request_put(&first).await?;
+        w.request_put(&second).await?;
+        w.request_get(&first.key.principal, &first.key.request_id).await?
+    });
+    assert_eq!(inside, wanted.0);
+    let got = look!(&store, |r| {
+        let (known, unknown) = ("r-1".parse().unwrap(), "r-2".parse().unwrap());
+        (
+            r.request_get(&one, &known).await?,
+            r.request_get(&two, &known).await?,
+            r.request_get(&Party::Agent(who("one")), &known).await?.or(r.request_get(&one, &unknown).await?),
+        )
+    });
+    assert_eq!(got, wanted);
+}

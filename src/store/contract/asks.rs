@@ -1,0 +1,99 @@
+//! Asks and dead letters.
+
+use std::sync::Arc;
+
+use ghost_domain::ask::Asker;
+use ghost_domain::{Ask, AskStatus, DeadLetter, DeadLetterStatus, Party};
+
+use super::Medium;
+use super::rows::{AWKWARD, ask, ask_id, at, letter, letter_id, message_id, turn_id, who};
+use super::tools::{each, keep, look, open};
+
+pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let outside = Ask {
+        asker: Asker {
+            party: Party::Operator("uid-1000".to_owned()),
+            turn_id: None,
+            call_id: None,
+            provider_call_id: None,
+        },
+        ..ask(1, "a", "b", AskStatus::Open)
+    };
+    let late = Ask {
+        reply: Some(AWKWARD.to_owned()),
+        error: Some("too late".to_owned()),
+        ..ask(2, "a", "b", AskStatus::TimedOut)
+    };
+    let wanted = (Some(outside.clone()), Some(late.clone()), None);
+    keep!(&store, |w| {
+        w.ask_put(&outside).await?;
+        w.ask_put(&ask(2, "a", "b", AskStatus::Open)).await?;
+        w.ask_put(&late).await?;
+    });
+    let got =
+        look!(&store, |r| { (r.ask_get(ask_id(1)).await?, r.ask_get(ask_id(2)).await?, r.ask_get(ask_id(3)).await?) });
+    assert_eq!(got, wanted);
+}
+
+pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let inside = keep!(&store, |w| {
+        for n in [3, 1, 2] {
+            w.ask_put(&ask(n, "a", "b", AskStatus::Open)).await?;
+        }
+        w.ask_put(&ask(4, "b", "c", AskStatus::Open)).await?;
+        for (n, status) in [(5, AskStatus::Answered), (6, AskStatus::Failed), (7, AskStatus::TimedOut)] {
+            w.ask_put(&ask(n, "a", "b", status)).await?;
+        }
+        (w.asks_open().await?, w.ask_count_open().await?)
+    });
+    let ids = |asks: &[Ask]| each(asks, |ask| ask.ask_id);
+    assert_eq!((ids(&inside.0), inside.1), (vec![ask_id(1), ask_id(2), ask_id(3), ask_id(4)], 4));
+
+    keep!(&store, |w| { w.ask_put(&ask(2, "a", "b", AskStatus::Answered)).await? });
+    let (open, count, mut to_b, to_d, of_turn, of_closed) = look!(&store, |r| {
+        (
+            r.asks_open().await?,
+            r.ask_count_open().await?,
+            r.asks_open_to(&who("b")).await?,
+            r.asks_open_to(&who("d")).await?,
+            r.asks_open_of_turn(turn_id(4)).await?,
+            r.asks_open_of_turn(turn_id(2)).await?,
+        )
+    });
+    to_b.sort_by_key(|ask| ask.ask_id);
+    assert_eq!((ids(&open), count), (vec![ask_id(1), ask_id(3), ask_id(4)], 3));
+    assert_eq!((ids(&to_b), ids(&to_d)), (vec![ask_id(1), ask_id(3)], vec![]));
+    assert_eq!((ids(&of_turn), ids(&of_closed)), (vec![ask_id(4)], vec![]));
+}
+
+pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let many = DeadLetter {
+        messages: vec![message_id(3), message_id(1), message_id(2)],
+        ..letter(2, "a", DeadLetterStatus::Retried)
+    };
+    let wanted = many.clone();
+    keep!(&store, |w| {
+        w.dead_letter_put(&letter(3, "b", DeadLetterStatus::Held)).await?;
+        w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held)).await?;
+        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held)).await?;
+        w.dead_letter_put(&many).await?;
+    });
+    assert_eq!(look!(&store, |r| { r.dead_letter_get(letter_id(2)).await? }), Some(wanted));
+    assert_eq!(look!(&store, |r| { r.dead_letter_get(letter_id(4)).await? }), None);
+    let (all, of_a, held_of_a, dropped) = look!(&store, |r| {
+        (
+            r.dead_letter_list(None, None).await?,
+            r.dead_letter_list(Some(&who("a")), None).await?,
+            r.dead_letter_list(Some(&who("a")), Some(DeadLetterStatus::Held)).await?,
+            r.dead_letter_list(None, Some(DeadLetterStatus::Dropped)).await?,
+        )
+    });
+    let ids = |letters: &[DeadLetter]| each(letters, |letter| letter.dead_letter_id);
+    assert_eq!(ids(&all), [letter_id(3), letter_id(2), letter_id(1)]);
+    assert_eq!(ids(&of_a), [letter_id(2), letter_id(1)]);
+    assert_eq!((ids(&held_of_a), ids(&dropped)), (vec![letter_id(1)], vec![]));
+    assert_eq!(all[2].created_at, at(1));
+}

@@ -1,0 +1,152 @@
+//! Many callers at once: one order of commands, whole commits only, and nobody hurt by a caller who leaves.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use ghost_domain::event::{EventFilter, NewEvent};
+use ghost_domain::{Budget, EventKind, Scope};
+use serde_json::json;
+
+use super::Medium;
+use super::rows::{at, budget, event_id, mail, message_id, who};
+use super::tools::{Stop, blow_up, caught, each, keep, look, open, published, write};
+
+const TASKS: u64 = 16;
+const COMMANDS: u64 = 20;
+
+/// Every command states two events and appends one piece of mail; some refuse, some panic.
+pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let mut feed = store.feed();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for n in 0..COMMANDS {
+                    let id = 1_000 * (task + 1) + n;
+                    let command = write(&store, move |w| {
+                        Box::pin(async move {
+                            let event =
+                                || NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).correlation(id);
+                            w.event_append(event_id(2 * id), at(1), event()).await?;
+                            w.message_append(&mail(id, "a")).await?;
+                            if n % 3 == 0 {
+                                w.inbox_pending(&who("a"), 5).await?;
+                            }
+                            w.event_append(event_id(2 * id + 1), at(1), event()).await?;
+                            match n % 10 {
+                                3 | 7 => Err(Stop::Refused),
+                                9 => blow_up(),
+                                _ => Ok(()),
+                            }
+                        })
+                    });
+                    match n % 10 {
+                        3 | 7 => assert!(matches!(command.await, Err(Stop::Refused))),
+                        9 => drop(caught(command).await),
+                        _ => command.await.unwrap(),
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let (events, pending) = look!(&store, |r| {
+        (r.event_list(0, &EventFilter::default(), 10_000).await?.0, r.inbox_pending(&who("a"), 10_000).await?)
+    });
+    let kept = usize::try_from(TASKS * COMMANDS * 7 / 10).unwrap();
+    assert_eq!((events.len(), pending.len()), (2 * kept, kept));
+    assert!(events.iter().zip(1..).all(|(event, seq)| event.seq == seq), "the sequence has no gap");
+    let pairs: Vec<_> = events.chunks(2).collect();
+    assert!(pairs.iter().all(|pair| pair[0].correlation_id == pair[1].correlation_id
+        && pair[0].event_id.0.as_u128() + 1 == pair[1].event_id.0.as_u128()));
+    let of_feed = each(&pairs, |pair| message_id(u64::try_from(pair[0].event_id.0.as_u128() / 2).unwrap()));
+    assert_eq!(of_feed, each(&pending, |mail| mail.message_id), "feed and inbox agree on the order of commands");
+    let mut of_task: BTreeMap<u128, u128> = BTreeMap::new();
+    for mail in &pending {
+        let id = mail.message_id.0.as_u128();
+        assert!(of_task.insert(id / 1_000, id).is_none_or(|before| before < id), "each caller's commands keep order");
+    }
+    assert_eq!(published(&mut feed), events, "what is published is what is stored, in order");
+    assert_eq!(store.last_seq(), events.last().unwrap().seq);
+}
+
+/// Two accounts whose sum never changes, written by commands that move something or refuse in the middle.
+pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let account =
+        |agent: &str, tokens: u64| Budget { spent_tokens: tokens, ..budget(Scope::Agent(who(agent)), Some(1), None) };
+    keep!(&store, |w| {
+        w.budget_put(&account("a", 500)).await?;
+        w.budget_put(&account("b", 500)).await?;
+    });
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let (store, done) = (store.clone(), done.clone());
+        tokio::spawn(async move {
+            let mut last = false;
+            while !last {
+                // One more look after the end, so that there is at least one.
+                last = done.load(Ordering::Acquire);
+                let (a, b, listed) = look!(&store, |r| {
+                    let a = r.budget_get(&Scope::Agent(who("a"))).await?.unwrap().spent_tokens;
+                    let listed = r.budget_list(true).await?;
+                    let b = r.budget_get(&Scope::Agent(who("b"))).await?.unwrap().spent_tokens;
+                    (a, b, each(&listed, |budget| budget.spent_tokens))
+                });
+                assert_eq!((a + b, listed), (1_000, vec![a, b]), "a query sees one commit, whole");
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    for n in 1..=200 {
+        let moved = write(&store, move |w| {
+            Box::pin(async move {
+                w.budget_put(&account("a", 500 - n)).await?;
+                if n % 5 == 0 {
+                    assert_eq!(w.budget_list(true).await?.len(), 2);
+                }
+                if n % 4 == 0 {
+                    return Err(Stop::Refused);
+                }
+                w.budget_put(&account("b", 500 + n)).await?;
+                Ok(())
+            })
+        })
+        .await;
+        assert_eq!(moved.is_err(), n % 4 == 0);
+    }
+    done.store(true, Ordering::Release);
+    reader.await.unwrap();
+}
+
+pub(super) async fn a_caller_that_gives_up_hurts_nobody(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    for n in 0..50 {
+        // Polled once: by then the command may be queued, running or done.
+        let gone = write(&store, move |w| {
+            Box::pin(async move {
+                w.message_append(&mail(1_000 + n, "b")).await?;
+                w.message_append(&mail(2_000 + n, "c")).await?;
+                Ok(())
+            })
+        })
+        .now_or_never();
+        assert!(gone.is_none_or(|outcome| outcome.is_ok()));
+        keep!(&store, |w| { w.message_append(&mail(n, "a")).await? });
+    }
+    let (a, b, c) = look!(&store, |r| {
+        (
+            r.inbox_pending(&who("a"), 99).await?,
+            r.inbox_pending(&who("b"), 99).await?,
+            r.inbox_pending(&who("c"), 99).await?,
+        )
+    });
+    assert_eq!(each(&a, |mail| mail.message_id), (0..50).map(message_id).collect::<Vec<_>>());
+    let halves = (each(&b, |mail| mail.message_id.0.as_u128() + 1_000), each(&c, |mail| mail.message_id.0.as_u128()));
+    assert_eq!(halves.0, halves.1, "a command is kept whole or not at all");
+}

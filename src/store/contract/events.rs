@@ -1,0 +1,236 @@
+//! The feed: one order, without a gap, published after commit.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use ghost_domain::event::{Event, EventFilter, NewEvent};
+use ghost_domain::{EventId, EventKind};
+use serde_json::json;
+
+use super::Medium;
+use super::rows::{AWKWARD, at, event_id, mail, message_id, who};
+use super::tools::{Outcome, Stop, blow_up, caught, each, keep, look, open, published, refuse, write};
+use crate::Store;
+use crate::tables::Family;
+
+fn noted(n: u64) -> (EventId, NewEvent) {
+    (event_id(n), NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })))
+}
+
+/// States events as numbered, in one command.
+async fn state(store: &Store, numbers: &[u64]) {
+    let numbers = numbers.to_vec();
+    keep!(store, |w| {
+        for n in numbers {
+            let (event_id, event) = noted(n);
+            w.event_append(event_id, at(n), event).await?;
+        }
+    });
+}
+
+async fn all(store: &Store) -> Vec<Event> {
+    look!(store, |r| { r.event_list(0, &EventFilter::default(), 10_000).await? }).0
+}
+
+fn numbers(events: &[Event]) -> Vec<(i64, u64)> {
+    each(events, |event| (event.seq, u64::try_from(event.event_id.0.as_u128()).unwrap()))
+}
+
+pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    assert_eq!((look!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 0), 0));
+    assert_eq!(all(&store).await, []);
+    let full =
+        NewEvent { channel: Some("desk".to_owned()), ..NewEvent::new(EventKind::TurnStarted, json!({"t": AWKWARD})) }
+            .agent(&who("a"))
+            .correlation(message_id(3));
+    let wanted = Event {
+        seq: 3,
+        event_id: event_id(7),
+        ts: at(2),
+        kind: EventKind::TurnStarted,
+        agent_id: Some(who("a")),
+        channel: Some("desk".to_owned()),
+        correlation_id: Some(message_id(3).to_string()),
+        payload: json!({"t": AWKWARD}),
+    };
+    state(&store, &[9, 8]).await;
+    keep!(&store, |w| { w.event_append(event_id(7), at(2), full).await? });
+    state(&store, &[6]).await;
+    let events = all(&store).await;
+    assert_eq!(numbers(&events), [(1, 9), (2, 8), (3, 7), (4, 6)]);
+    assert_eq!(events[2], wanted);
+    assert_eq!((look!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 4), 4));
+}
+
+pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    // All queued at once, so that a backend that shares commits shares them.
+    let commands = (1..=12_u64).map(|n| {
+        let store = store.clone();
+        async move {
+            let command = write(&store, move |w| {
+                Box::pin(async move {
+                    let (event_id, event) = noted(n);
+                    w.event_append(event_id, at(n), event).await?;
+                    w.message_append(&mail(n, "a")).await?;
+                    match n % 4 {
+                        0 => blow_up(),
+                        2 => Err(Stop::Refused),
+                        _ => Ok(()),
+                    }
+                })
+            });
+            match n % 4 {
+                0 => drop(caught(command).await),
+                2 => assert!(matches!(command.await, Err(Stop::Refused))),
+                _ => command.await.unwrap(),
+            }
+        }
+    });
+    join_all(commands).await;
+    let events = all(&store).await;
+    let mail = look!(&store, |r| { r.inbox_pending(&who("a"), 100).await? });
+    assert_eq!(each(&events, |event| event.seq), [1, 2, 3, 4, 5, 6]);
+    let in_events = each(&events, |event| event.event_id.0);
+    assert_eq!(in_events, each(&mail, |mail| mail.message_id.0), "mail and feed agree on the order of commands");
+    let mut kept = numbers(&events).into_iter().map(|(_, n)| n).collect::<Vec<_>>();
+    kept.sort_unstable();
+    assert_eq!(kept, [1, 3, 5, 7, 9, 11]);
+}
+
+pub(super) async fn events_are_published_after_commit(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let mut feed = store.feed();
+    let mut inside = store.feed();
+    let outcome: Outcome<usize> = write(&store, move |w| {
+        Box::pin(async move {
+            let (event_id, event) = noted(1);
+            w.event_append(event_id, at(1), event).await?;
+            Ok(published(&mut inside).len())
+        })
+    })
+    .await;
+    assert_eq!(outcome.unwrap(), 0, "nothing is published before its command has ended");
+    assert_eq!(numbers(&published(&mut feed)), [(1, 1)], "what is acknowledged is published");
+    refuse!(&store, |w| {
+        let (event_id, event) = noted(2);
+        w.event_append(event_id, at(2), event).await?;
+    });
+    drop(
+        caught(write::<(), _>(&store, |w| {
+            Box::pin(async move {
+                let (event_id, event) = noted(3);
+                w.event_append(event_id, at(3), event).await?;
+                blow_up()
+            })
+        }))
+        .await,
+    );
+    assert_eq!(published(&mut feed), []);
+    state(&store, &[4, 5]).await;
+    state(&store, &[6]).await;
+    let heard = published(&mut feed);
+    assert_eq!(numbers(&heard), [(2, 4), (3, 5), (4, 6)]);
+    assert_eq!(all(&store).await[1..], heard, "the feed shows what is stored");
+    assert_eq!(store.last_seq(), 4);
+}
+
+pub(super) async fn ephemeral_kinds_are_refused(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    for kind in EventKind::ALL.iter().copied().filter(|kind| kind.is_ephemeral()) {
+        keep!(&store, |w| {
+            let stated = w.event_append(event_id(1), at(1), NewEvent::new(kind, json!({}))).await;
+            assert!(stated.is_err(), "{kind} was taken");
+            w.meta_put("went", "on").await?;
+        });
+    }
+    assert_eq!(all(&store).await, []);
+    state(&store, &[2]).await;
+    assert_eq!(numbers(&all(&store).await), [(1, 2)]);
+    assert_eq!(look!(&store, |r| { r.meta_get("went").await? }).as_deref(), Some("on"));
+}
+
+pub(super) async fn events_are_paged(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    state(&store, &(1..=25).collect::<Vec<_>>()).await;
+    let (mut after, mut seen) = (0, Vec::new());
+    for _ in 0..4 {
+        let (page, looked_at) = look!(&store, |r| { r.event_list(after, &EventFilter::default(), 10).await? });
+        assert!(page.len() <= 10 && looked_at >= after);
+        assert!(page.iter().all(|event| event.seq > after && event.seq <= looked_at));
+        seen.extend(each(&page, |event| event.seq));
+        after = looked_at;
+    }
+    assert_eq!(seen, (1..=25).collect::<Vec<_>>());
+    assert_eq!(after, 25);
+}
+
+pub(super) async fn a_filter_that_matches_little_ends(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in 1..=2_500 {
+            let kind = if n == 1_700 { EventKind::TurnFinished } else { EventKind::MessageDelivered };
+            let mut event = NewEvent::new(kind, json!({}));
+            if n % 1_000 == 0 {
+                event = event.agent(&who("a"));
+            }
+            if n == 5 {
+                event.channel = Some("desk".to_owned());
+            }
+            w.event_append(event_id(n), at(n), event).await?;
+        }
+    });
+    let filters = [
+        (EventFilter { kinds: vec!["turn.".to_owned()], ..EventFilter::default() }, vec![1_700]),
+        (
+            EventFilter { kinds: vec!["turn.finished".to_owned(), "team.".to_owned()], ..EventFilter::default() },
+            vec![1_700],
+        ),
+        (EventFilter { kinds: vec!["turn".to_owned()], ..EventFilter::default() }, vec![]),
+        (EventFilter { agent_id: Some(who("a")), ..EventFilter::default() }, vec![1_000, 2_000]),
+        (EventFilter { channel: Some("desk".to_owned()), ..EventFilter::default() }, vec![5]),
+        (EventFilter { agent_id: Some(who("b")), ..EventFilter::default() }, vec![]),
+    ];
+    for (filter, wanted) in filters {
+        let (mut after, mut seen) = (0, Vec::new());
+        while after < 2_500 {
+            let wanted = filter.clone();
+            let (page, looked_at) = look!(&store, |r| { r.event_list(after, &wanted, 1).await? });
+            assert!(looked_at > after, "{filter:?} stands still at {after}");
+            seen.extend(each(&page, |event| event.seq));
+            after = looked_at;
+        }
+        assert_eq!((seen, after), (wanted, 2_500), "{filter:?}");
+    }
+}
+
+pub(super) async fn bounds_follow_pruning(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    state(&store, &(1..=10).collect::<Vec<_>>()).await;
+    let bounds = async |store: &Store| look!(store, |r| { r.event_bounds().await? });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 3).await? }), 3);
+    assert_eq!(bounds(&store).await, (4, 10));
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 100).await? }), 2);
+    assert_eq!(bounds(&store).await, (6, 10));
+    let (rest, _) = look!(&store, |r| { r.event_list(2, &EventFilter::default(), 2).await? });
+    assert_eq!(numbers(&rest), [(6, 6), (7, 7)]);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(100), 100).await? }), 5);
+    assert_eq!(bounds(&store).await, (11, 10));
+    let (none, looked_at) = look!(&store, |r| { r.event_list(0, &EventFilter::default(), 5).await? });
+    assert_eq!((none, looked_at), (vec![], 10), "a reader of an empty feed is told where it goes on");
+    state(&store, &[11]).await;
+    assert_eq!((bounds(&store).await, numbers(&all(&store).await)), ((11, 11), vec![(11, 11)]));
+}
+
+pub(super) async fn the_sequence_goes_on_over_opening(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    state(&store, &[1, 2, 3]).await;
+    keep!(&store, |w| { w.prune(Family::Events, at(100), 100).await? });
+    store.close().await;
+    drop(store);
+    let store = open(&medium).await;
+    assert_eq!((store.last_seq(), look!(&store, |r| { r.event_bounds().await? })), (3, (4, 3)));
+    state(&store, &[4]).await;
+    assert_eq!((numbers(&all(&store).await), store.last_seq()), (vec![(4, 4)], 4));
+}

@@ -1,0 +1,220 @@
+//! Durable inboxes.
+
+use std::sync::Arc;
+
+use ghost_domain::{Envelope, Kind, MailState, Party};
+
+use super::Medium;
+use super::rows::{AWKWARD, ask_id, mail, message_id, turn_id, who};
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+
+fn ids(mail: &[Envelope]) -> Vec<u64> {
+    each(mail, |mail| u64::try_from(mail.message_id.0.as_u128()).unwrap())
+}
+
+async fn pending(store: &Store, agent: &str) -> Vec<u64> {
+    let agent = who(agent);
+    ids(&look!(store, |r| { r.inbox_pending(&agent, 100).await? }))
+}
+
+pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = Envelope {
+        seq: 77,
+        from: Party::Outside("web".to_owned()),
+        kind: Kind::Conversation,
+        subject: Some(AWKWARD.to_owned()),
+        body: AWKWARD.to_owned(),
+        attachments: vec!["output/a.md".to_owned(), AWKWARD.to_owned()],
+        ask_id: Some(ask_id(5)),
+        conversation_id: Some("c-1".to_owned()),
+        hop: 31,
+        wake: false,
+        ..mail(1, "a")
+    };
+    let wanted = full.clone();
+    let inside = keep!(&store, |w| {
+        w.message_append(&full).await?;
+        w.message_append(&mail(2, "a")).await?;
+        (w.message_get(message_id(1)).await?, w.inbox_pending(&who("a"), 10).await?)
+    });
+    let (one, two, none) = look!(&store, |r| {
+        (
+            r.message_get(message_id(1)).await?.unwrap(),
+            r.message_get(message_id(2)).await?.unwrap(),
+            r.message_get(message_id(3)).await?,
+        )
+    });
+    assert!(one.seq > 0 && one.seq != 77 && two.seq > one.seq, "the store gives the order: {} {}", one.seq, two.seq);
+    assert_eq!((inside.0, inside.1), (Some(one.clone()), vec![one.clone(), two.clone()]));
+    assert_eq!(one, Envelope { seq: one.seq, ..wanted });
+    assert_eq!((two.clone(), none), (Envelope { seq: two.seq, ..mail(2, "a") }, None));
+}
+
+pub(super) async fn inboxes_are_in_order_of_append(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    // Ids and times that do not rise, so that only the order of appends can explain the answer.
+    for batch in [[9, 3], [7, 1], [5, 8]] {
+        keep!(&store, |w| {
+            for n in batch {
+                w.message_append(&mail(n, "a")).await?;
+                w.message_append(&mail(100 + n, "b")).await?;
+            }
+        });
+    }
+    assert_eq!(pending(&store, "a").await, [9, 3, 7, 1, 5, 8]);
+    assert_eq!(pending(&store, "b").await, [109, 103, 107, 101, 105, 108]);
+    let (first, none, all) = look!(&store, |r| {
+        (
+            r.inbox_pending(&who("a"), 2).await?,
+            r.inbox_pending(&who("c"), 9).await?,
+            r.inbox_pending(&who("a"), 9).await?,
+        )
+    });
+    assert_eq!((ids(&first), ids(&none)), (vec![9, 3], vec![]));
+    assert!(all.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+}
+
+pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let a = || who("a");
+    let inside = keep!(&store, |w| {
+        let mut depths = vec![w.inbox_depth(&a()).await?];
+        for n in 1..=4 {
+            w.message_append(&mail(n, "a")).await?;
+            depths.push(w.inbox_depth(&a()).await?);
+        }
+        w.message_append(&mail(5, "b")).await?;
+        w.message_mark(&[message_id(1), message_id(2)], MailState::Taken, Some(turn_id(1)), 0).await?;
+        depths.push(w.inbox_depth(&a()).await?);
+        depths
+    });
+    assert_eq!(inside, [0, 1, 2, 3, 4, 2]);
+    refuse!(&store, |w| {
+        w.message_append(&mail(6, "a")).await?;
+        w.message_mark(&[message_id(1)], MailState::Pending, None, 1).await?;
+        assert_eq!(w.inbox_depth(&a()).await?, 4);
+        w.message_mark(&[message_id(3), message_id(4), message_id(5)], MailState::Consumed, None, 0).await?;
+        assert_eq!((w.inbox_depth(&a()).await?, w.inbox_depth(&who("b")).await?), (2, 0));
+    });
+    let depths =
+        look!(&store, |r| { (r.inbox_depth(&a()).await?, r.inbox_depth(&who("b")).await?, r.inbox_total().await?) });
+    assert_eq!(depths, (2, 1, 3));
+    let inside = keep!(&store, |w| {
+        let before = w.inbox_depth(&a()).await?;
+        // Marked to what it is already, back to pending, twice in one command.
+        w.message_mark(&[message_id(3)], MailState::Pending, None, 0).await?;
+        w.message_mark(&[message_id(1)], MailState::Pending, None, 0).await?;
+        w.message_mark(&[message_id(1)], MailState::Taken, None, 0).await?;
+        w.message_mark(&[message_id(1)], MailState::Pending, None, 0).await?;
+        (before, w.inbox_depth(&a()).await?, w.inbox_total().await?)
+    });
+    assert_eq!(inside, (2, 3, 4));
+    keep!(&store, |w| { w.message_mark(&[message_id(1)], MailState::Dead, None, 0).await? });
+    assert_eq!(keep!(&store, |w| { (w.inbox_depth(&a()).await?, w.inbox_total().await?) }), (2, 3));
+    assert_eq!(pending(&store, "a").await, [3, 4]);
+}
+
+pub(super) async fn marking_moves_mail(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in [1, 2, 3] {
+            w.message_append(&mail(n, "a")).await?;
+        }
+        let ids = [message_id(3), message_id(1), message_id(99)];
+        w.message_mark(&ids, MailState::Taken, Some(turn_id(1)), 0).await?;
+        assert_eq!(w.messages_of_turn(turn_id(1)).await?.len(), 2);
+    });
+    let (of_turn, of_other) =
+        look!(&store, |r| { (r.messages_of_turn(turn_id(1)).await?, r.messages_of_turn(turn_id(2)).await?) });
+    assert_eq!((ids(&of_turn), ids(&of_other)), (vec![1, 3], vec![]));
+    assert!(of_turn.iter().all(|mail| mail.state == MailState::Taken && mail.turn_id == Some(turn_id(1))));
+    assert_eq!(pending(&store, "a").await, [2]);
+
+    let seq = of_turn[0].seq;
+    keep!(&store, |w| { w.message_mark(&[message_id(1)], MailState::Pending, None, 1).await? });
+    let back = look!(&store, |r| { r.message_get(message_id(1)).await?.unwrap() });
+    assert_eq!(back, Envelope { seq, crashes: 1, ..mail(1, "a") }, "only state, turn and crashes may change");
+    assert_eq!(pending(&store, "a").await, [1, 2], "mail that comes back keeps its place");
+    keep!(&store, |w| { w.message_mark(&[], MailState::Dead, None, 5).await? });
+    assert_eq!(pending(&store, "a").await, [1, 2]);
+}
+
+pub(super) async fn crashes_add_up_and_are_forgiven(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in [1, 2, 3] {
+            w.message_append(&mail(n, "a")).await?;
+        }
+        w.message_mark(&[message_id(1), message_id(2)], MailState::Pending, None, 1).await?;
+        w.message_mark(&[message_id(1), message_id(1)], MailState::Dead, None, 2).await?;
+    });
+    let crashes = async |store: &Store| {
+        look!(store, |r| {
+            let mut crashes = Vec::new();
+            for n in [1, 2, 3] {
+                crashes.push(r.message_get(message_id(n)).await?.unwrap().crashes);
+            }
+            crashes
+        })
+    };
+    assert_eq!(crashes(&store).await, [3, 1, 0]);
+    refuse!(&store, |w| { w.message_forgive(&[message_id(1)]).await? });
+    keep!(&store, |w| { w.message_forgive(&[message_id(2), message_id(3), message_id(9)]).await? });
+    assert_eq!(crashes(&store).await, [3, 0, 0]);
+    keep!(&store, |w| { w.message_forgive(&[message_id(1)]).await? });
+    let forgiven = look!(&store, |r| { r.message_get(message_id(1)).await?.unwrap() });
+    assert_eq!((forgiven.crashes, forgiven.state), (0, MailState::Dead));
+}
+
+pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.message_append(&mail(1, "c")).await?;
+        w.message_append(&mail(2, "a")).await?;
+        w.message_append(&Envelope { wake: false, ..mail(3, "b") }).await?;
+        w.message_append(&Envelope { wake: false, ..mail(4, "a") }).await?;
+        w.message_append(&mail(5, "d")).await?;
+        w.message_mark(&[message_id(5)], MailState::Taken, Some(turn_id(1)), 0).await?;
+        assert_eq!(w.inbox_waiting().await?, [who("a"), who("c")]);
+    });
+    assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("c")]);
+    keep!(&store, |w| { w.message_mark(&[message_id(2)], MailState::Consumed, None, 0).await? });
+    assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("c")]);
+}
+
+pub(super) async fn recent_mail_is_newest_first(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in [4, 2, 3, 1] {
+            w.message_append(&mail(n, "a")).await?;
+        }
+        w.message_append(&mail(5, "b")).await?;
+        w.message_mark(&[message_id(2)], MailState::Consumed, Some(turn_id(1)), 0).await?;
+        assert_eq!(ids(&w.messages_recent(&who("a"), 3).await?), [1, 3, 2]);
+    });
+    assert_eq!(ids(&look!(&store, |r| { r.messages_recent(&who("a"), 3).await? })), [1, 3, 2]);
+    assert_eq!(ids(&look!(&store, |r| { r.messages_recent(&who("a"), 9).await? })), [1, 3, 2, 4]);
+}
+
+pub(super) async fn the_order_goes_on_over_opening(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.message_append(&mail(1, "a")).await?;
+        w.journal_append(turn_id(1), &super::rows::note("one"), super::rows::at(1)).await?;
+    });
+    store.close().await;
+    drop(store);
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        assert_eq!(w.inbox_depth(&who("a")).await?, 1);
+        w.message_append(&mail(2, "a")).await?;
+        w.journal_append(turn_id(1), &super::rows::note("two"), super::rows::at(2)).await?;
+        assert_eq!(w.inbox_depth(&who("a")).await?, 2);
+    });
+    let (mail, journal) =
+        look!(&store, |r| { (r.inbox_pending(&who("a"), 9).await?, r.journal_of(turn_id(1)).await?) });
+    assert_eq!(ids(&mail), [1, 2]);
+    assert!(mail[0].seq < mail[1].seq && journal[0].seq < journal[1].seq);
+}

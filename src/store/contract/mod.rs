@@ -1,0 +1,111 @@
+//! The contract that every backend must pass: one table of checks, each over a fresh, empty store. A backend runs them
+//! as tests of their own with [`for_each_check`] and [`as_tests`]; one in another crate walks [`CHECKS`].
+//!
+//! Must never: ask for anything that `tables` and `handle` do not promise, or know which backend it looks at.
+
+// These are tests; only where they are compiled differs, by the `testing` feature.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod agents;
+mod asks;
+mod budgets;
+mod concurrency;
+mod events;
+mod ledger;
+mod messages;
+mod model;
+mod prune;
+mod prune_mail;
+mod rows;
+mod script;
+mod signals;
+mod tasks;
+mod tools;
+mod transactions;
+mod turns;
+
+use std::sync::Arc;
+
+use ghost_domain::time::BoxFuture;
+
+use crate::{Store, StoreError};
+
+/// Where a store's data lies while no store is open: a directory, a schema, a piece of memory.
+pub trait Medium: Send + Sync {
+    /// Opens the store. The first time it is empty; later it holds what was acknowledged before.
+    fn open(&self) -> BoxFuture<'_, Result<Store, StoreError>>;
+}
+
+/// One check over an empty medium. It panics if the backend does not keep the contract.
+pub type Check = fn(Arc<dyn Medium>) -> BoxFuture<'static, ()>;
+
+/// Hands every check to the macro `$then`, by family; `$medium` makes an empty medium.
+macro_rules! for_each_check {
+    ($then:ident $(, $medium:expr)?) => {
+        $then! {
+            ($($medium)?)
+            agents: agents_are_put_and_listed, dynamic_agents_are_counted, meta_is_kept, skills_are_held_and_removed,
+                jobs_are_newest_first, requests_are_kept_by_principal;
+            asks: asks_round_trip, open_asks_are_found, dead_letters_are_newest_first;
+            budgets: budgets_are_listed_by_scope, reservations_are_held_by_turn, usage_is_summed, lists_are_bounded;
+            concurrency: concurrent_commands_keep_one_order, reads_see_whole_commits_only,
+                a_caller_that_gives_up_hurts_nobody;
+            events: events_are_gapless_and_in_order, refused_commands_use_no_sequence, events_are_published_after_commit,
+                ephemeral_kinds_are_refused, events_are_paged, a_filter_that_matches_little_ends,
+                bounds_follow_pruning, the_sequence_goes_on_over_opening;
+            ledger: calls_round_trip, calls_are_filtered, call_lists_are_bounded;
+            messages: mail_round_trips, inboxes_are_in_order_of_append, the_depth_is_exact, marking_moves_mail,
+                crashes_add_up_and_are_forgiven, waiting_agents_have_waking_mail, recent_mail_is_newest_first,
+                the_order_goes_on_over_opening;
+            model: sequences_equal_memory, batches_equal_memory;
+            prune: pruned_turns_take_their_journals, open_turns_and_held_letters_keep_journals,
+                prompts_live_while_a_journal_names_them, open_asks_are_kept, running_calls_are_kept,
+                usage_and_requests_are_pruned, held_letters_are_kept, needed_tasks_are_kept, a_prune_is_bounded,
+                a_refused_prune_deletes_nothing;
+            prune_mail: only_consumed_mail_is_pruned, mail_of_held_letters_is_kept, mail_ends_with_its_turn;
+            signals: signals_follow_commits_in_order, signals_of_undone_commands_are_dropped;
+            tasks: tasks_round_trip, tasks_are_listed_by_priority, dependants_are_found, history_is_in_order;
+            transactions: commands_see_their_own_writes, scans_see_writes_before_them, a_refusal_undoes_its_writes_alone,
+                a_refusal_after_scans_undoes_its_writes_alone, a_refusal_restores_replaced_rows,
+                a_panic_is_undone_and_goes_on_in_the_caller, a_failed_query_hurts_nothing, answers_come_back,
+                a_closed_store_says_so, acknowledged_commands_outlive_the_store;
+            turns: turns_round_trip, open_turns_are_found, turn_lists_are_filtered, journals_are_in_order,
+                prompts_are_kept_once;
+        }
+    };
+}
+
+macro_rules! as_table {
+    (() $($family:ident: $($check:ident),+;)+) => {
+        &[$($((concat!(stringify!($family), "::", stringify!($check)), |medium| Box::pin($family::$check(medium)))),+),+]
+    };
+}
+
+/// Makes a test of every check: `for_each_check!(as_tests, <an expression that makes an empty medium>);`.
+#[cfg(test)]
+macro_rules! as_tests {
+    (($medium:expr) $($family:ident: $($check:ident),+;)+) => {
+        $(mod $family {
+            use super::*;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                $crate::contract::check(stringify!($family), stringify!($check), std::sync::Arc::new($medium)).await;
+            })+
+        })+
+    };
+}
+
+#[cfg(test)]
+pub(crate) use {as_tests, for_each_check};
+
+/// Every check, by name.
+pub const CHECKS: &[(&str, Check)] = for_each_check!(as_table);
+
+/// Runs the check of that name.
+#[cfg(test)]
+pub(crate) async fn check(family: &str, name: &str, medium: Arc<dyn Medium>) {
+    let name = format!("{family}::{name}");
+    let (_, check) = CHECKS.iter().find(|(known, _)| *known == name).expect("the table and the tests are one list");
+    check(medium).await;
+}

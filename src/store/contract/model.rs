@@ -1,0 +1,184 @@
+//! Random sequences of commands leave a backend in the state in which they leave the store in memory, and every command
+//! sees the same on its way.
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use ghost_domain::Party;
+use ghost_domain::event::EventFilter;
+
+use super::Medium;
+use super::rows::{ask_id, message_id, reservation_id, task_id, turn_id, who};
+use super::script::{Command, Dice, End, script};
+use super::tools::{Stop, blow_up, look, open, write};
+use crate::Store;
+use crate::memory::MemoryStore;
+use crate::tables::{LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
+
+/// What became of a command.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Kept,
+    Refused,
+    Panicked,
+    Failed(String),
+}
+
+/// Runs a command. Gives its fate, and what it saw on its way, which counts even if it was undone.
+async fn play(store: &Store, command: &Command) -> (Fate, Vec<String>) {
+    let Command { ops, end } = command.clone();
+    let saw = Arc::new(Mutex::new(Vec::with_capacity(ops.len())));
+    let sees = saw.clone();
+    let played = write(store, move |w| {
+        Box::pin(async move {
+            for op in ops {
+                let seen = op.run(w).await?;
+                sees.lock().unwrap().push(seen);
+            }
+            match end {
+                End::Keep => Ok(()),
+                End::Refuse => Err(Stop::Refused),
+                End::Panic => blow_up(),
+            }
+        })
+    });
+    let fate = match AssertUnwindSafe(played).catch_unwind().await {
+        Ok(Ok(())) => Fate::Kept,
+        Ok(Err(Stop::Refused)) => Fate::Refused,
+        Ok(Err(Stop::Store(error))) => Fate::Failed(error.to_string()),
+        Err(_) => Fate::Panicked,
+    };
+    let saw = std::mem::take(&mut *saw.lock().unwrap());
+    (fate, saw)
+}
+
+/// Everything that can be seen of a store, a line a fact, with the numbers left out that a backend may choose.
+async fn observe(store: &Store, ops: u64) -> Vec<String> {
+    look!(store, |r| {
+        let mut lines = Vec::new();
+        macro_rules! line {
+            ($($value:expr),+) => { lines.push(format!("{} = {:?}", stringify!($($value),+), ($($value),+))) };
+        }
+        line!(r.agent_list(true).await?, r.agent_count_dynamic().await?);
+        line!(r.meta_get("k1").await?, r.meta_get("k2").await?);
+        line!(r.job_list().await?);
+        line!(r.asks_open().await?, r.ask_count_open().await?);
+        for n in 0..5 {
+            line!(n, r.ask_get(ask_id(n)).await?);
+        }
+        line!(r.budget_list(true).await?, r.budget_list(false).await?);
+        for n in 0..6 {
+            line!(n, r.reservation_get(reservation_id(n)).await?);
+        }
+        line!(r.usage_sum(&UsageFilter::default()).await?);
+        line!(r.dead_letter_list(None, None).await?);
+        line!(r.event_list(0, &EventFilter::default(), 100_000).await?, r.event_bounds().await?);
+        line!(r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
+        for name in ["a", "b", "c"] {
+            let agent_id = who(name);
+            line!(name, r.inbox_depth(&agent_id).await?, r.turn_open_of(&agent_id).await?);
+            let ids = r.inbox_pending(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
+            line!(name, ids.collect::<Vec<_>>());
+            let recent = r.messages_recent(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
+            line!(name, recent.collect::<Vec<_>>());
+            line!(name, r.skills_held(&agent_id).await?);
+            let to = r.asks_open_to(&agent_id).await?.into_iter().map(|ask| ask.ask_id);
+            line!(name, to.collect::<BTreeSet<_>>());
+            for request in ["r1", "r2"] {
+                line!(r.request_get(&Party::Agent(agent_id.clone()), &request.parse().unwrap()).await?);
+            }
+        }
+        line!(r.inbox_waiting().await?, r.inbox_total().await?);
+        for n in 1..=ops {
+            if let Some(mut mail) = r.message_get(message_id(n)).await? {
+                mail.seq = 0;
+                line!(mail);
+            }
+        }
+        line!(r.task_list(&TaskFilter { limit: 1_000, ..TaskFilter::default() }).await?, r.task_count_open().await?);
+        line!(r.turns_open().await?);
+        line!(r.turn_list(&TurnFilter { limit: 1_000, ..TurnFilter::default() }).await?);
+        for n in 0..6 {
+            line!(n, r.task_events(task_id(n)).await?, r.task_dependants(task_id(n)).await?);
+            let steps = r.journal_of(turn_id(n)).await?.into_iter().map(|row| (row.step, row.at));
+            line!(n, steps.collect::<Vec<_>>());
+            let mail = r.messages_of_turn(turn_id(n)).await?.into_iter().map(|mail| mail.message_id);
+            line!(n, mail.collect::<Vec<_>>());
+        }
+        for hash in ["h1", "h2", "h3", "h4"] {
+            line!(hash, r.prompt_get(hash).await?);
+        }
+        lines
+    })
+}
+
+async fn assert_same(store: &Store, model: &Store, ops: u64, context: &str) {
+    let (seen, wanted) = (observe(store, ops).await, observe(model, ops).await);
+    for (seen, wanted) in seen.iter().zip(&wanted) {
+        assert_eq!(seen, wanted, "{context}");
+    }
+    assert_eq!(seen.len(), wanted.len(), "{context}");
+}
+
+/// A command of a script does what it says it does; otherwise a comparison would compare failures.
+fn assert_ended(fate: &Fate, command: &Command, context: &str) {
+    let wanted = match command.end {
+        End::Keep => Fate::Kept,
+        End::Refuse => Fate::Refused,
+        End::Panic => Fate::Panicked,
+    };
+    assert_eq!(*fate, wanted, "{context}");
+}
+
+fn ops(script: &[Command]) -> u64 {
+    u64::try_from(script.iter().map(|command| command.ops.len()).sum::<usize>()).unwrap()
+}
+
+/// One command after the other, each answer and every tenth state compared; opened anew now and then.
+pub(super) async fn sequences_equal_memory(medium: Arc<dyn Medium>) {
+    let script = script(1, 250);
+    let (mut store, model) = (open(&medium).await, MemoryStore::open());
+    let ops = ops(&script);
+    for (at, command) in script.iter().enumerate() {
+        let context = format!("command {at}: {command:?}");
+        let learnt = play(&store, command).await;
+        assert_ended(&learnt.0, command, &context);
+        assert_eq!(learnt, play(&model, command).await, "{context}");
+        if at % 10 == 9 {
+            assert_same(&store, &model, ops, &context).await;
+        }
+        if at % 60 == 59 {
+            store.close().await;
+            drop(store);
+            store = open(&medium).await;
+        }
+    }
+    assert_same(&store, &model, ops, "at the end").await;
+}
+
+/// Several commands queued at once, so that a backend that shares commits shares them.
+pub(super) async fn batches_equal_memory(medium: Arc<dyn Medium>) {
+    let mut dice = Dice::new(7);
+    let script = script(2, 400);
+    let (store, model) = (open(&medium).await, MemoryStore::open());
+    let ops = ops(&script);
+    let mut rest = script.as_slice();
+    while !rest.is_empty() {
+        let size = usize::try_from(1 + dice.below(16)).unwrap().min(rest.len());
+        let (batch, later) = rest.split_at(size);
+        rest = later;
+        let context = || format!("{} commands before the end, batch {batch:#?}", later.len());
+        let learnt = join_all(batch.iter().map(|command| play(&store, command))).await;
+        for (learnt, command) in learnt.iter().zip(batch) {
+            assert_ended(&learnt.0, command, &context());
+            assert_eq!(*learnt, play(&model, command).await, "{}: {command:?}", context());
+        }
+        if dice.below(3) == 0 {
+            assert_same(&store, &model, ops, &context()).await;
+        }
+    }
+    assert_same(&store, &model, ops, "at the end").await;
+}

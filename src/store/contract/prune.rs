@@ -1,0 +1,265 @@
+//! Retention: what goes, and what must stay whatever its age.
+
+use std::sync::Arc;
+
+use ghost_domain::{
+    AskStatus, CallStatus, DeadLetterStatus, Party, ReservationStatus, Task, TaskEvent, TaskStatus, TurnStatus,
+};
+
+use super::Medium;
+use super::rows::{
+    answer, ask, ask_id, at, briefed, budget, call, call_id, letter, letter_id, note, reservation, reservation_id,
+    task, task_id, turn, turn_id, usage, who,
+};
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+use crate::tables::{Family, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
+
+/// Prunes until nothing more goes; a backend may take several goes over what hangs together.
+pub(super) async fn prune_all(store: &Store, family: Family, before: u64) {
+    for _ in 0..20 {
+        if keep!(store, |w| { w.prune(family, at(before), 100).await? }) == 0 {
+            return;
+        }
+    }
+    panic!("{family:?} never comes to an end");
+}
+
+pub(super) async fn pruned_turns_take_their_journals(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in [1, 5, 9] {
+            w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
+            w.journal_append(turn_id(n), &note("x"), at(n)).await?;
+            w.reservation_put(&reservation(n, n, ReservationStatus::Settled)).await?;
+        }
+        w.budget_put(&budget(ghost_domain::Scope::World, None, None)).await?;
+    });
+    prune_all(&store, Family::Turns, 7).await;
+    let turns = look!(&store, |r| { r.turn_list(&TurnFilter::default()).await? });
+    assert_eq!(each(&turns, |turn| turn.turn_id), [turn_id(9)]);
+    for (n, kept) in [(1, 0), (5, 0), (9, 1)] {
+        let (steps, held) =
+            look!(&store, |r| { (r.journal_of(turn_id(n)).await?, r.reservation_get(reservation_id(n)).await?) });
+        assert_eq!((steps.len(), held.is_some()), (kept, kept == 1), "turn {n}");
+    }
+    let inside = keep!(&store, |w| { (w.turn_get(turn_id(1)).await?, w.turn_get(turn_id(9)).await?.is_some()) });
+    assert_eq!(inside, (None, true), "what a writer remembers is pruned, too");
+}
+
+pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
+        w.turn_put(&turn(2, "a", TurnStatus::Dead)).await?;
+        w.turn_put(&turn(3, "a", TurnStatus::Dead)).await?;
+        for n in [1, 2, 3] {
+            w.journal_append(turn_id(n), &note("x"), at(n)).await?;
+        }
+        w.reservation_put(&reservation(1, 1, ReservationStatus::Held)).await?;
+        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held)).await?;
+        w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped)).await?;
+    });
+    prune_all(&store, Family::Turns, 1_000).await;
+    for (n, kept) in [(1, 1), (2, 1), (3, 0)] {
+        let (turn, steps) = look!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
+        assert_eq!((usize::from(turn.is_some()), steps.len()), (kept, kept), "turn {n}");
+    }
+    assert_eq!(look!(&store, |r| { r.reservations_held(turn_id(1)).await?.len() }), 1);
+}
+
+pub(super) async fn prompts_live_while_a_journal_names_them(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for hash in ["system", "old", "open", "unnamed"] {
+            w.prompt_put(hash, hash, at(1)).await?;
+        }
+        w.prompt_put("fresh", "fresh", at(60)).await?;
+        w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
+        w.journal_append(turn_id(1), &briefed("system", "old"), at(1)).await?;
+        w.turn_put(&turn(2, "a", TurnStatus::Open)).await?;
+        w.journal_append(turn_id(2), &briefed("system", "open"), at(2)).await?;
+    });
+    let kept = async |store: &Store| {
+        look!(store, |r| {
+            let mut kept = Vec::new();
+            for hash in ["system", "old", "open", "unnamed", "fresh"] {
+                if r.prompt_get(hash).await?.is_some() {
+                    kept.push(hash);
+                }
+            }
+            kept
+        })
+    };
+    prune_all(&store, Family::Turns, 50).await;
+    assert_eq!(kept(&store).await, ["system", "open", "fresh"]);
+    keep!(&store, |w| {
+        // A part that was pruned can come back.
+        w.prompt_put("old", "new", at(61)).await?;
+        w.turn_put(&turn(2, "a", TurnStatus::Finished)).await?;
+    });
+    prune_all(&store, Family::Turns, 50).await;
+    assert_eq!(kept(&store).await, ["old", "fresh"]);
+    assert_eq!(look!(&store, |r| { r.prompt_get("old").await? }).as_deref(), Some("new"));
+}
+
+pub(super) async fn open_asks_are_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.ask_put(&ask(1, "a", "b", AskStatus::Open)).await?;
+        for (n, status) in [(2, AskStatus::Answered), (3, AskStatus::Failed), (4, AskStatus::TimedOut)] {
+            w.ask_put(&ask(n, "a", "b", status)).await?;
+        }
+        w.ask_put(&ask(50, "a", "b", AskStatus::Answered)).await?;
+    });
+    prune_all(&store, Family::Asks, 40).await;
+    let kept = look!(&store, |r| {
+        let mut kept = Vec::new();
+        for n in [1, 2, 3, 4, 50] {
+            if r.ask_get(ask_id(n)).await?.is_some() {
+                kept.push(n);
+            }
+        }
+        kept
+    });
+    assert_eq!(kept, [1, 50]);
+}
+
+pub(super) async fn running_calls_are_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.call_put(&call(1, "a", CallStatus::Started)).await?;
+        for (n, status) in [(2, CallStatus::Ok), (3, CallStatus::Failed), (4, CallStatus::Unknown)] {
+            w.call_put(&call(n, "a", status)).await?;
+        }
+        w.call_put(&call(50, "a", CallStatus::Ok)).await?;
+    });
+    prune_all(&store, Family::Ledger, 40).await;
+    let kept = look!(&store, |r| { r.call_list(&LedgerFilter::default()).await? });
+    assert_eq!(each(&kept, |row| row.call_id), [call_id(50), call_id(1)]);
+}
+
+pub(super) async fn usage_and_requests_are_pruned(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let principal = Party::Operator("one".to_owned());
+    let (old, new) = (answer(principal.clone(), "old", 1), answer(principal.clone(), "new", 50));
+    keep!(&store, |w| {
+        w.request_put(&old).await?;
+        w.request_put(&new).await?;
+        w.usage_append(&usage(1, "a", "m", 10)).await?;
+        w.usage_append(&usage(50, "a", "m", 20)).await?;
+    });
+    prune_all(&store, Family::Usage, 40).await;
+    prune_all(&store, Family::Requests, 40).await;
+    let sums = look!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
+    assert_eq!(each(&sums, |sum| (sum.calls, sum.tokens.input)), [(1, 20)]);
+    let kept = keep!(&store, |w| {
+        let (old, new) = ("old".parse().unwrap(), "new".parse().unwrap());
+        (w.request_get(&principal, &old).await?.is_some(), w.request_get(&principal, &new).await?.is_some())
+    });
+    assert_eq!(kept, (false, true));
+}
+
+pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.dead_letter_put(&letter(1, "a", DeadLetterStatus::Held)).await?;
+        w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Retried)).await?;
+        w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped)).await?;
+        w.dead_letter_put(&letter(50, "a", DeadLetterStatus::Dropped)).await?;
+    });
+    prune_all(&store, Family::DeadLetters, 40).await;
+    let kept = look!(&store, |r| { r.dead_letter_list(None, None).await? });
+    assert_eq!(each(&kept, |letter| letter.dead_letter_id), [letter_id(50), letter_id(1)]);
+}
+
+pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let on = |n, needs: u64, status| Task { depends_on: vec![task_id(needs)], ..task(n, "a", status) };
+    keep!(&store, |w| {
+        w.task_put(&task(1, "a", TaskStatus::Done)).await?;
+        w.task_put(&on(2, 1, TaskStatus::Blocked)).await?;
+        w.task_put(&task(3, "a", TaskStatus::Failed)).await?;
+        w.task_put(&on(4, 3, TaskStatus::Cancelled)).await?;
+        w.task_put(&task(5, "a", TaskStatus::InProgress)).await?;
+        w.task_put(&task(50, "a", TaskStatus::Done)).await?;
+        for n in [1, 3] {
+            let status = TaskStatus::Done;
+            let event =
+                TaskEvent { task_id: task_id(n), by: Party::System, at: at(n), status, owner: who("a"), note: None };
+            w.task_event_append(&event).await?;
+        }
+    });
+    let kept = async |store: &Store| {
+        let mut ids = each(&look!(store, |r| { r.task_list(&TaskFilter::default()).await? }), |task| task.task_id);
+        ids.sort();
+        ids
+    };
+    prune_all(&store, Family::Tasks, 40).await;
+    assert_eq!(kept(&store).await, [task_id(1), task_id(2), task_id(5), task_id(50)]);
+    let history =
+        look!(&store, |r| { (r.task_events(task_id(1)).await?.len(), r.task_events(task_id(3)).await?.len()) });
+    assert_eq!(history, (1, 0));
+    assert_eq!(look!(&store, |r| { r.task_dependants(task_id(3)).await? }), []);
+    keep!(&store, |w| { w.task_put(&on(2, 1, TaskStatus::Done)).await? });
+    prune_all(&store, Family::Tasks, 40).await;
+    assert_eq!(kept(&store).await, [task_id(5), task_id(50)]);
+}
+
+pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        // Not in order of age, so that "oldest first" shows.
+        for n in [4, 2, 5, 1, 3] {
+            w.task_put(&task(n, "a", TaskStatus::Done)).await?;
+            w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Dropped)).await?;
+            w.call_put(&call(n, "a", CallStatus::Ok)).await?;
+            w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
+            w.ask_put(&ask(n, "a", "b", AskStatus::Answered)).await?;
+        }
+    });
+    for family in [Family::Tasks, Family::DeadLetters, Family::Ledger, Family::Turns, Family::Asks] {
+        assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 0).await? }), 0, "{family:?}");
+        assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 2).await? }), 2, "{family:?}");
+    }
+    let left = look!(&store, |r| {
+        let tasks = r.task_list(&TaskFilter::default()).await?;
+        let letters = r.dead_letter_list(None, None).await?;
+        let calls = r.call_list(&LedgerFilter::default()).await?;
+        let turns = r.turn_list(&TurnFilter::default()).await?;
+        let asks = [r.ask_get(ask_id(2)).await?, r.ask_get(ask_id(3)).await?];
+        [
+            each(&tasks, |task| task.task_id.0),
+            each(&letters, |letter| letter.dead_letter_id.0).into_iter().rev().collect(),
+            each(&calls, |call| call.call_id.0).into_iter().rev().collect(),
+            each(&turns, |turn| turn.turn_id.0).into_iter().rev().collect(),
+            vec![ask_id(3).0, ask_id(4).0, ask_id(5).0]
+                .into_iter()
+                .filter(|_| asks[0].is_none() && asks[1].is_some())
+                .collect(),
+        ]
+    });
+    assert!(left.iter().all(|ids| *ids == [task_id(3).0, task_id(4).0, task_id(5).0]), "{left:?}");
+}
+
+pub(super) async fn a_refused_prune_deletes_nothing(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.task_put(&task(1, "a", TaskStatus::Done)).await?;
+        w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
+        w.journal_append(turn_id(1), &note("x"), at(1)).await?;
+    });
+    refuse!(&store, |w| {
+        // Rows of the same command are pruned like any others.
+        w.task_put(&task(2, "a", TaskStatus::Done)).await?;
+        assert_eq!(w.prune(Family::Tasks, at(40), 9).await?, 2);
+        assert_eq!(w.prune(Family::Turns, at(40), 9).await?, 1);
+        assert_eq!((w.task_get(task_id(1)).await?, w.task_get(task_id(2)).await?), (None, None));
+        w.task_put(&task(3, "a", TaskStatus::Done)).await?;
+    });
+    let inside = keep!(&store, |w| { (w.task_get(task_id(1)).await?, w.turn_get(turn_id(1)).await?) });
+    assert_eq!(inside, (Some(task(1, "a", TaskStatus::Done)), Some(turn(1, "a", TurnStatus::Finished))));
+    let (tasks, steps) =
+        look!(&store, |r| { (r.task_list(&TaskFilter::default()).await?, r.journal_of(turn_id(1)).await?) });
+    assert_eq!((each(&tasks, |task| task.task_id), steps.len()), (vec![task_id(1)], 1));
+}

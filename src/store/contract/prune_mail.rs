@@ -1,0 +1,84 @@
+//! Retention of mail: it outlives everything that may still ask for it.
+
+use std::sync::Arc;
+
+use ghost_domain::{DeadLetter, DeadLetterStatus, MailState, Turn, TurnStatus};
+
+use super::Medium;
+use super::prune::prune_all;
+use super::rows::{at, letter, mail, message_id, turn, turn_id, who};
+use super::tools::{keep, look, open};
+use crate::Store;
+use crate::tables::Family;
+
+async fn kept(store: &Store, numbers: &'static [u64]) -> Vec<u64> {
+    look!(store, |r| {
+        let mut kept = Vec::new();
+        for n in numbers {
+            if r.message_get(message_id(*n)).await?.is_some() {
+                kept.push(*n);
+            }
+        }
+        kept
+    })
+}
+
+pub(super) async fn only_consumed_mail_is_pruned(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in 1..=5 {
+            w.message_append(&mail(n, "a")).await?;
+        }
+        w.message_append(&mail(50, "a")).await?;
+        w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
+        w.turn_put(&turn(2, "a", TurnStatus::Open)).await?;
+        w.message_mark(&[message_id(2)], MailState::Taken, Some(turn_id(2)), 0).await?;
+        w.message_mark(&[message_id(3), message_id(4)], MailState::Consumed, Some(turn_id(1)), 0).await?;
+        w.turn_put(&turn(49, "a", TurnStatus::Finished)).await?;
+        w.message_mark(&[message_id(50)], MailState::Consumed, Some(turn_id(49)), 0).await?;
+    });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Messages, at(40), 1).await? }), 1);
+    assert_eq!(kept(&store, &[3, 4]).await, [4], "oldest first");
+    prune_all(&store, Family::Messages, 40).await;
+    assert_eq!(kept(&store, &[1, 2, 3, 4, 5, 50]).await, [1, 2, 5, 50]);
+    assert_eq!(look!(&store, |r| { r.messages_of_turn(turn_id(1)).await? }), []);
+    assert_eq!(
+        keep!(&store, |w| { (w.inbox_depth(&who("a")).await?, w.message_get(message_id(3)).await?) }),
+        (2, None)
+    );
+}
+
+pub(super) async fn mail_of_held_letters_is_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in [1, 2, 3] {
+            w.message_append(&mail(n, "a")).await?;
+        }
+        w.turn_put(&turn(1, "a", TurnStatus::Dead)).await?;
+        w.message_mark(&[message_id(1), message_id(2)], MailState::Dead, Some(turn_id(1)), 3).await?;
+        w.message_mark(&[message_id(3)], MailState::Consumed, Some(turn_id(1)), 0).await?;
+        let messages = vec![message_id(1), message_id(2)];
+        w.dead_letter_put(&DeadLetter { messages, ..letter(1, "a", DeadLetterStatus::Held) }).await?;
+    });
+    prune_all(&store, Family::Messages, 1_000).await;
+    assert_eq!(kept(&store, &[1, 2, 3]).await, [1, 2]);
+}
+
+pub(super) async fn mail_ends_with_its_turn(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in [1, 2] {
+            w.message_append(&mail(n, "a")).await?;
+        }
+        let long = Turn { ended_at: Some(at(60)), ..turn(1, "a", TurnStatus::Finished) };
+        w.turn_put(&long).await?;
+        w.turn_put(&turn(2, "a", TurnStatus::Finished)).await?;
+        w.message_mark(&[message_id(1)], MailState::Consumed, Some(turn_id(1)), 0).await?;
+        w.message_mark(&[message_id(2)], MailState::Consumed, Some(turn_id(2)), 0).await?;
+    });
+    prune_all(&store, Family::Messages, 40).await;
+    assert_eq!(kept(&store, &[1, 2]).await, [1], "old mail of a turn that ended lately is not old");
+    prune_all(&store, Family::Turns, 100).await;
+    prune_all(&store, Family::Messages, 100).await;
+    assert_eq!(kept(&store, &[1, 2]).await, [] as [u64; 0], "mail of a turn that is gone goes, too");
+}

@@ -1,0 +1,288 @@
+//! Rows for the checks: plain ones by number, so that a check states only what it is about.
+
+use ghost_domain::ask::Asker;
+use ghost_domain::journal::Step;
+use ghost_domain::transcript::TokenUsage;
+use ghost_domain::{
+    Agent, AgentId, AgentKind, AgentStatus, Ask, AskId, AskStatus, Budget, BudgetLimits, CallId, CallStatus,
+    DeadLetter, DeadLetterId, DeadLetterStatus, Desired, Envelope, EventId, HeldSkill, Job, Kind, LedgerRow, MailState,
+    MessageId, Money, Party, RequestKey, Reservation, ReservationId, ReservationStatus, RootId, Scope, StoredAnswer,
+    Task, TaskId, TaskStatus, Timestamp, Turn, TurnId, TurnStatus, UsageRow,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+/// Text that a careless backend breaks: quotes, line ends, accents, an emoji, a placeholder.
+pub(super) const AWKWARD: &str = "it's \"so\"\r\n\té 🦀 $1 ? -- %s";
+
+/// A number that no 64-bit float holds.
+pub(super) const LARGE: u64 = (1 << 53) + 1;
+
+pub(super) fn who(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+/// Second `n` of the checks' time.
+pub(super) fn at(n: u64) -> Timestamp {
+    Timestamp(i64::try_from(n).unwrap() * 1_000)
+}
+
+fn uuid(n: u64) -> Uuid {
+    Uuid::from_u128(u128::from(n))
+}
+
+pub(super) fn message_id(n: u64) -> MessageId {
+    MessageId(uuid(n))
+}
+
+pub(super) fn turn_id(n: u64) -> TurnId {
+    TurnId(uuid(n))
+}
+
+pub(super) fn call_id(n: u64) -> CallId {
+    CallId(uuid(n))
+}
+
+pub(super) fn ask_id(n: u64) -> AskId {
+    AskId(uuid(n))
+}
+
+pub(super) fn root_id(n: u64) -> RootId {
+    RootId(uuid(n))
+}
+
+pub(super) fn task_id(n: u64) -> TaskId {
+    TaskId(uuid(n))
+}
+
+pub(super) fn event_id(n: u64) -> EventId {
+    EventId(uuid(n))
+}
+
+pub(super) fn letter_id(n: u64) -> DeadLetterId {
+    DeadLetterId(uuid(n))
+}
+
+pub(super) fn reservation_id(n: u64) -> ReservationId {
+    ReservationId(uuid(n))
+}
+
+pub(super) fn agent(name: &str) -> Agent {
+    Agent {
+        agent_id: who(name),
+        incarnation: 1,
+        archetype: "scribe".to_owned(),
+        name: name.to_owned(),
+        team: None,
+        owner: None,
+        kind: AgentKind::Persistent,
+        desired: Desired::Running,
+        status: AgentStatus::Running,
+        status_reason: None,
+        restarts: 0,
+        overrides: json!({}),
+        node: "local".to_owned(),
+        epoch: 1,
+        created_at: at(1),
+        updated_at: at(1),
+        last_active_at: None,
+        deleted_at: None,
+    }
+}
+
+pub(super) fn mail(n: u64, to: &str) -> Envelope {
+    Envelope {
+        message_id: message_id(n),
+        seq: 0,
+        to: who(to),
+        from: Party::System,
+        kind: Kind::Message,
+        subject: None,
+        body: format!("mail {n}"),
+        attachments: Vec::new(),
+        ask_id: None,
+        conversation_id: None,
+        root_id: root_id(1),
+        hop: 0,
+        wake: true,
+        created_at: at(n),
+        state: MailState::Pending,
+        turn_id: None,
+        crashes: 0,
+    }
+}
+
+/// Turn `n`, started at second `n`.
+pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
+    Turn {
+        turn_id: turn_id(n),
+        agent_id: who(agent),
+        incarnation: 1,
+        root_id: root_id(1),
+        other_roots: Vec::new(),
+        hop: 0,
+        about: String::new(),
+        source: "mail".to_owned(),
+        status,
+        reason: None,
+        model: None,
+        rounds: 0,
+        calls: 0,
+        input_tokens: 0,
+        output_tokens: 0,
+        cost: Money(0),
+        text: None,
+        started_at: at(n),
+        ended_at: (status != TurnStatus::Open).then(|| at(n + 1)),
+        crashes: 0,
+        boot_mark: 0,
+        stalled_boots: 0,
+    }
+}
+
+pub(super) fn note(text: &str) -> Step {
+    Step::Note { text: text.to_owned() }
+}
+
+pub(super) fn briefed(system: &str, briefing: &str) -> Step {
+    Step::Briefed {
+        system: system.to_owned(),
+        briefing: briefing.to_owned(),
+        recent: String::new(),
+        mail: "mail".to_owned(),
+    }
+}
+
+/// Ask `n` of agent `asker` in turn `n`, created at second `n`.
+pub(super) fn ask(n: u64, asker: &str, target: &str, status: AskStatus) -> Ask {
+    Ask {
+        ask_id: ask_id(n),
+        asker: Asker {
+            party: Party::Agent(who(asker)),
+            turn_id: Some(turn_id(n)),
+            call_id: Some(call_id(n)),
+            provider_call_id: Some(format!("call-{n}")),
+        },
+        target: who(target),
+        message_id: message_id(n),
+        deadline_at: at(n + 100),
+        status,
+        reply: None,
+        error: None,
+        created_at: at(n),
+        closed_at: (status != AskStatus::Open).then(|| at(n + 1)),
+    }
+}
+
+pub(super) fn budget(scope: Scope, tokens: Option<u64>, money: Option<u64>) -> Budget {
+    Budget { limits: BudgetLimits { tokens, money: money.map(Money) }, ..Budget::open(scope, at(1)) }
+}
+
+pub(super) fn reservation(n: u64, turn: u64, status: ReservationStatus) -> Reservation {
+    Reservation {
+        reservation_id: reservation_id(n),
+        agent_id: who("a"),
+        turn_id: turn_id(turn),
+        model: "m".to_owned(),
+        scopes: vec![Scope::World, Scope::Team("news".to_owned()), Scope::Agent(who("a")), Scope::Root(root_id(1))],
+        tokens: 100,
+        money: Money(5),
+        status,
+        created_at: at(n),
+    }
+}
+
+pub(super) fn usage(at_second: u64, agent: &str, model: &str, tokens: u64) -> UsageRow {
+    UsageRow {
+        agent_id: who(agent),
+        turn_id: turn_id(1),
+        root_id: root_id(1),
+        provider: "p".to_owned(),
+        model: model.to_owned(),
+        tokens: TokenUsage { input: tokens, output: 1, cache_read: 2, cache_write: 3 },
+        cost: Money(7),
+        estimated: false,
+        duration_ms: 12,
+        at: at(at_second),
+    }
+}
+
+pub(super) fn letter(n: u64, agent: &str, status: DeadLetterStatus) -> DeadLetter {
+    DeadLetter {
+        dead_letter_id: letter_id(n),
+        agent_id: who(agent),
+        turn_id: turn_id(n),
+        messages: vec![message_id(n)],
+        reason: AWKWARD.to_owned(),
+        crashes: 3,
+        status,
+        created_at: at(n),
+        resolved_at: (status != DeadLetterStatus::Held).then(|| at(n + 1)),
+    }
+}
+
+/// Call `n` of turn 1, started at second `n`.
+pub(super) fn call(n: u64, agent: &str, status: CallStatus) -> LedgerRow {
+    LedgerRow {
+        call_id: call_id(n),
+        agent_id: who(agent),
+        turn_id: turn_id(1),
+        tool: "workspace.read".to_owned(),
+        alias: None,
+        arguments: "{}".to_owned(),
+        result: None,
+        status,
+        error_code: None,
+        started_at: at(n),
+        duration_ms: (status != CallStatus::Started).then_some(5),
+        truncated: false,
+    }
+}
+
+/// Task `n`, created at second `n` and changed a second later.
+pub(super) fn task(n: u64, owner: &str, status: TaskStatus) -> Task {
+    Task {
+        task_id: task_id(n),
+        title: format!("task {n}"),
+        description: String::new(),
+        owner: who(owner),
+        creator: Party::System,
+        status,
+        priority: 0,
+        depends_on: Vec::new(),
+        parent_id: None,
+        due_at: None,
+        result: None,
+        root_id: root_id(1),
+        created_at: at(n),
+        updated_at: at(n + 1),
+    }
+}
+
+pub(super) fn held(agent: &str, skill: &str) -> HeldSkill {
+    HeldSkill { agent_id: who(agent), skill: skill.to_owned(), active: false, acquired_at: at(1) }
+}
+
+pub(super) fn job(job_id: &str, started: u64) -> Job {
+    Job {
+        job_id: job_id.to_owned(),
+        root_id: root_id(1),
+        files: 3,
+        started_at: at(started),
+        finished_at: None,
+        result_path: None,
+    }
+}
+
+pub(super) fn answer(principal: Party, request: &str, at_second: u64) -> StoredAnswer {
+    StoredAnswer {
+        key: RequestKey {
+            principal,
+            request_id: request.parse().unwrap(),
+            method: "Messages/Send".to_owned(),
+            digest: "abc".to_owned(),
+        },
+        answer: format!("{{\"to\":\"{request}\"}}"),
+        at: at(at_second),
+    }
+}

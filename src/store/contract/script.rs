@@ -1,0 +1,358 @@
+//! Random sequences of commands, from a seed, that can be played on any store.
+
+use ghost_domain::event::NewEvent;
+use ghost_domain::{
+    Agent, AgentKind, AskStatus, CallStatus, DeadLetter, DeadLetterStatus, EventKind, MailState, Party,
+    ReservationStatus, Scope, Task, TaskEvent, TaskStatus, Timestamp, Turn, TurnStatus,
+};
+use serde_json::json;
+
+use super::rows::{
+    agent, answer, ask, briefed, budget, call, event_id, held, job, letter, mail, message_id, note, reservation,
+    root_id, task, task_id, turn, turn_id, usage, who,
+};
+use crate::tables::{Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter, Writes};
+
+const AGENTS: [&str; 3] = ["a", "b", "c"];
+
+/// A small generator of numbers (splitmix64): the same seed gives the same script on every machine.
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// What one operation does. Reads are among them: a backend that keeps writes back must look through them.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    PutAgent,
+    PutMeta,
+    PutSkill,
+    RemoveSkill,
+    PutJob,
+    PutRequest,
+    PutAsk,
+    PutLetter,
+    PutBudget,
+    PutReservation,
+    AppendUsage,
+    PutCall,
+    PutTask,
+    AppendTaskEvent,
+    PutTurn,
+    AppendJournal,
+    PutPrompt,
+    AppendMail,
+    MarkMail,
+    ForgiveMail,
+    StateEvent,
+    Prune,
+    GetPoints,
+    ScanAgents,
+    ScanAsks,
+    ScanBudgets,
+    ScanMail,
+    ScanTasks,
+    ScanTurns,
+    ScanRest,
+}
+
+impl What {
+    const ALL: [Self; 30] = [
+        Self::PutAgent,
+        Self::PutMeta,
+        Self::PutSkill,
+        Self::RemoveSkill,
+        Self::PutJob,
+        Self::PutRequest,
+        Self::PutAsk,
+        Self::PutLetter,
+        Self::PutBudget,
+        Self::PutReservation,
+        Self::AppendUsage,
+        Self::PutCall,
+        Self::PutTask,
+        Self::AppendTaskEvent,
+        Self::PutTurn,
+        Self::AppendJournal,
+        Self::PutPrompt,
+        Self::AppendMail,
+        Self::MarkMail,
+        Self::ForgiveMail,
+        Self::StateEvent,
+        Self::Prune,
+        Self::GetPoints,
+        Self::ScanAgents,
+        Self::ScanAsks,
+        Self::ScanBudgets,
+        Self::ScanMail,
+        Self::ScanTasks,
+        Self::ScanTurns,
+        Self::ScanRest,
+    ];
+    /// What most real commands do.
+    const COMMON: [Self; 7] = [
+        Self::AppendMail,
+        Self::MarkMail,
+        Self::StateEvent,
+        Self::PutTurn,
+        Self::AppendJournal,
+        Self::PutBudget,
+        Self::GetPoints,
+    ];
+}
+
+/// One operation: `n` is a number that no other has, the rest are dice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Op {
+    what: What,
+    n: u64,
+    a: u64,
+    b: u64,
+    c: u64,
+}
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Keep,
+    Refuse,
+    Panic,
+}
+
+/// One command.
+#[derive(Clone, Debug)]
+pub(super) struct Command {
+    pub(super) ops: Vec<Op>,
+    pub(super) end: End,
+}
+
+/// `count` commands from a seed.
+pub(super) fn script(seed: u64, count: u64) -> Vec<Command> {
+    let mut dice = Dice::new(seed);
+    let mut n = 0;
+    (0..count)
+        .map(|_| {
+            let ops = (0..=dice.below(6))
+                .map(|_| {
+                    n += 1;
+                    let pick = |list: &[What], dice: &mut Dice| {
+                        usize::try_from(dice.below(u64::try_from(list.len()).unwrap())).map(|at| list[at]).unwrap()
+                    };
+                    let what =
+                        if dice.below(2) == 0 { pick(&What::COMMON, &mut dice) } else { pick(&What::ALL, &mut dice) };
+                    Op { what, n, a: dice.below(1_000), b: dice.below(1_000), c: dice.below(1_000) }
+                })
+                .collect();
+            let end = match dice.below(10) {
+                0..=1 => End::Refuse,
+                2 => End::Panic,
+                _ => End::Keep,
+            };
+            Command { ops, end }
+        })
+        .collect()
+}
+
+fn one_of<T: Copy>(all: &[T], dice: u64) -> T {
+    all[usize::try_from(dice % u64::try_from(all.len()).unwrap()).unwrap()]
+}
+
+fn scope(dice: u64) -> Scope {
+    match dice % 3 {
+        0 => Scope::World,
+        1 => Scope::Team("news".to_owned()),
+        _ => Scope::Root(root_id(1)),
+    }
+}
+
+/// Turns 0 to 2 are opened by the mail of one agent each, so that none ever has two; the others by an operator.
+fn turn_of(op: Op) -> Turn {
+    let number = op.a % 6;
+    let status = one_of(TurnStatus::ALL, op.c);
+    Turn {
+        source: if number < 3 { "mail" } else { "operator" }.to_owned(),
+        rounds: u32::try_from(op.n).unwrap(),
+        ended_at: (status != TurnStatus::Open).then(|| moment(op.n)),
+        ..turn(number, one_of(&AGENTS, number), status)
+    }
+}
+
+/// The time of operation `n`: later operations are later.
+fn moment(n: u64) -> Timestamp {
+    Timestamp(1_000_000 + i64::try_from(n).unwrap())
+}
+
+impl Op {
+    /// Does it, and gives what it saw.
+    pub(super) async fn run(self, w: &mut dyn Writes) -> Result<String> {
+        if let Some(done) = self.put(w).await {
+            done?;
+            return Ok(String::new());
+        }
+        self.look(w).await
+    }
+
+    async fn put(self, w: &mut dyn Writes) -> Option<Result<()>> {
+        let Self { what, n, a, b, c } = self;
+        let name = one_of(&AGENTS, a);
+        Some(match what {
+            What::PutAgent => {
+                let kind = one_of(AgentKind::ALL, b);
+                let deleted_at = c.is_multiple_of(4).then(|| moment(n));
+                w.agent_put(&Agent { kind, deleted_at, updated_at: moment(n), ..agent(name) }).await
+            }
+            What::PutMeta => w.meta_put(one_of(&["k1", "k2"], a), &format!("{n}")).await,
+            What::PutSkill => w.skill_put(&held(name, one_of(&["s1", "s2"], b))).await,
+            What::PutJob => w.job_put(&job(one_of(&["j1", "j2", "j3"], a), a % 3)).await,
+            What::PutRequest => {
+                let stored = answer(Party::Agent(who(name)), one_of(&["r1", "r2"], b), 1);
+                w.request_put(&ghost_domain::StoredAnswer { at: moment(n), ..stored }).await
+            }
+            What::PutAsk => {
+                let status = one_of(AskStatus::ALL, c);
+                let closed_at = (status != AskStatus::Open).then(|| moment(n));
+                let target = one_of(&AGENTS, b);
+                w.ask_put(&ghost_domain::Ask { closed_at, ..ask(a % 5, "a", target, status) }).await
+            }
+            What::PutLetter => {
+                let status = one_of(DeadLetterStatus::ALL, c);
+                let resolved_at = (status != DeadLetterStatus::Held).then(|| moment(n));
+                let messages = vec![message_id(1 + b % n), message_id(1 + c % n)];
+                w.dead_letter_put(&DeadLetter { messages, resolved_at, ..letter(a % 4, name, status) }).await
+            }
+            What::PutBudget => {
+                let limit = c.is_multiple_of(2).then_some(n);
+                w.budget_put(&budget(scope(a), limit, None)).await
+            }
+            What::PutReservation => {
+                w.reservation_put(&reservation(a % 6, a % 3, one_of(ReservationStatus::ALL, c))).await
+            }
+            What::AppendUsage => {
+                let row = usage(1, name, one_of(&["m1", "m2"], b), c);
+                w.usage_append(&ghost_domain::UsageRow { at: moment(n), ..row }).await
+            }
+            What::PutCall => {
+                let status = one_of(CallStatus::ALL, c);
+                let (started_at, turn_id) = (Timestamp(1_000_000 + i64::try_from(a % 8).unwrap()), turn_id(b % 6));
+                let row = call(a % 8, name, status);
+                w.call_put(&ghost_domain::LedgerRow { started_at, turn_id, ..row }).await
+            }
+            What::PutTask => {
+                let depends_on = if b % 6 == a % 6 { Vec::new() } else { vec![task_id(b % 6)] };
+                let status = one_of(TaskStatus::ALL, c);
+                let priority = i32::try_from(b % 3).unwrap();
+                let updated_at = moment(n);
+                w.task_put(&Task { depends_on, priority, updated_at, ..task(a % 6, name, status) }).await
+            }
+            What::AppendTaskEvent => {
+                let event = TaskEvent {
+                    task_id: task_id(a % 6),
+                    by: Party::System,
+                    at: moment(n),
+                    status: one_of(TaskStatus::ALL, c),
+                    owner: who(name),
+                    note: Some(format!("{n}")),
+                };
+                w.task_event_append(&event).await
+            }
+            What::PutTurn => w.turn_put(&turn_of(self)).await,
+            What::AppendJournal => {
+                let step =
+                    if c.is_multiple_of(3) { briefed(one_of(&["h1", "h2"], b), "h3") } else { note(&format!("{n}")) };
+                w.journal_append(turn_id(a % 6), &step, moment(n)).await
+            }
+            What::PutPrompt => w.prompt_put(one_of(&["h1", "h2", "h3", "h4"], a), &format!("{n}"), moment(n)).await,
+            What::AppendMail => {
+                let envelope = mail(n, name);
+                let created_at = moment(n);
+                w.message_append(&ghost_domain::Envelope { created_at, wake: b.is_multiple_of(2), ..envelope }).await
+            }
+            What::MarkMail => {
+                let ids = [message_id(1 + a % n), message_id(1 + b % n), message_id(n.saturating_sub(1 + a % 4))];
+                let state = one_of(MailState::ALL, c);
+                let of_turn = (state != MailState::Pending).then(|| turn_id(b % 6));
+                w.message_mark(&ids, state, of_turn, u32::try_from(c % 2).unwrap()).await
+            }
+            What::ForgiveMail => w.message_forgive(&[message_id(1 + a % n), message_id(1 + b % n)]).await,
+            What::StateEvent => {
+                let event =
+                    NewEvent::new(one_of(&[EventKind::TurnStarted, EventKind::TaskCreated], b), json!({"n": n}));
+                w.event_append(event_id(n), moment(n), event.agent(&who(name))).await
+            }
+            _ => return None,
+        })
+    }
+
+    async fn look(self, w: &mut dyn Writes) -> Result<String> {
+        let Self { what, n, a, b, c } = self;
+        let name = who(one_of(&AGENTS, a));
+        Ok(match what {
+            What::RemoveSkill => format!("{}", w.skill_remove(&name, one_of(&["s1", "s2"], b)).await?),
+            What::Prune => {
+                let family = one_of(&Family::ALL, a);
+                let pruned = w.prune(family, moment(n.saturating_sub(b % 200)), u32::try_from(c % 4).unwrap()).await?;
+                // Whether prompt parts count among the turns is the backend's affair.
+                if family == Family::Turns { String::new() } else { format!("{family:?} {pruned}") }
+            }
+            What::GetPoints => {
+                let found = (
+                    w.agent_get(&name).await?,
+                    w.ask_get(super::rows::ask_id(b % 5)).await?,
+                    w.budget_get(&scope(c)).await?,
+                    w.reservation_get(super::rows::reservation_id(b % 6)).await?,
+                    w.inbox_depth(&name).await?,
+                    w.message_get(message_id(1 + b % n)).await?.map(|mail| (mail.state, mail.turn_id, mail.crashes)),
+                    w.turn_open_of(&name).await?,
+                    w.turn_get(turn_id(c % 6)).await?,
+                    w.task_get(task_id(c % 6)).await?,
+                    w.request_get(&Party::Agent(name), &one_of(&["r1", "r2"], b).parse().unwrap()).await?,
+                );
+                format!("{found:?}")
+            }
+            What::ScanAgents => format!("{:?}", (w.agent_list(b % 2 == 0).await?, w.agent_count_dynamic().await?)),
+            What::ScanAsks => format!("{:?}", (w.asks_open().await?, w.ask_count_open().await?)),
+            What::ScanBudgets => {
+                let mut held = w.reservations_held(turn_id(b % 3)).await?;
+                held.sort_by_key(|reservation| reservation.reservation_id);
+                let sums = w.usage_sum(&UsageFilter::default()).await?;
+                format!("{:?}", (w.budget_list(c % 2 == 0).await?, held, sums))
+            }
+            What::ScanMail => {
+                let limit = u32::try_from(1 + b % 9).unwrap();
+                let lists = [
+                    w.inbox_pending(&name, limit).await?,
+                    w.messages_recent(&name, limit).await?,
+                    w.messages_of_turn(turn_id(c % 6)).await?,
+                ];
+                let ids = lists.map(|list| list.into_iter().map(|mail| mail.message_id).collect::<Vec<_>>());
+                format!("{ids:?} {:?} {}", w.inbox_waiting().await?, w.inbox_total().await?)
+            }
+            What::ScanTasks => {
+                let filter = TaskFilter { owner: (b % 2 == 0).then(|| name.clone()), ..TaskFilter::default() };
+                let lists = (w.task_list(&filter).await?, w.task_dependants(task_id(c % 6)).await?);
+                format!("{lists:?} {} {:?}", w.task_count_open().await?, w.task_events(task_id(a % 6)).await?)
+            }
+            What::ScanTurns => {
+                let filter = TurnFilter { status: Some(one_of(TurnStatus::ALL, b)), ..TurnFilter::default() };
+                let steps = w.journal_of(turn_id(c % 6)).await?.into_iter().map(|row| row.step).collect::<Vec<_>>();
+                format!("{:?} {:?} {steps:?}", w.turns_open().await?, w.turn_list(&filter).await?)
+            }
+            _ => {
+                let calls = w.call_list(&LedgerFilter::default()).await?;
+                let letters = w.dead_letter_list(None, None).await?;
+                format!("{calls:?} {letters:?} {:?} {:?}", w.skills_held(&name).await?, w.job_list().await?)
+            }
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! The task board.
+
+use std::sync::Arc;
+
+use ghost_domain::{Party, Task, TaskEvent, TaskId, TaskStatus};
+
+use super::Medium;
+use super::rows::{AWKWARD, at, task, task_id, who};
+use super::tools::{each, keep, look, open};
+use crate::Store;
+use crate::tables::TaskFilter;
+
+pub(super) async fn tasks_round_trip(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = Task {
+        title: AWKWARD.to_owned(),
+        description: AWKWARD.to_owned(),
+        creator: Party::Agent(who("b")),
+        priority: i32::MIN,
+        depends_on: vec![task_id(4), task_id(2), task_id(3)],
+        parent_id: Some(task_id(5)),
+        due_at: Some(at(9)),
+        result: Some(AWKWARD.to_owned()),
+        ..task(1, "a", TaskStatus::Blocked)
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        w.task_put(&Task { depends_on: vec![task_id(9)], ..task(1, "z", TaskStatus::Pending) }).await?;
+        w.task_put(&full).await?;
+        assert_eq!(w.task_get(task_id(1)).await?.as_ref(), Some(&full));
+    });
+    assert_eq!(look!(&store, |r| { r.task_get(task_id(1)).await? }), Some(wanted));
+    assert_eq!(look!(&store, |r| { r.task_get(task_id(2)).await? }), None);
+}
+
+async fn found(store: &Store, filter: TaskFilter) -> Vec<TaskId> {
+    each(&look!(store, |r| { r.task_list(&filter).await? }), |task| task.task_id)
+}
+
+pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let inside = keep!(&store, |w| {
+        w.task_put(&Task { created_at: at(8), ..task(1, "a", TaskStatus::Pending) }).await?;
+        w.task_put(&Task { priority: 5, ..task(4, "a", TaskStatus::Done) }).await?;
+        w.task_put(&Task { priority: -1, ..task(2, "b", TaskStatus::Pending) }).await?;
+        w.task_put(&Task { created_at: at(7), parent_id: Some(task_id(4)), ..task(6, "b", TaskStatus::Pending) })
+            .await?;
+        w.task_put(&Task { created_at: at(7), ..task(5, "a", TaskStatus::InProgress) }).await?;
+        w.task_put(&task(3, "a", TaskStatus::Cancelled)).await?;
+        (w.task_list(&TaskFilter::default()).await?, w.task_count_open().await?)
+    });
+    let any = TaskFilter::default;
+    let ids = |numbers: &[u64]| each(numbers, |n| task_id(*n));
+    assert_eq!((each(&inside.0, |task| task.task_id), inside.1), (ids(&[4, 3, 5, 6, 1, 2]), 4));
+    assert_eq!(found(&store, any()).await, ids(&[4, 3, 5, 6, 1, 2]));
+    assert_eq!(found(&store, TaskFilter { owner: Some(who("b")), ..any() }).await, ids(&[6, 2]));
+    assert_eq!(found(&store, TaskFilter { status: Some(TaskStatus::Pending), ..any() }).await, ids(&[6, 1, 2]));
+    assert_eq!(found(&store, TaskFilter { parent_id: Some(task_id(4)), ..any() }).await, ids(&[6]));
+    assert_eq!(found(&store, TaskFilter { limit: 2, ..any() }).await, ids(&[4, 3]));
+    assert_eq!(look!(&store, |r| { r.task_count_open().await? }), 4);
+    keep!(&store, |w| { w.task_put(&task(1, "a", TaskStatus::Done)).await? });
+    assert_eq!(look!(&store, |r| { r.task_count_open().await? }), 3);
+
+    keep!(&store, |w| {
+        for n in 7..=1_007 {
+            w.task_put(&task(n, "c", TaskStatus::Pending)).await?;
+        }
+    });
+    assert_eq!(found(&store, any()).await.len(), 100);
+    assert_eq!(found(&store, TaskFilter { limit: 2_000, ..any() }).await.len(), 1_000);
+}
+
+pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let on = |n, depends_on: &[u64]| Task {
+        depends_on: each(depends_on, |n| task_id(*n)),
+        ..task(n, "a", TaskStatus::Blocked)
+    };
+    keep!(&store, |w| {
+        w.task_put(&on(4, &[1, 2])).await?;
+        w.task_put(&on(3, &[1])).await?;
+        w.task_put(&on(5, &[2])).await?;
+        w.task_put(&on(6, &[1])).await?;
+        // Replacing a task replaces what it depends on.
+        w.task_put(&on(6, &[2])).await?;
+        assert_eq!(each(&w.task_dependants(task_id(1)).await?, |task| task.task_id), [task_id(3), task_id(4)]);
+    });
+    let (one, two, six) = look!(&store, |r| {
+        (
+            r.task_dependants(task_id(1)).await?,
+            r.task_dependants(task_id(2)).await?,
+            r.task_dependants(task_id(6)).await?,
+        )
+    });
+    assert_eq!(one, [on(3, &[1]), on(4, &[1, 2])]);
+    assert_eq!(each(&two, |task| task.task_id), [task_id(4), task_id(5), task_id(6)]);
+    assert_eq!(six, []);
+}
+
+pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let event = |n: u64, task: u64, status| TaskEvent {
+        task_id: task_id(task),
+        by: Party::Agent(who("a")),
+        // The same instant throughout: the order of appends decides.
+        at: at(1),
+        status,
+        owner: who("b"),
+        note: (n > 1).then(|| format!("{n} {AWKWARD}")),
+    };
+    keep!(&store, |w| {
+        w.task_event_append(&event(1, 1, TaskStatus::Pending)).await?;
+        w.task_event_append(&event(2, 2, TaskStatus::Pending)).await?;
+        w.task_event_append(&event(3, 1, TaskStatus::InProgress)).await?;
+        assert_eq!(w.task_events(task_id(1)).await?.len(), 2);
+    });
+    keep!(&store, |w| {
+        w.task_event_append(&event(4, 1, TaskStatus::Done)).await?;
+        assert_eq!(w.task_events(task_id(1)).await?.len(), 3);
+    });
+    let (one, none) = look!(&store, |r| { (r.task_events(task_id(1)).await?, r.task_events(task_id(3)).await?) });
+    let wanted = [event(1, 1, TaskStatus::Pending), event(3, 1, TaskStatus::InProgress), event(4, 1, TaskStatus::Done)];
+    assert_eq!((one, none), (wanted.to_vec(), vec![]));
+}

@@ -1,0 +1,242 @@
+//! What a transaction means: all or nothing, own writes seen, neighbours unharmed.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use ghost_domain::{Agent, MailState, Scope, TaskStatus, TurnStatus};
+
+use super::Medium;
+use super::rows::{agent, at, budget, mail, message_id, note, task, task_id, turn, turn_id, who};
+use super::tools::{Outcome, Stop, blow_up, caught, each, keep, look, open, read, refuse, write};
+use crate::tables::{TaskFilter, TurnFilter};
+use crate::{Store, StoreError};
+
+pub(super) async fn commands_see_their_own_writes(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for name in ["one", "two"] {
+            w.agent_put(&Agent { name: name.to_owned(), ..agent("a") }).await?;
+            assert_eq!(w.agent_get(&who("a")).await?.map(|agent| agent.name).as_deref(), Some(name));
+        }
+        w.budget_put(&budget(Scope::World, Some(1), None)).await?;
+        assert_eq!(w.budget_get(&Scope::World).await?, Some(budget(Scope::World, Some(1), None)));
+        w.message_append(&mail(1, "a")).await?;
+        w.message_mark(&[message_id(1)], MailState::Taken, Some(turn_id(1)), 2).await?;
+        let taken = w.message_get(message_id(1)).await?.unwrap();
+        assert_eq!((taken.state, taken.turn_id, taken.crashes), (MailState::Taken, Some(turn_id(1)), 2));
+    });
+}
+
+pub(super) async fn scans_see_writes_before_them(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in 1..=3 {
+            w.agent_put(&agent(&format!("a{n}"))).await?;
+            w.task_put(&task(n, "a", TaskStatus::Pending)).await?;
+            w.turn_put(&turn(n, "a", TurnStatus::Failed)).await?;
+            w.message_append(&mail(n, "a")).await?;
+            w.journal_append(turn_id(1), &note("x"), at(n)).await?;
+            let seen = [
+                w.agent_list(true).await?.len(),
+                w.task_list(&TaskFilter::default()).await?.len(),
+                w.turn_list(&TurnFilter::default()).await?.len(),
+                w.inbox_pending(&who("a"), 9).await?.len(),
+                w.messages_recent(&who("a"), 9).await?.len(),
+                w.journal_of(turn_id(1)).await?.len(),
+            ];
+            assert_eq!(seen, [usize::try_from(n).unwrap(); 6]);
+        }
+        // What a scan has seen can still be replaced.
+        w.task_put(&task(2, "b", TaskStatus::Done)).await?;
+        assert_eq!(w.task_count_open().await?, 2);
+        assert_eq!(w.task_list(&TaskFilter { owner: Some(who("b")), ..TaskFilter::default() }).await?.len(), 1);
+    });
+    assert_eq!(look!(&store, |r| { r.task_count_open().await? }), 2);
+}
+
+/// Commands 1 to 9, queued at once; every third one refuses after its writes, with scans between them if asked for.
+async fn with_refusals(medium: Arc<dyn Medium>, scan: bool) {
+    let store = open(&medium).await;
+    let command = async |store: Store, n: u64| {
+        write(&store, move |w| {
+            Box::pin(async move {
+                w.message_append(&mail(n, "a")).await?;
+                w.task_put(&task(n % 3, "a", TaskStatus::Pending)).await?;
+                if scan {
+                    assert!(w.inbox_pending(&who("a"), 99).await?.iter().any(|mail| mail.message_id == message_id(n)));
+                    assert!(!w.task_list(&TaskFilter::default()).await?.is_empty());
+                }
+                w.message_append(&mail(100 + n, "a")).await?;
+                w.message_mark(&[message_id(n)], MailState::Taken, Some(turn_id(n)), 1).await?;
+                w.task_put(&task(10 + n, "a", TaskStatus::Done)).await?;
+                if scan {
+                    assert_eq!(w.messages_of_turn(turn_id(n)).await?.len(), 1);
+                }
+                w.message_append(&mail(200 + n, "a")).await?;
+                if n.is_multiple_of(3) { Err(Stop::Refused) } else { Ok(()) }
+            })
+        })
+        .await
+    };
+    let outcomes = join_all((1..=9).map(|n| command(store.clone(), n))).await;
+    for (outcome, n) in outcomes.iter().zip(1_u64..) {
+        assert_eq!(outcome.is_err(), n.is_multiple_of(3), "{n}: {outcome:?}");
+    }
+    let kept = || (1..=9_u64).filter(|n| !n.is_multiple_of(3));
+    let (pending, depth, tasks) = look!(&store, |r| {
+        (
+            r.inbox_pending(&who("a"), 99).await?,
+            r.inbox_depth(&who("a")).await?,
+            r.task_list(&TaskFilter::default()).await?,
+        )
+    });
+    let mut ids = each(&pending, |mail| mail.message_id);
+    assert_eq!(usize::try_from(depth).unwrap(), ids.len());
+    ids.sort();
+    let wanted: Vec<_> = [100, 200].iter().flat_map(|base| kept().map(move |n| message_id(base + n))).collect();
+    assert_eq!(ids, wanted);
+    let mut ids = each(&tasks, |task| task.task_id);
+    ids.sort();
+    let wanted: Vec<_> = [1, 2].into_iter().chain(kept().map(|n| 10 + n)).map(task_id).collect();
+    assert_eq!(ids, wanted);
+    for n in 1..=9 {
+        let taken = look!(&store, |r| { r.messages_of_turn(turn_id(n)).await? });
+        assert_eq!(taken.len(), usize::from(!n.is_multiple_of(3)));
+    }
+}
+
+pub(super) async fn a_refusal_undoes_its_writes_alone(medium: Arc<dyn Medium>) {
+    with_refusals(medium, false).await;
+}
+
+pub(super) async fn a_refusal_after_scans_undoes_its_writes_alone(medium: Arc<dyn Medium>) {
+    with_refusals(medium, true).await;
+}
+
+pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.agent_put(&agent("a")).await?;
+        w.budget_put(&budget(Scope::World, Some(5), None)).await?;
+        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
+        w.prompt_put("h", "text", at(1)).await?;
+    });
+    for scan in [false, true] {
+        refuse!(&store, |w| {
+            w.agent_put(&Agent { name: "changed".to_owned(), deleted_at: Some(at(2)), ..agent("a") }).await?;
+            w.agent_put(&Agent { name: "changed again".to_owned(), ..agent("a") }).await?;
+            w.budget_put(&budget(Scope::World, None, None)).await?;
+            w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
+            w.prompt_put("g", "other", at(1)).await?;
+            w.meta_put("m", "x").await?;
+            if scan {
+                assert_eq!(w.turns_open().await?, []);
+                assert_eq!(w.budget_list(false).await?, []);
+            }
+            assert_eq!(w.turn_open_of(&who("a")).await?, None);
+            w.turn_put(&turn(2, "a", TurnStatus::Open)).await?;
+        });
+        // Both ways to look: what a writer remembers, and what is stored.
+        let inside = keep!(&store, |w| {
+            (w.agent_get(&who("a")).await?, w.budget_get(&Scope::World).await?, w.turn_open_of(&who("a")).await?)
+        });
+        let outside = look!(&store, |r| {
+            assert_eq!((r.prompt_get("g").await?, r.meta_get("m").await?), (None, None));
+            assert_eq!(r.turns_open().await?.len(), 1);
+            (r.agent_get(&who("a")).await?, r.budget_get(&Scope::World).await?, r.turn_open_of(&who("a")).await?)
+        });
+        let wanted =
+            (Some(agent("a")), Some(budget(Scope::World, Some(5), None)), Some(turn(1, "a", TurnStatus::Open)));
+        assert_eq!((&inside, &outside), (&wanted, &wanted), "scan: {scan}");
+    }
+}
+
+pub(super) async fn a_panic_is_undone_and_goes_on_in_the_caller(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    for scan in [false, true] {
+        let command = write::<(), _>(&store, move |w| {
+            Box::pin(async move {
+                w.agent_put(&agent("a")).await?;
+                if scan {
+                    assert_eq!(w.agent_list(true).await?.len(), 1);
+                }
+                w.agent_put(&agent("b")).await?;
+                blow_up()
+            })
+        });
+        let payload = caught(command).await;
+        assert_eq!(payload.downcast_ref::<String>().map(String::as_str), Some("blown up"));
+        assert_eq!(look!(&store, |r| { r.agent_list(true).await? }), []);
+    }
+    keep!(&store, |w| {
+        assert_eq!(w.agent_get(&who("a")).await?, None);
+        w.agent_put(&agent("c")).await?;
+    });
+    assert_eq!(look!(&store, |r| { r.agent_list(true).await? }), [agent("c")]);
+}
+
+pub(super) async fn a_failed_query_hurts_nothing(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| { w.agent_put(&agent("a")).await? });
+    // More often than a pool of readers could bear to lose one.
+    for _ in 0..20 {
+        let refused: Outcome<()> = read(&store, |r| {
+            Box::pin(async move {
+                r.agent_list(true).await?;
+                Err(Stop::Refused)
+            })
+        })
+        .await;
+        assert!(matches!(refused, Err(Stop::Refused)));
+        let mine = store.clone();
+        let panicked = tokio::spawn(async move { read::<(), _>(&mine, |_| Box::pin(async { blow_up() })).await });
+        assert!(!matches!(panicked.await, Ok(Ok(()))));
+    }
+    assert_eq!(look!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
+    keep!(&store, |w| { w.agent_put(&agent("b")).await? });
+}
+
+pub(super) async fn answers_come_back(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    assert_eq!(keep!(&store, |_w| { "nothing written".to_owned() }), "nothing written");
+    let answers = join_all((0..100_u64).map(|n| {
+        let store = store.clone();
+        async move {
+            keep!(&store, |w| {
+                w.message_append(&mail(n, "a")).await?;
+                n
+            })
+        }
+    }))
+    .await;
+    assert_eq!(answers, (0..100).collect::<Vec<_>>());
+    assert_eq!(look!(&store, |r| { r.inbox_depth(&who("a")).await? }), 100);
+}
+
+pub(super) async fn a_closed_store_says_so(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| { w.agent_put(&agent("a")).await? });
+    store.close().await;
+    store.close().await;
+    let refused: Outcome<()> = write(&store, |w| Box::pin(async move { Ok(w.agent_put(&agent("b")).await?) })).await;
+    assert!(matches!(refused, Err(Stop::Store(StoreError::Closed))), "{refused:?}");
+    let refused = read(&store, |r| Box::pin(async move { Ok(r.agent_list(true).await?) })).await;
+    assert!(matches!(refused, Err(Stop::Store(StoreError::Closed))), "{refused:?}");
+    drop(store);
+    let store = open(&medium).await;
+    assert_eq!(look!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
+}
+
+pub(super) async fn acknowledged_commands_outlive_the_store(medium: Arc<dyn Medium>) {
+    for n in 1..=5 {
+        let store = open(&medium).await;
+        keep!(&store, |w| {
+            assert_eq!(u64::from(w.inbox_depth(&who("a")).await?), n - 1);
+            w.message_append(&mail(n, "a")).await?;
+        });
+        refuse!(&store, |w| { w.message_append(&mail(100 + n, "a")).await? });
+        let ids = each(&look!(&store, |r| { r.inbox_pending(&who("a"), 99).await? }), |mail| mail.message_id);
+        assert_eq!(ids, (1..=n).map(message_id).collect::<Vec<_>>());
+        store.close().await;
+    }
+}

@@ -1,0 +1,184 @@
+//! Turns, journals and prompts.
+
+use std::sync::Arc;
+
+use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
+use ghost_domain::transcript::{Block, TokenUsage};
+use ghost_domain::{Code, Money, Refusal, Turn, TurnId, TurnStatus};
+use serde_json::json;
+
+use super::Medium;
+use super::rows::{
+    AWKWARD, LARGE, ask_id, at, briefed, call_id, message_id, note, reservation_id, root_id, turn, turn_id, who,
+};
+use super::tools::{each, keep, look, open};
+use crate::Store;
+use crate::tables::TurnFilter;
+
+pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = Turn {
+        incarnation: 2,
+        other_roots: vec![root_id(3), root_id(2)],
+        hop: 5,
+        source: "operator".to_owned(),
+        reason: Some(AWKWARD.to_owned()),
+        model: Some("m".to_owned()),
+        rounds: 3,
+        calls: 4,
+        input_tokens: LARGE,
+        output_tokens: LARGE,
+        cost: Money(LARGE),
+        text: Some(AWKWARD.to_owned()),
+        crashes: 2,
+        boot_mark: 6,
+        stalled_boots: 1,
+        ..turn(1, "a", TurnStatus::Split)
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
+        assert_eq!(w.turn_get(turn_id(1)).await?, Some(turn(1, "a", TurnStatus::Open)));
+        w.turn_put(&full).await?;
+        assert_eq!(w.turn_get(turn_id(1)).await?.as_ref(), Some(&full));
+    });
+    assert_eq!(look!(&store, |r| { r.turn_get(turn_id(1)).await? }), Some(wanted));
+    assert_eq!(look!(&store, |r| { r.turn_get(turn_id(2)).await? }), None);
+}
+
+pub(super) async fn open_turns_are_found(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let by_operator = |n, agent| Turn { source: "operator".to_owned(), ..turn(n, agent, TurnStatus::Open) };
+    keep!(&store, |w| {
+        w.turn_put(&turn(5, "a", TurnStatus::Open)).await?;
+        w.turn_put(&by_operator(3, "a")).await?;
+        w.turn_put(&by_operator(4, "b")).await?;
+        w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
+        assert_eq!(w.turn_open_of(&who("a")).await?, Some(turn(5, "a", TurnStatus::Open)));
+        assert_eq!(w.turn_open_of(&who("b")).await?, None);
+    });
+    let (of_a, of_b, open) = look!(&store, |r| {
+        (r.turn_open_of(&who("a")).await?, r.turn_open_of(&who("b")).await?, r.turns_open().await?)
+    });
+    assert_eq!((of_a, of_b), (Some(turn(5, "a", TurnStatus::Open)), None));
+    assert_eq!(each(&open, |turn| turn.turn_id), [turn_id(3), turn_id(4), turn_id(5)]);
+
+    keep!(&store, |w| {
+        w.turn_put(&turn(5, "a", TurnStatus::Dead)).await?;
+        assert_eq!(w.turn_open_of(&who("a")).await?, None);
+        w.turn_put(&turn(6, "a", TurnStatus::Open)).await?;
+    });
+    let inside = keep!(&store, |w| { (w.turn_open_of(&who("a")).await?, w.turns_open().await?) });
+    assert_eq!(inside.0, Some(turn(6, "a", TurnStatus::Open)));
+    assert_eq!(each(&inside.1, |turn| turn.turn_id), [turn_id(3), turn_id(4), turn_id(6)]);
+}
+
+async fn found(store: &Store, filter: TurnFilter) -> Vec<TurnId> {
+    each(&look!(store, |r| { r.turn_list(&filter).await? }), |turn| turn.turn_id)
+}
+
+pub(super) async fn turn_lists_are_filtered(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.turn_put(&turn(3, "a", TurnStatus::Finished)).await?;
+        w.turn_put(&turn(1, "a", TurnStatus::Failed)).await?;
+        w.turn_put(&turn(4, "b", TurnStatus::Finished)).await?;
+        w.turn_put(&turn(2, "a", TurnStatus::Finished)).await?;
+    });
+    let any = TurnFilter::default;
+    let ids = |numbers: &[u64]| each(numbers, |n| turn_id(*n));
+    assert_eq!(found(&store, any()).await, ids(&[4, 3, 2, 1]));
+    assert_eq!(found(&store, TurnFilter { agent_id: Some(who("a")), ..any() }).await, ids(&[3, 2, 1]));
+    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Failed), ..any() }).await, ids(&[1]));
+    assert_eq!(found(&store, TurnFilter { before: Some(at(3)), ..any() }).await, ids(&[2, 1]));
+    let narrow =
+        TurnFilter { agent_id: Some(who("a")), status: Some(TurnStatus::Finished), before: Some(at(9)), limit: 1 };
+    assert_eq!(found(&store, narrow).await, ids(&[3]));
+
+    keep!(&store, |w| {
+        for n in 5..=1_005 {
+            w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
+        }
+    });
+    assert_eq!(found(&store, any()).await.len(), 100);
+    assert_eq!(found(&store, TurnFilter { limit: u32::MAX, ..any() }).await.len(), 1_000);
+}
+
+/// One of each.
+fn steps() -> Vec<Step> {
+    vec![
+        briefed("s", "b"),
+        Step::MailJoined { messages: vec![message_id(2), message_id(1)] },
+        Step::ModelStarted { model: "m".to_owned(), reservation_id: reservation_id(1) },
+        Step::ModelAnswered {
+            model: "m".to_owned(),
+            blocks: vec![
+                Block::Thinking { text: AWKWARD.to_owned(), signature: Some("s".to_owned()) },
+                Block::ToolCall {
+                    id: "1".to_owned(),
+                    name: "x".to_owned(),
+                    arguments: json!({"a": [1, null, AWKWARD]}),
+                },
+            ],
+            usage: TokenUsage { input: LARGE, output: 1, cache_read: 2, cache_write: 3 },
+        },
+        Step::ModelFailed { model: "m".to_owned(), error: AWKWARD.to_owned() },
+        Step::CallStarted {
+            call_id: call_id(1),
+            id: "1".to_owned(),
+            tool: "workspace.write".to_owned(),
+            effect: Effect::File,
+            file: Some(FilePlan { path: "a".to_owned(), before: None, after: "00".to_owned() }),
+            ask_id: Some(ask_id(1)),
+        },
+        Step::CallFinished {
+            call_id: call_id(1),
+            id: "1".to_owned(),
+            tool: "workspace.write".to_owned(),
+            outcome: CallOutcome {
+                content: json!({"ok": false}),
+                refusal: Some(Refusal::new(Code::PathDenied, "no").hint("elsewhere")),
+                truncated: true,
+            },
+        },
+        note(AWKWARD),
+    ]
+}
+
+pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    for (n, step) in steps().into_iter().enumerate() {
+        let n = u64::try_from(n).unwrap();
+        // Times go backwards and another turn writes in between: neither changes the order.
+        let inside = keep!(&store, |w| {
+            w.journal_append(turn_id(1), &step, at(100 - n)).await?;
+            w.journal_append(turn_id(2), &note("other"), at(n)).await?;
+            w.journal_of(turn_id(1)).await?
+        });
+        assert_eq!(u64::try_from(inside.len()).unwrap(), n + 1);
+    }
+    let (one, two, none) = look!(&store, |r| {
+        (r.journal_of(turn_id(1)).await?, r.journal_of(turn_id(2)).await?, r.journal_of(turn_id(3)).await?)
+    });
+    assert_eq!(each(&one, |row| row.step.clone()), steps());
+    assert!(one.iter().all(|row| row.turn_id == turn_id(1)));
+    assert_eq!((one[0].at, one[7].at), (at(100), at(93)));
+    assert!(one.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+    assert_eq!((two.len(), none.len()), (8, 0));
+}
+
+pub(super) async fn prompts_are_kept_once(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.prompt_put("h1", AWKWARD, at(1)).await?;
+        w.prompt_put("h1", "another", at(2)).await?;
+        assert_eq!(w.prompt_get("h1").await?.as_deref(), Some(AWKWARD));
+    });
+    keep!(&store, |w| {
+        w.prompt_put("h1", "a third", at(3)).await?;
+        w.prompt_put("h2", "", at(3)).await?;
+        assert_eq!(w.prompt_get("h1").await?.as_deref(), Some(AWKWARD));
+    });
+    let got = look!(&store, |r| { (r.prompt_get("h1").await?, r.prompt_get("h2").await?, r.prompt_get("h3").await?) });
+    assert_eq!(got, (Some(AWKWARD.to_owned()), Some(String::new()), None));
+}

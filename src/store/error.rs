@@ -1,0 +1,81 @@
+//! What can go wrong below the rules: the database itself.
+
+use std::path::PathBuf;
+
+use ghost_domain::{Code, Refusal};
+
+/// A failure of the store. A rule that refuses is a [`Refusal`], not one of these.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store has been closed; nothing of the command was kept.
+    #[error("the store is closed")]
+    Closed,
+    /// The database could not be opened.
+    #[error("cannot open the database {path}: {what}")]
+    Open {
+        /// Which file.
+        path: PathBuf,
+        /// Why, and what to do.
+        what: String,
+    },
+    /// The database was written by a newer ghostd.
+    #[error(
+        "the database {path} has schema version {found}, and this ghostd knows versions up to {known}: run the ghostd that wrote it, or a newer one"
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// What it says of itself.
+        found: i64,
+        /// What this program knows.
+        known: i64,
+    },
+    /// The database is damaged. It is never deleted or repaired on the quiet.
+    #[error(
+        "the database {path} is damaged: {what}: restore it from a backup, or move it away to start an empty world"
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// No room. Nothing of the batch was kept.
+    #[error("the disk under the database is full: free some space; nothing that was acknowledged is lost")]
+    Full,
+    /// The file cannot be written.
+    #[error("the database cannot be written: {0}")]
+    ReadOnly(String),
+    /// A stored row does not read back.
+    #[error("table {table}, row {key}: {what}")]
+    Row {
+        /// Which table.
+        table: &'static str,
+        /// Which row.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Anything else that the database said.
+    #[error("the database said: {0}")]
+    Database(String),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Closed | StoreError::Full | StoreError::ReadOnly(_) => Code::Unavailable,
+            _ => Code::Internal,
+        };
+        let hint = match &error {
+            StoreError::Full => Some("nothing was changed; free some space and try again"),
+            StoreError::Closed => Some("the daemon is stopping; try again when it is back"),
+            _ => None,
+        };
+        let refusal = Refusal::new(code, error.to_string());
+        match hint {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Asks.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
+
+use super::session::{Session, count};
+use crate::tables::{AskReads, AskWrites, Result};
+
+impl Session<'_> {
+    /// Open asks in order of creation.
+    fn open_asks(&self) -> impl Iterator<Item = &Ask> {
+        self.tables.asks_by_open.iter().filter_map(|((_, ask_id), ())| self.tables.asks.get(ask_id))
+    }
+}
+
+#[async_trait]
+impl AskReads for Session<'_> {
+    async fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>> {
+        Ok(self.tables.asks.get(&ask_id).cloned())
+    }
+
+    async fn asks_open(&mut self) -> Result<Vec<Ask>> {
+        Ok(self.open_asks().cloned().collect())
+    }
+
+    async fn ask_count_open(&mut self) -> Result<u32> {
+        Ok(count(self.open_asks().count()))
+    }
+
+    async fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
+        Ok(self.open_asks().filter(|ask| ask.target == *target).cloned().collect())
+    }
+
+    async fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
+        Ok(self.open_asks().filter(|ask| ask.asker.turn_id == Some(turn_id)).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl AskWrites for Session<'_> {
+    async fn ask_put(&mut self, ask: &Ask) -> Result<()> {
+        if let Some(before) = self.tables.asks.get(&ask.ask_id) {
+            let place = (before.created_at, before.ask_id);
+            self.tables.asks_by_open.remove(&place);
+        }
+        if ask.status == AskStatus::Open {
+            self.tables.asks_by_open.put((ask.created_at, ask.ask_id), ());
+        }
+        self.tables.asks.put(ask.ask_id, ask.clone());
+        Ok(())
+    }
+}

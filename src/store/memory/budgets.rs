@@ -1,0 +1,92 @@
+//! Budgets, reservations and usage.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use ghost_domain::transcript::TokenUsage;
+use ghost_domain::usage::{UsageRow, UsageSum};
+use ghost_domain::{Budget, Money, Reservation, ReservationId, ReservationStatus, Scope, TurnId};
+use uuid::Uuid;
+
+use super::session::{LIST_MAX, Session};
+use super::tables::next;
+use crate::tables::{BudgetReads, BudgetWrites, Result, UsageFilter};
+
+#[async_trait]
+impl BudgetReads for Session<'_> {
+    async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
+        Ok(self.tables.budgets.get(&scope.to_string()).cloned())
+    }
+
+    async fn budget_list(&mut self, all: bool) -> Result<Vec<Budget>> {
+        let limited = |budget: &&Budget| all || budget.limits.tokens.is_some() || budget.limits.money.is_some();
+        Ok(self.tables.budgets.values().filter(limited).take(LIST_MAX).cloned().collect())
+    }
+
+    async fn reservation_get(&mut self, reservation_id: ReservationId) -> Result<Option<Reservation>> {
+        Ok(self.tables.reservations.get(&reservation_id).cloned())
+    }
+
+    async fn reservations_held(&mut self, turn_id: TurnId) -> Result<Vec<Reservation>> {
+        let all = (turn_id, ReservationId(Uuid::nil()))..=(turn_id, ReservationId(Uuid::max()));
+        Ok(self
+            .tables
+            .reservations_by_turn
+            .range(all)
+            .filter_map(|((_, reservation_id), ())| self.tables.reservations.get(reservation_id))
+            .filter(|reservation| reservation.status == ReservationStatus::Held)
+            .cloned()
+            .collect())
+    }
+
+    async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+        let mut sums = BTreeMap::new();
+        for row in self.tables.usage.values() {
+            let wanted = filter.agent_id.as_ref().is_none_or(|agent_id| row.agent_id == *agent_id)
+                && filter.root_id.is_none_or(|root_id| row.root_id == root_id)
+                && filter.since.is_none_or(|since| row.at >= since);
+            if wanted {
+                let (calls, tokens, cost) = sums.entry((row.agent_id.clone(), row.model.clone())).or_insert((
+                    0_u64,
+                    TokenUsage::default(),
+                    Money(0),
+                ));
+                *calls += 1;
+                tokens.input = tokens.input.saturating_add(row.tokens.input);
+                tokens.output = tokens.output.saturating_add(row.tokens.output);
+                tokens.cache_read = tokens.cache_read.saturating_add(row.tokens.cache_read);
+                tokens.cache_write = tokens.cache_write.saturating_add(row.tokens.cache_write);
+                *cost = cost.plus(row.cost);
+            }
+        }
+        Ok(sums
+            .into_iter()
+            .map(|((agent_id, model), (calls, tokens, cost))| UsageSum { agent_id, model, calls, tokens, cost })
+            .collect())
+    }
+}
+
+#[async_trait]
+impl BudgetWrites for Session<'_> {
+    async fn budget_put(&mut self, budget: &Budget) -> Result<()> {
+        self.tables.budgets.put(budget.scope.to_string(), budget.clone());
+        Ok(())
+    }
+
+    async fn reservation_put(&mut self, reservation: &Reservation) -> Result<()> {
+        let reservation_id = reservation.reservation_id;
+        if let Some(before) = self.tables.reservations.get(&reservation_id) {
+            let place = (before.turn_id, reservation_id);
+            self.tables.reservations_by_turn.remove(&place);
+        }
+        self.tables.reservations_by_turn.put((reservation.turn_id, reservation_id), ());
+        self.tables.reservations.put(reservation_id, reservation.clone());
+        Ok(())
+    }
+
+    async fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
+        let seq = next(&mut self.tables.counters.usage);
+        self.tables.usage.put(seq, row.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Dead letters.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
+
+use super::session::{LIST_MAX, Session};
+use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
+
+#[async_trait]
+impl DeadLetterReads for Session<'_> {
+    async fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
+        Ok(self.tables.dead_letters.get(&dead_letter_id).cloned())
+    }
+
+    async fn dead_letter_list(
+        &mut self,
+        agent_id: Option<&AgentId>,
+        status: Option<DeadLetterStatus>,
+    ) -> Result<Vec<DeadLetter>> {
+        let mut found: Vec<&DeadLetter> = self
+            .tables
+            .dead_letters
+            .values()
+            .filter(|letter| {
+                agent_id.is_none_or(|agent_id| letter.agent_id == *agent_id)
+                    && status.is_none_or(|status| letter.status == status)
+            })
+            .collect();
+        found.sort_by_key(|letter| std::cmp::Reverse((letter.created_at, letter.dead_letter_id)));
+        Ok(found.into_iter().take(LIST_MAX).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl DeadLetterWrites for Session<'_> {
+    async fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
+        self.tables.dead_letters.put(dead_letter.dead_letter_id, dead_letter.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! The feed.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use ghost_domain::event::{Event, EventFilter, NewEvent};
+use ghost_domain::{EventId, Timestamp};
+
+use super::session::{Session, bound};
+use crate::StoreError;
+use crate::tables::{EventReads, EventWrites, Result};
+
+#[async_trait]
+impl EventReads for Session<'_> {
+    async fn event_list(&mut self, after: i64, filter: &EventFilter, limit: u32) -> Result<(Vec<Event>, i64)> {
+        if limit == 0 {
+            return Ok((Vec::new(), after));
+        }
+        let later = self.tables.events.range((Bound::Excluded(after), Bound::Unbounded));
+        let found: Vec<Event> =
+            later.map(|(_, event)| event).filter(|event| filter.matches(event)).take(bound(limit)).cloned().collect();
+        // A full page was looked at up to its last event; a page that is not full, up to the end.
+        let looked_at = match found.last() {
+            Some(last) if found.len() == bound(limit) => last.seq,
+            _ => self.tables.counters.event.max(after),
+        };
+        Ok((found, looked_at))
+    }
+
+    async fn event_bounds(&mut self) -> Result<(i64, i64)> {
+        let last = self.tables.counters.event;
+        let first = self.tables.events.iter().next().map_or(last + 1, |(seq, _)| *seq);
+        Ok((first, last))
+    }
+}
+
+#[async_trait]
+impl EventWrites for Session<'_> {
+    async fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()> {
+        if event.kind.is_ephemeral() {
+            return Err(StoreError::Row {
+                table: "events",
+                key: event_id.to_string(),
+                what: format!("{} is ephemeral: it is published, never stored", event.kind),
+            });
+        }
+        self.events.push((event_id, at, event));
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! Durable inboxes.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, TurnId};
+
+use super::session::{Session, bound, count};
+use super::tables::{Tables, next};
+use crate::StoreError;
+use crate::tables::{MessageReads, MessageWrites, Result};
+
+impl Tables {
+    /// Pending mail of an inbox, in order.
+    fn pending_of<'a>(&'a self, agent_id: &AgentId) -> impl Iterator<Item = &'a Envelope> {
+        self.messages_by_pending
+            .range((agent_id.clone(), i64::MIN)..=(agent_id.clone(), i64::MAX))
+            .filter_map(|((_, seq), ())| self.messages.get(seq))
+    }
+
+    fn message(&self, message_id: MessageId) -> Option<&Envelope> {
+        self.messages.get(self.messages_by_id.get(&message_id)?)
+    }
+
+    /// Writes a row and its places in the indexes.
+    fn message_write(&mut self, envelope: Envelope) {
+        let seq = envelope.seq;
+        self.message_unindex(seq);
+        self.messages_by_id.put(envelope.message_id, seq);
+        self.messages_by_receiver.put((envelope.to.clone(), seq), ());
+        if envelope.state == MailState::Pending {
+            self.messages_by_pending.put((envelope.to.clone(), seq), ());
+        }
+        if let Some(turn_id) = envelope.turn_id {
+            self.messages_by_turn.put((turn_id, seq), ());
+        }
+        self.messages.put(seq, envelope);
+    }
+
+    fn message_unindex(&mut self, seq: i64) {
+        let Some((message_id, to, turn_id)) =
+            self.messages.get(&seq).map(|before| (before.message_id, before.to.clone(), before.turn_id))
+        else {
+            return;
+        };
+        let place = (to, seq);
+        self.messages_by_id.remove(&message_id);
+        self.messages_by_receiver.remove(&place);
+        self.messages_by_pending.remove(&place);
+        if let Some(turn_id) = turn_id {
+            self.messages_by_turn.remove(&(turn_id, seq));
+        }
+    }
+
+    /// Deletes a row and its places in the indexes.
+    pub(super) fn message_delete(&mut self, seq: i64) {
+        self.message_unindex(seq);
+        self.messages.remove(&seq);
+    }
+}
+
+#[async_trait]
+impl MessageReads for Session<'_> {
+    async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
+        Ok(self.tables.message(message_id).cloned())
+    }
+
+    async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
+        Ok(count(self.tables.pending_of(agent_id).count()))
+    }
+
+    async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        Ok(self.tables.pending_of(agent_id).take(bound(limit)).cloned().collect())
+    }
+
+    async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
+        let waiting: BTreeSet<&AgentId> = self
+            .tables
+            .messages_by_pending
+            .iter()
+            .filter(|((_, seq), ())| self.tables.messages.get(seq).is_some_and(|mail| mail.wake))
+            .map(|((agent_id, _), ())| agent_id)
+            .collect();
+        Ok(waiting.into_iter().cloned().collect())
+    }
+
+    async fn inbox_total(&mut self) -> Result<u64> {
+        Ok(u64::from(count(self.tables.messages_by_pending.iter().count())))
+    }
+
+    async fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
+        Ok(self
+            .tables
+            .messages_by_turn
+            .range((turn_id, i64::MIN)..=(turn_id, i64::MAX))
+            .filter_map(|((_, seq), ())| self.tables.messages.get(seq))
+            .cloned()
+            .collect())
+    }
+
+    async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        Ok(self
+            .tables
+            .messages_by_receiver
+            .range((agent_id.clone(), i64::MIN)..=(agent_id.clone(), i64::MAX))
+            .rev()
+            .filter_map(|((_, seq), ())| self.tables.messages.get(seq))
+            .take(bound(limit))
+            .cloned()
+            .collect())
+    }
+}
+
+#[async_trait]
+impl MessageWrites for Session<'_> {
+    async fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
+        if self.tables.messages_by_id.contains(&envelope.message_id) {
+            return Err(StoreError::Row {
+                table: "messages",
+                key: envelope.message_id.to_string(),
+                what: "mail of this id was appended before".to_owned(),
+            });
+        }
+        let seq = next(&mut self.tables.counters.message);
+        self.tables.message_write(Envelope { seq, ..envelope.clone() });
+        Ok(())
+    }
+
+    async fn message_mark(
+        &mut self,
+        message_ids: &[MessageId],
+        state: MailState,
+        turn_id: Option<TurnId>,
+        add_crashes: u32,
+    ) -> Result<()> {
+        // A set, so that an id given twice counts once.
+        for message_id in message_ids.iter().copied().collect::<BTreeSet<_>>() {
+            if let Some(mut mail) = self.tables.message(message_id).cloned() {
+                mail.state = state;
+                mail.turn_id = turn_id;
+                mail.crashes = mail.crashes.saturating_add(add_crashes);
+                self.tables.message_write(mail);
+            }
+        }
+        Ok(())
+    }
+
+    async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
+        for message_id in message_ids {
+            if let Some(mut mail) = self.tables.message(*message_id).cloned() {
+                mail.crashes = 0;
+                self.tables.message_write(mail);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! The store in memory, for simulation: ordered maps behind one lock, every command run in the caller, nothing left to
+//! chance, so that the same calls give the same answers (DESIGN.md, promise 8).
+//!
+//! Must never: hold its lock while it publishes or answers, wait for anything, or keep a trace of a command that was
+//! undone.
+
+mod agents;
+mod asks;
+mod backend;
+mod budgets;
+mod dead_letters;
+mod disk;
+mod events;
+mod jobs;
+mod ledger;
+mod messages;
+mod outbox;
+mod prune;
+mod requests;
+mod session;
+mod skills;
+mod table;
+mod tables;
+mod tasks;
+mod turns;
+
+#[cfg(test)]
+mod tests;
+
+pub use disk::{MemoryDisk, MemoryStore};

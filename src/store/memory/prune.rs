@@ -1,0 +1,166 @@
+//! Retention. Each family is looked through whole: a simulated world is small, and prunes seldom.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_domain::{
+    AskStatus, CallStatus, DeadLetterStatus, MailState, MessageId, ReservationId, Step, TaskId, Timestamp, TurnId,
+    TurnStatus,
+};
+use uuid::Uuid;
+
+use super::session::{Session, bound};
+use super::tables::Tables;
+use crate::tables::{Family, PruneWrites, Result};
+
+/// The keys of what ended before `before`, oldest first, at most `limit`.
+fn oldest<K: Ord>(ended: impl Iterator<Item = (Timestamp, K)>, before: Timestamp, limit: usize) -> Vec<K> {
+    let mut found: Vec<(Timestamp, K)> = ended.filter(|(at, _)| *at < before).collect();
+    found.sort();
+    found.truncate(limit);
+    found.into_iter().map(|(_, key)| key).collect()
+}
+
+impl Tables {
+    /// The feed is cut from its start only, so that what is left has no gap even if the clock went backwards.
+    fn prune_events(&mut self, before: Timestamp, limit: usize) -> usize {
+        let old: Vec<i64> =
+            self.events.iter().take_while(|(_, event)| event.ts < before).take(limit).map(|(seq, _)| *seq).collect();
+        old.iter().filter(|seq| self.events.remove(seq)).count()
+    }
+
+    fn prune_turns(&mut self, before: Timestamp, limit: usize) -> usize {
+        let held: BTreeSet<TurnId> = self.held_letters().map(|letter| letter.turn_id).collect();
+        let ended = self
+            .turns
+            .values()
+            .filter(|turn| turn.status != TurnStatus::Open && !held.contains(&turn.turn_id))
+            .map(|turn| (turn.ended_at.unwrap_or(turn.started_at), turn.turn_id));
+        let old = oldest(ended, before, limit);
+        for turn_id in &old {
+            let steps: Vec<(TurnId, i64)> =
+                self.journal.range((*turn_id, i64::MIN)..=(*turn_id, i64::MAX)).map(|(key, _)| *key).collect();
+            for step in steps {
+                self.journal.remove(&step);
+            }
+            let all = (*turn_id, ReservationId(Uuid::nil()))..=(*turn_id, ReservationId(Uuid::max()));
+            let reservations: Vec<(TurnId, ReservationId)> =
+                self.reservations_by_turn.range(all).map(|(key, ())| *key).collect();
+            for reservation in reservations {
+                self.reservations.remove(&reservation.1);
+                self.reservations_by_turn.remove(&reservation);
+            }
+            self.turns.remove(turn_id);
+        }
+        old.len() + self.prune_prompts(before, limit - old.len())
+    }
+
+    fn prune_prompts(&mut self, before: Timestamp, limit: usize) -> usize {
+        let mut named = BTreeSet::new();
+        for row in self.journal.values() {
+            if let Step::Briefed { system, briefing, .. } = &row.step {
+                named.insert(system.as_str());
+                named.insert(briefing.as_str());
+            }
+        }
+        let unnamed = self.prompts.iter().filter(|(hash, _)| !named.contains(hash.as_str()));
+        let old = oldest(unnamed.map(|(hash, prompt)| (prompt.at, hash.clone())), before, limit);
+        old.iter().filter(|hash| self.prompts.remove(hash)).count()
+    }
+
+    fn prune_messages(&mut self, before: Timestamp, limit: usize) -> usize {
+        let held: BTreeSet<MessageId> =
+            self.held_letters().flat_map(|letter| letter.messages.iter().copied()).collect();
+        let done = self.messages.iter().filter(|(_, mail)| {
+            let done = match mail.state {
+                MailState::Pending | MailState::Taken => false,
+                MailState::Consumed | MailState::Dead => !held.contains(&mail.message_id),
+            };
+            // A turn that is gone ended long ago.
+            let turn = mail.turn_id.and_then(|turn_id| self.turns.get(&turn_id));
+            done && turn
+                .is_none_or(|turn| turn.status != TurnStatus::Open && turn.ended_at.is_some_and(|at| at < before))
+        });
+        let ended = done.map(|(seq, mail)| (mail.created_at, *seq));
+        let old = oldest(ended, before, limit);
+        for seq in &old {
+            self.message_delete(*seq);
+        }
+        old.len()
+    }
+
+    fn held_letters(&self) -> impl Iterator<Item = &ghost_domain::DeadLetter> {
+        self.dead_letters.values().filter(|letter| letter.status == DeadLetterStatus::Held)
+    }
+
+    fn prune_asks(&mut self, before: Timestamp, limit: usize) -> usize {
+        let closed = self.asks.values().filter(|ask| ask.status != AskStatus::Open);
+        let old = oldest(closed.map(|ask| (ask.closed_at.unwrap_or(ask.created_at), ask.ask_id)), before, limit);
+        old.iter().filter(|ask_id| self.asks.remove(ask_id)).count()
+    }
+
+    fn prune_ledger(&mut self, before: Timestamp, limit: usize) -> usize {
+        let ended = self.ledger.values().filter(|row| row.status != CallStatus::Started);
+        let at =
+            |row: &ghost_domain::LedgerRow| row.started_at.plus(Duration::from_millis(row.duration_ms.unwrap_or(0)));
+        let old = oldest(ended.map(|row| (at(row), (row.started_at, row.call_id))), before, limit);
+        for place in &old {
+            self.ledger_by_start.remove(place);
+            self.ledger.remove(&place.1);
+        }
+        old.len()
+    }
+
+    fn prune_usage(&mut self, before: Timestamp, limit: usize) -> usize {
+        let old = oldest(self.usage.iter().map(|(seq, row)| (row.at, *seq)), before, limit);
+        old.iter().filter(|seq| self.usage.remove(seq)).count()
+    }
+
+    fn prune_requests(&mut self, before: Timestamp, limit: usize) -> usize {
+        let old = oldest(self.requests.iter().map(|(key, answer)| (answer.at, key.clone())), before, limit);
+        old.iter().filter(|key| self.requests.remove(key)).count()
+    }
+
+    fn prune_dead_letters(&mut self, before: Timestamp, limit: usize) -> usize {
+        let resolved = self.dead_letters.values().filter(|letter| letter.status != DeadLetterStatus::Held);
+        let at = |letter: &ghost_domain::DeadLetter| letter.resolved_at.unwrap_or(letter.created_at);
+        let old = oldest(resolved.map(|letter| (at(letter), letter.dead_letter_id)), before, limit);
+        old.iter().filter(|dead_letter_id| self.dead_letters.remove(dead_letter_id)).count()
+    }
+
+    fn prune_tasks(&mut self, before: Timestamp, limit: usize) -> usize {
+        let open = self.tasks.values().filter(|task| !task.status.is_terminal());
+        let needed: BTreeSet<TaskId> = open.flat_map(|task| task.depends_on.iter().copied()).collect();
+        let ended = self.tasks.values().filter(|task| task.status.is_terminal() && !needed.contains(&task.task_id));
+        let old = oldest(ended.map(|task| (task.updated_at, task.task_id)), before, limit);
+        for task_id in &old {
+            let history: Vec<(TaskId, i64)> =
+                self.task_events.range((*task_id, i64::MIN)..=(*task_id, i64::MAX)).map(|(key, _)| *key).collect();
+            for event in history {
+                self.task_events.remove(&event);
+            }
+            self.tasks.remove(task_id);
+        }
+        old.len()
+    }
+}
+
+#[async_trait]
+impl PruneWrites for Session<'_> {
+    async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
+        let (tables, limit) = (&mut *self.tables, bound(limit));
+        let pruned = match family {
+            Family::Events => tables.prune_events(before, limit),
+            Family::Turns => tables.prune_turns(before, limit),
+            Family::Messages => tables.prune_messages(before, limit),
+            Family::Asks => tables.prune_asks(before, limit),
+            Family::Ledger => tables.prune_ledger(before, limit),
+            Family::Usage => tables.prune_usage(before, limit),
+            Family::Requests => tables.prune_requests(before, limit),
+            Family::DeadLetters => tables.prune_dead_letters(before, limit),
+            Family::Tasks => tables.prune_tasks(before, limit),
+        };
+        Ok(u64::try_from(pruned).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,74 @@
+//! What a command or a query works on: all tables, under the lock, for the time of one call.
+
+use ghost_domain::Event;
+use ghost_domain::event::NewEvent;
+use ghost_domain::ports::Signal;
+use ghost_domain::{EventId, Timestamp};
+
+use super::tables::{Tables, next};
+use crate::tables::{Reads, Writes};
+
+/// Rows that a list gives when its filter names no limit, and the most it ever gives.
+const LIST_DEFAULT: u32 = 100;
+pub(super) const LIST_MAX: usize = 1_000;
+
+/// The limit that a filter stands for.
+pub(super) fn list_limit(limit: u32) -> usize {
+    let wanted = if limit == 0 { LIST_DEFAULT } else { limit };
+    usize::try_from(wanted).map_or(LIST_MAX, |wanted| wanted.min(LIST_MAX))
+}
+
+/// A count of rows that the caller bounds itself.
+pub(super) fn bound(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// A number of rows as the traits give it.
+pub(super) fn count(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
+}
+
+/// One command's or query's view. Reads and writes share it, so a command sees its own writes; a query is only handed
+/// its reading half.
+pub(super) struct Session<'a> {
+    pub(super) tables: &'a mut Tables,
+    pub(super) events: Vec<(EventId, Timestamp, NewEvent)>,
+    pub(super) signals: Vec<Signal>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(tables: &'a mut Tables) -> Self {
+        Self { tables, events: Vec::new(), signals: Vec::new() }
+    }
+
+    /// Gives the command's events their places in the feed, and lets go of the tables.
+    pub(super) fn finish(self) -> (Vec<Event>, Vec<Signal>) {
+        let Self { tables, events, signals } = self;
+        let events = events
+            .into_iter()
+            .map(|(event_id, ts, new)| {
+                let event = Event {
+                    seq: next(&mut tables.counters.event),
+                    event_id,
+                    ts,
+                    kind: new.kind,
+                    agent_id: new.agent_id,
+                    channel: new.channel,
+                    correlation_id: new.correlation_id,
+                    payload: new.payload,
+                };
+                tables.events.put(event.seq, event.clone());
+                event
+            })
+            .collect();
+        (events, signals)
+    }
+}
+
+impl Reads for Session<'_> {}
+
+impl Writes for Session<'_> {
+    fn signal(&mut self, signal: Signal) {
+        self.signals.push(signal);
+    }
+}

@@ -1,0 +1,120 @@
+//! All tables of one world, the indexes over them, and the counters that give rows their place.
+
+use ghost_domain::{
+    Agent, AgentId, Ask, AskId, Budget, CallId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job, JournalRow,
+    LedgerRow, MessageId, Party, RequestId, Reservation, ReservationId, StoredAnswer, Task, TaskEvent, TaskId,
+    Timestamp, Turn, TurnId, UsageRow,
+};
+
+use super::table::{Journaled, Table};
+
+/// A prompt part and when it was first kept.
+#[derive(Debug)]
+pub(super) struct Prompt {
+    pub(super) text: String,
+    pub(super) at: Timestamp,
+}
+
+/// The last number given out of each order. They never go back over a commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) event: i64,
+    pub(super) message: i64,
+    pub(super) journal: i64,
+    pub(super) usage: i64,
+    pub(super) task_event: i64,
+}
+
+/// Everything that a world keeps. A table named `a_by_b` is an index: its rows are written with those of `a`.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) counters: Counters,
+    committed: Counters,
+    pub(super) agents: Table<AgentId, Agent>,
+    pub(super) meta: Table<String, String>,
+    pub(super) asks: Table<AskId, Ask>,
+    pub(super) asks_by_open: Table<(Timestamp, AskId), ()>,
+    /// By the text of the scope, which is the order that lists promise.
+    pub(super) budgets: Table<String, Budget>,
+    pub(super) reservations: Table<ReservationId, Reservation>,
+    pub(super) reservations_by_turn: Table<(TurnId, ReservationId), ()>,
+    pub(super) usage: Table<i64, UsageRow>,
+    pub(super) dead_letters: Table<DeadLetterId, DeadLetter>,
+    pub(super) events: Table<i64, Event>,
+    pub(super) jobs: Table<String, Job>,
+    pub(super) ledger: Table<CallId, LedgerRow>,
+    pub(super) ledger_by_start: Table<(Timestamp, CallId), ()>,
+    pub(super) messages: Table<i64, Envelope>,
+    pub(super) messages_by_id: Table<MessageId, i64>,
+    pub(super) messages_by_receiver: Table<(AgentId, i64), ()>,
+    pub(super) messages_by_pending: Table<(AgentId, i64), ()>,
+    pub(super) messages_by_turn: Table<(TurnId, i64), ()>,
+    pub(super) requests: Table<(Party, RequestId), StoredAnswer>,
+    pub(super) skills: Table<(AgentId, String), HeldSkill>,
+    pub(super) tasks: Table<TaskId, Task>,
+    pub(super) task_events: Table<(TaskId, i64), TaskEvent>,
+    pub(super) turns: Table<TurnId, Turn>,
+    pub(super) turns_by_open: Table<(Timestamp, TurnId), ()>,
+    pub(super) journal: Table<(TurnId, i64), JournalRow>,
+    pub(super) prompts: Table<String, Prompt>,
+}
+
+impl Tables {
+    fn each(&mut self) -> [&mut dyn Journaled; 26] {
+        [
+            &mut self.agents,
+            &mut self.meta,
+            &mut self.asks,
+            &mut self.asks_by_open,
+            &mut self.budgets,
+            &mut self.reservations,
+            &mut self.reservations_by_turn,
+            &mut self.usage,
+            &mut self.dead_letters,
+            &mut self.events,
+            &mut self.jobs,
+            &mut self.ledger,
+            &mut self.ledger_by_start,
+            &mut self.messages,
+            &mut self.messages_by_id,
+            &mut self.messages_by_receiver,
+            &mut self.messages_by_pending,
+            &mut self.messages_by_turn,
+            &mut self.requests,
+            &mut self.skills,
+            &mut self.tasks,
+            &mut self.task_events,
+            &mut self.turns,
+            &mut self.turns_by_open,
+            &mut self.journal,
+            &mut self.prompts,
+        ]
+    }
+
+    /// Whether the command under way has written anything.
+    pub(super) fn changed(&mut self) -> bool {
+        self.each().iter().any(|table| table.changed())
+    }
+
+    /// Keeps what the command wrote.
+    pub(super) fn commit(&mut self) {
+        self.committed = self.counters;
+        for table in self.each() {
+            table.commit();
+        }
+    }
+
+    /// Takes back what the command wrote; numbers that it was given are given out again.
+    pub(super) fn undo(&mut self) {
+        self.counters = self.committed;
+        for table in self.each() {
+            table.undo();
+        }
+    }
+}
+
+/// Adds one to a counter and gives the new value.
+pub(super) fn next(counter: &mut i64) -> i64 {
+    *counter += 1;
+    *counter
+}

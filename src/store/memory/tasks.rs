@@ -1,0 +1,56 @@
+//! Tasks and their history.
+
+use std::cmp::Reverse;
+
+use async_trait::async_trait;
+use ghost_domain::{Task, TaskEvent, TaskId};
+
+use super::session::{Session, count, list_limit};
+use super::tables::next;
+use crate::tables::{Result, TaskFilter, TaskReads, TaskWrites};
+
+fn matches(filter: &TaskFilter, task: &Task) -> bool {
+    filter.owner.as_ref().is_none_or(|owner| task.owner == *owner)
+        && filter.status.is_none_or(|status| task.status == status)
+        && filter.parent_id.is_none_or(|parent_id| task.parent_id == Some(parent_id))
+}
+
+#[async_trait]
+impl TaskReads for Session<'_> {
+    async fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>> {
+        Ok(self.tables.tasks.get(&task_id).cloned())
+    }
+
+    async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
+        let mut found: Vec<&Task> = self.tables.tasks.values().filter(|task| matches(filter, task)).collect();
+        found.sort_by_key(|task| (Reverse(task.priority), task.created_at, task.task_id));
+        Ok(found.into_iter().take(list_limit(filter.limit)).cloned().collect())
+    }
+
+    async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
+        Ok(self.tables.tasks.values().filter(|task| task.depends_on.contains(&task_id)).cloned().collect())
+    }
+
+    async fn task_count_open(&mut self) -> Result<u32> {
+        Ok(count(self.tables.tasks.values().filter(|task| !task.status.is_terminal()).count()))
+    }
+
+    async fn task_events(&mut self, task_id: TaskId) -> Result<Vec<TaskEvent>> {
+        let all = (task_id, i64::MIN)..=(task_id, i64::MAX);
+        Ok(self.tables.task_events.range(all).map(|(_, event)| event.clone()).collect())
+    }
+}
+
+#[async_trait]
+impl TaskWrites for Session<'_> {
+    async fn task_put(&mut self, task: &Task) -> Result<()> {
+        self.tables.tasks.put(task.task_id, task.clone());
+        Ok(())
+    }
+
+    async fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
+        let seq = next(&mut self.tables.counters.task_event);
+        self.tables.task_events.put((event.task_id, seq), event.clone());
+        Ok(())
+    }
+}

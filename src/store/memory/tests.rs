@@ -1,0 +1,174 @@
+//! The contract over memory, and what only this backend promises.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ghost_domain::event::{EventFilter, NewEvent};
+use ghost_domain::ports::{Signal, Wake};
+use ghost_domain::time::BoxFuture;
+use ghost_domain::{EventId, EventKind, Timestamp};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{MemoryDisk, MemoryStore};
+use crate::contract::{CHECKS, Medium, as_tests, for_each_check};
+use crate::{Store, StoreError};
+
+impl Medium for MemoryDisk {
+    fn open(&self) -> BoxFuture<'_, Result<Store, StoreError>> {
+        Box::pin(async { Ok(Self::open(self)) })
+    }
+}
+
+for_each_check!(as_tests, MemoryDisk::new());
+
+#[test]
+fn every_check_has_its_own_name() {
+    let mut names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), CHECKS.len());
+}
+
+async fn set(store: &Store, value: &'static str) -> Result<(), StoreError> {
+    store
+        .write(move |w| {
+            Box::pin(async move {
+                w.meta_put("key", value).await?;
+                let event = NewEvent::new(EventKind::WorldWarning, json!(value));
+                w.event_append(EventId(Uuid::nil()), Timestamp(1), event).await
+            })
+        })
+        .await
+}
+
+/// The value, and how many events there are.
+async fn get(store: &Store) -> Result<(Option<String>, i64), StoreError> {
+    store.read(|r| Box::pin(async move { Ok((r.meta_get("key").await?, r.event_bounds().await?.1)) })).await
+}
+
+fn kept(value: &str, events: i64) -> (Option<String>, i64) {
+    (Some(value.to_owned()), events)
+}
+
+#[tokio::test]
+async fn data_outlives_a_store_and_the_old_store_is_shut_out() {
+    let disk = MemoryDisk::new();
+    let old = disk.open();
+    set(&old, "one").await.unwrap();
+    let new = disk.open();
+    assert_eq!(new.last_seq(), 1);
+    assert!(matches!(set(&old, "two").await, Err(StoreError::Closed)));
+    assert!(matches!(get(&old).await, Err(StoreError::Closed)));
+    old.close().await;
+    assert_eq!(get(&new).await.unwrap(), kept("one", 1));
+    disk.crash();
+    assert!(matches!(set(&new, "three").await, Err(StoreError::Closed)));
+    assert_eq!(get(&disk.open()).await.unwrap(), kept("one", 1));
+}
+
+#[tokio::test]
+async fn a_failed_commit_keeps_nothing() {
+    let disk = MemoryDisk::new();
+    let store = disk.open();
+    let mut feed = store.feed();
+    set(&store, "one").await.unwrap();
+    disk.fail_next_commits(2, || StoreError::Full);
+    disk.fail_next_commits(1, || StoreError::ReadOnly("mounted so".to_owned()));
+    assert!(matches!(set(&store, "two").await, Err(StoreError::Full)));
+    // A command that writes nothing commits nothing.
+    store.write::<_, StoreError, _>(|w| Box::pin(async move { w.meta_get("key").await })).await.unwrap();
+    assert!(matches!(set(&store, "three").await, Err(StoreError::Full)));
+    assert!(matches!(set(&store, "four").await, Err(StoreError::ReadOnly(_))));
+    assert_eq!(get(&store).await.unwrap(), kept("one", 1));
+    set(&store, "five").await.unwrap();
+    assert_eq!(get(&store).await.unwrap(), kept("five", 2));
+    let seqs: Vec<i64> =
+        [feed.try_recv(), feed.try_recv()].iter().map(|batch| batch.as_ref().unwrap()[0].seq).collect();
+    assert_eq!(seqs, [1, 2]);
+    assert!(feed.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_crash_after_a_commit_keeps_it_unacknowledged() {
+    let disk = MemoryDisk::new();
+    let store = disk.open();
+    let mut feed = store.feed();
+    disk.crash_after_commits(2);
+    set(&store, "one").await.unwrap();
+    assert!(matches!(set(&store, "two").await, Err(StoreError::Closed)));
+    assert!(matches!(set(&store, "three").await, Err(StoreError::Closed)));
+    assert_eq!(feed.try_recv().unwrap().len(), 1);
+    assert!(feed.try_recv().is_err());
+    let store = disk.open();
+    assert_eq!(get(&store).await.unwrap(), kept("two", 2));
+    set(&store, "four").await.unwrap();
+    let (events, _) = store
+        .read::<_, StoreError, _>(|r| Box::pin(async move { r.event_list(0, &EventFilter::default(), 9).await }))
+        .await
+        .unwrap();
+    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn commands_that_wait_or_nest_are_refused_and_undone() {
+    let store = MemoryStore::open();
+    let waited = store
+        .write(|w| {
+            Box::pin(async move {
+                w.meta_put("key", "lost").await?;
+                tokio::task::yield_now().await;
+                Ok::<(), StoreError>(())
+            })
+        })
+        .await;
+    assert!(waited.unwrap_err().to_string().contains("waited"));
+    let inner = store.clone();
+    let nested = store.write(move |_| Box::pin(async move { set(&inner, "lost").await })).await;
+    assert!(nested.unwrap_err().to_string().contains("from within itself"));
+    let waited = store
+        .read(|_| {
+            Box::pin(async move {
+                tokio::task::yield_now().await;
+                Ok::<(), StoreError>(())
+            })
+        })
+        .await;
+    assert!(waited.unwrap_err().to_string().contains("waited"));
+    assert_eq!(get(&store).await.unwrap(), (None, 0));
+    set(&store, "kept").await.unwrap();
+    assert_eq!(get(&store).await.unwrap(), kept("kept", 1));
+}
+
+/// Panics at the first signal, counts the others.
+#[derive(Default)]
+struct Brittle(AtomicUsize);
+
+impl Wake for Brittle {
+    fn signal(&self, _: &[Signal]) {
+        if self.0.fetch_add(1, Ordering::SeqCst) == 0 {
+            std::panic::resume_unwind(Box::new("brittle"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panicking_receiver_of_signals_stops_nobody() {
+    let store = MemoryStore::open();
+    let wake = Arc::new(Brittle::default());
+    store.on_signal(wake.clone());
+    let signal = async |store: Store| {
+        store
+            .write::<_, StoreError, _>(|w| {
+                Box::pin(async move {
+                    w.meta_put("key", "x").await?;
+                    w.signal(Signal::Wake("a".parse().unwrap()));
+                    Ok(())
+                })
+            })
+            .await
+    };
+    assert!(tokio::spawn(signal(store.clone())).await.is_err());
+    signal(store).await.unwrap();
+    assert_eq!(wake.0.load(Ordering::SeqCst), 2);
+}

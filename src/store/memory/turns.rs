@@ -1,0 +1,84 @@
+//! Turns, their journals, and the prompt parts that journals name.
+
+use std::cmp::Reverse;
+
+use async_trait::async_trait;
+use ghost_domain::journal::{JournalRow, Step};
+use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
+
+use super::session::{Session, list_limit};
+use super::tables::{Prompt, Tables, next};
+use crate::tables::{Result, TurnFilter, TurnReads, TurnWrites};
+
+fn matches(filter: &TurnFilter, turn: &Turn) -> bool {
+    filter.agent_id.as_ref().is_none_or(|agent_id| turn.agent_id == *agent_id)
+        && filter.status.is_none_or(|status| turn.status == status)
+        && filter.before.is_none_or(|before| turn.started_at < before)
+}
+
+impl Tables {
+    /// Open turns in order of start.
+    fn open_turns(&self) -> impl Iterator<Item = &Turn> {
+        self.turns_by_open.iter().filter_map(|((_, turn_id), ())| self.turns.get(turn_id))
+    }
+}
+
+#[async_trait]
+impl TurnReads for Session<'_> {
+    async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
+        Ok(self.tables.turns.get(&turn_id).cloned())
+    }
+
+    async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
+        let mails = |turn: &&Turn| turn.agent_id == *agent_id && turn.source == "mail";
+        Ok(self.tables.open_turns().find(mails).cloned())
+    }
+
+    async fn turns_open(&mut self) -> Result<Vec<Turn>> {
+        Ok(self.tables.open_turns().cloned().collect())
+    }
+
+    async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
+        let mut found: Vec<&Turn> = self.tables.turns.values().filter(|turn| matches(filter, turn)).collect();
+        found.sort_by_key(|turn| Reverse((turn.started_at, turn.turn_id)));
+        Ok(found.into_iter().take(list_limit(filter.limit)).cloned().collect())
+    }
+
+    async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
+        let all = (turn_id, i64::MIN)..=(turn_id, i64::MAX);
+        Ok(self.tables.journal.range(all).map(|(_, row)| row.clone()).collect())
+    }
+
+    async fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
+        Ok(self.tables.prompts.get(&hash.to_owned()).map(|prompt| prompt.text.clone()))
+    }
+}
+
+#[async_trait]
+impl TurnWrites for Session<'_> {
+    async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
+        if let Some(before) = self.tables.turns.get(&turn.turn_id) {
+            let place = (before.started_at, before.turn_id);
+            self.tables.turns_by_open.remove(&place);
+        }
+        if turn.status == TurnStatus::Open {
+            self.tables.turns_by_open.put((turn.started_at, turn.turn_id), ());
+        }
+        self.tables.turns.put(turn.turn_id, turn.clone());
+        Ok(())
+    }
+
+    async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
+        let seq = next(&mut self.tables.counters.journal);
+        self.tables.journal.put((turn_id, seq), JournalRow { turn_id, seq, step: step.clone(), at });
+        Ok(())
+    }
+
+    async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
+        let hash = hash.to_owned();
+        if !self.tables.prompts.contains(&hash) {
+            self.tables.prompts.put(hash, Prompt { text: text.to_owned(), at });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! Brings waiting rows into SQL, many in one statement.
+//!
+//! Must never: write mail after the changes of mail, which name it.
+
+use std::path::Path;
+
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqliteConnection;
+use uuid::Uuid;
+
+use super::fault;
+use super::layers::{Layers, Pending, Shelf, Side};
+use super::row::{Args, Keyed, Row, Shape, Texts, chunks};
+use crate::StoreError;
+use crate::tables::Result;
+
+/// Sets of tables.
+pub(super) mod bit {
+    pub(in super::super) const META: u32 = 1;
+    pub(in super::super) const AGENTS: u32 = 1 << 1;
+    pub(in super::super) const SKILLS: u32 = 1 << 2;
+    pub(in super::super) const JOBS: u32 = 1 << 3;
+    pub(in super::super) const MAIL: u32 = 1 << 4;
+    pub(in super::super) const HEADS: u32 = 1 << 5;
+    pub(in super::super) const ASKS: u32 = 1 << 6;
+    pub(in super::super) const TURNS: u32 = 1 << 7;
+    pub(in super::super) const PROMPTS: u32 = 1 << 8;
+    pub(in super::super) const BUDGETS: u32 = 1 << 9;
+    pub(in super::super) const RESERVATIONS: u32 = 1 << 10;
+    pub(in super::super) const CALLS: u32 = 1 << 11;
+    pub(in super::super) const REQUESTS: u32 = 1 << 12;
+    pub(in super::super) const DEAD_LETTERS: u32 = 1 << 13;
+    pub(in super::super) const TASKS: u32 = 1 << 14;
+    pub(in super::super) const JOURNAL: u32 = 1 << 15;
+    pub(in super::super) const USAGE: u32 = 1 << 16;
+    pub(in super::super) const TASK_EVENTS: u32 = 1 << 17;
+    pub(in super::super) const EVENTS: u32 = 1 << 18;
+    pub(in super::super) const ALL: u32 = (1 << 19) - 1;
+}
+
+/// Where rows go.
+pub(super) struct Out<'c> {
+    pub(super) conn: &'c mut SqliteConnection,
+    pub(super) texts: &'c mut Texts,
+}
+
+/// Why rows did not get there.
+pub(super) enum Trouble {
+    Sql(sqlx::Error),
+    Store(StoreError),
+}
+
+impl Trouble {
+    /// In the store's words.
+    pub(super) fn into_store(self, path: &Path) -> StoreError {
+        match self {
+            Self::Sql(error) => fault::of(path, &error),
+            Self::Store(error) => error,
+        }
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Runs one statement for each chunk of `rows`.
+async fn run<T: Sync>(
+    out: &mut Out<'_>,
+    shape: &Shape,
+    rows: &[T],
+    bind: impl Fn(&T, &mut Args) -> Result<()> + Send + Sync,
+) -> std::result::Result<(), Trouble> {
+    let mut rest = rows;
+    for size in chunks(rows.len(), shape.columns) {
+        let (chunk, after) = rest.split_at(size);
+        rest = after;
+        let mut args = Args::default();
+        for row in chunk {
+            bind(row, &mut args)?;
+        }
+        let text = out.texts.of(shape, size);
+        let done = sqlx::query_with(AssertSqlSafe(text), args.finish()?).execute(&mut *out.conn).await;
+        done.map_err(Trouble::Sql)?;
+    }
+    Ok(())
+}
+
+/// Writes what waits in one table.
+async fn table<R: Row>(
+    out: &mut Out<'_>,
+    table: &mut (impl Pending<R> + Send + Sync),
+    side: Side,
+) -> std::result::Result<(), Trouble> {
+    if !table.has(side) {
+        return Ok(());
+    }
+    let rows = table.waiting(side);
+    run(out, &R::SHAPE, &rows, |row, args| row.bind(args)).await?;
+    table.written(side);
+    Ok(())
+}
+
+/// Writes what waits in one table, and the rows that belong to it.
+async fn family<R: Keyed>(out: &mut Out<'_>, shelf: &mut Shelf<R>, side: Side) -> std::result::Result<(), Trouble> {
+    if let Some(children) = R::CHILDREN {
+        let rows = shelf.waiting(side);
+        let parents: Vec<Uuid> = rows.iter().map(|row| (children.parent)(row)).collect();
+        let pairs: Vec<(Uuid, Uuid)> = rows
+            .iter()
+            .flat_map(|row| {
+                let parent = (children.parent)(row);
+                (children.of)(row).into_iter().map(move |child| (parent, child))
+            })
+            .collect();
+        run(out, &children.delete, &parents, |parent, args| {
+            args.id(*parent);
+            Ok(())
+        })
+        .await?;
+        run(out, &children.insert, &pairs, |(parent, child), args| {
+            args.id(*parent).id(*child);
+            Ok(())
+        })
+        .await?;
+    }
+    table(out, shelf, side).await
+}
+
+/// Writes what waits in `tables`.
+pub(super) async fn flush(
+    out: &mut Out<'_>,
+    layers: &mut Layers,
+    tables: u32,
+    side: Side,
+) -> std::result::Result<(), Trouble> {
+    macro_rules! families {
+        ($($bit:ident => $shelf:ident),+ $(,)?) => {
+            $(if tables & bit::$bit != 0 {
+                family(out, &mut layers.$shelf, side).await?;
+            })+
+        };
+    }
+    // The changes of mail name it: the mail itself goes first, whichever of the two was asked for.
+    if tables & (bit::MAIL | bit::HEADS) != 0 {
+        table(out, &mut layers.mail, side).await?;
+    }
+    families! {
+        META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, HEADS => heads, ASKS => asks, TURNS => turns,
+        PROMPTS => prompts, BUDGETS => budgets, RESERVATIONS => reservations, CALLS => calls, REQUESTS => requests,
+        DEAD_LETTERS => dead_letters, TASKS => tasks,
+    }
+    if tables & bit::JOURNAL != 0 {
+        table(out, &mut layers.journal, side).await?;
+    }
+    if tables & bit::USAGE != 0 {
+        table(out, &mut layers.usage, side).await?;
+    }
+    if tables & bit::TASK_EVENTS != 0 {
+        table(out, &mut layers.task_events, side).await?;
+    }
+    if tables & bit::EVENTS != 0 && side == Side::Batch {
+        let rows: Vec<_> = layers.events[layers.events_written..].iter().collect();
+        run(out, &<ghost_domain::Event as Row>::SHAPE, &rows, |row, args| row.bind(args)).await?;
+        layers.events_written = layers.events.len();
+    }
+    Ok(())
+}
+
+impl Layers {
+    /// Whether rows wait in any of `tables`. Events of a running command have no place yet and never wait.
+    pub(super) fn has(&self, tables: u32, side: Side) -> bool {
+        macro_rules! any {
+            ($($bit:ident => $table:ident),+ $(,)?) => {
+                false $(|| (tables & bit::$bit != 0 && self.$table.has(side)))+
+            };
+        }
+        let rows = any! {
+            META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, MAIL => mail, HEADS => heads,
+            ASKS => asks, TURNS => turns, PROMPTS => prompts, BUDGETS => budgets, RESERVATIONS => reservations,
+            CALLS => calls, REQUESTS => requests, DEAD_LETTERS => dead_letters, TASKS => tasks, JOURNAL => journal,
+            USAGE => usage, TASK_EVENTS => task_events,
+        };
+        rows || (tables & bit::EVENTS != 0 && side == Side::Batch && self.events_written < self.events.len())
+    }
+}

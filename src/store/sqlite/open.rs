@@ -1,0 +1,170 @@
+//! Opening a database file: what is checked before anything is written, and how connections are set up.
+//!
+//! Must never: write to a file that is not ours, is newer than this program, or is damaged; delete or replace one.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
+
+use ghost_domain::MessageId;
+use uuid::Uuid;
+
+use super::layers::{Counters, Layers};
+use super::row::unreadable;
+use super::{SqliteOptions, fault, schema};
+use crate::StoreError;
+
+/// Files up to this size are checked as a whole when they are opened; a larger one would make every start wait.
+const CHECK_MAX: u64 = 64 << 20;
+
+/// The first bytes of every SQLite database.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Statements that a connection keeps prepared: every size of every multi-row statement, and the queries.
+const STATEMENTS: usize = 512;
+
+/// Opens the writer's connection, creating or migrating the file. Gives what the writer
+/// knows to begin with.
+pub(super) async fn writer(path: &Path, options: &SqliteOptions) -> Result<(SqliteConnection, Layers), StoreError> {
+    let size = prepare_file(path)?;
+    let mut conn = connect(path, options).await.map_err(|error| opening(path, &error))?;
+    match set_up(&mut conn, path, size, options).await {
+        Ok(layers) => Ok((conn, layers)),
+        Err(error) => {
+            // Closed here and not by the drop, so that the file is let go of when the error is seen.
+            if let Err(close) = conn.close().await {
+                tracing::debug!(%close, "the connection to a database that cannot be used did not close well");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Opens a connection for queries.
+pub(super) async fn reader(path: &Path, options: &SqliteOptions) -> Result<SqliteConnection, StoreError> {
+    let mut conn = connect(path, options).await.map_err(|error| opening(path, &error))?;
+    let set = sqlx::raw_sql("PRAGMA query_only = ON; PRAGMA cache_size = -2048;").execute(&mut conn).await;
+    set.map_err(|error| fault::of(path, &error))?;
+    Ok(conn)
+}
+
+async fn connect(path: &Path, options: &SqliteOptions) -> Result<SqliteConnection, sqlx::Error> {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .busy_timeout(options.busy_timeout)
+        .statement_cache_capacity(STATEMENTS)
+        .foreign_keys(false)
+        .disable_statement_logging()
+        .connect()
+        .await
+}
+
+/// Looks at the file, or creates it for its owner alone. Gives its size.
+fn prepare_file(path: &Path) -> Result<u64, StoreError> {
+    let refused = |what: String| StoreError::Open { path: path.to_owned(), what };
+    let mut open = std::fs::OpenOptions::new();
+    open.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
+    let mut file = open.open(path).map_err(|error| {
+        refused(format!("{error}: check that its directory exists and that this user may write there"))
+    })?;
+    let meta = file.metadata().map_err(|error| refused(error.to_string()))?;
+    if !meta.is_file() {
+        return Err(refused("it is not a file".into()));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        // The journal holds raw text: a copy that came back from a backup is closed to others again.
+        if meta.permissions().mode() & 0o077 != 0 {
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))
+                .map_err(|error| refused(format!("{error}: it must be readable by its owner alone (mode 0600)")))?;
+        }
+    }
+    if meta.len() > 0 {
+        let mut head = [0_u8; 16];
+        let whole = file.read_exact(&mut head).is_ok();
+        if !whole || head != *MAGIC {
+            return Err(StoreError::Damaged { path: path.to_owned(), what: "it is not an SQLite database".into() });
+        }
+    }
+    Ok(meta.len())
+}
+
+async fn set_up(
+    conn: &mut SqliteConnection,
+    path: &Path,
+    size: u64,
+    options: &SqliteOptions,
+) -> Result<Layers, StoreError> {
+    let said = |error: sqlx::Error| fault::of(path, &error);
+    let version = number(conn, "PRAGMA user_version").await.map_err(said)?;
+    let application = number(conn, "PRAGMA application_id").await.map_err(said)?;
+    let tables = number(conn, "SELECT count(*) FROM sqlite_schema").await.map_err(said)?;
+    let empty = application == 0 && version == 0 && tables == 0;
+    if !empty && application != schema::APPLICATION_ID {
+        let what = "it is an SQLite database of another program".to_owned();
+        return Err(StoreError::Damaged { path: path.to_owned(), what });
+    }
+    if version > schema::VERSION {
+        return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
+    }
+    if !empty && size <= CHECK_MAX {
+        let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&mut *conn).await.map_err(said)?;
+        let verdict: String = row.try_get(0).map_err(said)?;
+        if verdict != "ok" {
+            return Err(StoreError::Damaged { path: path.to_owned(), what: verdict });
+        }
+    }
+    let pages = options.page_limit.map_or(String::new(), |pages| format!("PRAGMA max_page_count = {pages};"));
+    // WAL lets readers go on beside the writer; FULL makes COMMIT wait for the disk.
+    let pragmas = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
+         PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; {pages}"
+    );
+    sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(said)?;
+    schema::migrate(conn, version).await.map_err(said)?;
+    let counters = Counters {
+        messages: stands(conn, "messages", "SELECT max(seq) FROM messages").await.map_err(said)?,
+        journal: stands(conn, "journal", "SELECT max(seq) FROM journal").await.map_err(said)?,
+        usage: stands(conn, "usage", "SELECT max(seq) FROM usage").await.map_err(said)?,
+        task_events: stands(conn, "task_events", "SELECT max(seq) FROM task_events").await.map_err(said)?,
+        events: stands(conn, "events", "SELECT max(seq) FROM events").await.map_err(said)?,
+    };
+    let row = sqlx::query("SELECT max(message_id) FROM messages").fetch_one(&mut *conn).await.map_err(said)?;
+    let newest: Option<Vec<u8>> = row.try_get(0).map_err(said)?;
+    let newest = newest
+        .map(|bytes| {
+            Uuid::from_slice(&bytes).map(MessageId).map_err(|error| unreadable("messages", "the largest id", error))
+        })
+        .transpose()?;
+    Ok(Layers::new(counters, newest))
+}
+
+/// The last number given out of a sequence: the largest that is stored, or where it stood when it was last pruned.
+async fn stands(conn: &mut SqliteConnection, name: &'static str, max: &'static str) -> Result<i64, sqlx::Error> {
+    let stored = number(conn, max).await?;
+    let row = sqlx::query("SELECT value FROM counters WHERE name = ?").bind(name).fetch_optional(&mut *conn).await?;
+    let kept: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
+    Ok(stored.max(kept))
+}
+
+async fn number(conn: &mut SqliteConnection, sql: &'static str) -> Result<i64, sqlx::Error> {
+    let row = sqlx::query(sql).fetch_one(&mut *conn).await?;
+    Ok(row.try_get::<Option<i64>, _>(0)?.unwrap_or(0))
+}
+
+fn opening(path: &Path, error: &sqlx::Error) -> StoreError {
+    match fault::of(path, error) {
+        StoreError::Database(what) => StoreError::Open { path: PathBuf::from(path), what },
+        other => other,
+    }
+}
+
+/// How long a statement waits for another program that holds the file.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

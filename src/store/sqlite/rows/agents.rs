@@ -1,0 +1,130 @@
+//! Agents and facts about the world.
+
+use async_trait::async_trait;
+use ghost_domain::{Agent, AgentId, AgentKind};
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{AgentReads, AgentWrites, Result};
+
+impl Row for Agent {
+    const TABLE: &'static str = "agents";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES ",
+        columns: 6,
+        tail: " ON CONFLICT (agent_id) DO UPDATE SET kind = excluded.kind, node = excluded.node, epoch = excluded.epoch, \
+               deleted_at = excluded.deleted_at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.agent_id.as_str())
+            .text(self.kind.as_str())
+            .text(&self.node)
+            .int(self.epoch)
+            .maybe_at(self.deleted_at)
+            .put(to_json(Self::TABLE, &self.agent_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Agent {
+    type Key = AgentId;
+    const KEPT: usize = 4_096;
+    const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
+    shelf!(agents, AGENTS);
+
+    fn key(&self) -> AgentId {
+        self.agent_id.clone()
+    }
+
+    fn bind_key(key: &AgentId, args: &mut Args) {
+        args.text(key.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// A fact about the world.
+#[derive(Clone, Debug)]
+pub(in crate::sqlite) struct Meta {
+    key: String,
+    value: String,
+}
+
+impl Row for Meta {
+    const TABLE: &'static str = "world_meta";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO world_meta (key, value) VALUES ",
+        columns: 2,
+        tail: " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.key).text(&self.value);
+        Ok(())
+    }
+}
+
+impl Keyed for Meta {
+    type Key = String;
+    const KEPT: usize = 256;
+    const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
+    shelf!(meta, META);
+
+    fn key(&self) -> String {
+        self.key.clone()
+    }
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        Ok(Self { key: get(Self::TABLE, row, 0)?, value: get(Self::TABLE, row, 1)? })
+    }
+}
+
+#[async_trait]
+impl AgentReads for Session {
+    async fn agent_get(&mut self, agent_id: &AgentId) -> Result<Option<Agent>> {
+        self.get(agent_id).await
+    }
+
+    async fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>> {
+        let sql = if tombstones {
+            "SELECT record FROM agents ORDER BY agent_id"
+        } else {
+            "SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id"
+        };
+        self.list(sql, Args::default()).await
+    }
+
+    async fn agent_count_dynamic(&mut self) -> Result<u32> {
+        debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
+        self.scan(Agent::BIT).await?;
+        let sql = "SELECT count(*) FROM agents WHERE kind = 'dynamic' AND deleted_at IS NULL";
+        let row = self.row(sql, Args::default()).await?;
+        row.map_or(Ok(0), |row| get_count(Agent::TABLE, &row, 0))
+    }
+
+    async fn meta_get(&mut self, key: &str) -> Result<Option<String>> {
+        Ok(self.get::<Meta>(&key.to_owned()).await?.map(|meta| meta.value))
+    }
+}
+
+#[async_trait]
+impl AgentWrites for Session {
+    async fn agent_put(&mut self, agent: &Agent) -> Result<()> {
+        self.pending()?.agents.put(agent.clone());
+        Ok(())
+    }
+
+    async fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
+        self.pending()?.meta.put(Meta { key: key.to_owned(), value: value.to_owned() });
+        Ok(())
+    }
+}

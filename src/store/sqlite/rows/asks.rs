@@ -1,0 +1,95 @@
+//! Asks.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{AskReads, AskWrites, Result};
+
+impl Row for Ask {
+    const TABLE: &'static str = "asks";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO asks (ask_id, status, target, asker_turn, created_at, closed_at, record) VALUES ",
+        columns: 7,
+        tail: " ON CONFLICT (ask_id) DO UPDATE SET status = excluded.status, target = excluded.target, \
+               asker_turn = excluded.asker_turn, created_at = excluded.created_at, closed_at = excluded.closed_at, \
+               record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let closed = (self.status != AskStatus::Open).then(|| self.closed_at.unwrap_or(self.created_at));
+        args.id(self.ask_id.0)
+            .text(self.status.as_str())
+            .text(self.target.as_str())
+            .maybe_id(self.asker.turn_id.map(|id| id.0))
+            .int(self.created_at.0)
+            .maybe_at(closed)
+            .put(to_json(Self::TABLE, self.ask_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Ask {
+    type Key = AskId;
+    const KEPT: usize = 4_096;
+    const SELECT: &'static str = "SELECT record FROM asks WHERE ask_id = ?";
+    shelf!(asks, ASKS);
+
+    fn key(&self) -> AskId {
+        self.ask_id
+    }
+
+    fn bind_key(key: &AskId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+
+    fn keep(&self) -> bool {
+        self.status == AskStatus::Open
+    }
+}
+
+#[async_trait]
+impl AskReads for Session {
+    async fn ask_get(&mut self, ask_id: AskId) -> Result<Option<Ask>> {
+        self.get(&ask_id).await
+    }
+
+    async fn asks_open(&mut self) -> Result<Vec<Ask>> {
+        self.list("SELECT record FROM asks WHERE status = 'open' ORDER BY created_at, ask_id", Args::default()).await
+    }
+
+    async fn ask_count_open(&mut self) -> Result<u32> {
+        self.scan(Ask::BIT).await?;
+        let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default()).await?;
+        row.map_or(Ok(0), |row| get_count(Ask::TABLE, &row, 0))
+    }
+
+    async fn asks_open_to(&mut self, target: &AgentId) -> Result<Vec<Ask>> {
+        let mut args = Args::default();
+        args.text(target.as_str());
+        let sql = "SELECT record FROM asks WHERE status = 'open' AND target = ? ORDER BY created_at, ask_id";
+        self.list(sql, args).await
+    }
+
+    async fn asks_open_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Ask>> {
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        let sql = "SELECT record FROM asks WHERE status = 'open' AND asker_turn = ? ORDER BY created_at, ask_id";
+        self.list(sql, args).await
+    }
+}
+
+#[async_trait]
+impl AskWrites for Session {
+    async fn ask_put(&mut self, ask: &Ask) -> Result<()> {
+        self.pending()?.asks.put(ask.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Budgets, reservations and usage.
+
+use async_trait::async_trait;
+use ghost_domain::transcript::TokenUsage;
+use ghost_domain::usage::{UsageRow, UsageSum};
+use ghost_domain::{Budget, Money, Reservation, ReservationId, ReservationStatus, Scope, TurnId};
+use sqlx::sqlite::SqliteRow;
+
+use super::{Conditions, shelf};
+use crate::sqlite::flush::bit;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, get_parsed, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{BudgetReads, BudgetWrites, Result, UsageFilter};
+
+impl Row for Budget {
+    const TABLE: &'static str = "budgets";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO budgets (scope, limited, record) VALUES ",
+        columns: 3,
+        tail: " ON CONFLICT (scope) DO UPDATE SET limited = excluded.limited, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let limited = self.limits.tokens.is_some() || self.limits.money.is_some();
+        args.put(self.scope.to_string()).put(limited).put(to_json(Self::TABLE, &self.scope, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Budget {
+    type Key = Scope;
+    const KEPT: usize = 8_192;
+    const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
+    shelf!(budgets, BUDGETS);
+
+    fn key(&self) -> Scope {
+        self.scope.clone()
+    }
+
+    fn bind_key(key: &Scope, args: &mut Args) {
+        args.put(key.to_string());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Row for Reservation {
+    const TABLE: &'static str = "reservations";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO reservations (reservation_id, turn_id, status, created_at, record) VALUES ",
+        columns: 5,
+        tail: " ON CONFLICT (reservation_id) DO UPDATE SET turn_id = excluded.turn_id, status = excluded.status, \
+               created_at = excluded.created_at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.reservation_id.0)
+            .id(self.turn_id.0)
+            .text(self.status.as_str())
+            .int(self.created_at.0)
+            .put(to_json(Self::TABLE, self.reservation_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Reservation {
+    type Key = ReservationId;
+    const KEPT: usize = 4_096;
+    const SELECT: &'static str = "SELECT record FROM reservations WHERE reservation_id = ?";
+    shelf!(reservations, RESERVATIONS);
+
+    fn key(&self) -> ReservationId {
+        self.reservation_id
+    }
+
+    fn bind_key(key: &ReservationId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+
+    fn keep(&self) -> bool {
+        self.status == ReservationStatus::Held
+    }
+}
+
+/// A row with its place in a table that only grows.
+#[derive(Clone, Debug)]
+pub(in crate::sqlite) struct Numbered<T> {
+    seq: i64,
+    row: T,
+}
+
+impl Row for Numbered<UsageRow> {
+    const TABLE: &'static str = "usage";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, \
+               cache_write, cost, estimated, duration_ms, at) VALUES ",
+        columns: 14,
+        tail: "",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let row = &self.row;
+        args.int(self.seq)
+            .text(row.agent_id.as_str())
+            .id(row.turn_id.0)
+            .id(row.root_id.0)
+            .text(&row.provider)
+            .text(&row.model)
+            .count(row.tokens.input)
+            .count(row.tokens.output)
+            .count(row.tokens.cache_read)
+            .count(row.tokens.cache_write)
+            .count(row.cost.0)
+            .put(row.estimated)
+            .count(row.duration_ms)
+            .int(row.at.0);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl BudgetReads for Session {
+    async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
+        self.get(scope).await
+    }
+
+    async fn budget_list(&mut self, all: bool) -> Result<Vec<Budget>> {
+        let sql = if all {
+            "SELECT record FROM budgets ORDER BY scope LIMIT 1000"
+        } else {
+            "SELECT record FROM budgets WHERE limited = 1 ORDER BY scope LIMIT 1000"
+        };
+        self.list(sql, Args::default()).await
+    }
+
+    async fn reservation_get(&mut self, reservation_id: ReservationId) -> Result<Option<Reservation>> {
+        self.get(&reservation_id).await
+    }
+
+    async fn reservations_held(&mut self, turn_id: TurnId) -> Result<Vec<Reservation>> {
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        let sql = "SELECT record FROM reservations WHERE turn_id = ? AND status = 'held' \
+                   ORDER BY created_at, reservation_id";
+        self.list(sql, args).await
+    }
+
+    async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
+        self.scan(bit::USAGE).await?;
+        let (mut sql, args) = Conditions::new(
+            "SELECT agent_id, model, count(*), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost) \
+             FROM usage",
+        )
+        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.root_id, "root_id = ?", |id, args| {
+            args.id(id.0);
+        })
+        .when(filter.since, "at >= ?", |at, args| {
+            args.int(at.0);
+        })
+        .finish();
+        sql.push_str(" GROUP BY agent_id, model ORDER BY agent_id, model");
+        self.rows_of(sql, args).await?.iter().map(read_sum).collect()
+    }
+}
+
+fn read_sum(row: &SqliteRow) -> Result<UsageSum> {
+    let count = |column| get_count::<u64>("usage", row, column);
+    Ok(UsageSum {
+        agent_id: get_parsed("usage", row, 0)?,
+        model: crate::sqlite::row::get("usage", row, 1)?,
+        calls: count(2)?,
+        tokens: TokenUsage { input: count(3)?, output: count(4)?, cache_read: count(5)?, cache_write: count(6)? },
+        cost: Money(count(7)?),
+    })
+}
+
+#[async_trait]
+impl BudgetWrites for Session {
+    async fn budget_put(&mut self, budget: &Budget) -> Result<()> {
+        self.pending()?.budgets.put(budget.clone());
+        Ok(())
+    }
+
+    async fn reservation_put(&mut self, reservation: &Reservation) -> Result<()> {
+        self.pending()?.reservations.put(reservation.clone());
+        Ok(())
+    }
+
+    async fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
+        let layers = self.pending()?;
+        layers.counters.usage += 1;
+        layers.usage.push(Numbered { seq: layers.counters.usage, row: row.clone() });
+        Ok(())
+    }
+}

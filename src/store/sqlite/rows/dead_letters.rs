@@ -1,0 +1,96 @@
+//! Dead letters.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
+use sqlx::sqlite::SqliteRow;
+
+use super::{Conditions, LIST_MAX, shelf};
+use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
+
+impl Row for DeadLetter {
+    const TABLE: &'static str = "dead_letters";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO dead_letters (dead_letter_id, agent_id, turn_id, status, created_at, resolved_at, record) \
+               VALUES ",
+        columns: 7,
+        tail: " ON CONFLICT (dead_letter_id) DO UPDATE SET agent_id = excluded.agent_id, turn_id = excluded.turn_id, \
+               status = excluded.status, created_at = excluded.created_at, resolved_at = excluded.resolved_at, \
+               record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let held = self.status == DeadLetterStatus::Held;
+        let resolved = (!held).then(|| self.resolved_at.unwrap_or(self.created_at));
+        args.id(self.dead_letter_id.0)
+            .text(self.agent_id.as_str())
+            .id(self.turn_id.0)
+            .text(self.status.as_str())
+            .int(self.created_at.0)
+            .maybe_at(resolved)
+            .put(to_json(Self::TABLE, self.dead_letter_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for DeadLetter {
+    type Key = DeadLetterId;
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record FROM dead_letters WHERE dead_letter_id = ?";
+    const CHILDREN: Option<Children<Self>> = Some(Children {
+        delete: Shape { head: "DELETE FROM dead_letter_mail WHERE dead_letter_id IN (VALUES ", columns: 1, tail: ")" },
+        insert: Shape {
+            head: "INSERT INTO dead_letter_mail (dead_letter_id, message_id) VALUES ",
+            columns: 2,
+            tail: " ON CONFLICT DO NOTHING",
+        },
+        parent: |letter| letter.dead_letter_id.0,
+        of: |letter| letter.messages.iter().map(|id| id.0).collect(),
+    });
+    shelf!(dead_letters, DEAD_LETTERS);
+
+    fn key(&self) -> DeadLetterId {
+        self.dead_letter_id
+    }
+
+    fn bind_key(key: &DeadLetterId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+#[async_trait]
+impl DeadLetterReads for Session {
+    async fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
+        self.get(&dead_letter_id).await
+    }
+
+    async fn dead_letter_list(
+        &mut self,
+        agent_id: Option<&AgentId>,
+        status: Option<DeadLetterStatus>,
+    ) -> Result<Vec<DeadLetter>> {
+        let (sql, args) = Conditions::new("SELECT record FROM dead_letters")
+            .when(agent_id, "agent_id = ?", |id, args| {
+                args.text(id.as_str());
+            })
+            .when(status, "status = ?", |status, args| {
+                args.text(status.as_str());
+            })
+            .order("created_at DESC, dead_letter_id DESC", i64::from(LIST_MAX));
+        self.scan(DeadLetter::BIT).await?;
+        self.rows_of(sql, args).await?.iter().map(DeadLetter::read).collect()
+    }
+}
+
+#[async_trait]
+impl DeadLetterWrites for Session {
+    async fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
+        self.pending()?.dead_letters.put(dead_letter.clone());
+        Ok(())
+    }
+}

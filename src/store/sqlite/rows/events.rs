@@ -1,0 +1,122 @@
+//! The feed.
+
+use async_trait::async_trait;
+use ghost_domain::event::{Event, EventFilter, NewEvent};
+use ghost_domain::{EventId, Timestamp};
+use sqlx::sqlite::SqliteRow;
+
+use super::Conditions;
+use crate::StoreError;
+use crate::sqlite::flush::bit;
+use crate::sqlite::row::{Args, Row, Shape, get, get_id, get_parsed, to_json, unreadable};
+use crate::sqlite::session::Session;
+use crate::tables::{EventReads, EventWrites, Result};
+
+/// How much of the feed one read looks at when a filter passes over most of it.
+const LOOK_MAX: i64 = 10_000;
+
+impl Row for Event {
+    const TABLE: &'static str = "events";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, payload) VALUES ",
+        columns: 8,
+        tail: "",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.int(self.seq)
+            .id(self.event_id.0)
+            .int(self.ts.0)
+            .text(self.kind.as_str())
+            .maybe_text(self.agent_id.as_ref().map(|id| id.as_str()))
+            .maybe_text(self.channel.as_deref())
+            .maybe_text(self.correlation_id.as_deref())
+            .put(to_json(Self::TABLE, self.seq, &self.payload)?);
+        Ok(())
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<Event> {
+    const TABLE: &str = Event::TABLE;
+    let agent_id: Option<&str> = get(TABLE, row, 4)?;
+    let payload: &str = get(TABLE, row, 7)?;
+    Ok(Event {
+        seq: get(TABLE, row, 0)?,
+        event_id: EventId(get_id(TABLE, row, 1)?),
+        ts: Timestamp(get(TABLE, row, 2)?),
+        kind: get_parsed(TABLE, row, 3)?,
+        agent_id: agent_id.map(|id| id.parse().map_err(|error| unreadable(TABLE, id, error))).transpose()?,
+        channel: get(TABLE, row, 5)?,
+        correlation_id: get(TABLE, row, 6)?,
+        payload: serde_json::from_str(payload).map_err(|error| unreadable(TABLE, payload, error))?,
+    })
+}
+
+#[async_trait]
+impl EventReads for Session {
+    async fn event_list(&mut self, after: i64, filter: &EventFilter, limit: u32) -> Result<(Vec<Event>, i64)> {
+        let (first, last) = self.event_bounds().await?;
+        let from = after.max(first - 1);
+        if from >= last || limit == 0 {
+            return Ok((Vec::new(), from));
+        }
+        let everything = *filter == EventFilter::default();
+        let until = if everything { last } else { last.min(from.saturating_add(LOOK_MAX)) };
+        let mut wanted =
+            Conditions::new("SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload FROM events")
+                .when(Some(from), "seq > ?", |seq, args| {
+                    args.int(seq);
+                })
+                .when(Some(until), "seq <= ?", |seq, args| {
+                    args.int(seq);
+                })
+                .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+                    args.text(id.as_str());
+                })
+                .when(filter.channel.as_deref(), "channel = ?", |channel, args| {
+                    args.text(channel);
+                });
+        if !filter.kinds.is_empty() {
+            // One value whatever the number of kinds, so that there is one text of the statement.
+            let kinds = to_json(Event::TABLE, "filter", &filter.kinds)?;
+            let condition = "EXISTS (SELECT 1 FROM json_each(?) AS k WHERE k.value = kind OR \
+                             (k.value LIKE '%.' AND substr(kind, 1, length(k.value)) = k.value))";
+            wanted = wanted.when(Some(kinds), condition, |kinds, args| {
+                args.put(kinds);
+            });
+        }
+        let (sql, args) = wanted.order("seq", i64::from(limit));
+        let found = self.rows_of(sql, args).await?.iter().map(read).collect::<Result<Vec<Event>>>()?;
+        let looked = match found.last() {
+            Some(event) if found.len() as u64 == u64::from(limit) => event.seq,
+            _ => until,
+        };
+        Ok((found, looked))
+    }
+
+    async fn event_bounds(&mut self) -> Result<(i64, i64)> {
+        self.scan(bit::EVENTS).await?;
+        let sql = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
+                   (SELECT value FROM counters WHERE name = 'events')";
+        let Some(row) = self.row(sql, Args::default()).await? else { return Ok((1, 0)) };
+        let (first, last, floor): (Option<i64>, Option<i64>, Option<i64>) =
+            (get(Event::TABLE, &row, 0)?, get(Event::TABLE, &row, 1)?, get(Event::TABLE, &row, 2)?);
+        let last = last.unwrap_or(0).max(floor.unwrap_or(0));
+        Ok((first.unwrap_or(last + 1), last))
+    }
+}
+
+#[async_trait]
+impl EventWrites for Session {
+    async fn event_append(&mut self, event_id: EventId, at: Timestamp, event: NewEvent) -> Result<()> {
+        if event.kind.is_ephemeral() {
+            return Err(StoreError::Row {
+                table: Event::TABLE,
+                key: event_id.to_string(),
+                what: format!("{} is ephemeral: publish it, never store it", event.kind),
+            });
+        }
+        self.pending()?.stated.push((event_id, at, event));
+        Ok(())
+    }
+}

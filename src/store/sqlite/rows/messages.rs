@@ -1,0 +1,371 @@
+//! Durable inboxes. What is fixed in a piece of mail and what changes are written apart: the mail once, its head
+//! (state, turn, crashes) as often as it is marked.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::StoreError;
+use crate::sqlite::flush::bit;
+use crate::sqlite::row::{
+    Args, Keyed, Row, Shape, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
+};
+use crate::sqlite::session::Session;
+use crate::tables::{MessageReads, MessageWrites, Result};
+
+const TABLES: u32 = bit::MAIL | bit::HEADS;
+
+/// The columns of mail, in the order of its shape.
+macro_rules! columns {
+    () => {
+        "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, root_id, \
+         hop, wake, created_at, state, turn_id, crashes"
+    };
+}
+
+impl Row for Envelope {
+    const TABLE: &'static str = "messages";
+    const SHAPE: Shape =
+        Shape { head: concat!("INSERT INTO messages (", columns!(), ") VALUES "), columns: 17, tail: "" };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let attachments = match self.attachments.is_empty() {
+            true => None,
+            false => Some(to_json(Self::TABLE, self.message_id, &self.attachments)?),
+        };
+        args.int(self.seq)
+            .id(self.message_id.0)
+            .text(self.to.as_str())
+            .put(self.from.to_string())
+            .text(self.kind.as_str())
+            .maybe_text(self.subject.as_deref())
+            .text(&self.body)
+            .put(attachments)
+            .maybe_id(self.ask_id.map(|id| id.0))
+            .maybe_text(self.conversation_id.as_deref())
+            .id(self.root_id.0)
+            .int(i64::from(self.hop))
+            .put(self.wake)
+            .int(self.created_at.0)
+            .text(self.state.as_str())
+            .maybe_id(self.turn_id.map(|id| id.0))
+            .int(i64::from(self.crashes));
+        Ok(())
+    }
+}
+
+impl Keyed for Envelope {
+    type Key = MessageId;
+    const KEPT: usize = 0;
+    const SELECT: &'static str = concat!("SELECT ", columns!(), " FROM messages WHERE message_id = ?");
+    shelf!(mail, MAIL);
+
+    fn key(&self) -> MessageId {
+        self.message_id
+    }
+
+    fn bind_key(key: &MessageId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        const TABLE: &str = Envelope::TABLE;
+        let attachments: Option<&str> = get(TABLE, row, 7)?;
+        let attachments = match attachments {
+            Some(text) => serde_json::from_str(text).map_err(|error| unreadable(TABLE, text, error))?,
+            None => Vec::new(),
+        };
+        Ok(Self {
+            seq: get(TABLE, row, 0)?,
+            message_id: MessageId(get_id(TABLE, row, 1)?),
+            to: get_parsed(TABLE, row, 2)?,
+            from: get_parsed(TABLE, row, 3)?,
+            kind: get_parsed(TABLE, row, 4)?,
+            subject: get(TABLE, row, 5)?,
+            body: get(TABLE, row, 6)?,
+            attachments,
+            ask_id: get_maybe_id(TABLE, row, 8)?.map(AskId),
+            conversation_id: get(TABLE, row, 9)?,
+            root_id: RootId(get_id(TABLE, row, 10)?),
+            hop: get_count(TABLE, row, 11)?,
+            wake: get(TABLE, row, 12)?,
+            created_at: Timestamp(get(TABLE, row, 13)?),
+            state: get_parsed(TABLE, row, 14)?,
+            turn_id: get_maybe_id(TABLE, row, 15)?.map(TurnId),
+            crashes: get_count(TABLE, row, 16)?,
+        })
+    }
+}
+
+/// What changes of a piece of mail, and whose inbox it lies in.
+#[derive(Clone, Debug)]
+pub(in crate::sqlite) struct Head {
+    message_id: MessageId,
+    to: AgentId,
+    state: MailState,
+    turn_id: Option<TurnId>,
+    crashes: u32,
+}
+
+impl Head {
+    fn of(envelope: &Envelope) -> Self {
+        Self {
+            message_id: envelope.message_id,
+            to: envelope.to.clone(),
+            state: envelope.state,
+            turn_id: envelope.turn_id,
+            crashes: envelope.crashes,
+        }
+    }
+
+    fn apply(&self, envelope: &mut Envelope) {
+        envelope.state = self.state;
+        envelope.turn_id = self.turn_id;
+        envelope.crashes = self.crashes;
+    }
+}
+
+impl Row for Head {
+    const TABLE: &'static str = "messages";
+    const SHAPE: Shape = Shape {
+        head: "UPDATE messages SET state = v.column2, turn_id = v.column3, crashes = v.column4 FROM (VALUES ",
+        columns: 4,
+        tail: ") AS v WHERE messages.message_id = v.column1",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.message_id.0)
+            .text(self.state.as_str())
+            .maybe_id(self.turn_id.map(|id| id.0))
+            .int(i64::from(self.crashes));
+        Ok(())
+    }
+}
+
+impl Keyed for Head {
+    type Key = MessageId;
+    const KEPT: usize = 16_384;
+    const SELECT: &'static str =
+        "SELECT message_id, to_agent, state, turn_id, crashes FROM messages WHERE message_id = ?";
+    shelf!(heads, HEADS);
+
+    fn key(&self) -> MessageId {
+        self.message_id
+    }
+
+    fn bind_key(key: &MessageId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        Ok(Self {
+            message_id: MessageId(get_id(Self::TABLE, row, 0)?),
+            to: get_parsed(Self::TABLE, row, 1)?,
+            state: get_parsed(Self::TABLE, row, 2)?,
+            turn_id: get_maybe_id(Self::TABLE, row, 3)?.map(TurnId),
+            crashes: get_count(Self::TABLE, row, 4)?,
+        })
+    }
+
+    fn keep(&self) -> bool {
+        matches!(self.state, MailState::Pending | MailState::Taken)
+    }
+}
+
+impl Session {
+    /// Changes heads, and keeps the counts of pending mail exact.
+    async fn change_heads(&mut self, message_ids: &[MessageId], change: impl Fn(&mut Head) + Send) -> Result<()> {
+        // A set, so that an id given twice counts once.
+        let message_ids: BTreeSet<MessageId> = message_ids.iter().copied().collect();
+        self.pending()?;
+        self.learn_heads(&message_ids).await?;
+        for message_id in message_ids {
+            let Some(mut head) = self.head(message_id).await? else { continue };
+            let was = head.state;
+            change(&mut head);
+            let layers = self.pending()?;
+            if (was == MailState::Pending) != (head.state == MailState::Pending)
+                && let Some(depth) = layers.depths.get(&head.to).copied()
+            {
+                let depth = if was == MailState::Pending { depth.saturating_sub(1) } else { depth.saturating_add(1) };
+                layers.depths.put(head.to.clone(), depth);
+            }
+            layers.heads.put(head);
+        }
+        Ok(())
+    }
+
+    /// Reads the heads that no layer knows, in one query.
+    async fn learn_heads(&mut self, message_ids: &BTreeSet<MessageId>) -> Result<()> {
+        let Some(layers) = self.layers() else { return Ok(()) };
+        let unknown: Vec<String> = message_ids
+            .iter()
+            .filter(|id| layers.heads.get(id).is_none())
+            .map(|id| id.0.simple().to_string())
+            .collect();
+        if unknown.len() < 2 {
+            return Ok(());
+        }
+        let mut args = Args::default();
+        args.put(to_json(Head::TABLE, "ids", &unknown)?);
+        let sql = "SELECT message_id, to_agent, state, turn_id, crashes FROM messages \
+                   WHERE message_id IN (SELECT unhex(value) FROM json_each(?))";
+        self.scan(TABLES).await?;
+        let found = self.rows(sql, args).await?.iter().map(Head::read).collect::<Result<Vec<_>>>()?;
+        let saved = self.saved();
+        let heads = &mut self.pending()?.heads;
+        found.into_iter().for_each(|head| heads.learn(head, saved));
+        Ok(())
+    }
+
+    /// The head of a piece of mail, written or not.
+    async fn head(&mut self, message_id: MessageId) -> Result<Option<Head>> {
+        if let Some(layers) = self.layers()
+            && layers.heads.get(&message_id).is_none()
+            && let Some(envelope) = layers.mail.get(&message_id)
+        {
+            return Ok(Some(Head::of(envelope)));
+        }
+        self.get(&message_id).await
+    }
+
+    /// Reads mail, changes that wait included.
+    async fn list_mail(&mut self, sql: &'static str, args: Args) -> Result<Vec<Envelope>> {
+        self.scan(TABLES).await?;
+        self.rows(sql, args).await?.iter().map(Envelope::read).collect()
+    }
+}
+
+#[async_trait]
+impl MessageReads for Session {
+    async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
+        let Some(mut envelope) = self.get::<Envelope>(&message_id).await? else { return Ok(None) };
+        if let Some(head) = self.layers().and_then(|layers| layers.heads.get(&message_id)) {
+            head.apply(&mut envelope);
+        }
+        Ok(Some(envelope))
+    }
+
+    async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
+        if let Some(depth) = self.layers().and_then(|layers| layers.depths.get(agent_id)) {
+            return Ok(*depth);
+        }
+        self.scan(TABLES).await?;
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let sql = "SELECT count(*) FROM messages WHERE state = 'pending' AND to_agent = ?";
+        let depth = match self.row(sql, args).await? {
+            Some(row) => get_count(Envelope::TABLE, &row, 0)?,
+            None => 0,
+        };
+        if let Ok(layers) = self.pending() {
+            layers.depths.put(agent_id.clone(), depth);
+        }
+        Ok(depth)
+    }
+
+    async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(i64::from(limit));
+        let sql = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM messages WHERE state = 'pending' AND to_agent = ? ORDER BY seq LIMIT ?"
+        );
+        // Other inboxes may wait: that way, turns that open in one batch do not flush one another's mail.
+        let waits = self.layers().is_some_and(|layers| {
+            layers.mail.waits(|envelope| envelope.to == *agent_id) || layers.heads.waits(|head| head.to == *agent_id)
+        });
+        if waits {
+            self.scan(TABLES).await?;
+        }
+        let found = self.rows(sql, args).await?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
+        let saved = self.saved();
+        if let Ok(layers) = self.pending() {
+            found.iter().for_each(|envelope| layers.heads.learn(Head::of(envelope), saved));
+        }
+        Ok(found)
+    }
+
+    async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
+        self.scan(TABLES).await?;
+        let sql = "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ORDER BY to_agent";
+        let rows = self.rows(sql, Args::default()).await?;
+        rows.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+    }
+
+    async fn inbox_total(&mut self) -> Result<u64> {
+        self.scan(TABLES).await?;
+        let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default()).await?;
+        row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))
+    }
+
+    async fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        self.list_mail(concat!("SELECT ", columns!(), " FROM messages WHERE turn_id = ? ORDER BY seq"), args).await
+    }
+
+    async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(i64::from(limit));
+        // Each half has an index of its own; the newest of both are the newest of all.
+        let sql = concat!(
+            "SELECT * FROM (SELECT ",
+            columns!(),
+            " FROM messages WHERE state = 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2) UNION ALL ",
+            "SELECT * FROM (SELECT ",
+            columns!(),
+            " FROM messages WHERE state <> 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2) ",
+            "ORDER BY seq DESC LIMIT ?2"
+        );
+        self.list_mail(sql, args).await
+    }
+}
+
+#[async_trait]
+impl MessageWrites for Session {
+    async fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
+        let message_id = envelope.message_id;
+        if self.pending()?.mail_ids.may_hold(message_id) && self.head(message_id).await?.is_some() {
+            return Err(StoreError::Row {
+                table: Envelope::TABLE,
+                key: message_id.to_string(),
+                what: "mail of this id was appended before".to_owned(),
+            });
+        }
+        let layers = self.pending()?;
+        layers.mail_ids.put(message_id);
+        layers.counters.messages += 1;
+        if envelope.state == MailState::Pending
+            && let Some(depth) = layers.depths.get(&envelope.to).copied()
+        {
+            layers.depths.put(envelope.to.clone(), depth.saturating_add(1));
+        }
+        layers.heads.imply(Head::of(envelope));
+        layers.mail.put(Envelope { seq: layers.counters.messages, ..envelope.clone() });
+        Ok(())
+    }
+
+    async fn message_mark(
+        &mut self,
+        message_ids: &[MessageId],
+        state: MailState,
+        turn_id: Option<TurnId>,
+        add_crashes: u32,
+    ) -> Result<()> {
+        self.change_heads(message_ids, |head| {
+            head.state = state;
+            head.turn_id = turn_id;
+            head.crashes = head.crashes.saturating_add(add_crashes);
+        })
+        .await
+    }
+
+    async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
+        self.change_heads(message_ids, |head| head.crashes = 0).await
+    }
+}

@@ -1,0 +1,155 @@
+//! Retention: the only deletes besides a dropped skill.
+//!
+//! Must never: delete what an open turn, a held dead letter or an unfinished task needs, or let a sequence fall back.
+
+use async_trait::async_trait;
+use ghost_domain::Timestamp;
+
+use crate::sqlite::flush::bit;
+use crate::sqlite::row::{Args, get, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{Family, PruneWrites, Result};
+
+/// The feed is cut from its old end only, so that what is kept has no gap: up to the first young row among the oldest.
+const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2) AND seq < ifnull(\
+    (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2) WHERE ts >= ?1), 9223372036854775807)";
+
+/// Prompt parts that no journal names.
+const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts AS p WHERE at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM journal WHERE system_hash = p.hash) \
+    AND NOT EXISTS (SELECT 1 FROM journal WHERE briefing_hash = p.hash) ORDER BY at, hash LIMIT ?2)";
+
+/// Mail that is done with, whose turn has ended (a turn that is gone ended long ago) and no held dead letter names.
+const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages AS m \
+    LEFT JOIN turns AS t ON t.turn_id = m.turn_id \
+    WHERE m.state IN ('consumed', 'dead') AND m.created_at < ?1 \
+    AND (t.turn_id IS NULL OR (t.status <> 'open' AND t.ended_at < ?1)) \
+    AND NOT EXISTS (SELECT 1 FROM dead_letter_mail AS h JOIN dead_letters AS d ON d.dead_letter_id = h.dead_letter_id \
+    WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY ifnull(t.ended_at, m.created_at), m.seq LIMIT ?2)";
+
+const ASKS: &str = "DELETE FROM asks WHERE ask_id IN (SELECT ask_id FROM asks WHERE status <> 'open' \
+    AND closed_at < ?1 ORDER BY closed_at, ask_id LIMIT ?2)";
+const LEDGER: &str = "DELETE FROM ledger WHERE call_id IN (SELECT call_id FROM ledger WHERE ended_at IS NOT NULL \
+    AND ended_at < ?1 ORDER BY ended_at, started_at, call_id LIMIT ?2)";
+const USAGE: &str = "DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE at < ?1 ORDER BY at, seq LIMIT ?2)";
+const REQUESTS: &str = "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
+    FROM requests WHERE at < ?1 ORDER BY at, principal, request_id LIMIT ?2)";
+
+/// Identifiers of rows with rows of their own; they are named to several deletes.
+const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+    ORDER BY ended_at, turn_id LIMIT ?2";
+const DEAD_LETTER_IDS: &str = "SELECT hex(dead_letter_id) FROM dead_letters WHERE status <> 'held' \
+    AND resolved_at < ?1 ORDER BY resolved_at, dead_letter_id LIMIT ?2";
+const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND updated_at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM task_deps AS d JOIN tasks AS u ON u.task_id = d.task_id \
+    WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id LIMIT ?2";
+
+/// What goes with the identifiers; the last delete counts.
+const TURNS_OUT: [&str; 3] = [
+    "DELETE FROM journal WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM reservations WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM turns WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+const DEAD_LETTERS_OUT: [&str; 2] = [
+    "DELETE FROM dead_letter_mail WHERE dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM dead_letters WHERE dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+const TASKS_OUT: [&str; 3] = [
+    "DELETE FROM task_deps WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM task_events WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM tasks WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+
+impl Session {
+    /// Deletes at most `limit` rows that are older than `before`.
+    async fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit));
+        self.change(bit::ALL, sql, args).await
+    }
+
+    /// Deletes what `ids` finds, with the rows that belong to it.
+    async fn delete_families(
+        &mut self,
+        ids: &'static str,
+        out: &[&'static str],
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<u64> {
+        self.scan(bit::ALL).await?;
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit));
+        let rows = self.rows(ids, args).await?;
+        let found = rows.iter().map(|row| get::<&str>("prune", row, 0)).collect::<Result<Vec<_>>>()?;
+        if found.is_empty() {
+            return Ok(0);
+        }
+        let found = to_json("prune", "ids", &found)?;
+        let mut deleted = 0;
+        for sql in out {
+            let mut args = Args::default();
+            args.text(&found);
+            deleted = self.change(bit::ALL, sql, args).await?;
+        }
+        Ok(deleted)
+    }
+
+    /// Writes down where a sequence stands, so that it goes on from there when its last rows are gone.
+    async fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
+        let mut args = Args::default();
+        args.text(name).int(value);
+        let sql =
+            "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+        self.change(0, sql, args).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl PruneWrites for Session {
+    async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
+        let counters = self.pending()?.counters;
+        let deleted = match family {
+            Family::Events => {
+                let deleted = self.delete_old(EVENTS, before, limit).await?;
+                self.keep_counter("events", counters.events).await?;
+                deleted
+            }
+            Family::Turns => {
+                let deleted = self.delete_families(TURN_IDS, &TURNS_OUT, before, limit).await?;
+                let room = limit - u32::try_from(deleted).unwrap_or(limit).min(limit);
+                let deleted = deleted + self.delete_old(PROMPTS, before, room).await?;
+                self.keep_counter("journal", counters.journal).await?;
+                deleted
+            }
+            Family::Messages => {
+                let deleted = self.delete_old(MESSAGES, before, limit).await?;
+                self.keep_counter("messages", counters.messages).await?;
+                deleted
+            }
+            Family::Asks => self.delete_old(ASKS, before, limit).await?,
+            Family::Ledger => self.delete_old(LEDGER, before, limit).await?,
+            Family::Usage => {
+                let deleted = self.delete_old(USAGE, before, limit).await?;
+                self.keep_counter("usage", counters.usage).await?;
+                deleted
+            }
+            Family::Requests => self.delete_old(REQUESTS, before, limit).await?,
+            Family::DeadLetters => self.delete_families(DEAD_LETTER_IDS, &DEAD_LETTERS_OUT, before, limit).await?,
+            Family::Tasks => {
+                let deleted = self.delete_families(TASK_IDS, &TASKS_OUT, before, limit).await?;
+                self.keep_counter("task_events", counters.task_events).await?;
+                deleted
+            }
+        };
+        // What is remembered may be gone.
+        let layers = self.pending()?;
+        layers.turns.forget();
+        layers.prompts.forget();
+        layers.reservations.forget();
+        layers.heads.forget();
+        layers.asks.forget();
+        layers.tasks.forget();
+        Ok(deleted)
+    }
+}

@@ -1,0 +1,62 @@
+//! Answers to requests that may be sent twice.
+
+use async_trait::async_trait;
+use ghost_domain::{Party, RequestId, StoredAnswer};
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{RequestReads, RequestWrites, Result};
+
+impl Row for StoredAnswer {
+    const TABLE: &'static str = "requests";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO requests (principal, request_id, at, record) VALUES ",
+        columns: 4,
+        tail: " ON CONFLICT (principal, request_id) DO UPDATE SET at = excluded.at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.put(self.key.principal.to_string()).text(self.key.request_id.as_str()).int(self.at.0).put(to_json(
+            Self::TABLE,
+            self.key.request_id.as_str(),
+            self,
+        )?);
+        Ok(())
+    }
+}
+
+impl Keyed for StoredAnswer {
+    type Key = (Party, RequestId);
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record FROM requests WHERE principal = ? AND request_id = ?";
+    shelf!(requests, REQUESTS);
+
+    fn key(&self) -> Self::Key {
+        (self.key.principal.clone(), self.key.request_id.clone())
+    }
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.put(key.0.to_string()).text(key.1.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+#[async_trait]
+impl RequestReads for Session {
+    async fn request_get(&mut self, principal: &Party, request_id: &RequestId) -> Result<Option<StoredAnswer>> {
+        self.get(&(principal.clone(), request_id.clone())).await
+    }
+}
+
+#[async_trait]
+impl RequestWrites for Session {
+    async fn request_put(&mut self, answer: &StoredAnswer) -> Result<()> {
+        self.pending()?.requests.put(answer.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Held skills.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, HeldSkill};
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{Result, SkillReads, SkillWrites};
+
+impl Row for HeldSkill {
+    const TABLE: &'static str = "agent_skills";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO agent_skills (agent_id, skill, record) VALUES ",
+        columns: 3,
+        tail: " ON CONFLICT (agent_id, skill) DO UPDATE SET record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.agent_id.as_str()).text(&self.skill).put(to_json(Self::TABLE, &self.skill, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for HeldSkill {
+    type Key = (AgentId, String);
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record FROM agent_skills WHERE agent_id = ? AND skill = ?";
+    shelf!(skills, SKILLS);
+
+    fn key(&self) -> Self::Key {
+        (self.agent_id.clone(), self.skill.clone())
+    }
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.text(key.0.as_str()).text(&key.1);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+#[async_trait]
+impl SkillReads for Session {
+    async fn skills_held(&mut self, agent_id: &AgentId) -> Result<Vec<HeldSkill>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        self.list("SELECT record FROM agent_skills WHERE agent_id = ? ORDER BY skill", args).await
+    }
+}
+
+#[async_trait]
+impl SkillWrites for Session {
+    async fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
+        self.pending()?.skills.put(held.clone());
+        Ok(())
+    }
+
+    async fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).text(skill);
+        let sql = "DELETE FROM agent_skills WHERE agent_id = ? AND skill = ?";
+        Ok(self.change(HeldSkill::BIT, sql, args).await? > 0)
+    }
+}

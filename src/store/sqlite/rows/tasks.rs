@@ -1,0 +1,146 @@
+//! Tasks and their history.
+
+use async_trait::async_trait;
+use ghost_domain::{Task, TaskEvent, TaskId};
+use sqlx::sqlite::SqliteRow;
+
+use super::{Conditions, list_limit, shelf};
+use crate::sqlite::flush::bit;
+use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{Result, TaskFilter, TaskReads, TaskWrites};
+
+impl Row for Task {
+    const TABLE: &'static str = "tasks";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO tasks (task_id, owner, status, ended, parent_id, priority, created_at, updated_at, record) \
+               VALUES ",
+        columns: 9,
+        tail: " ON CONFLICT (task_id) DO UPDATE SET owner = excluded.owner, status = excluded.status, \
+               ended = excluded.ended, parent_id = excluded.parent_id, priority = excluded.priority, \
+               created_at = excluded.created_at, updated_at = excluded.updated_at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.task_id.0)
+            .text(self.owner.as_str())
+            .text(self.status.as_str())
+            .put(self.status.is_terminal())
+            .maybe_id(self.parent_id.map(|id| id.0))
+            .int(i64::from(self.priority))
+            .int(self.created_at.0)
+            .int(self.updated_at.0)
+            .put(to_json(Self::TABLE, self.task_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Task {
+    type Key = TaskId;
+    const KEPT: usize = 1_024;
+    const SELECT: &'static str = "SELECT record FROM tasks WHERE task_id = ?";
+    const CHILDREN: Option<Children<Self>> = Some(Children {
+        delete: Shape { head: "DELETE FROM task_deps WHERE task_id IN (VALUES ", columns: 1, tail: ")" },
+        insert: Shape {
+            head: "INSERT INTO task_deps (task_id, depends_on) VALUES ",
+            columns: 2,
+            tail: " ON CONFLICT DO NOTHING",
+        },
+        parent: |task| task.task_id.0,
+        of: |task| task.depends_on.iter().map(|id| id.0).collect(),
+    });
+    shelf!(tasks, TASKS);
+
+    fn key(&self) -> TaskId {
+        self.task_id
+    }
+
+    fn bind_key(key: &TaskId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+
+    fn keep(&self) -> bool {
+        !self.status.is_terminal()
+    }
+}
+
+/// A change of a task, in its place.
+#[derive(Clone, Debug)]
+pub(in crate::sqlite) struct TaskHistory {
+    seq: i64,
+    event: TaskEvent,
+}
+
+impl Row for TaskHistory {
+    const TABLE: &'static str = "task_events";
+    const SHAPE: Shape = Shape { head: "INSERT INTO task_events (seq, task_id, record) VALUES ", columns: 3, tail: "" };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.int(self.seq).id(self.event.task_id.0).put(to_json(Self::TABLE, self.seq, &self.event)?);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl TaskReads for Session {
+    async fn task_get(&mut self, task_id: TaskId) -> Result<Option<Task>> {
+        self.get(&task_id).await
+    }
+
+    async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
+        let (sql, args) = Conditions::new("SELECT record FROM tasks")
+            .when(filter.owner.as_ref(), "owner = ?", |id, args| {
+                args.text(id.as_str());
+            })
+            .when(filter.status, "status = ?", |status, args| {
+                args.text(status.as_str());
+            })
+            .when(filter.parent_id, "parent_id = ?", |id, args| {
+                args.id(id.0);
+            })
+            .order("priority DESC, created_at, task_id", list_limit(filter.limit));
+        self.scan(Task::BIT).await?;
+        self.rows_of(sql, args).await?.iter().map(Task::read).collect()
+    }
+
+    async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
+        let mut args = Args::default();
+        args.id(task_id.0);
+        let sql = "SELECT t.record FROM task_deps AS d JOIN tasks AS t ON t.task_id = d.task_id \
+                   WHERE d.depends_on = ? ORDER BY d.task_id";
+        self.list(sql, args).await
+    }
+
+    async fn task_count_open(&mut self) -> Result<u32> {
+        self.scan(Task::BIT).await?;
+        let row = self.row("SELECT count(*) FROM tasks WHERE ended = 0", Args::default()).await?;
+        row.map_or(Ok(0), |row| get_count(Task::TABLE, &row, 0))
+    }
+
+    async fn task_events(&mut self, task_id: TaskId) -> Result<Vec<TaskEvent>> {
+        self.scan(bit::TASK_EVENTS).await?;
+        let mut args = Args::default();
+        args.id(task_id.0);
+        let rows = self.rows("SELECT record FROM task_events WHERE task_id = ? ORDER BY seq", args).await?;
+        rows.iter().map(|row| from_record(TaskHistory::TABLE, row)).collect()
+    }
+}
+
+#[async_trait]
+impl TaskWrites for Session {
+    async fn task_put(&mut self, task: &Task) -> Result<()> {
+        self.pending()?.tasks.put(task.clone());
+        Ok(())
+    }
+
+    async fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
+        let layers = self.pending()?;
+        layers.counters.task_events += 1;
+        layers.task_events.push(TaskHistory { seq: layers.counters.task_events, event: event.clone() });
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! Turns, their journals and the prompt parts that these name.
+
+use async_trait::async_trait;
+use ghost_domain::journal::{JournalRow, Step};
+use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
+use sqlx::sqlite::SqliteRow;
+
+use super::{Conditions, list_limit, shelf};
+use crate::sqlite::flush::bit;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{Result, TurnFilter, TurnReads, TurnWrites};
+
+/// The source of a turn that mail opened; an agent has at most one such turn open.
+const MAIL: &str = "mail";
+
+impl Row for Turn {
+    const TABLE: &'static str = "turns";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO turns (turn_id, agent_id, source, status, started_at, ended_at, record) VALUES ",
+        columns: 7,
+        tail: " ON CONFLICT (turn_id) DO UPDATE SET agent_id = excluded.agent_id, source = excluded.source, \
+               status = excluded.status, started_at = excluded.started_at, ended_at = excluded.ended_at, \
+               record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let ended = (self.status != TurnStatus::Open).then(|| self.ended_at.unwrap_or(self.started_at));
+        args.id(self.turn_id.0)
+            .text(self.agent_id.as_str())
+            .text(&self.source)
+            .text(self.status.as_str())
+            .int(self.started_at.0)
+            .maybe_at(ended)
+            .put(to_json(Self::TABLE, self.turn_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Turn {
+    type Key = TurnId;
+    const KEPT: usize = 4_096;
+    const SELECT: &'static str = "SELECT record FROM turns WHERE turn_id = ?";
+    shelf!(turns, TURNS);
+
+    fn key(&self) -> TurnId {
+        self.turn_id
+    }
+
+    fn bind_key(key: &TurnId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+
+    fn keep(&self) -> bool {
+        self.status == TurnStatus::Open
+    }
+}
+
+impl Row for JournalRow {
+    const TABLE: &'static str = "journal";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO journal (seq, turn_id, at, step, system_hash, briefing_hash) VALUES ",
+        columns: 6,
+        tail: "",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let (system, briefing) = match &self.step {
+            Step::Briefed { system, briefing, .. } => (Some(system.as_str()), Some(briefing.as_str())),
+            _ => (None, None),
+        };
+        args.int(self.seq)
+            .id(self.turn_id.0)
+            .int(self.at.0)
+            .put(to_json(Self::TABLE, self.seq, &self.step)?)
+            .maybe_text(system)
+            .maybe_text(briefing);
+        Ok(())
+    }
+}
+
+/// A prompt part.
+#[derive(Clone, Debug)]
+pub(in crate::sqlite) struct Prompt {
+    hash: String,
+    text: String,
+    at: Timestamp,
+}
+
+impl Row for Prompt {
+    const TABLE: &'static str = "prompts";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO prompts (hash, text, at) VALUES ",
+        columns: 3,
+        tail: " ON CONFLICT (hash) DO NOTHING",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.hash).text(&self.text).int(self.at.0);
+        Ok(())
+    }
+}
+
+impl Keyed for Prompt {
+    type Key = String;
+    // Texts of tens of kilobytes each: enough for the archetypes of a world, no more.
+    const KEPT: usize = 64;
+    const SELECT: &'static str = "SELECT hash, text, at FROM prompts WHERE hash = ?";
+    shelf!(prompts, PROMPTS);
+
+    fn key(&self) -> String {
+        self.hash.clone()
+    }
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        Ok(Self {
+            hash: get(Self::TABLE, row, 0)?,
+            text: get(Self::TABLE, row, 1)?,
+            at: Timestamp(get(Self::TABLE, row, 2)?),
+        })
+    }
+}
+
+#[async_trait]
+impl TurnReads for Session {
+    async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
+        self.get(&turn_id).await
+    }
+
+    async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
+        if let Some(known) = self.layers().and_then(|layers| layers.open_turns.get(agent_id)).copied() {
+            return match known {
+                Some(turn_id) => self.get(&turn_id).await,
+                None => Ok(None),
+            };
+        }
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let sql = "SELECT record FROM turns WHERE status = 'open' AND agent_id = ? AND source = 'mail' \
+                   ORDER BY started_at, turn_id LIMIT 1";
+        let found = self.list::<Turn>(sql, args).await?.into_iter().next();
+        if let Ok(layers) = self.pending() {
+            layers.open_turns.put(agent_id.clone(), found.as_ref().map(|turn| turn.turn_id));
+        }
+        Ok(found)
+    }
+
+    async fn turns_open(&mut self) -> Result<Vec<Turn>> {
+        self.list("SELECT record FROM turns WHERE status = 'open' ORDER BY started_at, turn_id", Args::default()).await
+    }
+
+    async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
+        let (sql, args) = Conditions::new("SELECT record FROM turns")
+            .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+                args.text(id.as_str());
+            })
+            .when(filter.status, "status = ?", |status, args| {
+                args.text(status.as_str());
+            })
+            .when(filter.before, "started_at < ?", |at, args| {
+                args.int(at.0);
+            })
+            .order("started_at DESC, turn_id DESC", list_limit(filter.limit));
+        self.scan(Turn::BIT).await?;
+        self.rows_of(sql, args).await?.iter().map(Turn::read).collect()
+    }
+
+    async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
+        self.scan(bit::JOURNAL).await?;
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        let rows = self.rows("SELECT step, seq, turn_id, at FROM journal WHERE turn_id = ? ORDER BY seq", args).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(JournalRow {
+                    turn_id: TurnId(get_id(JournalRow::TABLE, row, 2)?),
+                    seq: get(JournalRow::TABLE, row, 1)?,
+                    step: from_record(JournalRow::TABLE, row)?,
+                    at: Timestamp(get(JournalRow::TABLE, row, 3)?),
+                })
+            })
+            .collect()
+    }
+
+    async fn prompt_get(&mut self, hash: &str) -> Result<Option<String>> {
+        Ok(self.get::<Prompt>(&hash.to_owned()).await?.map(|prompt| prompt.text))
+    }
+}
+
+#[async_trait]
+impl TurnWrites for Session {
+    async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
+        let layers = self.pending()?;
+        if turn.source == MAIL {
+            if turn.status == TurnStatus::Open {
+                layers.open_turns.put(turn.agent_id.clone(), Some(turn.turn_id));
+            } else if layers.open_turns.get(&turn.agent_id) == Some(&Some(turn.turn_id)) {
+                layers.open_turns.put(turn.agent_id.clone(), None);
+            }
+        }
+        layers.turns.put(turn.clone());
+        Ok(())
+    }
+
+    async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
+        let layers = self.pending()?;
+        layers.counters.journal += 1;
+        layers.journal.push(JournalRow { turn_id, seq: layers.counters.journal, step: step.clone(), at });
+        Ok(())
+    }
+
+    async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
+        let layers = self.pending()?;
+        let hash = hash.to_owned();
+        if layers.prompts.get(&hash).is_none() {
+            layers.prompts.put(Prompt { hash, text: text.to_owned(), at });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,418 @@
+//! What happens to a batch: when the disk is full, when a command panics, refuses or is left alone.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{join_all, select};
+use futures_util::{FutureExt as _, pin_mut};
+use ghost_domain::{MailState, Party, RequestKey, StoredAnswer, TaskId, Timestamp, TurnId};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::tools::{Stop, deliver, depth, events, mail, open, send, send_text, who};
+use crate::sqlite::{SqliteOptions, open_store};
+use crate::tables::Family;
+use crate::{Store, StoreError, Writes};
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+async fn store_with(path: &Path, options: SqliteOptions) -> Store {
+    open_store(&path.join("ghost.db"), options).await.unwrap()
+}
+
+/// Holds the writer inside a command until the guard is told to go on.
+async fn hold(store: &Store) -> (Arc<Notify>, tokio::task::JoinHandle<Result<(), StoreError>>) {
+    let (inside, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (store, entered, leave) = (store.clone(), inside.clone(), go.clone());
+    let held = tokio::spawn(async move {
+        store
+            .write::<(), StoreError, _>(move |_| {
+                Box::pin(async move {
+                    entered.notify_one();
+                    leave.notified().await;
+                    Ok(())
+                })
+            })
+            .await
+    });
+    inside.notified().await;
+    (go, held)
+}
+
+/// Queues every future behind the writer's present command, so that they are one batch.
+async fn together<T>(store: &Store, commands: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let (go, held) = hold(store).await;
+    let mut all = Box::pin(join_all(commands));
+    assert!((&mut all).now_or_never().is_none());
+    go.notify_one();
+    held.await.unwrap().unwrap();
+    all.await
+}
+
+/// Twenty stored answers of some pages each, which can be pruned without a page to spare.
+async fn fill(w: &mut dyn Writes) -> Result<(), StoreError> {
+    for n in 0..20 {
+        let key = RequestKey {
+            principal: Party::System,
+            request_id: format!("r{n}").parse().unwrap(),
+            method: "fill".to_owned(),
+            digest: String::new(),
+        };
+        w.request_put(&StoredAnswer { key, answer: "z".repeat(10_000), at: Timestamp(1) }).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_and_loses_nothing() {
+    let dir = dir();
+    let full = SqliteOptions { page_limit: Some(200), ..SqliteOptions::default() };
+    let store = store_with(dir.path(), full.clone()).await;
+    store.write::<_, StoreError, _>(|w| Box::pin(async move { fill(w).await })).await.unwrap();
+    let (mut kept, mut n) = (Vec::new(), 0);
+    let refused = loop {
+        n += 1;
+        match send_text(&store, n, "a", "x".repeat(3_000)).await {
+            Ok(()) => kept.push(n),
+            Err(error) => break error,
+        }
+        assert!(n < 1_000, "the limit is never reached");
+    };
+    assert!(matches!(refused, StoreError::Full), "{refused}");
+    // One large write among small ones fails the batch that it is in, and that batch only.
+    let small =
+        (0..8).map(|i| send_text(&store, 2_000 + i, "b", if i == 4 { "y".repeat(900_000) } else { String::new() }));
+    let fates = together(&store, small.collect()).await;
+    assert!(fates.iter().all(|fate| matches!(fate, Err(StoreError::Full))), "{fates:?}");
+    assert_eq!(depth(&store, "b").await, 0);
+    assert_eq!(usize::try_from(depth(&store, "a").await).unwrap(), kept.len());
+    assert_eq!(events(&store).await.len(), kept.len());
+
+    // Space is made, and the same writer goes on.
+    let pruned = store
+        .write::<_, StoreError, _>(|w| Box::pin(async move { w.prune(Family::Requests, Timestamp(100), 10_000).await }))
+        .await
+        .unwrap();
+    assert_eq!(pruned, 20);
+    send(&store, 5_000, "b").await.unwrap();
+    let kept_a = u32::try_from(kept.len()).unwrap();
+    assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, 1));
+    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
+    assert_eq!(
+        seqs,
+        (1..=i64::try_from(kept.len()).unwrap() + 1).collect::<Vec<_>>(),
+        "failed batches use no sequence"
+    );
+    store.close().await;
+    let store = store_with(dir.path(), full).await;
+    assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, 1));
+}
+
+/// The disk is full in the middle of a command that looks at what it wrote; what it remembers must go, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_in_the_middle_of_a_command_is_forgotten() {
+    let dir = dir();
+    let store = store_with(dir.path(), SqliteOptions { page_limit: Some(150), ..SqliteOptions::default() }).await;
+    send(&store, 1, "a").await.unwrap();
+    for swallow in [false, true] {
+        let fate = store
+            .write::<u32, StoreError, _>(move |w| {
+                Box::pin(async move {
+                    assert_eq!(w.inbox_depth(&who("a")).await?, 1);
+                    deliver(w, 2, "a", &"z".repeat(2_000_000)).await?;
+                    assert_eq!(w.inbox_depth(&who("a")).await?, 2);
+                    match w.inbox_pending(&who("a"), 10).await {
+                        // A command that hides the failure is not acknowledged either.
+                        Err(_) if swallow => Ok(0),
+                        Err(error) => Err(error),
+                        Ok(_) => panic!("there was room"),
+                    }
+                })
+            })
+            .await;
+        assert!(matches!(fate, Err(StoreError::Full)), "{fate:?}");
+        assert_eq!(depth(&store, "a").await, 1);
+    }
+    send(&store, 2, "a").await.unwrap();
+    let inside = store.write::<_, StoreError, _>(|w| Box::pin(async move { w.inbox_depth(&who("a")).await })).await;
+    assert_eq!((inside.unwrap(), depth(&store, "a").await, store.last_seq()), (2, 2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_between_neighbours_hurts_none() {
+    let dir = dir();
+    let store = open(&dir.path().join("ghost.db")).await;
+    let commands = (0..30_u64).map(|n| {
+        let store = store.clone();
+        async move {
+            let command = store.write::<(), StoreError, _>(move |w| {
+                Box::pin(async move {
+                    deliver(w, n, "a", "hello").await?;
+                    if n % 4 == 1 {
+                        // Brings this command's rows to SQL, behind its savepoint.
+                        w.inbox_total().await?;
+                    }
+                    assert!(n % 3 != 0, "poisoned");
+                    Ok(())
+                })
+            });
+            std::panic::AssertUnwindSafe(command).catch_unwind().await.is_ok_and(|fate| fate.is_ok())
+        }
+    });
+    let fates = together(&store, commands.collect()).await;
+    assert_eq!(fates, (0..30).map(|n| n % 3 != 0).collect::<Vec<_>>());
+    assert_eq!(depth(&store, "a").await, 20);
+    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
+}
+
+/// Polls a future at most `polls` times, as its wakers ask for it, and then drops it.
+async fn abandon<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
+    pin_mut!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| {
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// A command that drops one of its own calls, wherever that call stands, keeps all of its rows or none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_dropped_half_way_leaves_no_half() {
+    let dir = dir();
+    let store = open(&dir.path().join("ghost.db")).await;
+    let (mut kept, mut lost) = (0, 0);
+    for round in 0..60_u64 {
+        let command = store.write::<Option<u64>, StoreError, _>(move |w| {
+            Box::pin(async move {
+                deliver(w, 1_000 + round, "a", "hello").await?;
+                w.turn_open_of(&who("b")).await?;
+                deliver(w, 2_000 + round, "b", "hello").await?;
+                abandon(w.inbox_total(), 1 + u32::try_from(round % 6).unwrap()).await.transpose()
+            })
+        });
+        // Neighbours share its fate where the batch fails, and keep what they have where it does not.
+        match command.await {
+            Ok(_) => kept += 1,
+            Err(StoreError::Database(what)) if what.contains("abandoned") => lost += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept, kept));
+    }
+    assert!(kept > 0 && lost > 0, "kept {kept}, lost {lost}");
+    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (1..=2 * i64::from(kept)).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_leaves_the_queue_hurts_nobody() {
+    let dir = dir();
+    let store = store_with(dir.path(), SqliteOptions { queue: 2, ..SqliteOptions::default() }).await;
+    let (go, held) = hold(&store).await;
+    // Two fit in the queue; the others wait in line for a place in it, and leave the line.
+    let leaving: Vec<_> = (0..6).map(|n| send(&store, n, "a").now_or_never()).collect();
+    assert!(leaving.iter().all(Option::is_none));
+    go.notify_one();
+    held.await.unwrap().unwrap();
+    send(&store, 10, "a").await.unwrap();
+    assert_eq!(depth(&store, "a").await, 3, "the two that were queued, and the one that stayed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queued_commands_are_finished_by_a_close() {
+    let dir = dir();
+    let store = open(&dir.path().join("ghost.db")).await;
+    let (go, held) = hold(&store).await;
+    let mut queued: Vec<_> = (0..20).map(|n| Box::pin(send(&store, n, "a"))).collect();
+    for send in &mut queued {
+        assert!(send.now_or_never().is_none());
+    }
+    let closing = store.close();
+    pin_mut!(closing);
+    assert!((&mut closing).now_or_never().is_none());
+    go.notify_one();
+    held.await.unwrap().unwrap();
+    closing.await;
+    for send in queued {
+        send.await.unwrap();
+    }
+    assert!(matches!(send(&store, 99, "a").await, Err(StoreError::Closed)));
+    let store = open(&dir.path().join("ghost.db")).await;
+    assert_eq!(depth(&store, "a").await, 20);
+}
+
+/// 64 senders at once: every acknowledged send is there once, in one order, and the commits were shared.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_senders_share_commits() {
+    let dir = dir();
+    let store = open(&dir.path().join("ghost.db")).await;
+    let mut feed = store.feed();
+    let refusals = Arc::new(AtomicU64::new(0));
+    let senders = (0..64_u64).map(|task| {
+        let (store, refusals) = (store.clone(), refusals.clone());
+        tokio::spawn(async move {
+            for n in 0..20_u64 {
+                let id = 1_000 * task + n;
+                let fate = store
+                    .write::<(), Stop, _>(move |w| {
+                        Box::pin(async move {
+                            deliver(w, id, "a", "hello").await?;
+                            if id % 7 == 3 { Err(Stop::Refused) } else { Ok(()) }
+                        })
+                    })
+                    .await;
+                match fate {
+                    Ok(()) => assert!(id % 7 != 3),
+                    Err(Stop::Refused) => drop(refusals.fetch_add(1, Ordering::Relaxed)),
+                    Err(Stop::Store(error)) => panic!("{error}"),
+                }
+            }
+        })
+    });
+    for sender in senders.collect::<Vec<_>>() {
+        sender.await.unwrap();
+    }
+    let kept = 64 * 20 - refusals.load(Ordering::Relaxed);
+    let stored = events(&store).await;
+    assert_eq!(
+        stored.iter().map(|event| event.seq).collect::<Vec<_>>(),
+        (1..=i64::try_from(kept).unwrap()).collect::<Vec<_>>()
+    );
+    assert_eq!(u64::from(depth(&store, "a").await), kept);
+    let (mut batches, mut published) = (0, Vec::new());
+    while let Ok(batch) = feed.try_recv() {
+        batches += 1;
+        published.extend(batch.iter().cloned());
+    }
+    assert_eq!(published, stored);
+    assert!(batches * 2 < published.len(), "{batches} commits for {} sends", published.len());
+}
+
+/// A read that begins while a batch is open sees nothing of it, however long that takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_sees_only_what_is_committed() {
+    let dir = dir();
+    let store = open(&dir.path().join("ghost.db")).await;
+    send(&store, 1, "a").await.unwrap();
+    let (inside, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (entered, leave, writing) = (inside.clone(), go.clone(), store.clone());
+    let command = tokio::spawn(async move {
+        writing
+            .write::<u64, StoreError, _>(move |w| {
+                Box::pin(async move {
+                    deliver(w, 2, "a", "hello").await?;
+                    let seen = w.inbox_total().await?;
+                    entered.notify_one();
+                    leave.notified().await;
+                    Ok(seen)
+                })
+            })
+            .await
+    });
+    inside.notified().await;
+    assert_eq!((depth(&store, "a").await, events(&store).await.len(), store.last_seq()), (1, 1, 1));
+    go.notify_one();
+    assert_eq!(command.await.unwrap().unwrap(), 2);
+    assert_eq!((depth(&store, "a").await, events(&store).await.len(), store.last_seq()), (2, 2, 2));
+}
+
+/// A query may not write, whatever it is given: the connection itself refuses.
+#[tokio::test]
+async fn a_connection_for_queries_cannot_write() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    open(&path).await.close().await;
+    let mut conn = crate::sqlite::open::reader(&path, &SqliteOptions::default()).await.unwrap();
+    let error = sqlx::query("DELETE FROM events").execute(&mut conn).await.unwrap_err();
+    let error = crate::sqlite::fault::of(&path, &error);
+    assert!(matches!(&error, StoreError::ReadOnly(what) if what.contains("check the rights")), "{error}");
+}
+
+/// Reads that are given up in the middle cost their connection, not the pool its size.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelled_reads_leave_the_pool_whole() {
+    let dir = dir();
+    let store = store_with(dir.path(), SqliteOptions { reader_connections: 2, ..SqliteOptions::default() }).await;
+    send(&store, 1, "a").await.unwrap();
+    for _ in 0..10 {
+        let begun = Notify::new();
+        let stuck = store.read::<(), StoreError, _>(|r| {
+            Box::pin(async move {
+                r.inbox_total().await?;
+                std::future::pending().await
+            })
+        });
+        let brief = async {
+            // Room for the other to begin: a read of its own passes through the same pool.
+            assert_eq!(depth(&store, "a").await, 1);
+            begun.notify_one();
+        };
+        pin_mut!(stuck, brief);
+        select(stuck, brief).await;
+    }
+    assert_eq!(depth(&store, "a").await, 1);
+}
+
+/// A large row set in one command goes through as several statements.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_rows_in_one_command() {
+    let dir = dir();
+    let store = open(&dir.path().join("ghost.db")).await;
+    store
+        .write::<(), StoreError, _>(|w| {
+            Box::pin(async move {
+                for n in 0..5_003 {
+                    deliver(w, n, "a", "hello").await?;
+                }
+                let ids: Vec<_> = (0..5_003).map(|n| mail(n, "a", "").message_id).collect();
+                w.message_mark(&ids[..3_000], MailState::Taken, Some(TurnId(Uuid::from_u128(9))), 1).await
+            })
+        })
+        .await
+        .unwrap();
+    assert_eq!((depth(&store, "a").await, events(&store).await.len()), (2_003, 5_003));
+    // An id that nothing bears is passed over, also among those that the writer has forgotten.
+    store.close().await;
+    let store =
+        store_with(dir.path(), SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() }).await;
+    let counted = store
+        .write::<_, StoreError, _>(|w| {
+            Box::pin(async move {
+                let ids: Vec<_> = (2_900..6_000).map(|n| mail(n, "a", "").message_id).collect();
+                w.message_mark(&ids, MailState::Consumed, None, 0).await?;
+                assert!(w.task_get(TaskId(Uuid::nil())).await?.is_none());
+                w.inbox_depth(&who("a")).await
+            })
+        })
+        .await;
+    assert_eq!(counted.unwrap(), 0);
+}
+
+/// Mail of an id that is stored is refused, wherever the first one lies: in the command, the batch, or the past.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mail_is_appended_once() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = open(&path).await;
+    for n in [5, 3, 9] {
+        send(&store, n, "a").await.unwrap();
+        let again = send(&store, n, "a").await;
+        assert!(matches!(again, Err(StoreError::Row { table: "messages", .. })), "{again:?}");
+    }
+    store.close().await;
+    let store = open(&path).await;
+    let fates = together(&store, (0..12).map(|n| send(&store, n % 10, "a")).collect()).await;
+    let refused: Vec<usize> = (0..12).filter(|at| fates[*at].is_err()).collect();
+    assert_eq!(refused, [3, 5, 9, 10, 11]);
+    assert_eq!((depth(&store, "a").await, events(&store).await.len()), (10, 10));
+}

@@ -1,0 +1,185 @@
+//! Files that cannot be used are refused with the reason, and are left as they were.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
+
+use super::tools::{depth, events, open, send};
+use crate::StoreError;
+use crate::sqlite::{SqliteOptions, open_store, schema};
+
+fn file(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("ghost.db")
+}
+
+async fn refused(path: &Path) -> StoreError {
+    let options = SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() };
+    match open_store(path, options).await {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error,
+    }
+}
+
+async fn raw(path: &Path, sql: &str) -> SqliteConnection {
+    let mut conn = SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut conn).await.unwrap();
+    conn
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_damaged_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "dear diary, ".repeat(2_000);
+    std::fs::write(file(&dir), &text).unwrap();
+    let error = refused(&file(&dir)).await;
+    assert!(matches!(&error, StoreError::Damaged { what, .. } if what.contains("not an SQLite database")), "{error}");
+    assert_eq!(std::fs::read_to_string(file(&dir)).unwrap(), text);
+}
+
+#[tokio::test]
+async fn the_database_of_another_program_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    raw(&file(&dir), "CREATE TABLE albums (title TEXT)").await.close().await.unwrap();
+    let before = std::fs::read(file(&dir)).unwrap();
+    let error = refused(&file(&dir)).await;
+    assert!(matches!(&error, StoreError::Damaged { what, .. } if what.contains("another program")), "{error}");
+    assert_eq!(std::fs::read(file(&dir)).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_newer_database_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    open(&file(&dir)).await.close().await;
+    raw(&file(&dir), "PRAGMA user_version = 99").await.close().await.unwrap();
+    let before = std::fs::read(file(&dir)).unwrap();
+    let error = refused(&file(&dir)).await;
+    assert!(matches!(error, StoreError::Newer { found: 99, known: schema::VERSION, .. }), "{error}");
+    assert_eq!(std::fs::read(file(&dir)).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_refused_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&file(&dir)).await;
+    for n in 0..200 {
+        send(&store, n, "a").await.unwrap();
+    }
+    store.close().await;
+    let mut bytes = std::fs::read(file(&dir)).unwrap();
+    let whole = bytes.len();
+    assert!(whole > 8 * 4_096);
+    // The header stays; the pages behind the first few are noise.
+    for (at, byte) in bytes.iter_mut().enumerate().skip(4 * 4_096) {
+        *byte = u8::try_from(at * 31 % 251).unwrap();
+    }
+    std::fs::write(file(&dir), &bytes).unwrap();
+    let error = refused(&file(&dir)).await;
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("restore it from a backup"), "{error}");
+    assert_eq!(std::fs::read(file(&dir)).unwrap(), bytes, "nothing was repaired on the quiet");
+
+    std::fs::write(file(&dir), &bytes[..whole / 2]).unwrap();
+    let error = refused(&file(&dir)).await;
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn paths_that_lead_nowhere_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in [dir.path().to_owned(), dir.path().join("missing/ghost.db")] {
+        let error = refused(&path).await;
+        assert!(matches!(error, StoreError::Open { .. }), "{error}");
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_another_program_holds_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    open(&file(&dir)).await.close().await;
+    let holder = raw(&file(&dir), "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").await;
+    let error = refused(&file(&dir)).await;
+    assert!(error.to_string().contains("locked by another program"), "{error}");
+    holder.close().await.unwrap();
+    let store = open(&file(&dir)).await;
+    send(&store, 1, "a").await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
+    let store = open(&file(&dir)).await;
+    send(&store, 1, "a").await.unwrap();
+    assert_eq!((mode("ghost.db"), mode("ghost.db-wal")), (0o600, 0o600));
+    store.close().await;
+    std::fs::set_permissions(file(&dir), std::fs::Permissions::from_mode(0o644)).unwrap();
+    open(&file(&dir)).await.close().await;
+    assert_eq!(mode("ghost.db"), 0o600);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_may_not_be_written_says_so() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    open(&file(&dir)).await.close().await;
+    std::fs::set_permissions(file(&dir), std::fs::Permissions::from_mode(0o400)).unwrap();
+    if std::fs::OpenOptions::new().write(true).open(file(&dir)).is_ok() {
+        // The superuser may write anything: there is nothing to see.
+        return;
+    }
+    let error = refused(&file(&dir)).await;
+    assert!(matches!(error, StoreError::Open { .. }) && error.to_string().contains("may write there"), "{error}");
+}
+
+/// What the pragmas say of the writer's own connection.
+#[tokio::test]
+async fn commits_wait_for_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut conn, _) = crate::sqlite::open::writer(&file(&dir), &SqliteOptions::default()).await.unwrap();
+    for (pragma, wanted) in [("journal_mode", "wal"), ("synchronous", "2"), ("application_id", "1198027636")] {
+        let sql = format!("SELECT CAST({pragma} AS TEXT) FROM pragma_{pragma}");
+        let said: String = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut conn).await.unwrap();
+        assert_eq!(said, wanted, "{pragma}");
+    }
+}
+
+/// A store that was dropped without a close, as by a crash, holds exactly what was acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_after_a_drop_sees_what_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut sent = 0;
+    for round in 0..5 {
+        let store = open(&file(&dir)).await;
+        assert_eq!((depth(&store, "a").await, events(&store).await.len()), (sent, usize::try_from(sent).unwrap()));
+        for n in 0..10 {
+            send(&store, 100 * round + n, "a").await.unwrap();
+            sent += 1;
+        }
+        drop(store);
+    }
+    let store = open(&file(&dir)).await;
+    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (1..=i64::from(sent)).collect::<Vec<_>>());
+    assert_eq!(store.last_seq(), i64::from(sent));
+}
+
+/// A copy of the files as `kill -9` would leave them, the log not yet folded in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_files_of_a_running_store_hold_what_was_acknowledged() {
+    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(&file(&dir)).await;
+    for n in 0..50 {
+        send(&store, n, "a").await.unwrap();
+    }
+    for name in ["ghost.db", "ghost.db-wal"] {
+        std::fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();
+    }
+    let found = open(&file(&copy)).await;
+    assert_eq!((depth(&found, "a").await, events(&found).await.len()), (50, 50));
+}

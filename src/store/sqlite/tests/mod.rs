@@ -1,0 +1,6 @@
+//! Tests of what only this backend has (files, batches, savepoints, a full disk), and the contract over it.
+
+mod batches;
+mod contract;
+mod files;
+mod tools;

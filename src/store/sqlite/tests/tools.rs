@@ -1,0 +1,90 @@
+//! Short ways to say what the tests do.
+
+use std::path::Path;
+
+use ghost_domain::event::{EventFilter, NewEvent};
+use ghost_domain::{
+    AgentId, Envelope, Event, EventId, EventKind, Kind, MailState, MessageId, Party, Refusal, RootId, Timestamp,
+};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::sqlite::{SqliteOptions, open_store};
+use crate::{Store, StoreError, Writes};
+
+/// Why a command of a test did not go through.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Refused,
+    Store(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(_: Refusal) -> Self {
+        Self::Refused
+    }
+}
+
+pub(super) async fn open(path: &Path) -> Store {
+    open_store(path, SqliteOptions::default()).await.unwrap()
+}
+
+pub(super) fn who(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
+    Envelope {
+        message_id: MessageId(Uuid::from_u128(u128::from(n) + 1)),
+        seq: 0,
+        to: who(to),
+        from: Party::System,
+        kind: Kind::Message,
+        subject: None,
+        body: body.to_owned(),
+        attachments: vec![],
+        ask_id: None,
+        conversation_id: None,
+        root_id: RootId(Uuid::from_u128(7)),
+        hop: 1,
+        wake: true,
+        created_at: Timestamp(1),
+        state: MailState::Pending,
+        turn_id: None,
+        crashes: 0,
+    }
+}
+
+/// What a send is in every test: mail and the event that says so.
+pub(super) async fn deliver(w: &mut dyn Writes, n: u64, to: &str, body: &str) -> Result<(), StoreError> {
+    w.message_append(&mail(n, to, body)).await?;
+    let event = NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).agent(&who(to));
+    w.event_append(EventId(Uuid::from_u128(u128::from(n))), Timestamp(1), event).await
+}
+
+pub(super) async fn send(store: &Store, n: u64, to: &'static str) -> Result<(), StoreError> {
+    send_text(store, n, to, String::from("good morning")).await
+}
+
+pub(super) async fn send_text(store: &Store, n: u64, to: &'static str, body: String) -> Result<(), StoreError> {
+    store.write(move |w| Box::pin(async move { deliver(w, n, to, &body).await })).await
+}
+
+pub(super) async fn depth(store: &Store, of: &'static str) -> u32 {
+    store.read::<_, StoreError, _>(move |r| Box::pin(async move { r.inbox_depth(&who(of)).await })).await.unwrap()
+}
+
+pub(super) async fn events(store: &Store) -> Vec<Event> {
+    store
+        .read::<_, StoreError, _>(|r| {
+            Box::pin(async move { Ok(r.event_list(0, &EventFilter::default(), 1_000_000).await?.0) })
+        })
+        .await
+        .unwrap()
+}

@@ -1,0 +1,50 @@
+//! The `budgets`, `reservations` and `usage` tables.
+
+use async_trait::async_trait;
+use ghost_domain::usage::{UsageRow, UsageSum};
+use ghost_domain::{AgentId, Budget, Reservation, ReservationId, RootId, Scope, Timestamp, TurnId};
+
+use super::Result;
+
+/// Which usage a sum covers; `None` is any.
+#[derive(Clone, Debug, Default)]
+pub struct UsageFilter {
+    /// Whose.
+    pub agent_id: Option<AgentId>,
+    /// Charged to which root.
+    pub root_id: Option<RootId>,
+    /// Settled at or after this.
+    pub since: Option<Timestamp>,
+}
+
+/// Reading budgets.
+#[async_trait]
+pub trait BudgetReads {
+    /// The account of a scope.
+    async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>>;
+
+    /// Accounts in order of scope text: all that have a limit, and with `all` the others too; at most 1,000.
+    async fn budget_list(&mut self, all: bool) -> Result<Vec<Budget>>;
+
+    /// A reservation.
+    async fn reservation_get(&mut self, reservation_id: ReservationId) -> Result<Option<Reservation>>;
+
+    /// Held reservations of a turn.
+    async fn reservations_held(&mut self, turn_id: TurnId) -> Result<Vec<Reservation>>;
+
+    /// Sums by agent and model, in order of agent and model.
+    async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>>;
+}
+
+/// Writing budgets.
+#[async_trait]
+pub trait BudgetWrites {
+    /// Inserts or replaces an account.
+    async fn budget_put(&mut self, budget: &Budget) -> Result<()>;
+
+    /// Inserts or replaces a reservation.
+    async fn reservation_put(&mut self, reservation: &Reservation) -> Result<()>;
+
+    /// Appends a usage row.
+    async fn usage_append(&mut self, row: &UsageRow) -> Result<()>;
+}

@@ -1,0 +1,42 @@
+//! The `ledger` table.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, CallId, CallStatus, LedgerRow, Timestamp, TurnId};
+
+use super::Result;
+
+/// Which rows a list wants; `None` is any.
+#[derive(Clone, Debug, Default)]
+pub struct LedgerFilter {
+    /// Whose.
+    pub agent_id: Option<AgentId>,
+    /// Of which turn.
+    pub turn_id: Option<TurnId>,
+    /// Of which tool, by canonical name.
+    pub tool: Option<String>,
+    /// With which status.
+    pub status: Option<CallStatus>,
+    /// Started at or after this.
+    pub since: Option<Timestamp>,
+    /// Started before this; for paging.
+    pub before: Option<Timestamp>,
+    /// At most this many; 0 means 100; never more than 1,000.
+    pub limit: u32,
+}
+
+/// Reading the ledger.
+#[async_trait]
+pub trait LedgerReads {
+    /// One row.
+    async fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>>;
+
+    /// Rows, newest first.
+    async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>>;
+}
+
+/// Writing the ledger.
+#[async_trait]
+pub trait LedgerWrites {
+    /// Inserts or replaces a row.
+    async fn call_put(&mut self, row: &LedgerRow) -> Result<()>;
+}

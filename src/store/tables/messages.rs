@@ -1,0 +1,51 @@
+//! The `messages` table: durable inboxes.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, TurnId};
+
+use super::Result;
+
+/// Reading mail.
+#[async_trait]
+pub trait MessageReads {
+    /// One piece of mail.
+    async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>>;
+
+    /// How much pending mail an inbox holds.
+    async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;
+
+    /// Pending mail of an inbox in order, at most `limit`.
+    async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+
+    /// Agents that have pending mail that wakes, in order of id.
+    async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
+
+    /// Pending mail in the whole world.
+    async fn inbox_total(&mut self) -> Result<u64>;
+
+    /// The mail that a turn took, in order.
+    async fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>>;
+
+    /// The newest mail of an agent whatever its state, newest first, at most `limit`.
+    async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+}
+
+/// Writing mail.
+#[async_trait]
+pub trait MessageWrites {
+    /// Appends mail to its receiver's inbox; the store gives `seq`, whatever the envelope says. No check is made here.
+    async fn message_append(&mut self, envelope: &Envelope) -> Result<()>;
+
+    /// Sets state, turn and crash count of mail; the rest of an envelope never changes. Ids that do not exist are
+    /// passed over.
+    async fn message_mark(
+        &mut self,
+        message_ids: &[MessageId],
+        state: MailState,
+        turn_id: Option<TurnId>,
+        add_crashes: u32,
+    ) -> Result<()>;
+
+    /// Sets the crash count of mail to 0: an operator gives it a new chance.
+    async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()>;
+}

@@ -1,0 +1,76 @@
+//! Rows in and rows out, one file a family. Names are the noun first. A `put` inserts or replaces by key; an `append`
+//! adds a row whose place the store gives. Reads inside a write see the command's own writes.
+//!
+//! Must never: decide anything. Rules live in the rooms below; bounds on how many rows a read returns live here.
+
+mod agents;
+mod asks;
+mod budgets;
+mod dead_letters;
+mod events;
+mod jobs;
+mod ledger;
+mod messages;
+mod prune;
+mod requests;
+mod skills;
+mod tasks;
+mod turns;
+
+pub use agents::{AgentReads, AgentWrites};
+pub use asks::{AskReads, AskWrites};
+pub use budgets::{BudgetReads, BudgetWrites, UsageFilter};
+pub use dead_letters::{DeadLetterReads, DeadLetterWrites};
+pub use events::{EventReads, EventWrites};
+pub use jobs::{JobReads, JobWrites};
+pub use ledger::{LedgerFilter, LedgerReads, LedgerWrites};
+pub use messages::{MessageReads, MessageWrites};
+pub use prune::{Family, PruneWrites};
+pub use requests::{RequestReads, RequestWrites};
+pub use skills::{SkillReads, SkillWrites};
+pub use tasks::{TaskFilter, TaskReads, TaskWrites};
+pub use turns::{TurnFilter, TurnReads, TurnWrites};
+
+use ghost_domain::ports::Signal;
+
+/// What every table method gives.
+pub type Result<T> = std::result::Result<T, crate::StoreError>;
+
+/// Everything that can be read.
+pub trait Reads:
+    AgentReads
+    + AskReads
+    + BudgetReads
+    + DeadLetterReads
+    + EventReads
+    + JobReads
+    + LedgerReads
+    + MessageReads
+    + RequestReads
+    + SkillReads
+    + TaskReads
+    + TurnReads
+    + Send
+{
+}
+
+/// Everything that can be read and written inside one transaction.
+pub trait Writes:
+    Reads
+    + AgentWrites
+    + AskWrites
+    + BudgetWrites
+    + DeadLetterWrites
+    + EventWrites
+    + JobWrites
+    + LedgerWrites
+    + MessageWrites
+    + PruneWrites
+    + RequestWrites
+    + SkillWrites
+    + TaskWrites
+    + TurnWrites
+{
+    /// Tells the running world something after commit. Dropped if the command is undone.
+    fn signal(&mut self, signal: Signal);
+}

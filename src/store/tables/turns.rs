@@ -1,0 +1,55 @@
+//! The `turns`, `journal` and `prompts` tables.
+
+use async_trait::async_trait;
+use ghost_domain::journal::{JournalRow, Step};
+use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
+
+use super::Result;
+
+/// Which turns a list wants; `None` is any.
+#[derive(Clone, Debug, Default)]
+pub struct TurnFilter {
+    /// Whose.
+    pub agent_id: Option<AgentId>,
+    /// How far.
+    pub status: Option<TurnStatus>,
+    /// Started before this; for paging.
+    pub before: Option<Timestamp>,
+    /// At most this many; 0 means 100; never more than 1,000.
+    pub limit: u32,
+}
+
+/// Reading turns.
+#[async_trait]
+pub trait TurnReads {
+    /// One turn.
+    async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>>;
+
+    /// The open turn that mail opened for an agent, if any; there is never more than one.
+    async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
+
+    /// All open turns, in order of start.
+    async fn turns_open(&mut self) -> Result<Vec<Turn>>;
+
+    /// Turns, newest first.
+    async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>>;
+
+    /// The journal of a turn, in order.
+    async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>>;
+
+    /// A prompt part by its hash.
+    async fn prompt_get(&mut self, hash: &str) -> Result<Option<String>>;
+}
+
+/// Writing turns.
+#[async_trait]
+pub trait TurnWrites {
+    /// Inserts or replaces a turn.
+    async fn turn_put(&mut self, turn: &Turn) -> Result<()>;
+
+    /// Appends a step to a turn's journal.
+    async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()>;
+
+    /// Keeps a prompt part under its hash; does nothing if it is there.
+    async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()>;
+}

@@ -1,0 +1,102 @@
+//! The registry of one agent: exactly the tools that it was granted, under the identity that it was built for. Agents
+//! with the same access share one list of tools, so that a registry costs an agent next to nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ghost_domain::text::nearest;
+use ghost_domain::tool_catalogue::{canonical, from_wire};
+use ghost_domain::transcript::ToolSpec;
+use ghost_domain::{Code, Refusal};
+
+use crate::context::Caller;
+use crate::tool::Tool;
+
+/// Every tool that the code has, by canonical name.
+pub struct ToolTable {
+    tools: BTreeMap<String, Arc<Tool>>,
+    granted: Mutex<BTreeMap<Vec<String>, Arc<Granted>>>,
+}
+
+/// Lists that were built for one set of granted names.
+struct Granted {
+    tools: Vec<Arc<Tool>>,
+    specs: Arc<[ToolSpec]>,
+}
+
+impl ToolTable {
+    /// A table of these tools. Two of the same name are a defect of the build and refused.
+    pub fn new(tools: Vec<Tool>) -> Result<Self, Refusal> {
+        let mut table = BTreeMap::new();
+        for tool in tools {
+            let name = tool.spec.name.clone();
+            if table.insert(name.clone(), Arc::new(tool)).is_some() {
+                return Err(Refusal::new(Code::Conflict, format!("two tools are named {name}")));
+            }
+        }
+        Ok(Self { tools: table, granted: Mutex::new(BTreeMap::new()) })
+    }
+
+    /// Every name, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+
+    /// Builds the registry of an agent: the tools of the table that are granted (TOOL-02).
+    #[must_use]
+    pub fn registry(self: &Arc<Self>, caller: Caller, granted: &dyn Fn(&str) -> bool) -> Registry {
+        let names: Vec<String> = self.tools.keys().filter(|name| granted(name)).cloned().collect();
+        let mut cache = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
+        let granted = cache.entry(names).or_insert_with_key(|names| {
+            let tools: Vec<Arc<Tool>> = names.iter().filter_map(|name| self.tools.get(name)).cloned().collect();
+            let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+            Arc::new(Granted { tools, specs })
+        });
+        Registry { table: Arc::clone(self), caller: Arc::new(caller), granted: Arc::clone(granted) }
+    }
+}
+
+/// One agent's tools.
+#[derive(Clone)]
+pub struct Registry {
+    table: Arc<ToolTable>,
+    caller: Arc<Caller>,
+    granted: Arc<Granted>,
+}
+
+impl Registry {
+    /// Who it was built for.
+    #[must_use]
+    pub fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    /// Names, descriptions and schemas, sorted by name: one value for the briefing and the request (ARCH-11).
+    #[must_use]
+    pub fn specs(&self) -> Arc<[ToolSpec]> {
+        Arc::clone(&self.granted.specs)
+    }
+
+    /// The tool that a call means, and the alias it was called by. A name that exists but was not granted is denied; one
+    /// that does not exist is unknown. Neither runs (ACC-11).
+    pub fn find(&self, name: &str) -> Result<(Arc<Tool>, Option<String>), Refusal> {
+        let dotted = from_wire(name);
+        let resolved = canonical(&dotted).unwrap_or(dotted.as_str());
+        let found = self.granted.tools.binary_search_by(|tool| tool.spec.name.as_str().cmp(resolved));
+        if let Ok(at) = found {
+            let alias = (resolved != dotted).then(|| dotted.clone());
+            return Ok((Arc::clone(&self.granted.tools[at]), alias));
+        }
+        if self.table.tools.contains_key(resolved) {
+            return Err(Refusal::new(Code::AccessDenied, format!("{} may not use {resolved}", self.caller.agent_id))
+                .hint("use one of the tools you were given, or ask an agent that has this one"));
+        }
+        let near = nearest(&dotted, self.granted.tools.iter().map(|tool| tool.spec.name.as_str()));
+        let refusal =
+            Refusal::new(Code::UnknownTool, format!("there is no tool `{}`", ghost_domain::text::clip(&dotted, 80)));
+        Err(match near {
+            Some(near) => refusal.hint(format!("did you mean `{near}`?")),
+            None => refusal.hint("use one of the tools you were given"),
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! What the operating system says of a path, in the words of a refusal. The one place that maps it.
+
+use std::io;
+
+use ghost_domain::text::clip;
+use ghost_domain::{Code, Refusal};
+use rustix::io::Errno;
+
+/// A refusal for `error`, met while doing `doing` (such as "read") to `path`.
+pub(crate) fn io_refusal(doing: &str, path: &str, error: &io::Error) -> Refusal {
+    let shown = clip(if path.is_empty() { "." } else { path }, 120);
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    match (error.kind(), errno) {
+        (io::ErrorKind::NotFound, _) => Refusal::new(Code::NotFound, format!("there is no `{shown}`"))
+            .hint("workspace.list shows what there is"),
+        (_, Some(Errno::NOTDIR | Errno::LOOP | Errno::MLINK)) => in_the_way(path, "a file or a symbolic link"),
+        (_, Some(Errno::ISDIR)) => in_the_way(path, "a directory"),
+        // The capability handle says this of a link that leads out of the root.
+        (io::ErrorKind::PermissionDenied, None) => {
+            Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: it leads out of what may be reached"))
+                .hint("give a path inside the workspace that passes no symbolic link")
+        }
+        (io::ErrorKind::PermissionDenied, Some(_)) => {
+            Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: the system denies access to it"))
+                .hint("choose another path, or let an operator look at the permissions of the data directory")
+        }
+        (_, Some(Errno::XDEV)) => in_the_way(path, "another file system"),
+        (_, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+            Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: the disk is full"))
+                .hint("nothing was changed; an operator must free some space first")
+        }
+        (_, Some(Errno::ROFS)) => {
+            Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: the disk is read-only"))
+                .hint("nothing was changed; an operator must make the data directory writable")
+        }
+        (_, Some(Errno::MFILE | Errno::NFILE)) => {
+            Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: too many files are open"))
+                .hint("try again in a moment")
+        }
+        (_, Some(Errno::NAMETOOLONG)) => {
+            Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: the name is too long"))
+        }
+        _ => Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: {error}"))
+            .hint("nothing was changed; try again, or tell an operator"),
+    }
+}
+
+/// Something that is not what it must be stands where `path` leads.
+pub(super) fn in_the_way(path: &str, what: &str) -> Refusal {
+    Refusal::new(Code::PathDenied, format!("`{}` cannot be used: {what} is in the way", clip(path, 120)))
+        .hint("choose another path; writes pass directories only and replace regular files only")
+}

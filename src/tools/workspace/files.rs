@@ -1,0 +1,287 @@
+//! One file: read, hashed, replaced.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use ghost_domain::text::clip;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Code, Refusal};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+use super::faults::{in_the_way, io_refusal};
+use super::parents;
+
+/// How the names of temporary files begin. No path that an agent gives may hold such a name.
+pub(super) const TEMP_PREFIX: &str = ".ghost-tmp-";
+
+/// Bytes of a file that are looked at in search of a line.
+const SCAN_MAX: u64 = 64 * 1024 * 1024;
+
+/// Names that are tried for a temporary file. Each is new to this process, so the first one fits unless a crashed
+/// process left it.
+const TEMP_TRIES: u32 = 1_000;
+
+static TEMP_COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// Which lines of a text are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// The first line, counted from 1; 0 counts as 1.
+    pub first: u64,
+    /// How many lines at most; `None` is all.
+    pub count: Option<u64>,
+    /// Bytes of text at most.
+    pub max_bytes: usize,
+}
+
+/// A part of a text file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileText {
+    /// The lines, as they are in the file.
+    pub content: String,
+    /// Bytes of the whole file.
+    pub bytes: u64,
+    /// How many lines `content` has.
+    pub lines: u64,
+    /// Whether the file goes on after `content`.
+    pub truncated: bool,
+}
+
+/// The lower-case hexadecimal SHA-256 of `bytes`.
+#[must_use]
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(digest: &[u8]) -> String {
+    use std::fmt::Write;
+    digest.iter().fold(String::with_capacity(digest.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Refuses names that are ours.
+fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
+    if path.as_str().split('/').any(|part| part.starts_with(TEMP_PREFIX)) {
+        return Err(Refusal::new(
+            Code::PathDenied,
+            format!("`{}`: names that begin with {TEMP_PREFIX} are reserved", clip(path.as_str(), 120)),
+        )
+        .hint("choose another name"));
+    }
+    Ok(())
+}
+
+/// Opens a regular file for reading, links inside the root followed. Never waits, not even for a pipe.
+fn open(root: &Dir, path: &WorkspacePath) -> Result<(cap_std::fs::File, u64), Refusal> {
+    check_name(path)?;
+    let failed = |error: io::Error| io_refusal("read", path.as_str(), &error);
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(nonblock());
+    let file = root.open_with(path.as_str(), &options).map_err(failed)?;
+    let facts = file.metadata().map_err(failed)?;
+    if facts.is_dir() {
+        return Err(directory(path));
+    }
+    if !facts.is_file() {
+        return Err(in_the_way(path.as_str(), "a pipe, a socket or a device"));
+    }
+    Ok((file, facts.len()))
+}
+
+fn nonblock() -> i32 {
+    // The bit is far below the sign bit on every platform.
+    i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0)
+}
+
+fn directory(path: &WorkspacePath) -> Refusal {
+    Refusal::new(Code::InvalidArguments, format!("`{}` is a directory", clip(path.as_str(), 120)))
+        .hint("use workspace.list to see what is in it")
+}
+
+fn too_large(path: &WorkspacePath, size: u64, most: u64) -> Refusal {
+    Refusal::new(
+        Code::TooLarge,
+        format!("`{}` has {size} bytes; at most {most} are taken", clip(path.as_str(), 120)),
+    )
+    .hint("read it in parts with offset and limit, or spread the content over several files")
+}
+
+fn binary(path: &WorkspacePath) -> Refusal {
+    Refusal::new(Code::InvalidArguments, format!("`{}` is a binary file, not UTF-8 text", clip(path.as_str(), 120)))
+        .hint("only text can be read this way")
+}
+
+pub(super) fn read(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
+    let (file, size) = open(root, path)?;
+    read_bounded(file, path, size, max_bytes)
+}
+
+fn read_bounded(file: impl Read, path: &WorkspacePath, size: u64, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
+    if size > max_bytes {
+        return Err(too_large(path, size, max_bytes));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    // The file may grow while it is read.
+    file.take(max_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| io_refusal("read", path.as_str(), &error))?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(too_large(path, bytes.len() as u64, max_bytes));
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Result<FileText, Refusal> {
+    let (file, size) = open(root, path)?;
+    let mut reader = BufReader::with_capacity(64 * 1024, file.take(SCAN_MAX));
+    let first = wanted.first.max(1);
+    let end = wanted.count.map_or(u64::MAX, |count| first.saturating_add(count));
+    let (mut line, mut scanned, mut out, mut full) = (1_u64, 0_u64, Vec::new(), false);
+    'scan: while line < end {
+        let buffer = reader.fill_buf().map_err(|error| io_refusal("read", path.as_str(), &error))?;
+        if buffer.is_empty() {
+            break;
+        }
+        let mut used = 0;
+        for byte in buffer {
+            if line >= first {
+                if out.len() == wanted.max_bytes {
+                    full = true;
+                    break 'scan;
+                }
+                out.push(*byte);
+            }
+            used += 1;
+            if *byte == b'\n' {
+                line += 1;
+                if line >= end {
+                    break;
+                }
+            }
+        }
+        scanned += used as u64;
+        reader.consume(used);
+    }
+    if scanned >= SCAN_MAX && size > scanned && line < first {
+        return Err(too_large(path, size, SCAN_MAX));
+    }
+    let content = text_of(out, full).ok_or_else(|| binary(path))?;
+    let lines = content.lines().count() as u64;
+    Ok(FileText { truncated: full || scanned < size, content, bytes: size, lines })
+}
+
+/// `bytes` as text; a character that the cut went through is left out.
+fn text_of(bytes: Vec<u8>, cut: bool) -> Option<String> {
+    match String::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if cut && error.utf8_error().error_len().is_none() => {
+            let keep = error.utf8_error().valid_up_to();
+            let mut bytes = error.into_bytes();
+            bytes.truncate(keep);
+            String::from_utf8(bytes).ok()
+        }
+        Err(_) => None,
+    }
+}
+
+/// Opens what a write to `path` would replace.
+fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64)>, Refusal> {
+    check_name(path)?;
+    let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(None) };
+    if !regular_or_missing(&parent, name, path)? {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(&parent, name, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(io_refusal("read", path.as_str(), &error.into())),
+    };
+    let facts = file.metadata().map_err(|error| io_refusal("read", path.as_str(), &error))?;
+    // What was looked at above may have been swapped since.
+    if !facts.is_file() {
+        return Err(in_the_way(path.as_str(), "something that is no file"));
+    }
+    Ok(Some((file, facts.len())))
+}
+
+/// Whether a regular file is at `name`; anything else that is there is refused.
+fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<bool, Refusal> {
+    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(facts) => match FileType::from_raw_mode(facts.st_mode) {
+            FileType::RegularFile => Ok(true),
+            FileType::Directory => Err(in_the_way(path.as_str(), "a directory")),
+            FileType::Symlink => Err(in_the_way(path.as_str(), "a symbolic link")),
+            _ => Err(in_the_way(path.as_str(), "a pipe, a socket or a device")),
+        },
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(io_refusal("look at", path.as_str(), &error.into())),
+    }
+}
+
+pub(crate) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
+    let Some((file, size)) = open_for_change(root, path)? else { return Ok(None) };
+    let bytes = read_bounded(file, path, size, max_bytes)?;
+    String::from_utf8(bytes).map(Some).map_err(|_| binary(path))
+}
+
+pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>, Refusal> {
+    let Some((mut file, _)) = open_for_change(root, path)? else { return Ok(None) };
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0_u8; 64 * 1024]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(Some(hex(&hasher.finalize()))),
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(io_refusal("read", path.as_str(), &error)),
+        }
+    }
+}
+
+pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
+    check_name(path)?;
+    // Before anything is created: a refused write leaves no trace.
+    if let Some((parent, name)) = parents::parent_of(root, path, false)? {
+        regular_or_missing(&parent, name, path)?;
+    }
+    let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
+    let Some((parent, name)) = parents::parent_of(root, path, true)? else {
+        return Err(failed(Errno::NOENT.into()));
+    };
+    let (temp, file) = create_temp(parent.as_fd()).map_err(failed)?;
+    let placed = fill(file, bytes).and_then(|()| Ok(rustix::fs::renameat(&parent, &temp, &parent, name)?));
+    if let Err(error) = placed {
+        // It cannot be read by that name and the next boot sweeps it, so a failure here changes nothing.
+        let _ = rustix::fs::unlinkat(&parent, &temp, AtFlags::empty());
+        return Err(failed(error));
+    }
+    rustix::fs::fsync(&parent).map_err(|error| failed(error.into()))
+}
+
+fn create_temp(parent: std::os::fd::BorrowedFd<'_>) -> io::Result<(String, File)> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..TEMP_TRIES {
+        let temp = format!("{TEMP_PREFIX}{}", TEMP_COUNT.fetch_add(1, Ordering::Relaxed));
+        match rustix::fs::openat(parent, &temp, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => return Ok((temp, File::from(fd))),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+/// Readable by others only when it is whole.
+fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+    file.sync_all()
+}

@@ -1,0 +1,71 @@
+//! The directories that a workspace starts with (ART-04), and the broom for temporary files that a crash left.
+
+use std::path::Path;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use ghost_domain::{AgentId, Refusal};
+
+use super::faults::io_refusal;
+use super::files::TEMP_PREFIX;
+use super::parents;
+
+/// What every workspace has.
+const SEED: [&str; 6] =
+    ["agents", "output/briefings", "output/reports", "output/reviews", "output/digests", "projects"];
+
+/// What agents put in common.
+const SHARED: &str = "shared";
+
+/// What every agent's own directory has.
+const OWN: [&str; 3] = ["drafts", "notes", "inbox"];
+
+/// Levels and entries that the broom looks at, at most. What lies beyond costs space, never correctness: temporary
+/// names are never read, listed or reused.
+const SWEEP_DEPTH: usize = 32;
+const SWEEP_ENTRIES: usize = 200_000;
+
+pub(super) fn open_root(root: &Path) -> Result<Dir, Refusal> {
+    let shown = root.display().to_string();
+    std::fs::create_dir_all(root).map_err(|error| io_refusal("create", &shown, &error))?;
+    Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| io_refusal("open", &shown, &error))
+}
+
+pub(super) fn create_seed(root: &Dir) -> Result<(), Refusal> {
+    for path in SEED.into_iter().chain([SHARED]) {
+        parents::directory(root, path, true)?;
+    }
+    Ok(())
+}
+
+pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal> {
+    for name in OWN {
+        parents::directory(root, &format!("agents/{agent_id}/{name}"), true)?;
+    }
+    Ok(())
+}
+
+/// Removes temporary files of writes that never ended. Must run before anything is written: it cannot tell a file that
+/// was left from one that is being made.
+pub(super) fn sweep(root: &Dir) -> Result<(), Refusal> {
+    let failed = |error: std::io::Error| io_refusal("sweep", "", &error);
+    let mut left = SWEEP_ENTRIES;
+    let mut waiting = vec![(root.try_clone().map_err(failed)?, 0_usize)];
+    while let Some((dir, depth)) = waiting.pop() {
+        for entry in dir.entries().map_err(failed)? {
+            let Some(less) = left.checked_sub(1) else { return Ok(()) };
+            left = less;
+            let entry = entry.map_err(failed)?;
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() && depth < SWEEP_DEPTH {
+                // A directory that cannot be entered holds nothing of ours: writes could not enter it either.
+                if let Ok(inner) = entry.open_dir() {
+                    waiting.push((inner, depth + 1));
+                }
+            } else if kind.is_file() && entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
+                entry.remove_file().map_err(failed)?;
+            }
+        }
+    }
+    Ok(())
+}
