@@ -15,6 +15,8 @@ mod openai;
 mod openai_stream;
 pub mod pool;
 pub mod price;
+#[cfg(test)]
+mod protocol_tests;
 pub mod providers;
 pub mod recorded;
 pub mod retry;
@@ -22,8 +24,6 @@ pub mod scripted;
 mod sse;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-#[cfg(test)]
-mod tests;
 mod through_genai;
 mod through_genai_request;
 

@@ -39,11 +39,15 @@ static CONTROL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"<\|(?:im_start|im_end|im_sep|eot_id|end_of_turn|endoftext|end|start|channel|message|return|call|assistant|user|system|begin_of_text|start_header_id|end_header_id|python_tag|eom_id)\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|<｜[^｜<>]{1,40}｜>").ok()
 });
 
+static INLINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`[^`\n]+`").ok());
+static STAND_IN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("\u{E000}([0-9]{1,6})\u{E001}").ok());
+
 /// Longest excerpt of a malformed call, in characters.
 const EXCERPT: usize = 200;
 
 /// The tool call that `text` tries to make in words, as an excerpt for the ledger, or `None`. Meant for answers without
-/// any real call. Markup inside a fenced code block of other words is talk about calls and does not count.
+/// any real call. Markup in code, fenced among other words or
+/// inline, is talk about calls and does not count.
 #[must_use]
 pub fn malformed_tool_call(text: &str) -> Option<String> {
     let trimmed = text.trim();
@@ -51,6 +55,7 @@ pub fn malformed_tool_call(text: &str) -> Option<String> {
         return Some(ghost_domain::text::clip(trimmed, EXCERPT));
     }
     let outside = without_fences(text);
+    let outside = INLINE.as_ref()?.replace_all(&outside, "");
     let found = OPENED.as_ref()?.find(&outside)?;
     Some(ghost_domain::text::clip(outside[found.start()..].trim_end(), EXCERPT))
 }
@@ -97,8 +102,8 @@ fn without_fences(text: &str) -> String {
     out
 }
 
-/// `text` as people should see it: without tool markup, thinking tags and their content, and control tokens. Fenced
-/// code is left as it is.
+/// `text` as people should see it: without tool markup, thinking tags and their content, and control tokens. Code,
+/// fenced or inline, is left as it is.
 #[must_use]
 pub fn clean_visible(text: &str) -> String {
     if !text.contains(['<', '[']) {
@@ -126,7 +131,30 @@ pub fn clean_visible(text: &str) -> String {
 }
 
 fn clean_prose(text: &str) -> String {
-    let mut clean = text.to_owned();
+    // Inline code is put aside and what stands for it is of two characters that no text uses.
+    let mut aside: Vec<&str> = Vec::new();
+    let mut clean = String::with_capacity(text.len());
+    let mut from = 0;
+    if let Some(inline) = INLINE.as_ref().filter(|_| !text.contains(['\u{E000}', '\u{E001}'])) {
+        for code in inline.find_iter(text).filter(|code| code.as_str().contains(['<', '['])) {
+            clean.push_str(&text[from..code.start()]);
+            clean.push_str(&format!("\u{E000}{}\u{E001}", aside.len()));
+            aside.push(code.as_str());
+            from = code.end();
+        }
+    }
+    clean.push_str(&text[from..]);
+    let clean = without_marks(clean);
+    match STAND_IN.as_ref().filter(|_| !aside.is_empty()) {
+        None => clean,
+        Some(stand_in) => {
+            let code = |found: &regex::Captures<'_>| found[1].parse().ok().and_then(|at: usize| aside.get(at)).copied();
+            stand_in.replace_all(&clean, |found: &regex::Captures<'_>| code(found).unwrap_or_default()).into_owned()
+        }
+    }
+}
+
+fn without_marks(mut clean: String) -> String {
     for pattern in [&THINKING, &WHOLE_CALL, &LOOSE_CALL, &CONTROL] {
         if let Some(pattern) = pattern.as_ref()
             && pattern.is_match(&clean)
@@ -149,7 +177,7 @@ mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&OPENED, &WHOLE_CALL, &LOOSE_CALL, &THINKING, &THINKING_END, &CONTROL] {
+        for pattern in [&OPENED, &WHOLE_CALL, &LOOSE_CALL, &THINKING, &THINKING_END, &CONTROL, &INLINE, &STAND_IN] {
             assert!(pattern.is_some());
         }
     }
@@ -181,6 +209,7 @@ mod tests {
             "{\"name\": \"Chora\", \"age\": 3}",
             "```json\n{\"name\": \"Chora\"}\n```",
             "a <invoker> and a <tool_caller>",
+            "Models write `<tool_call>` for that.",
             "",
         ] {
             assert_eq!(malformed_tool_call(text), None, "{text}");
@@ -198,6 +227,8 @@ mod tests {
             ("<|channel|>The answer is 4.</s>", "The answer is 4."),
             ("<thinking>never closed", ""),
             ("a < b and [c]", "a < b and [c]"),
+            ("It writes `<tool_call>` and `</s>`.</s> Yes.", "It writes `<tool_call>` and `</s>`. Yes."),
+            ("<think>`<x>`</think>See `<y>`.", "See `<y>`."),
             ("```xml\n<tool_call>x</tool_call>\n```", "```xml\n<tool_call>x</tool_call>\n```"),
         ] {
             assert_eq!(clean_visible(dirty), clean, "{dirty}");

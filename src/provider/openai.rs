@@ -7,18 +7,20 @@
 //!
 //! Must never: retry, or hold more of an answer than its bound.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ghost_domain::redact::Redactor;
 use ghost_domain::tool_catalogue::to_wire;
-use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::transcript::{Block, Message, Role, ToolSpec};
 use ghost_domain::{Clock, Refusal};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::http::{ANSWER_MAX, ERROR_BODY_MAX, base_url, client, redactor, status_error, transport_error};
@@ -29,6 +31,12 @@ use crate::sse::Sse;
 /// Where OpenAI itself listens.
 const HOME: &str = "https://api.openai.com/v1";
 
+/// Most tool lists whose JSON is kept.
+const LISTS_MAX: usize = 256;
+
+/// A tool list with its JSON.
+type KeptList = (Arc<[ToolSpec]>, Arc<RawValue>);
+
 /// The adapter.
 pub(crate) struct OpenAi {
     client: reqwest::Client,
@@ -38,6 +46,9 @@ pub(crate) struct OpenAi {
     clock: Arc<dyn Clock>,
     /// OpenAI itself wants `max_completion_tokens`; most others know only `max_tokens`.
     at_home: bool,
+    /// The JSON of tool lists by identity: an agent's list is the same from call to call, and writing its schemas
+    /// anew would cost more than the rest of the request.
+    lists: Mutex<VecDeque<KeptList>>,
 }
 
 impl OpenAi {
@@ -57,7 +68,25 @@ impl OpenAi {
         if let Some(key) = &key {
             headers.insert(AUTHORIZATION, bearer(name, key)?);
         }
-        Ok(Self { client, url, headers, redactor: redactor(key.as_ref()), clock, at_home })
+        Ok(Self { client, url, headers, redactor: redactor(key.as_ref()), clock, at_home, lists: Mutex::default() })
+    }
+
+    /// The JSON of the request's tools; `None` if it has none.
+    fn tools(&self, request: &ModelRequest) -> Result<Option<Arc<RawValue>>, serde_json::Error> {
+        if request.tools.is_empty() {
+            return Ok(None);
+        }
+        let lists = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, json)) = lists().iter().find(|(list, _)| Arc::ptr_eq(list, &request.tools)) {
+            return Ok(Some(Arc::clone(json)));
+        }
+        let json: Arc<RawValue> = serde_json::value::to_raw_value(&Tools(&request.tools))?.into();
+        let mut lists = lists();
+        if lists.len() >= LISTS_MAX {
+            lists.pop_front();
+        }
+        lists.push_back((Arc::clone(&request.tools), Arc::clone(&json)));
+        Ok(Some(json))
     }
 
     async fn failure(&self, mut response: reqwest::Response) -> ProviderError {
@@ -91,9 +120,10 @@ pub(crate) fn bearer(name: &str, key: &SecretString) -> Result<HeaderValue, Refu
 #[async_trait]
 impl Provider for OpenAi {
     async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
-        let body = serde_json::to_vec(&Body::of(request, self.at_home)).map_err(|error| {
-            ProviderError::redacted(ErrorKind::BadRequest, &format!("the request is not JSON: {error}"), &self.redactor)
-        })?;
+        let body = self
+            .tools(request)
+            .and_then(|tools| serde_json::to_vec(&Body::of(request, tools.as_deref(), self.at_home)))
+            .map_err(|error| ProviderError::new(ErrorKind::BadRequest, format!("the request is no JSON: {error}")))?;
         let call = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let mut response = call.send().await.map_err(|error| transport_error(error, &self.redactor))?;
         if !response.status().is_success() {
@@ -165,8 +195,8 @@ struct Body<'a> {
     model: &'a str,
     stream: bool,
     stream_options: StreamOptions,
-    #[serde(skip_serializing_if = "is_empty_tools")]
-    tools: Tools<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a RawValue>,
     messages: Messages<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
@@ -184,12 +214,12 @@ struct StreamOptions {
 }
 
 impl<'a> Body<'a> {
-    fn of(request: &'a ModelRequest, at_home: bool) -> Self {
+    fn of(request: &'a ModelRequest, tools: Option<&'a RawValue>, at_home: bool) -> Self {
         Self {
             model: &request.model,
             stream: true,
             stream_options: StreamOptions { include_usage: true },
-            tools: Tools(request),
+            tools,
             messages: Messages(request),
             max_tokens: (!at_home).then_some(request.max_tokens),
             max_completion_tokens: at_home.then_some(request.max_tokens),
@@ -199,11 +229,7 @@ impl<'a> Body<'a> {
     }
 }
 
-struct Tools<'a>(&'a ModelRequest);
-
-fn is_empty_tools(tools: &Tools<'_>) -> bool {
-    tools.0.tools.is_empty()
-}
+struct Tools<'a>(&'a [ToolSpec]);
 
 impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -218,7 +244,7 @@ impl Serialize for Tools<'_> {
             description: &'a str,
             parameters: &'a Value,
         }
-        serializer.collect_seq(self.0.tools.iter().map(|tool| Tool {
+        serializer.collect_seq(self.0.iter().map(|tool| Tool {
             r#type: "function",
             function: Function {
                 name: to_wire(&tool.name),

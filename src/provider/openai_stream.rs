@@ -177,7 +177,7 @@ impl<'a> Gather<'a> {
     }
 
     fn delta(&mut self, delta: Delta, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let reasoning = delta.reasoning_content.or_else(|| match delta.reasoning {
+        let reasoning = delta.reasoning_content.or(match delta.reasoning {
             Some(Value::String(text)) => Some(text),
             _ => None,
         });

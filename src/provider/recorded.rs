@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use ghost_domain::AgentId;
 use ghost_domain::transcript::{Block, Message, TokenUsage};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Charge, ErrorKind, ProviderError};
@@ -61,7 +62,7 @@ pub fn digest(messages: &[Message]) -> String {
                 Block::Thinking { .. } => {}
                 Block::ToolCall { name, arguments, .. } => {
                     part(b'c', name.as_bytes());
-                    part(b'a', arguments.to_string().as_bytes());
+                    part(b'a', canonical(arguments).to_string().as_bytes());
                 }
                 Block::ToolResult { name, content, is_error, .. } => {
                     part(if *is_error { b'e' } else { b'r' }, name.as_bytes());
@@ -75,6 +76,18 @@ pub fn digest(messages: &[Message]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// `value` with the keys of its objects in order, whichever map the JSON library was built with.
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<&String, Value> = map.iter().map(|(key, item)| (key, canonical(item))).collect();
+            Value::Object(sorted.into_iter().map(|(key, item)| (key.clone(), item)).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        other => other.clone(),
+    }
 }
 
 /// A provider that serves a [`Recording`].
@@ -201,5 +214,14 @@ mod tests {
         let thinking = Block::Thinking { text: "hm".to_owned(), signature: None };
         assert_eq!(with(vec![call("1", "a")]), with(vec![thinking, call("2", "a")]));
         assert_ne!(with(vec![call("1", "a")]), with(vec![call("1", "b")]));
+        let ordered = |text: &str| Block::ToolCall {
+            id: "1".to_owned(),
+            name: "x".to_owned(),
+            arguments: serde_json::from_str(text).unwrap(),
+        };
+        assert_eq!(
+            with(vec![ordered(r#"{"a":1,"b":[{"c":2,"d":3}]}"#)]),
+            with(vec![ordered(r#"{"b":[{"d":3,"c":2}],"a":1}"#)])
+        );
     }
 }

@@ -22,7 +22,7 @@ use ghost_domain::{AgentId, Code, Refusal};
 
 pub(crate) use faults::io_refusal;
 pub use files::{FileText, Lines, sha256_hex};
-pub(crate) use files::{read_text, whole_text};
+pub(crate) use files::read_text;
 pub(crate) use list::list as list_dir;
 pub use list::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
 

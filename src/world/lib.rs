@@ -1,1 +1,17 @@
-//! placeholder
+//! The world: boot, the supervision tree, the directory of agents, restarts, sleep and wake, shutdown.
+//!
+//! Must never: do an agent's work in its own tasks, restart what an operator stopped, or let one child's death reach
+//! another unless its team's strategy says so (DESIGN.md section 3).
+
+pub mod boot;
+pub mod directory;
+mod keeper;
+pub mod reconcile;
+mod supervisor;
+mod switchboard;
+mod world;
+
+pub use boot::{Boot, boot};
+pub use directory::{AgentCard, Directory};
+pub use reconcile::Reconciled;
+pub use world::World;

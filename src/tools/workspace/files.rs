@@ -227,7 +227,7 @@ fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Res
     }
 }
 
-pub(crate) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
+pub(super) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
     let Some((file, size)) = open_for_change(root, path)? else { return Ok(None) };
     let bytes = read_bounded(file, path, size, max_bytes)?;
     String::from_utf8(bytes).map(Some).map_err(|_| binary(path))
@@ -247,6 +247,15 @@ pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>, R
 }
 
 pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
+    replace(root, path, |file| file.write_all(bytes))
+}
+
+/// Replaces the file at `path` by what `fill` writes, or leaves everything as it was.
+pub(super) fn replace(
+    root: &Dir,
+    path: &WorkspacePath,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), Refusal> {
     check_name(path)?;
     // Before anything is created: a refused write leaves no trace.
     if let Some((parent, name)) = parents::parent_of(root, path, false)? {
@@ -257,7 +266,7 @@ pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Re
         return Err(failed(Errno::NOENT.into()));
     };
     let (temp, file) = create_temp(parent.as_fd()).map_err(failed)?;
-    let placed = fill(file, bytes).and_then(|()| Ok(rustix::fs::renameat(&parent, &temp, &parent, name)?));
+    let placed = complete(file, fill).and_then(|()| Ok(rustix::fs::renameat(&parent, &temp, &parent, name)?));
     if let Err(error) = placed {
         // It cannot be read by that name and the next boot sweeps it, so a failure here changes nothing.
         let _ = rustix::fs::unlinkat(&parent, &temp, AtFlags::empty());
@@ -280,8 +289,8 @@ fn create_temp(parent: std::os::fd::BorrowedFd<'_>) -> io::Result<(String, File)
 }
 
 /// Readable by others only when it is whole.
-fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
-    file.write_all(bytes)?;
+fn complete(mut file: File, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    fill(&mut file)?;
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
     file.sync_all()
 }

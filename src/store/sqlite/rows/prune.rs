@@ -25,7 +25,7 @@ const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM mes
     WHERE m.state IN ('consumed', 'dead') AND m.created_at < ?1 \
     AND (t.turn_id IS NULL OR (t.status <> 'open' AND t.ended_at < ?1)) \
     AND NOT EXISTS (SELECT 1 FROM dead_letter_mail AS h JOIN dead_letters AS d ON d.dead_letter_id = h.dead_letter_id \
-    WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY ifnull(t.ended_at, m.created_at), m.seq LIMIT ?2)";
+    WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY m.created_at, m.seq LIMIT ?2)";
 
 const ASKS: &str = "DELETE FROM asks WHERE ask_id IN (SELECT ask_id FROM asks WHERE status <> 'open' \
     AND closed_at < ?1 ORDER BY closed_at, ask_id LIMIT ?2)";

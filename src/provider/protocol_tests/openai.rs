@@ -171,3 +171,19 @@ async fn the_fake_server_speaks_what_the_adapter_reads() {
     assert_eq!((log.len(), log[0].tools()), (2, vec!["workspace.list".to_owned(), "workspace.read".to_owned()]));
     server.idle().await;
 }
+
+#[tokio::test]
+async fn every_request_carries_its_own_tools_whatever_is_kept() {
+    let server = FakeOpenAi::start(|request| FakeAnswer::say(request.tools().join(" "))).await.unwrap();
+    let adapter = adapter(ProviderKind::OpenAi, server.base_url());
+    let both = conversation("m");
+    let one = ModelRequest { tools: Arc::from([both.tools[1].clone()]), ..both.clone() };
+    let none = ModelRequest { tools: Arc::from([]), ..both.clone() };
+    for _ in 0..2 {
+        assert_eq!(ask(&adapter, &both).await.blocks, [text("workspace.list workspace.read")]);
+        assert_eq!(ask(&adapter, &one).await.blocks, [text("workspace.read")]);
+        // An empty list is left out: OpenAI refuses one.
+        assert_eq!(ask(&adapter, &none).await.blocks, [text("")]);
+    }
+    assert_eq!(server.requests().last().unwrap().body.get("tools"), None);
+}

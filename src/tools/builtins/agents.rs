@@ -1,0 +1,298 @@
+//! Agents: who is there, creating, starting, stopping, looking into another's memory (BI-21..25).
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use ghost_commons::agents::{self as rules, NewAgent};
+use ghost_commons::mail::agent_named;
+use ghost_domain::text::{clip, one_line};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::common::{LIST_BYTES, agent_id, fitting, not_blank, without_nulls};
+use crate::context::CallCx;
+use crate::tool::{Output, ReadTool, WorldTool};
+use crate::workspace::{Lines, io_refusal, list_dir, read_text};
+
+/// Characters of an agent's name.
+const NAME_MAX: usize = 100;
+/// Memory files that are listed, and the levels of them.
+const MEMORY_FILES: usize = 500;
+const MEMORY_DEPTH: u32 = 4;
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Running,
+    Restarting,
+    Stopping,
+    Stopped,
+    Failed,
+}
+
+impl From<Status> for AgentStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Running => Self::Running,
+            Status::Restarting => Self::Restarting,
+            Status::Stopping => Self::Stopping,
+            Status::Stopped => Self::Stopped,
+            Status::Failed => Self::Failed,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListParams {
+    /// Only agents of this status.
+    #[serde(default)]
+    status: Option<Status>,
+    /// Only agents of this archetype.
+    #[serde(default)]
+    archetype: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateParams {
+    /// The archetype to make it from; the world says which ones agents may use.
+    archetype: String,
+    /// Its id: lower-case letters, digits, '.', '_' and '-'. Made from the archetype if absent.
+    #[serde(default)]
+    agent_id: Option<String>,
+    /// The name people see.
+    #[serde(default)]
+    name: Option<String>,
+    /// What narrows its archetype: model, max_tokens, turn_rounds_max, tools. Nothing can be widened.
+    #[serde(default)]
+    overrides: Option<Map<String, Value>>,
+    /// What it is told first; without it the agent waits for a message.
+    #[serde(default)]
+    goal: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StartParams {
+    /// The agent to start.
+    agent_id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StopParams {
+    /// The agent to stop.
+    agent_id: String,
+    /// Why; shown to whoever asks.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InspectParams {
+    /// The agent to look into.
+    agent_id: String,
+    /// A memory file to read, as the list shows it; without it the files are listed.
+    #[serde(default)]
+    path: Option<String>,
+    /// Lines to read, or files to list, at most.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+pub(super) struct List;
+
+#[async_trait]
+impl ReadTool for List {
+    type Params = ListParams;
+
+    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+        let agents = call
+            .office
+            .store
+            .read(|r| Box::pin(async move { Ok::<_, Refusal>(r.agent_list(false).await?) }))
+            .await?;
+        let (status, activities) = (params.status.map(AgentStatus::from), call.office.control.activities());
+        let wanted = agents.iter().filter(|agent| {
+            status.is_none_or(|status| agent.status == status)
+                && params.archetype.as_ref().is_none_or(|archetype| agent.archetype == *archetype)
+        });
+        let rows = wanted.map(|agent| {
+            without_nulls(json!({
+                "agent_id": agent.agent_id, "name": agent.name, "archetype": agent.archetype, "status": agent.status,
+                "activity": activities.get(&agent.agent_id), "uptime_seconds": uptime(call, agent),
+            }))
+        });
+        let (rows, all) = fitting(rows, LIST_BYTES);
+        Ok(Output { content: Value::Array(rows), truncated: !all, events: Vec::new() })
+    }
+}
+
+/// Seconds since a running agent could work: since the daemon serves the world, or since it was last started.
+pub(super) fn uptime(call: &CallCx, agent: &Agent) -> Option<u64> {
+    let since = call.office.control.started_at().max(agent.created_at);
+    (agent.status == AgentStatus::Running).then(|| call.office.cx.now().since(since).as_secs())
+}
+
+pub(super) struct Create;
+
+#[async_trait]
+impl WorldTool for Create {
+    type Params = CreateParams;
+
+    async fn apply(&self, call: &CallCx, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let overrides = params.overrides.map_or(Value::Null, Value::Object);
+        call.office.plan().check_create(&params.archetype, &overrides)?;
+        if let Some(goal) = &params.goal {
+            not_blank("goal", goal)?;
+        }
+        let new_id = match &params.agent_id {
+            Some(text) => text.parse()?,
+            None => free_id(w, &params.archetype).await?,
+        };
+        let name = params.name.as_deref().map(one_line).filter(|name| !name.is_empty());
+        let new = NewAgent {
+            name: name.map_or_else(|| new_id.to_string(), |name| clip(&name, NAME_MAX)),
+            agent_id: new_id,
+            archetype: params.archetype,
+            team: None,
+            kind: AgentKind::Dynamic,
+            desired: Desired::Running,
+            overrides,
+            goal: params.goal,
+            chain: call.chain(),
+        };
+        let agent = rules::create(w, &call.office.cx, &call.party(), new).await?;
+        let content = json!({
+            "agent_id": agent.agent_id, "archetype": agent.archetype, "name": agent.name, "status": agent.status,
+        });
+        Ok(content.into())
+    }
+}
+
+/// The first of `<archetype>-1`, `-2`, … that no agent bears or has borne.
+async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId, Refusal> {
+    let clean: String = archetype
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' })
+        .take(50)
+        .collect();
+    let clean = clean.trim_start_matches(['.', '_', '-']);
+    let base = if clean.is_empty() { "agent" } else { clean };
+    let taken: BTreeSet<String> = w.agent_list(true).await?.iter().map(|agent| agent.agent_id.to_string()).collect();
+    // One of so many numbers is free.
+    let free = (1..=taken.len() + 1).map(|n| format!("{base}-{n}")).find(|id| !taken.contains(id));
+    free.unwrap_or_else(|| base.to_owned()).parse()
+}
+
+pub(super) struct Start;
+
+#[async_trait]
+impl WorldTool for Start {
+    type Params = StartParams;
+
+    async fn apply(&self, call: &CallCx, params: StartParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let target = agent_id(w, &params.agent_id).await?;
+        let (agent, changed) = rules::start(w, &call.office.cx, &call.party(), &target).await?;
+        Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
+    }
+}
+
+pub(super) struct Stop;
+
+#[async_trait]
+impl WorldTool for Stop {
+    type Params = StopParams;
+
+    async fn apply(&self, call: &CallCx, params: StopParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let target = agent_id(w, &params.agent_id).await?;
+        let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
+        let (agent, changed) =
+            rules::stop(w, &call.office.cx, &call.party(), &target, reason.as_deref()).await?;
+        Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
+    }
+}
+
+pub(super) struct Inspect;
+
+#[async_trait]
+impl ReadTool for Inspect {
+    type Params = InspectParams;
+
+    async fn run(&self, call: &CallCx, params: InspectParams) -> Result<Output, Refusal> {
+        let named = params.agent_id.clone();
+        let target = call
+            .office
+            .store
+            .read(move |r| {
+                Box::pin(async move {
+                    let target = agent_id(r, &named).await?;
+                    Ok::<_, Refusal>(agent_named(r, &target).await?.agent_id)
+                })
+            })
+            .await?;
+        let Some(data) = call.office.data_dir() else {
+            return Err(Refusal::new(Code::Unavailable, "this world keeps no memory files")
+                .hint("ask the agent itself instead"));
+        };
+        let (root, inside) = (data.join("agents"), format!("{target}/memory"));
+        let wanted = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose()?;
+        let max_bytes = call.office.cx.limits().file_bytes as usize;
+        call.office
+            .workspace
+            .offload(move || {
+                let memory = Dir::open_ambient_dir(&root, ambient_authority()).and_then(|dir| dir.open_dir(&inside));
+                let memory = match memory {
+                    Ok(memory) => Some(memory),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                    Err(error) => return Err(io_refusal("open", &inside, &error)),
+                };
+                match wanted {
+                    Some(path) => memory_file(memory.as_ref(), &target, &path, params.limit, max_bytes),
+                    None => memory_files(memory.as_ref(), &target, params.limit),
+                }
+            })
+            .await
+    }
+}
+
+fn memory_file(
+    memory: Option<&Dir>,
+    target: &AgentId,
+    path: &WorkspacePath,
+    limit: Option<u32>,
+    max_bytes: usize,
+) -> Result<Output, Refusal> {
+    let missing = |refusal: Refusal| match refusal.code {
+        Code::NotFound => refusal.hint("call it without a path to see which files there are"),
+        _ => refusal,
+    };
+    let memory = memory.ok_or_else(|| missing(Refusal::not_found("memory file", path.as_str(), None)))?;
+    let lines = Lines { first: 1, count: limit.map(u64::from), max_bytes };
+    let text = read_text(memory, path, lines).map_err(missing)?;
+    let content = json!({
+        "agent_id": target, "path": path.as_str(), "content": text.content, "truncated": text.truncated,
+    });
+    Ok(Output { content, truncated: text.truncated, events: Vec::new() })
+}
+
+fn memory_files(memory: Option<&Dir>, target: &AgentId, limit: Option<u32>) -> Result<Output, Refusal> {
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MEMORY_FILES).min(MEMORY_FILES);
+    let listing = match memory {
+        Some(memory) => list_dir(memory, &WorkspacePath::parse("", true)?, MEMORY_DEPTH, None, limit)?,
+        None => Default::default(),
+    };
+    let (files, all) = fitting(listing.entries.iter().map(|entry| json!(entry)), LIST_BYTES);
+    let truncated = listing.truncated || !all;
+    let content = json!({ "agent_id": target, "files": files, "truncated": truncated });
+    Ok(Output { content, truncated, events: Vec::new() })
+}

@@ -1,0 +1,87 @@
+//! One's own inbox (BI-33): reading adds the mail to the turn, so that it ends with the turn like the rest.
+
+use async_trait::async_trait;
+use ghost_commons::mail;
+use ghost_domain::{Code, Envelope, Refusal, Step};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::{fitting, without_nulls};
+use crate::context::CallCx;
+use crate::tool::{Output, WorldTool};
+
+/// Messages unless more are asked for, and at most.
+const LIMIT_DEFAULT: u32 = 20;
+const LIMIT_MAX: u32 = 100;
+/// Bytes of JSON that are taken at once: mail that is taken must reach the model whole.
+const TAKE_BYTES: usize = 96 * 1024;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadParams {
+    /// Messages at most, 1 to 100.
+    #[serde(default)]
+    limit: Option<u32>,
+    /// Take new mail only. With false, your newest mail is shown again whatever became of it, and none is taken.
+    #[serde(default = "yes")]
+    unread_only: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+pub(super) struct Read;
+
+#[async_trait]
+impl WorldTool for Read {
+    type Params = ReadParams;
+
+    async fn apply(&self, call: &CallCx, params: ReadParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
+                .hint("read again for more"));
+        }
+        let own = &call.caller.agent_id;
+        if !params.unread_only {
+            let recent = w.messages_recent(own, limit).await?;
+            let remaining = w.inbox_depth(own).await?;
+            return Ok(shown(recent.iter(), remaining));
+        }
+        // An operator's call looks only: mail that it took would end with its turn, unseen by the agent.
+        let operator = w.turn_get(call.turn_id).await?.is_some_and(|turn| turn.source == "operator");
+        let pending = w.inbox_pending(own, limit).await?;
+        if operator {
+            let remaining = w.inbox_depth(own).await?;
+            return Ok(shown(pending.iter(), remaining));
+        }
+        // Counted as `join` takes them, so that no more is taken than can be shown. What it looks at besides is longer.
+        let window = w.inbox_pending(own, limit.saturating_mul(4).max(64)).await?;
+        let joinable = window.iter().filter(|mail| mail.kind.merges() && mail.crashes == 0 && mail.turn_id.is_none());
+        let (fits, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
+        let count = u32::try_from(fits.len()).unwrap_or(limit);
+        let joined = mail::join(w, own, call.turn_id, count).await?;
+        if !joined.mail.is_empty() {
+            let messages = joined.mail.iter().map(|mail| mail.message_id).collect();
+            w.journal_append(call.turn_id, &Step::MailJoined { messages }, call.office.cx.now()).await?;
+        }
+        Ok(shown(joined.mail.iter(), joined.remaining))
+    }
+}
+
+fn shown<'m>(mail: impl Iterator<Item = &'m Envelope>, remaining: u32) -> Output {
+    let (messages, all) = fitting(mail.map(envelope_json), TAKE_BYTES);
+    let content = json!({ "messages": messages, "remaining": remaining });
+    Output { content, truncated: !all, events: Vec::new() }
+}
+
+fn envelope_json(mail: &Envelope) -> Value {
+    let attachments = (!mail.attachments.is_empty()).then_some(&mail.attachments);
+    without_nulls(json!({
+        "message_id": mail.message_id, "from": mail.from, "kind": mail.kind, "subject": mail.subject,
+        "body": mail.body, "attachments": attachments, "sent_at": mail.created_at.rfc3339(), "state": mail.state,
+    }))
+}

@@ -1,0 +1,337 @@
+//! Messages to other agents: sent, asked, broadcast (BI-30..32; MSG-02..07). The sender is the caller, always.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_commons::asks::{self, WaitingCall};
+use ghost_commons::mail::{self, Draft, agent_named};
+use ghost_domain::journal::FilePlan;
+use ghost_domain::text::clip;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{AgentId, Ask, Code, Kind, Refusal};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::{agent_id, not_blank, without_nulls};
+use crate::context::CallCx;
+use crate::tool::{AskTool, FileTool, FileWork, Output, Run, WorldTool};
+use crate::workspace::sha256_hex;
+
+/// Characters of a subject.
+const SUBJECT_MAX: usize = 200;
+/// Seconds that an ask may wait.
+const ASK_SECONDS_MAX: u32 = 86_400;
+/// Agents that a broadcast may leave out by name.
+const EXCLUDE_MAX: usize = 200;
+/// Characters of a file's name in an inbox.
+const FILE_NAME_MAX: usize = 128;
+/// A file's text that is short enough to stand in the message besides.
+const INLINE_CHARS: usize = 2_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendParams {
+    /// The agent that gets it.
+    to: String,
+    /// The text, or the content of the file.
+    content: String,
+    /// Put the content into a file of this name in the receiver's inbox directory, and tell it.
+    #[serde(default)]
+    filename: Option<String>,
+    /// A short line above the text.
+    #[serde(default)]
+    subject: Option<String>,
+    /// Whether it wakes the receiver if that is asleep.
+    #[serde(default = "yes")]
+    wake: bool,
+    /// More than 0: wait that long for an answer, as syscall.ask does.
+    #[serde(default)]
+    timeout_seconds: Option<u32>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AskParams {
+    /// The agent to ask.
+    agent_id: String,
+    /// The question.
+    message: String,
+    /// Seconds to wait for the answer.
+    #[serde(default)]
+    timeout_seconds: Option<u32>,
+    /// What the other needs to know to answer.
+    #[serde(default)]
+    context: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BroadcastParams {
+    /// The text.
+    message: String,
+    /// Agents that do not get it.
+    #[serde(default)]
+    exclude: Vec<String>,
+    /// Only agents of this archetype get it.
+    #[serde(default)]
+    archetype: Option<String>,
+}
+
+/// `syscall.message.send`: what it does to the world depends on its arguments.
+pub(super) fn send() -> Run {
+    let (plain, file, ask) = (Run::world(Send), Run::file(SendFile), Run::ask(SendAndWait));
+    Run::Choose(Arc::new(move |arguments| {
+        let waits = arguments.get("timeout_seconds").and_then(Value::as_u64).is_some_and(|seconds| seconds > 0);
+        let names_file = arguments.get("filename").is_some_and(Value::is_string);
+        match (waits, names_file) {
+            (true, false) => ask.clone(),
+            (false, true) => file.clone(),
+            // Both at once is refused there, before anything has happened.
+            _ => plain.clone(),
+        }
+    }))
+}
+
+impl SendParams {
+    fn subject(&self) -> Option<String> {
+        let subject = ghost_domain::text::one_line(self.subject.as_deref()?);
+        (!subject.is_empty()).then(|| clip(&subject, SUBJECT_MAX))
+    }
+}
+
+struct Send;
+
+#[async_trait]
+impl WorldTool for Send {
+    type Params = SendParams;
+
+    async fn apply(&self, call: &CallCx, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        not_blank("content", &params.content)?;
+        if params.filename.is_some() {
+            return Err(Refusal::new(Code::InvalidArguments, "filename and timeout_seconds exclude each other")
+                .hint("send the file first, then ask about it"));
+        }
+        let to = agent_id(w, &params.to).await?;
+        let (subject, bytes) = (params.subject(), params.content.len());
+        let draft = Draft {
+            subject,
+            wake: params.wake,
+            ..Draft::new(&to, call.party(), Kind::Message, params.content, call.chain())
+        };
+        let envelope = mail::deliver(w, &call.office.cx, draft).await?;
+        Ok(json!({ "message_id": envelope.message_id, "sent_to": to, "bytes": bytes }).into())
+    }
+}
+
+/// The one way to put something into another agent's directory (MSG-06, ACL-03).
+struct SendFile;
+
+#[async_trait]
+impl FileTool for SendFile {
+    type Params = SendParams;
+
+    async fn prepare(&self, call: &CallCx, params: &SendParams) -> Result<FileWork, Refusal> {
+        not_blank("content", &params.content)?;
+        let limits = call.office.cx.limits();
+        if params.content.len() > limits.file_bytes as usize {
+            return Err(Refusal::new(
+                Code::TooLarge,
+                format!("the file has {} bytes; at most {} are taken", params.content.len(), limits.file_bytes),
+            )
+            .hint("write it to the workspace in parts and send the paths"));
+        }
+        let name = file_name(params.filename.as_deref().unwrap_or_default())?;
+        let (named, hop) = (params.to.clone(), call.chain().hop);
+        // What would be refused when the mail is delivered is refused before the file is there.
+        let to = call
+            .office
+            .store
+            .read(move |r| {
+                Box::pin(async move {
+                    let to = agent_id(r, &named).await?;
+                    let to = agent_named(r, &to).await?.agent_id;
+                    if hop > limits.hops_max {
+                        return Err(Refusal::new(
+                            Code::HopLimit,
+                            format!("this message would be hop {hop} of its chain; the limit is {}", limits.hops_max),
+                        )
+                        .hint("end the exchange here; new work from outside starts a new chain"));
+                    }
+                    let depth = r.inbox_depth(&to).await?;
+                    if depth >= limits.inbox_max {
+                        return Err(Refusal::new(Code::InboxFull, format!("the inbox of {to} holds {depth} messages"))
+                            .hint("try again when it has worked some of them off"));
+                    }
+                    Ok(to)
+                })
+            })
+            .await?;
+        let path = WorkspacePath::parse(&format!("agents/{to}/inbox/{name}"), false)?;
+        let before = call.office.workspace.hash(&path).await?;
+        let after = sha256_hex(params.content.as_bytes());
+        if before.as_ref().is_some_and(|before| *before != after) {
+            return Err(Refusal::new(Code::Conflict, format!("{to} has another file `{name}` in its inbox"))
+                .hint("nothing was sent; choose another filename"));
+        }
+        let plan = FilePlan { path: path.as_str().to_owned(), before, after };
+        Ok(FileWork { plan, bytes: params.content.clone().into_bytes() })
+    }
+
+    async fn record(
+        &self,
+        call: &CallCx,
+        params: SendParams,
+        plan: &FilePlan,
+        w: &mut dyn Writes,
+    ) -> Result<Output, Refusal> {
+        let to = agent_id(w, &params.to).await?;
+        let subject = params.subject();
+        let bytes = params.content.len();
+        let body = if params.content.chars().count() <= INLINE_CHARS {
+            format!("File for you: {}\n\n{}", plan.path, params.content)
+        } else {
+            format!("File for you ({bytes} bytes): {}\n\nIt begins:\n{}", plan.path, clip(&params.content, 500))
+        };
+        let draft = Draft {
+            subject,
+            wake: params.wake,
+            attachments: vec![plan.path.clone()],
+            ..Draft::new(&to, call.party(), Kind::Message, body, call.chain())
+        };
+        let envelope = mail::deliver(w, &call.office.cx, draft).await?;
+        let content =
+            json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
+        Ok(content.into())
+    }
+}
+
+/// A file name that is safe in any directory (MSG-07): letters, digits, dot, underscore and hyphen stay, the rest
+/// becomes an underscore.
+fn file_name(given: &str) -> Result<String, Refusal> {
+    let clean: String = given
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' })
+        .take(FILE_NAME_MAX)
+        .collect();
+    if clean.bytes().all(|byte| byte == b'.') {
+        return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file name", clip(given, 80)))
+            .hint("give a name such as notes.md"));
+    }
+    Ok(clean)
+}
+
+async fn open_ask(
+    call: &CallCx,
+    w: &mut dyn Writes,
+    target: &str,
+    body: String,
+    seconds: Option<u32>,
+) -> Result<Ask, Refusal> {
+    let seconds = seconds.unwrap_or_else(|| call.office.cx.limits().ask_seconds);
+    if !(1..=ASK_SECONDS_MAX).contains(&seconds) {
+        return Err(Refusal::new(
+            Code::InvalidArguments,
+            format!("timeout_seconds is {seconds}; it must be 1 to {ASK_SECONDS_MAX}"),
+        )
+        .hint("to send without waiting, use syscall.message.send"));
+    }
+    let target: AgentId = agent_id(w, target).await?;
+    let waiting = WaitingCall {
+        agent_id: call.caller.agent_id.clone(),
+        turn_id: call.turn_id,
+        call_id: call.call_id,
+        provider_call_id: call.provider_call_id.clone(),
+    };
+    let timeout = Duration::from_secs(u64::from(seconds));
+    asks::open(w, &call.office.cx, call.party(), Some(waiting), &target, body, timeout, call.chain()).await
+}
+
+struct SendAndWait;
+
+#[async_trait]
+impl AskTool for SendAndWait {
+    type Params = SendParams;
+
+    async fn open(&self, call: &CallCx, params: SendParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+        not_blank("content", &params.content)?;
+        let body = match params.subject() {
+            Some(subject) => format!("{subject}\n\n{}", params.content),
+            None => params.content,
+        };
+        open_ask(call, w, &params.to, body, params.timeout_seconds).await
+    }
+}
+
+/// `syscall.ask`.
+pub(super) struct Question;
+
+#[async_trait]
+impl AskTool for Question {
+    type Params = AskParams;
+
+    async fn open(&self, call: &CallCx, params: AskParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+        not_blank("message", &params.message)?;
+        let body = match params.context.as_deref().filter(|context| !context.trim().is_empty()) {
+            Some(context) => format!("{}\n\nContext:\n{context}", params.message),
+            None => params.message,
+        };
+        open_ask(call, w, &params.agent_id, body, params.timeout_seconds).await
+    }
+}
+
+/// `syscall.broadcast`.
+pub(super) struct ToAll;
+
+#[async_trait]
+impl WorldTool for ToAll {
+    type Params = BroadcastParams;
+
+    async fn apply(&self, call: &CallCx, params: BroadcastParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        not_blank("message", &params.message)?;
+        if params.exclude.len() > EXCLUDE_MAX {
+            return Err(Refusal::new(Code::InvalidArguments, format!("exclude may name {EXCLUDE_MAX} agents at most"))
+                .hint("send to an archetype, or to single agents, instead"));
+        }
+        let mut exclude = Vec::with_capacity(params.exclude.len());
+        for name in &params.exclude {
+            exclude.push(agent_id(w, name).await?);
+        }
+        // The receiver is filled in for each copy.
+        let draft =
+            Draft::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
+        let result =
+            mail::broadcast(w, &call.office.cx, &draft, &exclude, params.archetype.as_deref()).await?;
+        let note = (result.delivered == 0).then_some("nobody fits: see syscall.agent.list");
+        let content =
+            json!({ "delivered": result.delivered, "skipped": result.skipped, "note": note });
+        Ok(without_nulls(content).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_cleaned() {
+        assert_eq!(file_name("../a b/ü.md").unwrap(), ".._a_b__.md");
+        assert!(file_name("..").is_err() && file_name("").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_cleaned_name_is_one_component(given in ".{0,200}") {
+            if let Ok(name) = file_name(&given) {
+                prop_assert!(WorkspacePath::parse(&name, false).unwrap().as_str() == name && !name.contains('/'));
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Skills: which there are, held, read, let go (BI-70..74; SKILL-24, 41, 42, 46). Tools that skills bring are not loaded
+//! yet, and the result says so.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ghost_commons::skills as rules;
+use ghost_domain::text::nearest;
+use ghost_domain::{Code, Refusal};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::{LIST_BYTES, fitting, without_nulls};
+use crate::context::CallCx;
+use crate::skills::Skill;
+use crate::tool::{Output, ReadTool, WorldTool};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListParams {
+    /// Only skills whose name or description holds this.
+    #[serde(default)]
+    query: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NameParams {
+    /// The skill, as syscall.skill.list names it.
+    name: String,
+}
+
+/// The skill of that name, if there is one and the caller may hold it.
+fn allowed(call: &CallCx, name: &str) -> Result<Arc<Skill>, Refusal> {
+    let shelf = call.office.skills();
+    let name = name.trim();
+    let filter = call.caller.skills.as_ref();
+    if let Some(skill) = shelf.visible(filter).find(|skill| skill.name == name) {
+        return Ok(Arc::clone(skill));
+    }
+    if shelf.get(name).is_some() {
+        return Err(Refusal::new(
+            Code::AccessDenied,
+            format!("{} may not hold the skill `{name}`", call.caller.agent_id),
+        )
+        .hint("syscall.skill.list shows the skills that you may hold"));
+    }
+    let near = nearest(name, shelf.visible(filter).map(|skill| skill.name.as_str())).map(str::to_owned);
+    let refusal = Refusal::not_found("skill", name, near.as_deref());
+    Err(if near.is_none() { refusal.hint("syscall.skill.list shows the skills that there are") } else { refusal })
+}
+
+/// Why a skill that should bring tools brings none.
+fn tools_note(skill: &Skill) -> Option<&'static str> {
+    skill.has_schema.then_some("this skill describes tools of its own, which are not available here")
+}
+
+pub(super) struct List;
+
+#[async_trait]
+impl ReadTool for List {
+    type Params = ListParams;
+
+    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+        let own = call.caller.agent_id.clone();
+        let held = call
+            .office
+            .store
+            .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.skills_held(&own).await?) }))
+            .await?;
+        let shelf = call.office.skills();
+        let query = params.query.unwrap_or_default().trim().to_lowercase();
+        let fits = |skill: &&Arc<Skill>| {
+            skill.name.to_lowercase().contains(&query) || skill.description.to_lowercase().contains(&query)
+        };
+        let rows = shelf.visible(call.caller.skills.as_ref()).filter(fits).map(|skill| {
+            let hold = held.iter().find(|hold| hold.skill == skill.name);
+            without_nulls(json!({
+                "name": skill.name, "description": skill.description, "held": hold.is_some(),
+                "active": hold.is_some_and(|hold| hold.active), "eligible": true, "tools": [],
+                "note": tools_note(skill),
+            }))
+        });
+        let (rows, all) = fitting(rows, LIST_BYTES);
+        Ok(Output { content: Value::Array(rows), truncated: !all, events: Vec::new() })
+    }
+}
+
+pub(super) struct Acquire;
+
+#[async_trait]
+impl WorldTool for Acquire {
+    type Params = NameParams;
+
+    async fn apply(&self, call: &CallCx, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let skill = allowed(call, &params.name)?;
+        let new = rules::acquire(w, &call.office.cx, &call.caller.agent_id, &skill.name).await?;
+        let content =
+            json!({ "name": skill.name, "tools": [], "already_held": !new, "note": tools_note(&skill) });
+        Ok(without_nulls(content).into())
+    }
+}
+
+/// `syscall.skill.activate`, and with `load` `syscall.skill.load`: the rule takes up what is not held, so the two differ
+/// in what they say.
+pub(super) struct Activate {
+    pub(super) load: bool,
+}
+
+#[async_trait]
+impl WorldTool for Activate {
+    type Params = NameParams;
+
+    async fn apply(&self, call: &CallCx, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let skill = allowed(call, &params.name)?;
+        let own = &call.caller.agent_id;
+        let loaded = w.skills_held(own).await?.iter().any(|held| held.skill == skill.name && held.active);
+        rules::activate(w, &call.office.cx, own, &skill.name).await?;
+        let mut content = json!({ "name": skill.name, "document": skill.document, "already_active": loaded });
+        if self.load {
+            content["tools"] = json!([]);
+            content["tools_count"] = json!(0);
+        }
+        if let Some(note) = tools_note(&skill) {
+            content["note"] = note.into();
+        }
+        Ok(Output { content, truncated: skill.truncated, events: Vec::new() })
+    }
+}
+
+pub(super) struct Drop;
+
+#[async_trait]
+impl WorldTool for Drop {
+    type Params = NameParams;
+
+    // Looks at what is held only: a skill whose folder is gone can be let go too.
+    async fn apply(&self, call: &CallCx, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let name = params.name.trim();
+        rules::drop_skill(w, &call.office.cx, &call.caller.agent_id, name).await?;
+        Ok(json!({ "name": name, "removed": [] }).into())
+    }
+}

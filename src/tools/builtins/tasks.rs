@@ -1,0 +1,276 @@
+//! The task board (BI-50..53; TASK-01..06). Who may change what of a task is decided here; the rest is the commons'.
+
+use async_trait::async_trait;
+use ghost_commons::tasks::{self as rules, NewTask, TaskChange};
+use ghost_domain::text::clip;
+use ghost_domain::{AgentId, Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
+use ghost_store::Writes;
+use ghost_store::tables::TaskFilter;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::{LIST_BYTES, agent_id, fitting, without_nulls};
+use super::when;
+use crate::context::CallCx;
+use crate::tool::{Output, ReadTool, WorldTool};
+
+/// Tasks of a list unless more are asked for, and at most.
+const LIMIT_DEFAULT: u32 = 50;
+const LIMIT_MAX: u32 = 500;
+/// Characters of a text in a list.
+const BRIEF: usize = 300;
+/// Bytes of history that a task is shown with.
+const HISTORY_BYTES: usize = 32 * 1024;
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Pending,
+    InProgress,
+    Blocked,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl From<Status> for TaskStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Pending => Self::Pending,
+            Status::InProgress => Self::InProgress,
+            Status::Blocked => Self::Blocked,
+            Status::Done => Self::Done,
+            Status::Failed => Self::Failed,
+            Status::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateParams {
+    /// What it is, on one line.
+    title: String,
+    /// All that its owner needs to know.
+    #[serde(default)]
+    description: Option<String>,
+    /// The agent whose work it is; yourself if absent.
+    #[serde(default)]
+    owner: Option<String>,
+    /// Higher is sooner; 0 if absent.
+    #[serde(default)]
+    priority: Option<i32>,
+    /// When it should be done, such as 2026-11-30T18:00:00Z.
+    #[serde(default)]
+    due_at: Option<String>,
+    /// task_ids of tasks that must be done first.
+    #[serde(default)]
+    depends_on: Vec<String>,
+    /// task_id of the task that this is a part of.
+    #[serde(default)]
+    parent_id: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListParams {
+    /// Only tasks of this agent.
+    #[serde(default)]
+    owner: Option<String>,
+    /// Only tasks of this status.
+    #[serde(default)]
+    status: Option<Status>,
+    /// Only parts of this task.
+    #[serde(default)]
+    parent_id: Option<String>,
+    /// Tasks at most, up to 500.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetParams {
+    /// The task.
+    task_id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UpdateParams {
+    /// The task.
+    task_id: String,
+    /// Its new status.
+    #[serde(default)]
+    status: Option<Status>,
+    /// The agent whose work it is from now on.
+    #[serde(default)]
+    owner: Option<String>,
+    /// Why, or how far it is.
+    #[serde(default)]
+    note: Option<String>,
+    /// What came of it, such as the path of a file.
+    #[serde(default)]
+    result: Option<String>,
+    /// Open a task again that has ended; needs a note.
+    #[serde(default)]
+    reopen: bool,
+}
+
+/// A task as results show it: never a bare `id`, times that can be read.
+fn task_json(task: &Task, brief: bool) -> Value {
+    let cut = |text: &str| if brief { clip(text, BRIEF) } else { text.to_owned() };
+    let depends_on = (!task.depends_on.is_empty()).then_some(&task.depends_on);
+    without_nulls(json!({
+        "task_id": task.task_id, "title": task.title, "description": cut(&task.description), "owner": task.owner,
+        "creator": task.creator, "status": task.status, "priority": task.priority, "depends_on": depends_on,
+        "parent_id": task.parent_id, "due_at": task.due_at.map(|at| at.rfc3339()),
+        "result": task.result.as_deref().map(cut), "created_at": task.created_at.rfc3339(),
+        "updated_at": task.updated_at.rfc3339(),
+    }))
+}
+
+fn event_json(event: &TaskEvent) -> Value {
+    without_nulls(json!({
+        "at": event.at.rfc3339(), "by": event.by, "status": event.status, "owner": event.owner, "note": event.note,
+    }))
+}
+
+pub(super) struct Create;
+
+#[async_trait]
+impl WorldTool for Create {
+    type Params = CreateParams;
+
+    async fn apply(&self, call: &CallCx, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let owner: AgentId = match &params.owner {
+            Some(name) => agent_id(w, name).await?,
+            None => call.caller.agent_id.clone(),
+        };
+        let depends_on = params.depends_on.iter().map(|text| text.parse()).collect::<Result<Vec<TaskId>, _>>()?;
+        let new = NewTask {
+            title: params.title,
+            description: params.description.unwrap_or_default(),
+            owner,
+            priority: params.priority.unwrap_or(0),
+            depends_on,
+            parent_id: params.parent_id.as_deref().map(str::parse).transpose()?,
+            due_at: params.due_at.as_deref().map(|text| when::parse("due_at", text)).transpose()?,
+            chain: call.chain(),
+        };
+        let task = rules::create(w, &call.office.cx, &call.party(), new).await?;
+        Ok(task_json(&task, true).into())
+    }
+}
+
+pub(super) struct List;
+
+#[async_trait]
+impl ReadTool for List {
+    type Params = ListParams;
+
+    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+        let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
+                .hint("narrow the list by owner or status instead"));
+        }
+        let parent_id = params.parent_id.as_deref().map(str::parse).transpose()?;
+        let (owner, status) = (params.owner, params.status.map(TaskStatus::from));
+        let mut tasks = call
+            .office
+            .store
+            .read(move |r| {
+                Box::pin(async move {
+                    let owner = match &owner {
+                        Some(name) => Some(agent_id(r, name).await?),
+                        None => None,
+                    };
+                    // One more than is shown, to know whether there are more.
+                    let filter = TaskFilter { owner, status, parent_id, limit: limit + 1 };
+                    Ok::<_, Refusal>(r.task_list(&filter).await?)
+                })
+            })
+            .await?;
+        let more = tasks.len() > limit as usize;
+        tasks.truncate(limit as usize);
+        let (rows, all) = fitting(tasks.iter().map(|task| task_json(task, true)), LIST_BYTES);
+        Ok(Output { content: Value::Array(rows), truncated: more || !all, events: Vec::new() })
+    }
+}
+
+pub(super) struct Get;
+
+#[async_trait]
+impl ReadTool for Get {
+    type Params = GetParams;
+
+    async fn run(&self, call: &CallCx, params: GetParams) -> Result<Output, Refusal> {
+        let task_id = params.task_id.parse()?;
+        let found = call
+            .office
+            .store
+            .read(move |r| Box::pin(async move { rules::get_with_history(r, task_id).await }))
+            .await?;
+        let mut content = task_json(&found.task, false);
+        // The newest changes matter most; a long history loses its beginning.
+        let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);
+        history.reverse();
+        content["history"] = Value::Array(history);
+        Ok(Output { content, truncated: !all, events: Vec::new() })
+    }
+}
+
+pub(super) struct Update;
+
+#[async_trait]
+impl WorldTool for Update {
+    type Params = UpdateParams;
+
+    async fn apply(&self, call: &CallCx, params: UpdateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let task_id: TaskId = params.task_id.parse()?;
+        if !call.caller.manages_tasks {
+            check_own(call, &rules::get(w, task_id).await?, &params)?;
+        }
+        let owner = match &params.owner {
+            Some(name) => Some(agent_id(w, name).await?),
+            None => None,
+        };
+        let change = TaskChange {
+            status: params.status.map(TaskStatus::from),
+            owner,
+            note: params.note,
+            result: params.result,
+            reopen: params.reopen,
+        };
+        let task = rules::update(w, &call.office.cx, &call.party(), task_id, change, call.chain()).await?;
+        Ok(task_json(&task, true).into())
+    }
+}
+
+/// What an agent without the privilege may change: status, note and result of its own tasks, if the world lets it
+/// (TASK-05).
+fn check_own(call: &CallCx, task: &Task, params: &UpdateParams) -> Result<(), Refusal> {
+    let own = &call.caller.agent_id;
+    let denied = |what: String, hint: &str| Err(Refusal::new(Code::AccessDenied, what).hint(hint));
+    if task.owner != *own {
+        return denied(
+            format!("task {} is the work of {}; {own} may change only its own tasks", task.task_id, task.owner),
+            "send its owner or its creator a message instead",
+        );
+    }
+    if !call.office.plan().owner_may_update_tasks {
+        return denied(
+            format!("{own} may not change tasks in this world, not even its own"),
+            "tell the task's creator how far it is",
+        );
+    }
+    if params.owner.as_ref().is_some_and(|owner| owner != own.as_str()) {
+        return denied(
+            format!("{own} may not give a task to someone else"),
+            "ask the task's creator to reassign it, and say why in a note",
+        );
+    }
+    Ok(())
+}

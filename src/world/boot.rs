@@ -1,0 +1,180 @@
+//! Boot: from a plan and a store to a world at work (WORLD-01, WORLD-11).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ghost_agent::{Board, Engine};
+use ghost_commons::{Cx, agents, turns};
+use ghost_config::plan::Plan;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Ports;
+use ghost_domain::redact::Redactor;
+use ghost_domain::{AgentId, Code, Party, Refusal};
+use ghost_provider::Providers;
+use ghost_store::Store;
+use ghost_tools::workspace::Workspace;
+use ghost_tools::{AgentControl, Office, Tool, ToolTable};
+use ractor::Actor;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::directory::Directory;
+use crate::keeper;
+use crate::reconcile;
+use crate::supervisor::{Root, RootMsg, Tree};
+use crate::switchboard::Switchboard;
+use crate::world::{Reloader, World};
+
+/// Keys of facts about the world itself.
+const WORLD_ID: &str = "world_id";
+const EPOCH: &str = "epoch";
+pub(crate) const PAUSED: &str = "paused";
+
+/// What a world is booted from.
+pub struct Boot {
+    /// The checked plan.
+    pub plan: Plan,
+    /// The opened store.
+    pub store: Store,
+    /// Clock, ids, jitter.
+    pub ports: Ports,
+    /// The models.
+    pub providers: Providers,
+    /// The shared workspace.
+    pub workspace: Workspace,
+    /// Where the world's data lies; `None` for a world without a disk.
+    pub data_dir: Option<std::path::PathBuf>,
+    /// Values that must not get out.
+    pub secrets: Vec<String>,
+    /// This daemon's name.
+    pub node: String,
+    /// Tools besides the built-in ones; for tests.
+    pub extra_tools: Vec<Tool>,
+    /// Reads the configuration anew, for a reload.
+    pub reloader: Reloader,
+}
+
+/// Boots a world: claims its agents, reconciles them with the plan, looks at what the last daemon left open, and sets the
+/// supervision tree to work.
+///
+/// # Errors
+/// When the data belong to another world, or the store fails. Nothing runs then.
+pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
+    let epoch = claim_epoch(&boot.store, &boot.plan.world_id).await?;
+    let redactor = Redactor::new(boot.secrets);
+    let cx = Cx::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
+    let directory = Arc::new(Directory::new(Arc::clone(&cx.ports.clock)));
+    let plan = Arc::new(boot.plan);
+    let mut office = Office::new(
+        cx.clone(),
+        boot.store.clone(),
+        Arc::new(boot.workspace),
+        Arc::clone(&directory) as Arc<dyn AgentControl>,
+        Arc::clone(&plan),
+    );
+    if let Some(data_dir) = &boot.data_dir {
+        office = office.with_data_dir(data_dir);
+    }
+    let office = Arc::new(office);
+    let mut tools = ghost_tools::builtins::all();
+    tools.extend(boot.extra_tools);
+    let tools = Arc::new(ToolTable::new(tools)?);
+    let engine =
+        Arc::new(Engine::new(office, tools, Arc::clone(&directory) as Arc<dyn Board>, Arc::new(boot.providers)));
+    let switchboard = Arc::new(Switchboard::new(Arc::clone(&directory)));
+    let tree = Arc::new(Tree { engine, directory, switchboard });
+    let paused = prepare(&tree, &plan).await?;
+    tree.directory.set_paused(paused);
+    let (root, root_task) = Actor::spawn(None, Root, Arc::clone(&tree))
+        .await
+        .map_err(|error| Refusal::new(Code::Internal, format!("the root supervisor cannot start: {error}")))?;
+    let own = (None, plan.root_intensity);
+    for (team, intensity) in
+        std::iter::once(own).chain(plan.teams.iter().map(|team| (Some(team.clone()), team.intensity)))
+    {
+        let (done, there) = oneshot::channel();
+        let sent = root.cast(RootMsg::Adopt(team, intensity, done));
+        if sent.is_err() || there.await.is_err() {
+            return Err(Refusal::new(Code::Internal, "a supervisor could not start"));
+        }
+    }
+    boot.store.on_signal(Arc::clone(&tree.switchboard) as Arc<dyn ghost_domain::ports::Wake>);
+    let world = Arc::new(World::new(Arc::clone(&tree), root, root_task, boot.reloader));
+    let started = json!({
+        "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
+    });
+    let emitter = cx.clone();
+    boot.store
+        .write(move |w| Box::pin(async move { emitter.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await }))
+        .await?;
+    // Signals of the transactions above had no listener yet: every inbox and every open turn is looked at instead.
+    for agent_id in waiting(&boot.store).await? {
+        tree.switchboard.wake(&agent_id);
+    }
+    world.keep(tokio::spawn(keeper::rounds(tree)));
+    Ok(world)
+}
+
+/// Checks that the data are this world's, and takes the next fencing epoch.
+async fn claim_epoch(store: &Store, world_id: &str) -> Result<i64, Refusal> {
+    let world_id = world_id.to_owned();
+    store
+        .write(move |w| {
+            Box::pin(async move {
+                match w.meta_get(WORLD_ID).await? {
+                    Some(stored) if stored != world_id => {
+                        return Err(Refusal::new(
+                            Code::Conflict,
+                            format!("the data directory belongs to the world `{stored}`, not to `{world_id}`"),
+                        )
+                        .hint("give this world a data directory of its own with --data"));
+                    }
+                    Some(_) => {}
+                    None => w.meta_put(WORLD_ID, &world_id).await?,
+                }
+                let last = w.meta_get(EPOCH).await?.and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
+                w.meta_put(EPOCH, &(last + 1).to_string()).await?;
+                Ok(last + 1)
+            })
+        })
+        .await
+}
+
+/// Claims and reconciles the records, reviews open turns, and fills the directory. Gives whether the world is paused.
+async fn prepare(tree: &Tree, plan: &Arc<Plan>) -> Result<bool, Refusal> {
+    let (cx, store, plan) = (tree.engine.office.cx.clone(), &tree.engine.office.store, Arc::clone(plan));
+    let paused = store
+        .write(move |w| {
+            Box::pin(async move {
+                agents::claim_all(w, &cx).await?;
+                reconcile::records(w, &cx, &Party::System, &plan).await?;
+                turns::review_at_boot(w, &cx).await?;
+                Ok::<_, Refusal>(w.meta_get(PAUSED).await?.as_deref() == Some("1"))
+            })
+        })
+        .await?;
+    let agents = store.read(|r| Box::pin(async move { r.agent_list(false).await })).await.map_err(Refusal::from)?;
+    for agent in &agents {
+        tree.directory.record(agent);
+    }
+    Ok(paused)
+}
+
+/// Agents with an open turn or mail that wakes.
+pub(crate) async fn waiting(store: &Store) -> Result<Vec<AgentId>, Refusal> {
+    store
+        .read(|r| {
+            Box::pin(async move {
+                let mut agents = BTreeMap::new();
+                for turn in r.turns_open().await? {
+                    agents.insert(turn.agent_id, ());
+                }
+                for agent_id in r.inbox_waiting().await? {
+                    agents.insert(agent_id, ());
+                }
+                Ok::<_, ghost_store::StoreError>(agents.into_keys().collect())
+            })
+        })
+        .await
+        .map_err(Refusal::from)
+}

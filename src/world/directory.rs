@@ -1,0 +1,346 @@
+//! The directory of agents: who exists, what each does, and who is awake. It alone lets an agent sleep, and only against
+//! the wake generation that the agent's actor last saw, so that no wake-up is lost between two looks at an inbox.
+//!
+//! Must never: hold its lock over anything that waits.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ghost_agent::{AgentMsg, Board};
+use ghost_domain::time::Clock;
+use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Desired, Timestamp};
+use ghost_tools::AgentControl;
+use ractor::{ActorId, ActorRef};
+use serde::{Deserialize, Serialize};
+
+/// What lists and lookups show of an agent, from memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentCard {
+    /// Its id.
+    pub agent_id: AgentId,
+    /// Its archetype.
+    pub archetype: Arc<str>,
+    /// The name people see.
+    pub name: Arc<str>,
+    /// Its team.
+    pub team: Option<Arc<str>>,
+    /// Where it came from.
+    pub kind: AgentKind,
+    /// What the supervisor says of it.
+    pub status: AgentStatus,
+    /// Why it is stopped or failed.
+    pub status_reason: Option<Arc<str>>,
+    /// What it does.
+    pub activity: Activity,
+    /// Restarts after a crash, ever.
+    pub restarts: u32,
+    /// Which agent of this id it is.
+    pub incarnation: u32,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// One agent in the directory. Kept small: a world's population costs only this while it sleeps.
+struct Slot {
+    archetype: Arc<str>,
+    name: Arc<str>,
+    team: Option<Arc<str>>,
+    reason: Option<Arc<str>>,
+    actor: Option<Box<ActorRef<AgentMsg>>>,
+    generation: u64,
+    created_at: Timestamp,
+    idle_since: Timestamp,
+    restarts: u32,
+    incarnation: u32,
+    kind: AgentKind,
+    desired: Desired,
+    status: AgentStatus,
+    activity: Activity,
+    /// A wake-up is on its way to the actor, or an actor is being made.
+    called: bool,
+}
+
+/// Where a wake-up must go.
+pub(crate) enum Route {
+    /// To the actor.
+    Actor(ActorRef<AgentMsg>),
+    /// To the supervisor, to make an actor.
+    Supervisor(Option<Arc<str>>),
+    /// Nowhere: it is on its way already, or the agent does not run.
+    Nowhere,
+}
+
+/// The directory.
+pub struct Directory {
+    slots: Mutex<BTreeMap<AgentId, Slot>>,
+    words: Mutex<BTreeMap<String, Arc<str>>>,
+    clock: Arc<dyn Clock>,
+    started_at: Timestamp,
+    paused: AtomicBool,
+    closing: AtomicBool,
+}
+
+impl Directory {
+    /// An empty directory.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            slots: Mutex::default(),
+            words: Mutex::default(),
+            started_at: clock.now(),
+            clock,
+            paused: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<AgentId, Slot>> {
+        // Every change under the lock is a plain assignment, so a poisoned lock still guards whole slots.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One copy of a word that many agents share, such as an archetype's name.
+    fn word(&self, text: &str) -> Arc<str> {
+        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(word) = words.get(text) {
+            return Arc::clone(word);
+        }
+        let word: Arc<str> = text.into();
+        words.insert(text.to_owned(), Arc::clone(&word));
+        word
+    }
+
+    /// Takes over what the store says of an agent. A tombstone takes it out, and gives its actor back to be stopped.
+    pub(crate) fn record(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
+        if agent.is_deleted() {
+            return self.lock().remove(&agent.agent_id).and_then(|slot| slot.actor).map(|actor| *actor);
+        }
+        let (archetype, team) = (self.word(&agent.archetype), agent.team.as_deref().map(|team| self.word(team)));
+        let name =
+            if agent.name == agent.agent_id.as_str() { self.word(&agent.name) } else { agent.name.as_str().into() };
+        let reason = agent.status_reason.as_deref().map(Arc::from);
+        let mut slots = self.lock();
+        match slots.get_mut(&agent.agent_id) {
+            Some(slot) => {
+                slot.archetype = archetype;
+                slot.team = team;
+                slot.name = name;
+                slot.reason = reason;
+                slot.desired = agent.desired;
+                slot.status = agent.status;
+                slot.restarts = agent.restarts;
+                slot.incarnation = agent.incarnation;
+                slot.kind = agent.kind;
+            }
+            None => {
+                slots.insert(
+                    agent.agent_id.clone(),
+                    Slot {
+                        archetype,
+                        name,
+                        team,
+                        reason,
+                        actor: None,
+                        generation: 0,
+                        created_at: agent.created_at,
+                        idle_since: self.clock.now(),
+                        restarts: agent.restarts,
+                        incarnation: agent.incarnation,
+                        kind: agent.kind,
+                        desired: agent.desired,
+                        status: agent.status,
+                        activity: Activity::Asleep,
+                        called: false,
+                    },
+                );
+            }
+        }
+        None
+    }
+
+    /// Raises the wake generation, and says where the wake-up must go.
+    pub(crate) fn wake(&self, agent_id: &AgentId) -> Route {
+        let mut slots = self.lock();
+        let Some(slot) = slots.get_mut(agent_id) else { return Route::Nowhere };
+        slot.generation = slot.generation.wrapping_add(1);
+        if slot.called || slot.desired != Desired::Running || slot.status != AgentStatus::Running {
+            return Route::Nowhere;
+        }
+        slot.called = true;
+        match &slot.actor {
+            Some(actor) => Route::Actor((**actor).clone()),
+            None => Route::Supervisor(slot.team.clone()),
+        }
+    }
+
+    /// Records a new actor. Gives false if the agent has one already or should not run.
+    pub(crate) fn may_activate(&self, agent_id: &AgentId) -> bool {
+        let slots = self.lock();
+        slots.get(agent_id).is_some_and(|slot| {
+            slot.actor.is_none() && slot.desired == Desired::Running && slot.status == AgentStatus::Running
+        })
+    }
+
+    /// Records a new actor.
+    pub(crate) fn activated(&self, agent_id: &AgentId, actor: ActorRef<AgentMsg>) {
+        if let Some(slot) = self.lock().get_mut(agent_id) {
+            slot.actor = Some(Box::new(actor));
+            slot.called = false;
+            if slot.activity == Activity::Asleep {
+                slot.activity = Activity::Idle;
+                slot.idle_since = self.clock.now();
+            }
+        }
+    }
+
+    /// Forgets an actor that has ended. A newer one, made while the news of the old one's end was on its way, stays.
+    pub(crate) fn released(&self, agent_id: &AgentId, ended: Option<ActorId>) {
+        if let Some(slot) = self.lock().get_mut(agent_id) {
+            let newer = slot.actor.as_ref().is_some_and(|actor| ended.is_some_and(|ended| actor.get_id() != ended));
+            if !newer {
+                slot.actor = None;
+                slot.called = false;
+                slot.activity = Activity::Asleep;
+            }
+        }
+    }
+
+    /// Sets the status alone, between what the store is told and what it says.
+    pub(crate) fn set_status(&self, agent_id: &AgentId, status: AgentStatus) {
+        if let Some(slot) = self.lock().get_mut(agent_id) {
+            slot.status = status;
+        }
+    }
+
+    /// The actor of an agent that is awake.
+    pub(crate) fn actor(&self, agent_id: &AgentId) -> Option<ActorRef<AgentMsg>> {
+        self.lock().get(agent_id).and_then(|slot| slot.actor.as_deref().cloned())
+    }
+
+    /// The actors of agents that have been idle since before `idle_before`.
+    pub(crate) fn drowsy(&self, idle_before: Timestamp) -> Vec<ActorRef<AgentMsg>> {
+        self.lock()
+            .values()
+            .filter(|slot| slot.activity == Activity::Idle && slot.idle_since < idle_before)
+            .filter_map(|slot| slot.actor.as_deref().cloned())
+            .collect()
+    }
+
+    /// The wake generation of an agent that runs, has no wake-up on its way, and does nothing: for the backstop sweep.
+    pub(crate) fn quiet_generation(&self, agent_id: &AgentId) -> Option<u64> {
+        let slots = self.lock();
+        let slot = slots.get(agent_id)?;
+        let quiet = !slot.called && matches!(slot.activity, Activity::Asleep | Activity::Idle);
+        (quiet && slot.desired == Desired::Running && slot.status == AgentStatus::Running).then_some(slot.generation)
+    }
+
+    /// Stops or lets begin new turns for the whole world.
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Release);
+    }
+
+    /// Whether the world is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    /// No turn begins any more: the daemon is shutting down.
+    pub(crate) fn set_closing(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Every agent's card, in order of id.
+    #[must_use]
+    pub fn cards(&self) -> Vec<AgentCard> {
+        self.lock().iter().map(|(agent_id, slot)| slot.card(agent_id)).collect()
+    }
+
+    /// One agent's card.
+    #[must_use]
+    pub fn card(&self, agent_id: &AgentId) -> Option<AgentCard> {
+        self.lock().get_key_value(agent_id).map(|(agent_id, slot)| slot.card(agent_id))
+    }
+
+    /// Agents in the directory.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+}
+
+impl Slot {
+    fn card(&self, agent_id: &AgentId) -> AgentCard {
+        AgentCard {
+            agent_id: agent_id.clone(),
+            archetype: Arc::clone(&self.archetype),
+            name: Arc::clone(&self.name),
+            team: self.team.clone(),
+            kind: self.kind,
+            status: self.status,
+            status_reason: self.reason.clone(),
+            activity: self.activity,
+            restarts: self.restarts,
+            incarnation: self.incarnation,
+            created_at: self.created_at,
+        }
+    }
+}
+
+impl Board for Directory {
+    fn show(&self, agent_id: &AgentId, activity: Activity) {
+        if let Some(slot) = self.lock().get_mut(agent_id) {
+            if activity == Activity::Idle && slot.activity != Activity::Idle {
+                slot.idle_since = self.clock.now();
+            }
+            slot.activity = activity;
+        }
+    }
+
+    fn may_begin(&self, agent_id: &AgentId) -> bool {
+        if self.is_paused() || self.closing.load(Ordering::Acquire) {
+            return false;
+        }
+        self.lock()
+            .get(agent_id)
+            .is_some_and(|slot| slot.desired == Desired::Running && slot.status == AgentStatus::Running)
+    }
+
+    fn generation(&self, agent_id: &AgentId) -> u64 {
+        self.lock().get(agent_id).map_or(0, |slot| slot.generation)
+    }
+
+    fn heard(&self, agent_id: &AgentId) {
+        if let Some(slot) = self.lock().get_mut(agent_id) {
+            slot.called = false;
+        }
+    }
+
+    fn try_sleep(&self, agent_id: &AgentId, seen: u64) -> bool {
+        let mut slots = self.lock();
+        let Some(slot) = slots.get_mut(agent_id) else { return true };
+        if slot.generation != seen || slot.called {
+            return false;
+        }
+        slot.actor = None;
+        slot.activity = Activity::Asleep;
+        true
+    }
+}
+
+impl AgentControl for Directory {
+    fn activities(&self) -> BTreeMap<AgentId, Activity> {
+        self.lock().iter().map(|(agent_id, slot)| (agent_id.clone(), slot.activity)).collect()
+    }
+
+    fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+}

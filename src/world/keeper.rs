@@ -1,0 +1,108 @@
+//! The keeper: the slow rounds of a world. It puts idle agents to sleep, expires the asks of those outside, prunes, and
+//! sweeps for mail that no wake-up announced, which is a backstop that must never find anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_agent::AgentMsg;
+use ghost_commons::{asks, retention};
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
+use serde_json::json;
+
+use crate::supervisor::Tree;
+
+/// The keeper's beat.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// Between two rounds of pruning.
+const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
+
+/// Goes its rounds until it is aborted.
+pub(crate) async fn rounds(tree: Arc<Tree>) {
+    let cx = tree.engine.office.cx.clone();
+    let clock = Arc::clone(&cx.ports.clock);
+    let mut swept_at = cx.now();
+    let mut pruned_at = Timestamp(0);
+    let mut suspects = BTreeMap::new();
+    loop {
+        clock.sleep(BEAT).await;
+        let now = cx.now();
+        let limits = cx.limits();
+        for actor in tree.directory.drowsy(now.minus(Limits::seconds(limits.sleep_after_seconds))) {
+            // An actor that has just ended needs no sleep.
+            drop(actor.cast(AgentMsg::TrySleep));
+        }
+        if let Err(refusal) = expire_asks(&tree).await {
+            tracing::warn!(%refusal, "asks could not be expired");
+        }
+        if now.since(swept_at) >= Limits::seconds(limits.sweep_seconds) {
+            swept_at = now;
+            match sweep(&tree, suspects).await {
+                Ok(found) => suspects = found,
+                Err(refusal) => {
+                    tracing::warn!(%refusal, "the sweep could not look");
+                    suspects = BTreeMap::new();
+                }
+            }
+        }
+        if now.since(pruned_at) >= PRUNE_EVERY {
+            pruned_at = now;
+            match retention::sweep(&tree.engine.office.store, &cx).await {
+                Ok(0) => {}
+                Ok(rows) => tracing::info!(rows, "pruned what is past its retention"),
+                Err(refusal) => tracing::warn!(%refusal, "pruning failed"),
+            }
+        }
+    }
+}
+
+/// Expires asks that are due. Those of agents are expired by the turns that wait; this is for everyone else's.
+async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
+    let (store, cx) = (&tree.engine.office.store, tree.engine.office.cx.clone());
+    let now = cx.now();
+    let due: Vec<_> = store
+        .read(|r| Box::pin(async move { r.asks_open().await }))
+        .await
+        .map_err(Refusal::from)?
+        .into_iter()
+        .filter(|ask| ask.deadline_at <= now)
+        .map(|ask| ask.ask_id)
+        .collect();
+    for ask_id in due {
+        let cx = cx.clone();
+        store.write(move |w| Box::pin(async move { asks::expire(w, &cx, ask_id).await })).await?;
+    }
+    Ok(())
+}
+
+/// Looks for agents that have waited with mail since the last sweep without having been woken. Gives those that wait
+/// now: one look alone proves nothing, because a wake-up may be on its way.
+async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap<AgentId, u64>, Refusal> {
+    let (store, cx) = (&tree.engine.office.store, tree.engine.office.cx.clone());
+    if tree.directory.is_paused() {
+        return Ok(BTreeMap::new());
+    }
+    let waiting = store.read(|r| Box::pin(async move { r.inbox_waiting().await })).await.map_err(Refusal::from)?;
+    let mut found = BTreeMap::new();
+    for agent_id in waiting {
+        let Some(generation) = tree.directory.quiet_generation(&agent_id) else { continue };
+        if suspects.get(&agent_id) != Some(&generation) {
+            found.insert(agent_id, generation);
+            continue;
+        }
+        tracing::error!(%agent_id, "found mail that no wake-up announced: this is a defect of ghostd");
+        let (cx, id) = (cx.clone(), agent_id.clone());
+        store
+            .write(move |w| {
+                Box::pin(async move {
+                    let event = NewEvent::new(EventKind::WorldSweepFound, json!({ "agent_id": id })).agent(&id);
+                    cx.emit(w, event).await
+                })
+            })
+            .await?;
+        tree.switchboard.wake(&agent_id);
+    }
+    Ok(found)
+}

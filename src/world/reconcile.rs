@@ -1,0 +1,78 @@
+//! Bringing the records of a world to what its file says: at boot and at every reload (DESIGN.md section 3).
+
+use ghost_commons::Cx;
+use ghost_commons::agents::{self, NewAgent};
+use ghost_commons::budgets::{self, NewLimits};
+use ghost_commons::mail::Chain;
+use ghost_config::plan::Plan;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{AgentId, AgentKind, Desired, Party, Refusal};
+use ghost_store::Writes;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// What a reconciliation did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reconciled {
+    /// Agents that are new.
+    pub created: Vec<AgentId>,
+    /// Agents whose record changed.
+    pub updated: Vec<AgentId>,
+    /// Agents that the file no longer names: stopped and kept.
+    pub stopped: Vec<AgentId>,
+    /// The changes in words, for people.
+    pub plan: String,
+}
+
+/// Brings the records to `plan`. Who was stopped by an operator stays stopped; what the file no longer names is stopped
+/// and kept.
+pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan) -> Result<Reconciled, Refusal> {
+    let mut done = Reconciled::default();
+    for named in &plan.agents {
+        let living = w.agent_get(&named.agent_id).await?.filter(|agent| !agent.is_deleted());
+        match living {
+            None => {
+                let new = NewAgent {
+                    agent_id: named.agent_id.clone(),
+                    archetype: named.archetype.clone(),
+                    name: named.name.clone(),
+                    team: named.team.clone(),
+                    kind: AgentKind::Persistent,
+                    desired: if named.autostart { Desired::Running } else { Desired::Stopped },
+                    overrides: serde_json::Value::Null,
+                    goal: None,
+                    chain: Chain::root(cx),
+                };
+                agents::create(w, cx, by, new).await?;
+                done.created.push(named.agent_id.clone());
+            }
+            Some(_) => {
+                let changed =
+                    agents::update(w, cx, &named.agent_id, &named.archetype, &named.name, named.team.as_deref())
+                        .await?;
+                if changed {
+                    done.updated.push(named.agent_id.clone());
+                }
+            }
+        }
+    }
+    for agent in w.agent_list(false).await? {
+        let named = plan.agents.iter().any(|named| named.agent_id == agent.agent_id);
+        if agent.kind == AgentKind::Persistent && !named && agent.desired == Desired::Running {
+            agents::stop(w, cx, by, &agent.agent_id, Some("the world file no longer names it")).await?;
+            done.stopped.push(agent.agent_id);
+        }
+    }
+    for (scope, limits) in &plan.budgets {
+        let stored = w.budget_get(scope).await?;
+        if stored.is_none_or(|budget| budget.limits != *limits) {
+            let limits = NewLimits { tokens: Some(limits.tokens), money: Some(limits.money) };
+            budgets::set(w, cx, by, scope, limits).await?;
+        }
+    }
+    for warning in &plan.warnings {
+        let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.to_string() }));
+        cx.emit(w, event).await?;
+    }
+    Ok(done)
+}

@@ -1,0 +1,494 @@
+//! Supervisors: one actor for the world's own agents and one for each team, under a root that brings a dead supervisor
+//! back and never takes the daemon down. What a crash means is decided here, by pure rules: [`RestartWindow`],
+//! the strategy, the back-off.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_agent::{AgentActor, AgentMsg, Arguments, Engine};
+use ghost_commons::agents;
+use ghost_config::plan::TeamPlan;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::restart::{Intensity, RestartType, RestartWindow, Strategy};
+use ghost_domain::time::BoxFuture;
+use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
+use ghost_store::Writes;
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::directory::Directory;
+use crate::switchboard::Switchboard;
+
+/// How long a supervisor waits when the store cannot take its word.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a supervisor is told.
+#[derive(Debug)]
+pub(crate) enum TeamMsg {
+    /// Make an actor for an agent that was woken.
+    Activate(AgentId),
+    /// The record of an agent changed.
+    Reconcile(AgentId),
+    /// The back-off of a crashed agent is over.
+    Restart(AgentId),
+    /// Its team changed in the configuration.
+    Replan(Option<TeamPlan>, Intensity),
+    /// Stop every actor in order; the answer comes when none is left.
+    Shutdown {
+        /// How long turns may still take.
+        grace: Duration,
+        /// Told when all have ended.
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// What all supervisors of a world share.
+pub(crate) struct Tree {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) switchboard: Arc<Switchboard>,
+}
+
+/// A supervisor.
+pub(crate) struct Supervisor;
+
+/// What one is started with.
+pub(crate) struct Start {
+    pub(crate) tree: Arc<Tree>,
+    /// `None` is the world's own.
+    pub(crate) team: Option<TeamPlan>,
+    pub(crate) intensity: Intensity,
+}
+
+/// A supervisor's state.
+pub(crate) struct State {
+    tree: Arc<Tree>,
+    team: Option<TeamPlan>,
+    /// Of the team as a whole; for the world's own team this is its intensity over all members.
+    intensity: Intensity,
+    children: BTreeMap<ActorId, AgentId>,
+    windows: BTreeMap<AgentId, RestartWindow>,
+    team_window: RestartWindow,
+    closing: Option<oneshot::Sender<()>>,
+}
+
+impl State {
+    async fn write<T, F>(&self, work: F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: for<'t> FnOnce(&'t mut dyn Writes, ghost_commons::Cx) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
+    {
+        let cx = self.tree.engine.office.cx.clone();
+        self.tree.engine.office.store.write(move |w| work(w, cx)).await
+    }
+
+    /// Reads an agent's record and takes it over into the directory.
+    async fn refresh(&self, agent_id: &AgentId) -> Result<Option<Agent>, Refusal> {
+        let id = agent_id.clone();
+        let record: Option<Agent> = self
+            .tree
+            .engine
+            .office
+            .store
+            .read(move |r| Box::pin(async move { r.agent_get(&id).await }))
+            .await
+            .map_err(Refusal::from)?;
+        if let Some(agent) = &record
+            && let Some(actor) = self.tree.directory.record(agent)
+        {
+            // Deleted while awake.
+            drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
+        }
+        Ok(record)
+    }
+
+    async fn activate(&mut self, myself: &ActorRef<TeamMsg>, agent_id: AgentId) {
+        use ghost_agent::Board;
+        if self.closing.is_some() || !self.tree.directory.may_activate(&agent_id) {
+            self.tree.directory.heard(&agent_id);
+            return;
+        }
+        let arguments = Arguments { agent_id: agent_id.clone(), engine: Arc::clone(&self.tree.engine) };
+        match Actor::spawn_linked(None, AgentActor, arguments, myself.get_cell()).await {
+            Ok((actor, _)) => {
+                self.children.insert(actor.get_id(), agent_id.clone());
+                self.tree.directory.activated(&agent_id, actor);
+            }
+            Err(error) => {
+                self.tree.directory.released(&agent_id, None);
+                self.crashed(myself, &agent_id, &format!("its actor could not start: {error}")).await;
+            }
+        }
+    }
+
+    async fn reconcile(&mut self, myself: &ActorRef<TeamMsg>, agent_id: AgentId) {
+        let record = match self.refresh(&agent_id).await {
+            Ok(Some(agent)) if !agent.is_deleted() => agent,
+            Ok(_) => {
+                self.windows.remove(&agent_id);
+                return;
+            }
+            Err(refusal) => return self.again(myself, TeamMsg::Reconcile(agent_id), &refusal),
+        };
+        match record.desired {
+            Desired::Stopped => match self.tree.directory.actor(&agent_id) {
+                Some(actor) => {
+                    let grace = Limits::seconds(self.tree.engine.office.cx.limits().stop_grace_seconds);
+                    drop(actor.cast(AgentMsg::Stop { grace }));
+                }
+                None => self.stopped(myself, &agent_id).await,
+            },
+            Desired::Running => {
+                // Someone asked for it, so what was before no longer counts.
+                self.windows.remove(&agent_id);
+                self.tree.switchboard.wake(&agent_id);
+            }
+        }
+    }
+
+    async fn stopped(&self, myself: &ActorRef<TeamMsg>, agent_id: &AgentId) {
+        let id = agent_id.clone();
+        let recorded = self.write(move |w, cx| Box::pin(async move { agents::stopped(w, &cx, &id).await })).await;
+        if let Err(refusal) = recorded
+            && refusal.code == Code::Unavailable
+        {
+            return self.again(myself, TeamMsg::Reconcile(agent_id.clone()), &refusal);
+        }
+        if let Err(refusal) = self.refresh(agent_id).await {
+            tracing::warn!(%agent_id, %refusal, "cannot read the record of a stopped agent");
+        }
+    }
+
+    /// The store could not take the supervisor's word: the same again later.
+    fn again(&self, myself: &ActorRef<TeamMsg>, message: TeamMsg, refusal: &Refusal) {
+        tracing::warn!(?message, %refusal, "the store cannot take this; trying again");
+        self.later(myself, STORE_PAUSE, message);
+    }
+
+    fn later(&self, myself: &ActorRef<TeamMsg>, after: Duration, message: TeamMsg) {
+        let sleep = self.tree.engine.office.cx.ports.clock.sleep(after);
+        let myself = myself.clone();
+        tokio::spawn(async move {
+            sleep.await;
+            // A supervisor that is gone has no use for it: its successor looks at everything anew.
+            drop(myself.cast(message));
+        });
+    }
+
+    /// A child crashed: its turn is accounted for, and its restart is decided.
+    async fn crashed(&mut self, myself: &ActorRef<TeamMsg>, agent_id: &AgentId, reason: &str) {
+        tracing::warn!(%agent_id, reason, "an agent crashed");
+        let (id, words) = (agent_id.clone(), reason.to_owned());
+        let recorded =
+            self.write(move |w, cx| Box::pin(async move { agents::crashed(w, &cx, &id, &words).await })).await;
+        if let Err(refusal) = recorded {
+            tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
+            if refusal.code == Code::Unavailable {
+                self.later(myself, STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
+            }
+            return;
+        }
+        let record = match self.refresh(agent_id).await {
+            Ok(Some(agent)) if !agent.is_deleted() => agent,
+            Ok(_) => return,
+            Err(refusal) => return self.again(myself, TeamMsg::Restart(agent_id.clone()), &refusal),
+        };
+        if record.desired == Desired::Stopped {
+            return self.stopped(myself, agent_id).await;
+        }
+        let rules = self.tree.engine.office.plan().spec_for(&record).map(|spec| spec.restart).unwrap_or_default();
+        if rules.restart == RestartType::Temporary {
+            return self.failed(agent_id, format!("it crashed and is temporary: {reason}")).await;
+        }
+        let now = self.tree.engine.office.cx.now();
+        let Some(attempt) = self.windows.entry(agent_id.clone()).or_default().record(now, rules.intensity) else {
+            let Intensity { max, window } = rules.intensity;
+            let why =
+                format!("it crashed more than {max} times within {} s; the last time: {reason}", window.as_secs());
+            return self.failed(agent_id, why).await;
+        };
+        if self.team.is_some() && self.team_window.record(now, self.intensity).is_none() {
+            return self.team_failed(reason).await;
+        }
+        self.restart_siblings(agent_id);
+        let jitter = self.tree.engine.office.cx.ports.rng.below(1_000);
+        self.later(myself, rules.backoff.delay(attempt, jitter), TeamMsg::Restart(agent_id.clone()));
+    }
+
+    /// Restarts those whom the team's strategy restarts with a crashed member. They go on from their journals.
+    fn restart_siblings(&self, crashed: &AgentId) {
+        let Some(team) = &self.team else { return };
+        let after = team.agents.iter().position(|member| member == crashed);
+        for (index, member) in team.agents.iter().enumerate() {
+            let with = match team.strategy {
+                Strategy::OneForOne => false,
+                Strategy::OneForAll => member != crashed,
+                Strategy::RestForOne => after.is_some_and(|at| index > at),
+            };
+            if with && let Some(actor) = self.tree.directory.actor(member) {
+                drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
+            }
+        }
+    }
+
+    async fn failed(&mut self, agent_id: &AgentId, why: String) {
+        let id = agent_id.clone();
+        let recorded = self.write(move |w, cx| Box::pin(async move { agents::failed(w, &cx, &id, &why).await })).await;
+        if let Err(refusal) = recorded {
+            tracing::error!(%agent_id, %refusal, "an agent failed and that could not be recorded");
+            self.tree.directory.set_status(agent_id, AgentStatus::Failed);
+            return;
+        }
+        if let Err(refusal) = self.refresh(agent_id).await {
+            tracing::warn!(%agent_id, %refusal, "cannot read the record of a failed agent");
+            self.tree.directory.set_status(agent_id, AgentStatus::Failed);
+        }
+    }
+
+    /// The team passed its restart intensity: all of it stops, and says so.
+    async fn team_failed(&mut self, reason: &str) {
+        let Some(team) = self.team.clone() else { return };
+        let Intensity { max, window } = self.intensity;
+        let why = format!(
+            "team {} had more than {max} crashes within {} s; the last one: {reason}",
+            team.name,
+            window.as_secs(),
+        );
+        let event = NewEvent::new(EventKind::TeamFailed, json!({ "team": team.name, "reason": why }));
+        let recorded = self.write(move |w, cx| Box::pin(async move { cx.emit(w, event).await })).await;
+        if let Err(refusal) = recorded {
+            tracing::error!(team = team.name, %refusal, "a team failed and that could not be recorded");
+        }
+        for member in &team.agents {
+            let runs = self
+                .tree
+                .directory
+                .card(member)
+                .is_some_and(|card| matches!(card.status, AgentStatus::Running | AgentStatus::Restarting));
+            if !runs {
+                continue;
+            }
+            let actor = self.tree.directory.actor(member);
+            self.failed(member, why.clone()).await;
+            if let Some(actor) = actor {
+                drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
+            }
+        }
+        self.team_window.clear();
+    }
+
+    async fn restart(&mut self, myself: &ActorRef<TeamMsg>, agent_id: AgentId) {
+        let id = agent_id.clone();
+        let recorded = self.write(move |w, cx| Box::pin(async move { agents::restarted(w, &cx, &id).await })).await;
+        match recorded {
+            Ok(()) => {}
+            Err(refusal) if refusal.code == Code::Unavailable => {
+                return self.again(myself, TeamMsg::Restart(agent_id), &refusal);
+            }
+            Err(refusal) => {
+                tracing::warn!(%agent_id, %refusal, "a restart was given up");
+                return;
+            }
+        }
+        match self.refresh(&agent_id).await {
+            Ok(_) => self.tree.switchboard.wake(&agent_id),
+            Err(refusal) => self.again(myself, TeamMsg::Restart(agent_id), &refusal),
+        }
+    }
+
+    /// A child ended without a crash: it sleeps, was stopped, or is restarted with its team. Whatever the reason, its
+    /// inbox is looked at again.
+    async fn ended(&mut self, myself: &ActorRef<TeamMsg>, agent_id: &AgentId) {
+        if self.closing.is_some() {
+            return;
+        }
+        let id = agent_id.clone();
+        let looked = self
+            .tree
+            .engine
+            .office
+            .store
+            .read(move |r| {
+                Box::pin(async move {
+                    let agent = r.agent_get(&id).await?;
+                    let waits = r.inbox_depth(&id).await? > 0 || r.turn_open_of(&id).await?.is_some();
+                    Ok::<_, ghost_store::StoreError>((agent, waits))
+                })
+            })
+            .await;
+        match looked {
+            Ok((Some(agent), waits)) if !agent.is_deleted() => {
+                if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopping {
+                    self.stopped(myself, agent_id).await;
+                } else if waits {
+                    self.tree.switchboard.wake(agent_id);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => self.again(myself, TeamMsg::Reconcile(agent_id.clone()), &error.into()),
+        }
+    }
+
+    fn close_if_empty(&mut self) {
+        if self.children.is_empty()
+            && let Some(done) = self.closing.take()
+        {
+            // Whoever waited may have given up waiting.
+            let _ = done.send(());
+        }
+    }
+}
+
+impl Actor for Supervisor {
+    type Msg = TeamMsg;
+    type State = State;
+    type Arguments = Start;
+
+    async fn pre_start(&self, _: ActorRef<TeamMsg>, start: Start) -> Result<State, ActorProcessingErr> {
+        Ok(State {
+            tree: start.tree,
+            team: start.team,
+            intensity: start.intensity,
+            children: BTreeMap::new(),
+            windows: BTreeMap::new(),
+            team_window: RestartWindow::default(),
+            closing: None,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<TeamMsg>,
+        message: TeamMsg,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            TeamMsg::Activate(agent_id) => state.activate(&myself, agent_id).await,
+            TeamMsg::Reconcile(agent_id) => state.reconcile(&myself, agent_id).await,
+            TeamMsg::Restart(agent_id) => state.restart(&myself, agent_id).await,
+            TeamMsg::Replan(team, intensity) => {
+                state.team = team;
+                state.intensity = intensity;
+            }
+            TeamMsg::Shutdown { grace, done } => {
+                state.closing = Some(done);
+                let ids: Vec<AgentId> = state.children.values().cloned().collect();
+                for agent_id in ids {
+                    if let Some(actor) = state.tree.directory.actor(&agent_id) {
+                        drop(actor.cast(AgentMsg::Stop { grace }));
+                    }
+                }
+                state.close_if_empty();
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<TeamMsg>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        let (cell, crash) = match event {
+            SupervisionEvent::ActorFailed(cell, error) => (cell, Some(error.to_string())),
+            SupervisionEvent::ActorTerminated(cell, _, _) => (cell, None),
+            _ => return Ok(()),
+        };
+        let Some(agent_id) = state.children.remove(&cell.get_id()) else { return Ok(()) };
+        state.tree.directory.released(&agent_id, Some(cell.get_id()));
+        match crash {
+            Some(reason) if state.closing.is_none() => {
+                state.tree.directory.set_status(&agent_id, AgentStatus::Restarting);
+                state.crashed(&myself, &agent_id, &reason).await;
+            }
+            _ => state.ended(&myself, &agent_id).await,
+        }
+        state.close_if_empty();
+        Ok(())
+    }
+}
+
+/// The root: it brings supervisors back.
+pub(crate) struct Root;
+
+/// What the root is told.
+#[derive(Debug)]
+pub(crate) enum RootMsg {
+    /// Supervise a team; the answer says that it is there.
+    Adopt(Option<TeamPlan>, Intensity, oneshot::Sender<()>),
+}
+
+/// The root's state.
+pub(crate) struct RootState {
+    tree: Arc<Tree>,
+    teams: BTreeMap<ActorId, (Option<TeamPlan>, Intensity)>,
+}
+
+impl RootState {
+    async fn adopt(&mut self, myself: &ActorRef<RootMsg>, team: Option<TeamPlan>, intensity: Intensity) {
+        let start = Start { tree: Arc::clone(&self.tree), team: team.clone(), intensity };
+        match Actor::spawn_linked(None, Supervisor, start, myself.get_cell()).await {
+            Ok((supervisor, _)) => {
+                let name = team.as_ref().map(|team| Arc::from(team.name.as_str()));
+                self.teams.insert(supervisor.get_id(), (team, intensity));
+                self.tree.switchboard.connect(name, supervisor);
+            }
+            Err(error) => tracing::error!(%error, "a supervisor could not start"),
+        }
+    }
+}
+
+impl Actor for Root {
+    type Msg = RootMsg;
+    type State = RootState;
+    type Arguments = Arc<Tree>;
+
+    async fn pre_start(&self, _: ActorRef<RootMsg>, tree: Arc<Tree>) -> Result<RootState, ActorProcessingErr> {
+        Ok(RootState { tree, teams: BTreeMap::new() })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<RootMsg>,
+        message: RootMsg,
+        state: &mut RootState,
+    ) -> Result<(), ActorProcessingErr> {
+        let RootMsg::Adopt(team, intensity, done) = message;
+        state.adopt(&myself, team, intensity).await;
+        // Whoever waited may have given up waiting.
+        let _ = done.send(());
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<RootMsg>,
+        event: SupervisionEvent,
+        state: &mut RootState,
+    ) -> Result<(), ActorProcessingErr> {
+        let (cell, reason) = match event {
+            SupervisionEvent::ActorFailed(cell, error) => (cell, error.to_string()),
+            SupervisionEvent::ActorTerminated(cell, _, reason) => (cell, reason.unwrap_or_default()),
+            _ => return Ok(()),
+        };
+        let Some((team, intensity)) = state.teams.remove(&cell.get_id()) else { return Ok(()) };
+        tracing::error!(
+            team = team.as_ref().map(|team| team.name.as_str()),
+            reason,
+            "a supervisor died; making another"
+        );
+        let name: Option<Arc<str>> = team.as_ref().map(|team| Arc::from(team.name.as_str()));
+        state.adopt(&myself, team, intensity).await;
+        // Its children died with it. Their journals and inboxes did not.
+        for card in state.tree.directory.cards() {
+            if card.team == name {
+                state.tree.directory.released(&card.agent_id, None);
+                state.tree.switchboard.wake(&card.agent_id);
+            }
+        }
+        Ok(())
+    }
+}

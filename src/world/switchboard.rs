@@ -1,0 +1,94 @@
+//! Turns committed signals into wake-ups: to actors that are awake, else to the supervisor that must make one.
+//!
+//! Must never: wait, or send a second wake-up while the first is on its way.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ghost_agent::AgentMsg;
+use ghost_domain::ports::{Signal, Wake};
+use ghost_domain::{AgentId, AskId};
+use ractor::ActorRef;
+use tokio::sync::watch;
+
+use crate::directory::{Directory, Route};
+use crate::supervisor::TeamMsg;
+
+/// The switchboard.
+pub(crate) struct Switchboard {
+    directory: Arc<Directory>,
+    /// The world's own supervisor is under `None`.
+    teams: Mutex<BTreeMap<Option<Arc<str>>, ActorRef<TeamMsg>>>,
+    /// Rings for those outside who wait for asks: the value only has to change.
+    asks: watch::Sender<Option<AskId>>,
+}
+
+impl Switchboard {
+    pub(crate) fn new(directory: Arc<Directory>) -> Self {
+        Self { directory, teams: Mutex::default(), asks: watch::Sender::new(None) }
+    }
+
+    pub(crate) fn connect(&self, team: Option<Arc<str>>, supervisor: ActorRef<TeamMsg>) {
+        self.teams.lock().unwrap_or_else(PoisonError::into_inner).insert(team, supervisor);
+    }
+
+    /// The supervisor of a team; the world's own if the team has none.
+    pub(crate) fn supervisor(&self, team: Option<&Arc<str>>) -> Option<ActorRef<TeamMsg>> {
+        let teams = self.teams.lock().unwrap_or_else(PoisonError::into_inner);
+        teams.get(&team.cloned()).or_else(|| teams.get(&None)).cloned()
+    }
+
+    /// Whether a team has a supervisor of its own.
+    pub(crate) fn has(&self, team: &Arc<str>) -> bool {
+        self.teams.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&Some(Arc::clone(team)))
+    }
+
+    pub(crate) fn supervisors(&self) -> Vec<ActorRef<TeamMsg>> {
+        self.teams.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Changes whenever an ask is closed.
+    pub(crate) fn asks(&self) -> watch::Receiver<Option<AskId>> {
+        self.asks.subscribe()
+    }
+
+    pub(crate) fn wake(&self, agent_id: &AgentId) {
+        match self.directory.wake(agent_id) {
+            // An actor or supervisor that ends now has its children's inboxes looked at again by whoever comes next.
+            Route::Actor(actor) => drop(actor.cast(AgentMsg::Wake)),
+            Route::Supervisor(team) => {
+                if let Some(supervisor) = self.supervisor(team.as_ref()) {
+                    drop(supervisor.cast(TeamMsg::Activate(agent_id.clone())));
+                }
+            }
+            Route::Nowhere => {}
+        }
+    }
+}
+
+impl Wake for Switchboard {
+    fn signal(&self, signals: &[Signal]) {
+        for signal in signals {
+            match signal {
+                Signal::Wake(agent_id) => self.wake(agent_id),
+                Signal::AskClosed { ask_id, asker } => {
+                    self.asks.send_replace(Some(*ask_id));
+                    if let Some(actor) = asker.as_ref().and_then(|asker| self.directory.actor(asker)) {
+                        drop(actor.cast(AgentMsg::AskClosed));
+                    }
+                }
+                Signal::TurnCancelled { agent_id, turn_id } => {
+                    if let Some(actor) = self.directory.actor(agent_id) {
+                        drop(actor.cast(AgentMsg::Cancel(*turn_id)));
+                    }
+                }
+                Signal::Reconcile(agent_id) => {
+                    let team = self.directory.card(agent_id).and_then(|card| card.team);
+                    if let Some(supervisor) = self.supervisor(team.as_ref()) {
+                        drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
+                    }
+                }
+            }
+        }
+    }
+}
