@@ -1,1 +1,94 @@
-fn main() {}
+//! `ghostd`: arguments, telemetry, signals. Everything else is in the rooms.
+
+mod arguments;
+mod report;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use ghost_daemon::{Options, Terminal, system_ports};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+use crate::arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    // The one crypto provider of this process: two would panic at the first handshake (DESIGN.md section 9).
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        eprintln!("error: a TLS crypto provider was installed twice");
+        return ExitCode::FAILURE;
+    }
+    let arguments = Arguments::parse();
+    let env = |name: &str| std::env::var(name).ok();
+    match arguments.command {
+        Command::Check { world_dir, json } => report::check(&arguments::world_dir(world_dir), json, &env),
+        Command::Init { dir } => report::init(&dir),
+        Command::Up(up) => {
+            telemetry();
+            let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    eprintln!("error: the runtime cannot start: {error}");
+                    return ExitCode::FAILURE;
+                }
+            };
+            let options = Options {
+                world_dir: arguments::world_dir(up.world_dir),
+                data_dir: up.data,
+                input: up.input,
+                listen: up.listen,
+                http: up.http,
+                overrides: ghost_daemon::Overrides { provider: up.provider, model: up.model, base_url: up.base_url },
+                env: Arc::new(env),
+                extra_tools: Vec::new(),
+                ports: system_ports(),
+                page_limit: env("GHOST_DATABASE_PAGES").and_then(|pages| pages.parse().ok()),
+                terminal: Terminal::new(std::io::stdout()),
+            };
+            let code = match runtime.block_on(async { ghost_daemon::run(options, stop_signal()?).await }) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => report::failure(&failure),
+            };
+            // A tool's thread that hangs must not keep the process from ending.
+            runtime.shutdown_background();
+            code
+        }
+    }
+}
+
+/// Turns true at the first SIGINT or SIGTERM; a second one ends the process at once.
+fn stop_signal() -> Result<watch::Receiver<bool>, ghost_daemon::Failure> {
+    let (stop, stopped) = watch::channel(false);
+    let listen = |kind| {
+        signal(kind).map_err(|error| {
+            ghost_daemon::Failure::Refused(ghost_domain::Refusal::new(
+                ghost_domain::Code::Internal,
+                format!("signals cannot be received: {error}"),
+            ))
+        })
+    };
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    tokio::spawn(async move {
+        for _ in 0..2 {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if stop.send_replace(true) {
+                // Asked twice: whoever asks does not want to wait for the grace period. Nothing acknowledged is lost.
+                std::process::exit(130);
+            }
+        }
+    });
+    Ok(stopped)
+}
+
+/// Logs go to standard error, warnings and worse unless `GHOST_LOG` says otherwise. The model library logs whole payloads
+/// and is silenced (DESIGN.md section 9).
+fn telemetry() {
+    let filter = std::env::var("GHOST_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let filter = EnvFilter::try_new(format!("{filter},genai=off")).unwrap_or_else(|_| EnvFilter::new("warn,genai=off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}

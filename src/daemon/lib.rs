@@ -1,1 +1,18 @@
-//! placeholder
+//! The daemon: `run(options)` wires the rooms together and serves a world until it is told to stop. Used by `ghostd` and
+//! by the testkit, which brings its own tools and ports.
+//!
+//! Must never: decide anything that a room decides. This is wiring.
+
+mod data_dir;
+mod job;
+mod loading;
+pub mod ports;
+mod recordings;
+mod run;
+mod terminal;
+
+pub use data_dir::{DataDir, default_data_dir, state_dir};
+pub use loading::{Loaded, Overrides, load, problems_refusal};
+pub use ports::system_ports;
+pub use run::{Failure, Options, run};
+pub use terminal::Terminal;

@@ -120,7 +120,9 @@ impl LoopGuard {
         if count >= self.stop {
             Verdict::Stop(refusal("the turn was ended"))
         } else if count >= self.block {
-            Verdict::Block(refusal("it is not run again in this turn: do something else, or say what stands in the way"))
+            Verdict::Block(refusal(
+                "it is not run again in this turn: do something else, or say what stands in the way",
+            ))
         } else if count >= self.warn && (count - self.warn).is_multiple_of(WARN_AGAIN) {
             Verdict::Warn(format!("{what}. Repeating it will not help: try another way, or finish."))
         } else {

@@ -115,7 +115,8 @@ impl SkillShelf {
             if dir.symlink_metadata(&file).is_ok() {
                 found += 1;
                 if found > CANDIDATES_MAX {
-                    return self.problem(&place, format!("a root may hold {CANDIDATES_MAX} skills; the rest is left out"));
+                    return self
+                        .problem(&place, format!("a root may hold {CANDIDATES_MAX} skills; the rest is left out"));
                 }
                 match read_skill(&dir, root, &path) {
                     Ok(skill) => drop(self.skills.insert(skill.name.clone(), Arc::new(skill))),
@@ -221,7 +222,11 @@ mod tests {
     fn later_roots_win_and_broken_skills_hide_no_other() {
         let (low, high, outside) =
             (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        put(low.path(), "git/SKILL.md", "---\nname: git\ndescription: >\n  old\n  words\nmetadata: {x: 1}\n---\n# Old\n");
+        put(
+            low.path(),
+            "git/SKILL.md",
+            "---\nname: git\ndescription: >\n  old\n  words\nmetadata: {x: 1}\n---\n# Old\n",
+        );
         put(high.path(), "deep/er/git/SKILL.md", "---\nname: git\ndescription: new words\n---\n\n# New\n");
         put(high.path(), "plain/SKILL.md", "# A plain one\n\ntext\n");
         put(high.path(), "plain/schema.json", "[]");

@@ -21,8 +21,8 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Code, Refusal};
 
 pub(crate) use faults::io_refusal;
-pub use files::{FileText, Lines, sha256_hex};
 pub(crate) use files::read_text;
+pub use files::{FileText, Lines, sha256_hex};
 pub(crate) use list::list as list_dir;
 pub use list::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
 

@@ -30,7 +30,7 @@ impl From<StoreError> for Stop {
 
 pub(super) type Outcome<T> = Result<T, Stop>;
 
-/// The fields that `keep!`, `refuse!` and `look!` need of a call: closures of this shape infer their lifetimes.
+/// A command whose refusal is a [`Stop`]; the bound lets a closure's lifetimes be inferred.
 pub(super) async fn write<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
@@ -39,6 +39,7 @@ where
     store.write(work).await
 }
 
+/// A query whose refusal is a [`Stop`].
 pub(super) async fn read<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,

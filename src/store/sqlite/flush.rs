@@ -9,8 +9,9 @@ use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
 use super::fault;
-use super::layers::{Layers, Pending, Shelf, Side};
+use super::layers::Layers;
 use super::row::{Args, Keyed, Row, Shape, Texts, chunks};
+use super::shelf::{Pending, Shelf, Side};
 use crate::StoreError;
 use crate::tables::Result;
 

@@ -15,6 +15,7 @@ mod row;
 mod rows;
 mod schema;
 mod session;
+mod shelf;
 mod writer;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
+use self::reader::Readers;
 use crate::StoreError;
 use crate::handle::{Backend, Committed, ReadWork, Store, Work};
 
@@ -59,8 +61,6 @@ pub struct SqliteBackend {
     ended: watch::Receiver<bool>,
     readers: Readers,
 }
-
-use reader::Readers;
 
 /// Opens the database at `path`, creating it (mode 0600) if there is none, and starts its writer.
 ///

@@ -13,7 +13,8 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments as _, Encode, Row as _, Sqlite, Type};
 use uuid::Uuid;
 
-use super::layers::{Layers, Shelf};
+use super::layers::Layers;
+use super::shelf::Shelf;
 use crate::StoreError;
 use crate::tables::Result;
 
@@ -22,7 +23,7 @@ const VARIABLES_MAX: usize = 32_766;
 
 /// How many rows a statement takes. Few sizes, so that their prepared statements are kept; close enough together that
 /// any count is a sum of two or three.
-const CHUNKS: [usize; 18] = [512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1];
+const CHUNKS: [usize; 20] = [512, 384, 256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1];
 
 /// Values to bind, in order.
 #[derive(Default)]

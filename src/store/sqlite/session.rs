@@ -13,8 +13,9 @@ use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr};
 
 use super::fault;
 use super::flush::{Out, bit, flush};
-use super::layers::{Layers, Side};
+use super::layers::Layers;
 use super::row::{Args, Keyed, Texts};
+use super::shelf::Side;
 use crate::StoreError;
 use crate::tables::{Reads, Result, Writes};
 

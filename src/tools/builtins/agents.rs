@@ -115,11 +115,8 @@ impl ReadTool for List {
     type Params = ListParams;
 
     async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
-        let agents = call
-            .office
-            .store
-            .read(|r| Box::pin(async move { Ok::<_, Refusal>(r.agent_list(false).await?) }))
-            .await?;
+        let agents =
+            call.office.store.read(|r| Box::pin(async move { Ok::<_, Refusal>(r.agent_list(false).await?) })).await?;
         let (status, activities) = (params.status.map(AgentStatus::from), call.office.control.activities());
         let wanted = agents.iter().filter(|agent| {
             status.is_none_or(|status| agent.status == status)
@@ -216,8 +213,7 @@ impl WorldTool for Stop {
     async fn apply(&self, call: &CallCx, params: StopParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id).await?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let (agent, changed) =
-            rules::stop(w, &call.office.cx, &call.party(), &target, reason.as_deref()).await?;
+        let (agent, changed) = rules::stop(w, &call.office.cx, &call.party(), &target, reason.as_deref()).await?;
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
     }
 }

@@ -206,8 +206,7 @@ impl FileTool for SendFile {
             ..Draft::new(&to, call.party(), Kind::Message, body, call.chain())
         };
         let envelope = mail::deliver(w, &call.office.cx, draft).await?;
-        let content =
-            json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
+        let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
         Ok(content.into())
     }
 }
@@ -304,13 +303,10 @@ impl WorldTool for ToAll {
             exclude.push(agent_id(w, name).await?);
         }
         // The receiver is filled in for each copy.
-        let draft =
-            Draft::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
-        let result =
-            mail::broadcast(w, &call.office.cx, &draft, &exclude, params.archetype.as_deref()).await?;
+        let draft = Draft::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
+        let result = mail::broadcast(w, &call.office.cx, &draft, &exclude, params.archetype.as_deref()).await?;
         let note = (result.delivered == 0).then_some("nobody fits: see syscall.agent.list");
-        let content =
-            json!({ "delivered": result.delivered, "skipped": result.skipped, "note": note });
+        let content = json!({ "delivered": result.delivered, "skipped": result.skipped, "note": note });
         Ok(without_nulls(content).into())
     }
 }

@@ -97,8 +97,7 @@ impl WorldTool for Acquire {
     async fn apply(&self, call: &CallCx, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let skill = allowed(call, &params.name)?;
         let new = rules::acquire(w, &call.office.cx, &call.caller.agent_id, &skill.name).await?;
-        let content =
-            json!({ "name": skill.name, "tools": [], "already_held": !new, "note": tools_note(&skill) });
+        let content = json!({ "name": skill.name, "tools": [], "already_held": !new, "note": tools_note(&skill) });
         Ok(without_nulls(content).into())
     }
 }

@@ -208,11 +208,8 @@ impl ReadTool for Get {
 
     async fn run(&self, call: &CallCx, params: GetParams) -> Result<Output, Refusal> {
         let task_id = params.task_id.parse()?;
-        let found = call
-            .office
-            .store
-            .read(move |r| Box::pin(async move { rules::get_with_history(r, task_id).await }))
-            .await?;
+        let found =
+            call.office.store.read(move |r| Box::pin(async move { rules::get_with_history(r, task_id).await })).await?;
         let mut content = task_json(&found.task, false);
         // The newest changes matter most; a long history loses its beginning.
         let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);

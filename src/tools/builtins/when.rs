@@ -89,7 +89,8 @@ mod tests {
         ] {
             assert_eq!(parse("due_at", text).unwrap(), Timestamp(millis), "{text}");
         }
-        for bad in ["", "tomorrow", "2026-02-29T00:00:00Z", "2026-11-21", "2026-11-21T25:00:00Z", "2026-11-21T10:00:00"] {
+        for bad in ["", "tomorrow", "2026-02-29T00:00:00Z", "2026-11-21", "2026-11-21T25:00:00Z", "2026-11-21T10:00:00"]
+        {
             assert!(parse("due_at", bad).is_err(), "{bad}");
         }
     }

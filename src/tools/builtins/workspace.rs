@@ -269,11 +269,8 @@ impl FileTool for Edit {
                 .hint("read the file and copy the text exactly, white space included"));
         }
         if count > 1 && !params.replace_all {
-            return Err(Refusal::new(
-                Code::Conflict,
-                format!("old_text occurs {count} times in `{}`", path.as_str()),
-            )
-            .hint("give more of the text around it, or set replace_all"));
+            return Err(Refusal::new(Code::Conflict, format!("old_text occurs {count} times in `{}`", path.as_str()))
+                .hint("give more of the text around it, or set replace_all"));
         }
         // Counted first: a replacement can be much longer than what it replaces.
         let grown = old.len() - count * params.old_text.len();

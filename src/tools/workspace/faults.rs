@@ -11,8 +11,9 @@ pub(crate) fn io_refusal(doing: &str, path: &str, error: &io::Error) -> Refusal 
     let shown = clip(if path.is_empty() { "." } else { path }, 120);
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     match (error.kind(), errno) {
-        (io::ErrorKind::NotFound, _) => Refusal::new(Code::NotFound, format!("there is no `{shown}`"))
-            .hint("workspace.list shows what there is"),
+        (io::ErrorKind::NotFound, _) => {
+            Refusal::new(Code::NotFound, format!("there is no `{shown}`")).hint("workspace.list shows what there is")
+        }
         (_, Some(Errno::NOTDIR | Errno::LOOP | Errno::MLINK)) => in_the_way(path, "a file or a symbolic link"),
         (_, Some(Errno::ISDIR)) => in_the_way(path, "a directory"),
         // The capability handle says this of a link that leads out of the root.

@@ -107,11 +107,8 @@ fn directory(path: &WorkspacePath) -> Refusal {
 }
 
 fn too_large(path: &WorkspacePath, size: u64, most: u64) -> Refusal {
-    Refusal::new(
-        Code::TooLarge,
-        format!("`{}` has {size} bytes; at most {most} are taken", clip(path.as_str(), 120)),
-    )
-    .hint("read it in parts with offset and limit, or spread the content over several files")
+    Refusal::new(Code::TooLarge, format!("`{}` has {size} bytes; at most {most} are taken", clip(path.as_str(), 120)))
+        .hint("read it in parts with offset and limit, or spread the content over several files")
 }
 
 fn binary(path: &WorkspacePath) -> Refusal {

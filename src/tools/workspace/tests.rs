@@ -1,0 +1,268 @@
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode};
+use tempfile::TempDir;
+
+use super::*;
+
+fn path(text: &str) -> WorkspacePath {
+    WorkspacePath::parse(text, true).unwrap()
+}
+
+fn rig() -> (TempDir, Workspace) {
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = Workspace::inline(&dir.path().join("ws")).unwrap();
+    (dir, workspace)
+}
+
+fn code<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Code {
+    result.unwrap_err().code
+}
+
+fn all_lines(max_bytes: usize) -> Lines {
+    Lines { first: 1, count: None, max_bytes }
+}
+
+/// Every name under `root` that is a temporary file.
+fn temps(root: &Path) -> usize {
+    let mut found = 0;
+    let mut waiting = vec![root.to_owned()];
+    while let Some(dir) = waiting.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                waiting.push(entry.path());
+            }
+            found += usize::from(entry.file_name().to_string_lossy().starts_with(files::TEMP_PREFIX));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn the_layout_is_there_and_a_second_opening_sweeps() {
+    let (dir, workspace) = rig();
+    workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
+    workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
+    let root = dir.path().join("ws");
+    for place in ["output/briefings", "output/digests", "projects", "shared", "agents/ada/inbox", "agents/ada/notes"] {
+        assert!(root.join(place).is_dir(), "{place}");
+    }
+    std::fs::write(root.join("agents/ada/notes/.ghost-tmp-7"), "half").unwrap();
+    std::fs::write(root.join("agents/ada/notes/kept.md"), "whole").unwrap();
+    assert_eq!(code(workspace.read(&path("agents/ada/notes/.ghost-tmp-7"), 10).await), Code::PathDenied);
+    let listing = workspace.list(&path("agents/ada/notes"), 1, None, 10).await.unwrap();
+    assert_eq!(listing.entries.len(), 1);
+    Workspace::inline(&root).unwrap();
+    assert_eq!(temps(&root), 0);
+    assert!(root.join("agents/ada/notes/kept.md").is_file());
+}
+
+#[tokio::test]
+async fn files_are_written_read_and_hashed() {
+    let (dir, workspace) = rig();
+    let file = path("projects/a/b/notes.md");
+    assert_eq!(workspace.hash(&file).await.unwrap(), None);
+    assert!(!dir.path().join("ws/projects/a").exists(), "looking creates nothing");
+    workspace.write_atomic(&file, "one\ntwo\nthree é\n".as_bytes()).await.unwrap();
+    workspace.write_atomic(&file, "one\ntwo\nthree é\n".as_bytes()).await.unwrap();
+    assert_eq!(workspace.hash(&file).await.unwrap().unwrap(), sha256_hex("one\ntwo\nthree é\n".as_bytes()));
+    let text = workspace.read_text(&file, Lines { first: 2, count: Some(1), max_bytes: 100 }).await.unwrap();
+    assert_eq!((text.content.as_str(), text.lines, text.bytes, text.truncated), ("two\n", 1, 17, true));
+    let text = workspace.read_text(&file, all_lines(15)).await.unwrap();
+    assert_eq!((text.content.as_str(), text.truncated), ("one\ntwo\nthree ", true));
+    let text = workspace.read_text(&file, Lines { first: 9, count: None, max_bytes: 100 }).await.unwrap();
+    assert_eq!((text.content.as_str(), text.lines, text.truncated), ("", 0, false));
+    assert_eq!(code(workspace.read(&file, 16).await), Code::TooLarge);
+    assert_eq!(workspace.read(&file, 17).await.unwrap().len(), 17);
+    assert_eq!(code(workspace.read(&path("projects/none"), 10).await), Code::NotFound);
+    assert_eq!(code(workspace.read(&path("projects/a"), 10).await), Code::InvalidArguments);
+    assert_eq!(code(workspace.read(&path("projects/a/b/notes.md/x"), 10).await), Code::PathDenied);
+    workspace.write_atomic(&path("projects/blob"), &[0xff, 0xfe, 0]).await.unwrap();
+    let refusal = workspace.read_text(&path("projects/blob"), all_lines(10)).await.unwrap_err();
+    assert!(refusal.message.contains("binary file"), "{refusal}");
+}
+
+#[tokio::test]
+async fn no_link_leads_out_and_no_write_passes_one() {
+    let (dir, workspace) = rig();
+    let (root, outside) = (dir.path().join("ws"), dir.path().join("outside"));
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "s").unwrap();
+    symlink(&outside, root.join("shared/out")).unwrap();
+    symlink("../../outside", root.join("shared/up")).unwrap();
+    symlink("/etc/passwd", root.join("shared/passwd")).unwrap();
+    symlink("nowhere", root.join("shared/dangling")).unwrap();
+    symlink(outside.join("new"), root.join("shared/dangling-out")).unwrap();
+    symlink("../projects", root.join("shared/inside")).unwrap();
+    symlink("loop", root.join("shared/loop")).unwrap();
+    for bad in ["out/secret", "up/secret", "passwd", "dangling-out", "loop"] {
+        let bad = path(&format!("shared/{bad}"));
+        assert_eq!(code(workspace.read(&bad, 10).await), Code::PathDenied, "{bad:?}");
+        assert_eq!(code(workspace.list(&bad, 1, None, 10).await), Code::PathDenied, "{bad:?}");
+    }
+    for bad in
+        ["out/secret", "out/new", "up/secret", "passwd", "dangling", "dangling-out", "inside/x", "inside", "loop"]
+    {
+        let bad = path(&format!("shared/{bad}"));
+        assert_eq!(code(workspace.write_atomic(&bad, b"x").await), Code::PathDenied, "{bad:?}");
+        assert_eq!(code(workspace.hash(&bad).await), Code::PathDenied, "{bad:?}");
+        assert_eq!(code(workspace.text_for_change(&bad, 10).await), Code::PathDenied, "{bad:?}");
+    }
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(root.join("projects")).unwrap().count(), 0);
+    // A link that stays inside may be read through.
+    workspace.write_atomic(&path("projects/x"), b"x").await.unwrap();
+    assert_eq!(workspace.read(&path("shared/inside/x"), 10).await.unwrap(), b"x");
+    let listing = workspace.list(&path("shared"), 8, None, 100).await.unwrap();
+    assert!(listing.entries.iter().all(|entry| entry.kind == EntryKind::Link), "{listing:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_never_opened_or_replaced() {
+    let (dir, workspace) = rig();
+    let pipe = dir.path().join("ws/shared/pipe");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    // A reader that waited for the other end would hang here.
+    assert_eq!(code(workspace.read(&path("shared/pipe"), 10).await), Code::PathDenied);
+    assert_eq!(code(workspace.write_atomic(&path("shared/pipe"), b"x").await), Code::PathDenied);
+    assert_eq!(code(workspace.write_atomic(&path("shared/pipe/x"), b"x").await), Code::PathDenied);
+    assert_eq!(code(workspace.write_atomic(&path("output/reports"), b"x").await), Code::PathDenied);
+    assert_eq!(code(workspace.write_atomic(&path("shared/.ghost-tmp-1"), b"x").await), Code::PathDenied);
+}
+
+#[tokio::test]
+async fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
+    let (dir, workspace) = rig();
+    let (root, outside) = (dir.path().join("ws"), dir.path().join("outside"));
+    std::fs::create_dir(&outside).unwrap();
+    let (sub, held) = (root.join("shared/sub"), root.join("shared/held"));
+    std::fs::create_dir(&sub).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                // Any of these may lose against a write that makes the directory anew; that is the point.
+                let _ = std::fs::rename(&sub, &held);
+                let _ = symlink(&outside, &sub);
+                let _ = std::fs::remove_file(&sub);
+                let _ = std::fs::rename(&held, &sub);
+                let _ = std::fs::remove_dir_all(&held);
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for n in 0..400 {
+                // Refused or written, but never out there.
+                let _ = workspace.write_atomic(&path(&format!("shared/sub/f{n}")), b"x").await;
+                let _ = workspace.write_atomic(&path(&format!("shared/sub/deep/f{n}")), b"x").await;
+            }
+        });
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_write_that_fails_leaves_what_was_there() {
+    let (dir, workspace) = rig();
+    let file = path("output/reports/r.md");
+    workspace.write_atomic(&file, b"old").await.unwrap();
+    let full = files::replace(&workspace.disk.root, &file, |out| {
+        std::io::Write::write_all(out, b"ne")?;
+        Err(rustix::io::Errno::NOSPC.into())
+    });
+    let refusal = full.unwrap_err();
+    assert_eq!(refusal.code, Code::Unavailable);
+    assert!(refusal.message.contains("disk is full") && refusal.hint.is_some());
+    assert_eq!(workspace.read(&file, 10).await.unwrap(), b"old");
+    assert_eq!(temps(dir.path()), 0);
+}
+
+#[tokio::test]
+async fn a_plan_that_no_longer_fits_is_a_conflict() {
+    let (_dir, workspace) = rig();
+    let plan = |before: Option<&[u8]>, after: &[u8]| FilePlan {
+        path: "shared/board.md".into(),
+        before: before.map(sha256_hex),
+        after: sha256_hex(after),
+    };
+    workspace.carry_out(&plan(None, b"1"), b"1").await.unwrap();
+    assert_eq!(code(workspace.carry_out(&plan(None, b"2"), b"2").await), Code::Conflict);
+    workspace.carry_out(&plan(Some(b"1"), b"2"), b"2").await.unwrap();
+    assert_eq!(code(workspace.carry_out(&plan(Some(b"1"), b"3"), b"3").await), Code::Conflict);
+    let outside = FilePlan { path: "../x".into(), before: None, after: String::new() };
+    assert_eq!(code(workspace.carry_out(&outside, b"").await), Code::PathDenied);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_writers_with_one_plan_exactly_one_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
+    let writers: Vec<_> = (0..16_u8)
+        .map(|n| {
+            let workspace = Arc::clone(&workspace);
+            tokio::spawn(async move {
+                let plan = FilePlan { path: "shared/one".into(), before: None, after: sha256_hex(&[n]) };
+                workspace.carry_out(&plan, &[n]).await.is_ok()
+            })
+        })
+        .collect();
+    let mut won = 0;
+    for writer in writers {
+        won += usize::from(writer.await.unwrap());
+    }
+    assert_eq!(won, 1);
+    assert_eq!(temps(dir.path()), 0);
+}
+
+#[tokio::test]
+async fn listings_are_sorted_and_bounded() {
+    let (_dir, workspace) = rig();
+    for name in ["b.md", "a.md", "sub/c.md", "sub/deep/d.txt"] {
+        workspace.write_atomic(&path(&format!("projects/{name}")), b"xy").await.unwrap();
+    }
+    let names = |listing: Listing| listing.entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>();
+    let one = workspace.list(&path("projects"), 1, None, 100).await.unwrap();
+    assert_eq!(one.entries[0].bytes, Some(2));
+    assert_eq!(names(one), ["projects/a.md", "projects/b.md", "projects/sub"]);
+    let deep = workspace.list(&path("projects"), 8, Some("*.md"), 100).await.unwrap();
+    assert_eq!(names(deep), ["projects/a.md", "projects/b.md", "projects/sub/c.md"]);
+    let cut = workspace.list(&path(""), 8, None, 2).await.unwrap();
+    assert!(cut.truncated && cut.entries.len() == 2);
+    assert_eq!(code(workspace.list(&path("projects/a.md"), 1, None, 1).await), Code::InvalidArguments);
+    assert_eq!(code(workspace.list(&path("none"), 1, None, 1).await), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_panic_in_offloaded_work_is_the_callers() {
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
+    let task = tokio::spawn(async move { workspace.offload(|| -> Result<(), Refusal> { panic!("on purpose") }).await });
+    assert!(task.await.unwrap_err().is_panic());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn text_reads_back_in_parts_as_it_was_written(
+        text in "([a-zé]{0,8}\n?){0,12}",
+        first in 0u64..8,
+        count in prop::option::of(0u64..8),
+        max_bytes in 0usize..64,
+    ) {
+        let (_dir, workspace) = rig();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            workspace.write_atomic(&path("shared/t"), text.as_bytes()).await.unwrap();
+            let got = workspace.read_text(&path("shared/t"), Lines { first, count, max_bytes }).await.unwrap();
+            let skip = usize::try_from(first.max(1) - 1).unwrap();
+            let take = count.map_or(usize::MAX, |count| usize::try_from(count).unwrap());
+            let wanted: String = text.split_inclusive('\n').skip(skip).take(take).collect();
+            assert_eq!(got.content, ghost_domain::text::prefix_bytes(&wanted, max_bytes));
+            assert!(got.truncated || wanted.len() == got.content.len());
+        });
+    }
+}

@@ -76,11 +76,11 @@ macro_rules! shelf {
     ($field:ident, $bit:ident) => {
         const BIT: u32 = crate::sqlite::flush::bit::$bit;
 
-        fn shelf(layers: &crate::sqlite::layers::Layers) -> &crate::sqlite::layers::Shelf<Self> {
+        fn shelf(layers: &crate::sqlite::layers::Layers) -> &crate::sqlite::shelf::Shelf<Self> {
             &layers.$field
         }
 
-        fn shelf_mut(layers: &mut crate::sqlite::layers::Layers) -> &mut crate::sqlite::layers::Shelf<Self> {
+        fn shelf_mut(layers: &mut crate::sqlite::layers::Layers) -> &mut crate::sqlite::shelf::Shelf<Self> {
             &mut layers.$field
         }
     };

@@ -1,148 +1,19 @@
-//! What happens to a batch: when the disk is full, when a command panics, refuses or is left alone.
+//! What happens to a batch when a command panics, refuses or is left alone.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select};
+use futures_util::future::select;
 use futures_util::{FutureExt as _, pin_mut};
-use ghost_domain::{MailState, Party, RequestKey, StoredAnswer, TaskId, Timestamp, TurnId};
+use ghost_domain::{MailState, TaskId, TurnId};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::tools::{Stop, deliver, depth, events, mail, open, send, send_text, who};
-use crate::sqlite::{SqliteOptions, open_store};
-use crate::tables::Family;
-use crate::{Store, StoreError, Writes};
-
-fn dir() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
-}
-
-async fn store_with(path: &Path, options: SqliteOptions) -> Store {
-    open_store(&path.join("ghost.db"), options).await.unwrap()
-}
-
-/// Holds the writer inside a command until the guard is told to go on.
-async fn hold(store: &Store) -> (Arc<Notify>, tokio::task::JoinHandle<Result<(), StoreError>>) {
-    let (inside, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (store, entered, leave) = (store.clone(), inside.clone(), go.clone());
-    let held = tokio::spawn(async move {
-        store
-            .write::<(), StoreError, _>(move |_| {
-                Box::pin(async move {
-                    entered.notify_one();
-                    leave.notified().await;
-                    Ok(())
-                })
-            })
-            .await
-    });
-    inside.notified().await;
-    (go, held)
-}
-
-/// Queues every future behind the writer's present command, so that they are one batch.
-async fn together<T>(store: &Store, commands: Vec<impl Future<Output = T>>) -> Vec<T> {
-    let (go, held) = hold(store).await;
-    let mut all = Box::pin(join_all(commands));
-    assert!((&mut all).now_or_never().is_none());
-    go.notify_one();
-    // The holding command is in the same batch and has the same fate.
-    drop(held.await.unwrap());
-    all.await
-}
-
-/// Twenty stored answers of some pages each, which can be pruned without a page to spare.
-async fn fill(w: &mut dyn Writes) -> Result<(), StoreError> {
-    for n in 0..20 {
-        let key = RequestKey {
-            principal: Party::System,
-            request_id: format!("r{n}").parse().unwrap(),
-            method: "fill".to_owned(),
-            digest: String::new(),
-        };
-        w.request_put(&StoredAnswer { key, answer: "z".repeat(10_000), at: Timestamp(1) }).await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_and_loses_nothing() {
-    let dir = dir();
-    let full = SqliteOptions { page_limit: Some(200), ..SqliteOptions::default() };
-    let store = store_with(dir.path(), full.clone()).await;
-    store.write::<_, StoreError, _>(|w| Box::pin(async move { fill(w).await })).await.unwrap();
-    let (mut kept, mut n) = (Vec::new(), 0);
-    let refused = loop {
-        n += 1;
-        match send_text(&store, n, "a", "x".repeat(3_000)).await {
-            Ok(()) => kept.push(n),
-            Err(error) => break error,
-        }
-        assert!(n < 1_000, "the limit is never reached");
-    };
-    assert!(matches!(refused, StoreError::Full), "{refused}");
-    // One large write among small ones fails the batch that it is in, and that batch only.
-    let small =
-        (0..8).map(|i| send_text(&store, 2_000 + i, "b", if i == 4 { "y".repeat(900_000) } else { String::new() }));
-    let fates = together(&store, small.collect()).await;
-    assert!(fates.iter().all(|fate| matches!(fate, Err(StoreError::Full))), "{fates:?}");
-    assert_eq!(depth(&store, "b").await, 0);
-    assert_eq!(usize::try_from(depth(&store, "a").await).unwrap(), kept.len());
-    assert_eq!(events(&store).await.len(), kept.len());
-
-    // Space is made, and the same writer goes on.
-    let pruned = store
-        .write::<_, StoreError, _>(|w| Box::pin(async move { w.prune(Family::Requests, Timestamp(100), 10_000).await }))
-        .await
-        .unwrap();
-    assert_eq!(pruned, 20);
-    send(&store, 5_000, "b").await.unwrap();
-    let kept_a = u32::try_from(kept.len()).unwrap();
-    assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, 1));
-    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
-    assert_eq!(
-        seqs,
-        (1..=i64::try_from(kept.len()).unwrap() + 1).collect::<Vec<_>>(),
-        "failed batches use no sequence"
-    );
-    store.close().await;
-    let store = store_with(dir.path(), full).await;
-    assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, 1));
-}
-
-/// The disk is full in the middle of a command that looks at what it wrote; what it remembers must go, too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_in_the_middle_of_a_command_is_forgotten() {
-    let dir = dir();
-    let store = store_with(dir.path(), SqliteOptions { page_limit: Some(150), ..SqliteOptions::default() }).await;
-    send(&store, 1, "a").await.unwrap();
-    for swallow in [false, true] {
-        let fate = store
-            .write::<u32, StoreError, _>(move |w| {
-                Box::pin(async move {
-                    assert_eq!(w.inbox_depth(&who("a")).await?, 1);
-                    deliver(w, 2, "a", &"z".repeat(2_000_000)).await?;
-                    assert_eq!(w.inbox_depth(&who("a")).await?, 2);
-                    match w.inbox_pending(&who("a"), 10).await {
-                        // A command that hides the failure is not acknowledged either.
-                        Err(_) if swallow => Ok(0),
-                        Err(error) => Err(error),
-                        Ok(_) => panic!("there was room"),
-                    }
-                })
-            })
-            .await;
-        assert!(matches!(fate, Err(StoreError::Full)), "{fate:?}");
-        assert_eq!(depth(&store, "a").await, 1);
-    }
-    send(&store, 2, "a").await.unwrap();
-    let inside = store.write::<_, StoreError, _>(|w| Box::pin(async move { w.inbox_depth(&who("a")).await })).await;
-    assert_eq!((inside.unwrap(), depth(&store, "a").await, store.last_seq()), (2, 2, 2));
-}
+use super::tools::{Stop, deliver, depth, dir, events, hold, mail, open, send, store_with, together, who};
+use crate::StoreError;
+use crate::sqlite::SqliteOptions;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_between_neighbours_hurts_none() {
@@ -346,18 +217,14 @@ async fn cancelled_reads_leave_the_pool_whole() {
     let store = store_with(dir.path(), SqliteOptions { reader_connections: 2, ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
     for _ in 0..10 {
-        let begun = Notify::new();
         let stuck = store.read::<(), StoreError, _>(|r| {
             Box::pin(async move {
                 r.inbox_total().await?;
                 std::future::pending().await
             })
         });
-        let brief = async {
-            // Room for the other to begin: a read of its own passes through the same pool.
-            assert_eq!(depth(&store, "a").await, 1);
-            begun.notify_one();
-        };
+        // Gives the other time to begin: it passes through the same pool.
+        let brief = async { assert_eq!(depth(&store, "a").await, 1) };
         pin_mut!(stuck, brief);
         select(stuck, brief).await;
     }

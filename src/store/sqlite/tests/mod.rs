@@ -3,4 +3,5 @@
 mod batches;
 mod contract;
 mod files;
+mod full_disk;
 mod tools;

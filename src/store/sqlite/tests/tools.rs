@@ -1,12 +1,16 @@
 //! Short ways to say what the tests do.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use ghost_domain::event::{EventFilter, NewEvent};
 use ghost_domain::{
     AgentId, Envelope, Event, EventId, EventKind, Kind, MailState, MessageId, Party, Refusal, RootId, Timestamp,
 };
 use serde_json::json;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::sqlite::{SqliteOptions, open_store};
@@ -87,4 +91,42 @@ pub(super) async fn events(store: &Store) -> Vec<Event> {
         })
         .await
         .unwrap()
+}
+
+pub(super) fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+pub(super) async fn store_with(path: &Path, options: SqliteOptions) -> Store {
+    open_store(&path.join("ghost.db"), options).await.unwrap()
+}
+
+/// Holds the writer inside a command until the guard is told to go on.
+pub(super) async fn hold(store: &Store) -> (Arc<Notify>, tokio::task::JoinHandle<Result<(), StoreError>>) {
+    let (inside, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (store, entered, leave) = (store.clone(), inside.clone(), go.clone());
+    let held = tokio::spawn(async move {
+        store
+            .write::<(), StoreError, _>(move |_| {
+                Box::pin(async move {
+                    entered.notify_one();
+                    leave.notified().await;
+                    Ok(())
+                })
+            })
+            .await
+    });
+    inside.notified().await;
+    (go, held)
+}
+
+/// Queues every future behind the writer's present command, so that they are one batch.
+pub(super) async fn together<T>(store: &Store, commands: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let (go, held) = hold(store).await;
+    let mut all = Box::pin(join_all(commands));
+    assert!((&mut all).now_or_never().is_none());
+    go.notify_one();
+    // The holding command is in the same batch and has the same fate.
+    drop(held.await.unwrap());
+    all.await
 }

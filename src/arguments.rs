@@ -1,0 +1,92 @@
+//! The command line of `ghostd`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+use ghost_control::Listener;
+
+/// A supervisor for worlds of AI agents.
+#[derive(Debug, Parser)]
+#[command(name = "ghostd", version, about, long_about = None, after_help = "\
+Examples:
+  ghostd up                              run the newsroom on its own input, with scripted models
+  ghostd up worlds/newsroom --input ~/notes
+  ghostd up --provider anthropic --model claude-sonnet-4-5
+  ghostd check worlds/newsroom           list every problem of a world, start nothing
+  ghostd init my-world && ghostd up my-world
+
+Talk to a running world with ghostctl.")]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `ghostd` does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a world until Ctrl-C or `ghostctl shutdown`.
+    Up(Up),
+    /// Check a world's files and list every problem at once. Starts nothing.
+    Check {
+        /// The world's directory; by default this one, else worlds/newsroom.
+        world_dir: Option<PathBuf>,
+        /// Print the problems as a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a small world to start from.
+    Init {
+        /// The directory to make; it must not hold a world yet.
+        dir: PathBuf,
+    },
+}
+
+/// `ghostd up`.
+#[derive(Debug, Args)]
+pub struct Up {
+    /// The world's directory; by default this one, else worlds/newsroom.
+    pub world_dir: Option<PathBuf>,
+    /// Where the world keeps its data [default: $GHOST_STATE_DIR/<world>, else ~/.local/state/ghost/<world>].
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The files of the main job [default: the world's own].
+    #[arg(long, value_name = "DIR")]
+    pub input: Option<PathBuf>,
+    /// Where gRPC listens, `unix:PATH` or `HOST:PORT`; may be given several times [default: <data>/ghostd.sock].
+    #[arg(long, value_name = "ADDRESS", value_parser = listener)]
+    pub listen: Vec<Listener>,
+    /// Where HTTP (REST, health, metrics) listens; off by default.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub http: Option<SocketAddr>,
+    /// Think with this provider instead of what the archetypes say: one named in the world file, or anthropic, openai,
+    /// gemini, ollama, scripted.
+    #[arg(long, value_name = "NAME")]
+    pub provider: Option<String>,
+    /// The model at that provider.
+    #[arg(long, value_name = "M", requires = "provider")]
+    pub model: Option<String>,
+    /// Where that provider listens.
+    #[arg(long, value_name = "URL", requires = "provider")]
+    pub base_url: Option<String>,
+}
+
+fn listener(text: &str) -> Result<Listener, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return if path.is_empty() { Err("unix: needs a path".into()) } else { Ok(Listener::Unix(path.into())) };
+    }
+    text.parse::<SocketAddr>()
+        .map(Listener::Tcp)
+        .map_err(|_| "give unix:PATH or HOST:PORT with a numeric host, such as 127.0.0.1:7070".to_owned())
+}
+
+/// The world that is meant when none is named: the one in this directory, else the newsroom.
+pub fn world_dir(given: Option<PathBuf>) -> PathBuf {
+    let newsroom = Path::new("worlds/newsroom");
+    match given {
+        Some(dir) => dir,
+        None if !Path::new("world-config.yaml").is_file() && newsroom.is_dir() => newsroom.to_owned(),
+        None => PathBuf::from("."),
+    }
+}

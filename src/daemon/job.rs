@@ -1,0 +1,178 @@
+//! The main job: its input is copied into the workspace once, under a name that follows from its content, and its end
+//! is seen in the event feed (issue 2, 11).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ghost_commons::{feed::Subscription, jobs};
+use ghost_config::plan::JobPlan;
+use ghost_domain::event::{EventFilter, EventKind};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Code, Job, Limits, Refusal};
+use ghost_world::World;
+use sha2::{Digest, Sha256};
+
+/// Directory of the workspace that inputs are copied into.
+const INPUTS: &str = "inputs";
+/// Directories inside a job's input.
+const DEPTH_MAX: usize = 8;
+
+/// One file of a job's input.
+struct Input {
+    path: WorkspacePath,
+    bytes: Vec<u8>,
+}
+
+/// Takes the job in, unless that was done before, and gives its record.
+///
+/// # Errors
+/// When the input is missing, empty, too large, or holds what cannot be taken in.
+pub async fn begin(world: &World, plan: &JobPlan, input: &Path) -> Result<Job, Refusal> {
+    let limits = world.cx().limits();
+    let dir = input.to_owned();
+    let files = tokio::task::spawn_blocking(move || read_input(&dir, &limits))
+        .await
+        .map_err(|error| Refusal::new(Code::Internal, format!("reading the input failed: {error}")))??;
+    let job_id = job_id(&files);
+    let base = format!("{INPUTS}/{job_id}");
+    // Written before the job is recorded: a crash between the two writes the same bytes again.
+    let workspace = &world.engine().office.workspace;
+    for file in &files {
+        let path = file.path.under(&base);
+        if workspace.hash(&path).await?.is_none() {
+            workspace.write_atomic(&path, &file.bytes).await?;
+        }
+    }
+    let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
+    let brief =
+        plan.brief.replace("{job_id}", &job_id).replace("{input}", &base).replace("{files}", &count.to_string());
+    let (cx, lead) = (world.cx().clone(), plan.lead.clone());
+    let (job, _) = world
+        .store()
+        .write(move |w| Box::pin(async move { jobs::begin(w, &cx, &job_id, count, &lead, brief).await }))
+        .await?;
+    Ok(job)
+}
+
+/// The first 16 hexadecimal digits of the hash over names and contents, in order of name.
+fn job_id(files: &[Input]) -> String {
+    let mut hasher = Sha256::new();
+    for file in files {
+        hasher.update(file.path.as_str().as_bytes());
+        hasher.update([0]);
+        hasher.update((file.bytes.len() as u64).to_le_bytes());
+        hasher.update(&file.bytes);
+    }
+    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads the input directory: regular files only, in order of path, bounded in number, size and depth. Hidden files are
+/// passed over; symbolic links are not followed.
+fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
+    let refuse =
+        |what: String| Err(Refusal::new(Code::InvalidArguments, what).hint("give --input DIR a folder of text files"));
+    if !dir.is_dir() {
+        return refuse(format!("the input {} is not a directory", dir.display()));
+    }
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    let mut queue = vec![(String::new(), dir.to_owned(), 0)];
+    while let Some((prefix, at, depth)) = queue.pop() {
+        if depth > DEPTH_MAX {
+            return refuse(format!("the input is more than {DEPTH_MAX} directories deep at {}", at.display()));
+        }
+        let entries = std::fs::read_dir(&at)
+            .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", at.display())))?;
+        for entry in entries {
+            let entry = entry
+                .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", at.display())))?;
+            let Ok(name) = entry.file_name().into_string() else {
+                return refuse(format!("a file name in {} is not UTF-8", at.display()));
+            };
+            let kind = entry
+                .file_type()
+                .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot look at {name}: {error}")))?;
+            if name.starts_with('.') {
+                continue;
+            }
+            let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+            if kind.is_dir() {
+                queue.push((path, entry.path(), depth + 1));
+            } else if kind.is_file() {
+                found.push((path, entry.path()));
+            }
+            if found.len() > limits.job_files_max as usize {
+                return refuse(format!(
+                    "the input has more than {} files (limits.job_files_max)",
+                    limits.job_files_max
+                ));
+            }
+        }
+    }
+    if found.is_empty() {
+        return refuse(format!("the input {} holds no files", dir.display()));
+    }
+    found.sort();
+    let mut total = 0usize;
+    let mut files = Vec::with_capacity(found.len());
+    for (path, from) in found {
+        let length = std::fs::metadata(&from).map(|meta| meta.len()).unwrap_or(u64::MAX);
+        if length > u64::from(limits.job_bytes) {
+            return refuse(format!("{path} alone is larger than limits.job_bytes"));
+        }
+        let bytes = std::fs::read(&from)
+            .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", from.display())))?;
+        total = total.saturating_add(bytes.len());
+        if total > limits.job_bytes as usize {
+            return refuse(format!("the input is larger than {} bytes (limits.job_bytes)", limits.job_bytes));
+        }
+        files.push(Input { path: WorkspacePath::parse(&path, false)?, bytes });
+    }
+    Ok(files)
+}
+
+/// Follows the feed until the job's result is there: a file under the result directory that names the job, and the end of
+/// the turn that wrote it. Gives the job's record with its end.
+pub async fn follow(world: Arc<World>, plan: JobPlan, job: Job) -> Result<Job, Refusal> {
+    if job.finished_at.is_some() {
+        return Ok(job);
+    }
+    let filter = EventFilter {
+        kinds: vec![EventKind::ArtifactCreated.as_str().into(), EventKind::TurnFinished.as_str().into()],
+        ..EventFilter::default()
+    };
+    let mut after = 0;
+    let mut writer: Option<(String, String)> = None;
+    loop {
+        let mut events = Subscription::open(world.store(), Some(after), filter.clone(), true).await?;
+        loop {
+            let event = match events.next().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Err(Refusal::new(Code::Unavailable, "the world stopped before the job ended")),
+                // Behind: read on from storage.
+                Err(_) => {
+                    after = events.seen();
+                    break;
+                }
+            };
+            let text = |field: &str| event.payload.get(field).and_then(|value| value.as_str()).unwrap_or_default();
+            if event.kind == EventKind::ArtifactCreated {
+                let path = text("path");
+                let within =
+                    path.strip_prefix(plan.result.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'));
+                if within && path.contains(&job.job_id) {
+                    writer = Some((path.to_owned(), event.correlation_id.clone().unwrap_or_default()));
+                }
+            } else if let Some((path, turn_id)) = &writer
+                && text("turn_id") == turn_id
+                && text("status") == "finished"
+            {
+                let (cx, job_id, path) = (world.cx().clone(), job.job_id.clone(), path.clone());
+                let finished = world
+                    .store()
+                    .write(move |w| Box::pin(async move { jobs::finish(w, &cx, &job_id, &path).await }))
+                    .await?;
+                return Ok(finished.unwrap_or(job));
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! From options to a world that serves, and back to an orderly end.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ghost_commons::budgets;
+use ghost_config::Problems;
+use ghost_control::{ControlOptions, Listener};
+use ghost_domain::ports::Ports;
+use ghost_domain::{Code, Job, Money, Refusal};
+use ghost_store::Store;
+use ghost_store::sqlite::{SqliteOptions, open_store};
+use ghost_store::tables::UsageFilter;
+use ghost_tools::Tool;
+use ghost_tools::workspace::Workspace;
+use ghost_world::{Boot, World};
+use tokio::sync::watch;
+
+use crate::data_dir::{DataDir, default_data_dir};
+use crate::loading::{Loaded, Overrides, load, problems_refusal};
+use crate::terminal::Terminal;
+use crate::{job, recordings};
+
+/// What a daemon is started with.
+pub struct Options {
+    /// The world's directory.
+    pub world_dir: PathBuf,
+    /// Where its data lie; `None` is the usual place.
+    pub data_dir: Option<PathBuf>,
+    /// The job's input; `None` is the world's own.
+    pub input: Option<PathBuf>,
+    /// Where gRPC listens; empty is the socket in the data directory.
+    pub listen: Vec<Listener>,
+    /// Where HTTP listens, if it does.
+    pub http: Option<SocketAddr>,
+    /// Model flags.
+    pub overrides: Overrides,
+    /// Reads an environment variable.
+    pub env: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    /// Tools besides the built-in ones; for tests.
+    pub extra_tools: Vec<Tool>,
+    /// Clock, ids, jitter.
+    pub ports: Ports,
+    /// A bound on the database's pages; for tests of a full disk.
+    pub page_limit: Option<u32>,
+    /// Where the progress of the job is shown.
+    pub terminal: Terminal,
+}
+
+/// Why a daemon did not start, or did not end well.
+#[derive(Debug)]
+pub enum Failure {
+    /// The configuration.
+    Problems(Problems),
+    /// Anything else.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Boots the world and serves it until `stop` turns true or a client asks for the end.
+///
+/// # Errors
+/// When it cannot start: the configuration has problems, the data directory is in use or not writable, a port is taken,
+/// the database is damaged. Nothing runs then and nothing was changed besides.
+pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Failure> {
+    let env = Arc::clone(&options.env);
+    let first = ghost_config::load(&options.world_dir, &*env).map_err(Failure::Problems)?;
+    let recordings = recordings::read_all(&first.llm).await?;
+    let clock = Arc::clone(&options.ports.clock);
+    let loaded = load(&options.world_dir, &options.overrides, &*env, Arc::clone(&clock), recordings)
+        .map_err(Failure::Problems)?;
+    for warning in &loaded.plan.warnings {
+        tracing::warn!("{warning}");
+    }
+    let path = match options.data_dir {
+        Some(path) => path,
+        None => default_data_dir(&loaded.plan.world_id, &*env)?,
+    };
+    let data_dir = DataDir::lock(&path)?;
+    let result = serve_world(
+        loaded,
+        &data_dir,
+        ServeOptions {
+            world_dir: options.world_dir,
+            input: options.input,
+            listen: options.listen,
+            http: options.http,
+            overrides: options.overrides,
+            env,
+            extra_tools: options.extra_tools,
+            ports: options.ports,
+            page_limit: options.page_limit,
+            terminal: options.terminal,
+        },
+        stop,
+    )
+    .await;
+    drop(data_dir);
+    result
+}
+
+struct ServeOptions {
+    world_dir: PathBuf,
+    input: Option<PathBuf>,
+    listen: Vec<Listener>,
+    http: Option<SocketAddr>,
+    overrides: Overrides,
+    env: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    extra_tools: Vec<Tool>,
+    ports: Ports,
+    page_limit: Option<u32>,
+    terminal: Terminal,
+}
+
+async fn serve_world(
+    loaded: Loaded,
+    data_dir: &DataDir,
+    options: ServeOptions,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    let secrets = secrets(&loaded, &*options.env);
+    let (asked, mut ask) = watch::channel(false);
+    let asked = Arc::new(asked);
+    let asker = Arc::clone(&asked);
+    // Bound before the world runs: a taken port is an error that starts nothing.
+    let listeners = if options.listen.is_empty() {
+        vec![Listener::Unix(data_dir.path().join("ghostd.sock"))]
+    } else {
+        options.listen
+    };
+    let bound = ghost_control::bind(ControlOptions {
+        listeners,
+        http: options.http,
+        data_dir: data_dir.path().to_owned(),
+        token: (options.env)("GHOST_TOKEN").filter(|token| !token.is_empty()),
+        tls: None,
+        on_shutdown: Arc::new(move |_| drop(asker.send_replace(true))),
+    })
+    .await?;
+    let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
+    let store = open_store(&data_dir.path().join("ghost.db"), sqlite).await.map_err(Refusal::from)?;
+    let outcome = boot_and_serve(
+        loaded,
+        data_dir,
+        &store,
+        secrets,
+        bound,
+        Rest {
+            world_dir: options.world_dir,
+            input: options.input,
+            overrides: options.overrides,
+            env: options.env,
+            extra_tools: options.extra_tools,
+            ports: options.ports,
+            terminal: options.terminal,
+        },
+        async move {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => "signal",
+                _ = ask.wait_for(|asked| *asked) => "request",
+            }
+        },
+    )
+    .await;
+    drop(asked);
+    store.close().await;
+    outcome
+}
+
+struct Rest {
+    world_dir: PathBuf,
+    input: Option<PathBuf>,
+    overrides: Overrides,
+    env: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    extra_tools: Vec<Tool>,
+    ports: Ports,
+    terminal: Terminal,
+}
+
+async fn boot_and_serve(
+    loaded: Loaded,
+    data_dir: &DataDir,
+    store: &Store,
+    secrets: Vec<String>,
+    bound: ghost_control::Bound,
+    rest: Rest,
+    stopped: impl Future<Output = &'static str>,
+) -> Result<(), Failure> {
+    let Rest { world_dir, input, overrides, env, extra_tools, ports, terminal } = rest;
+    let job_plan = loaded.plan.job.clone();
+    let world_name = loaded.plan.name.clone();
+    let clock = Arc::clone(&ports.clock);
+    let reloader = Box::new(move || {
+        load(&world_dir, &overrides, &*env, Arc::clone(&clock), BTreeMap::new())
+            .map(|loaded| (loaded.plan, loaded.providers))
+            .map_err(|problems| problems_refusal(&problems))
+    });
+    let workspace = Workspace::open(&data_dir.path().join("workspace"))?;
+    let world = ghost_world::boot(Boot {
+        plan: loaded.plan,
+        store: store.clone(),
+        ports,
+        providers: loaded.providers,
+        workspace,
+        data_dir: Some(data_dir.path().to_owned()),
+        secrets,
+        node: node_name(),
+        extra_tools,
+        reloader,
+    })
+    .await?;
+    let endpoints = bound.endpoints();
+    let (closing, closed) = watch::channel(false);
+    let control = tokio::spawn(bound.serve(Arc::clone(&world), async move {
+        let mut closed = closed;
+        // An error means that the sender is gone, which is the end as well.
+        let _ = closed.wait_for(|closed| *closed).await;
+    }));
+    terminal.ready(&world_name, &endpoints, data_dir.path());
+    let watching = tokio::spawn(terminal.clone().watch(store.clone()));
+    let main_job = begin_job(&world, job_plan, input, &terminal, data_dir).await;
+    let failed = main_job.as_ref().err().cloned();
+    let reason = match failed {
+        None => stopped.await,
+        Some(_) => "the job's input was refused",
+    };
+    terminal.stopping(reason);
+    world.shutdown(reason).await;
+    closing.send_replace(true);
+    let served = control.await;
+    watching.abort();
+    if let Ok(Some(task)) = main_job {
+        task.abort();
+    }
+    match served {
+        Ok(Ok(())) => {}
+        Ok(Err(refusal)) => tracing::warn!(%refusal, "the control plane did not end well"),
+        Err(error) => tracing::warn!(%error, "the control plane did not end well"),
+    }
+    failed.map_or(Ok(()), |refusal| Err(refusal.into()))
+}
+
+/// Takes the job in and follows it in a task of its own. Nothing if the world has no job.
+async fn begin_job(
+    world: &Arc<World>,
+    plan: Option<ghost_config::plan::JobPlan>,
+    input: Option<PathBuf>,
+    terminal: &Terminal,
+    data_dir: &DataDir,
+) -> Result<Option<tokio::task::JoinHandle<()>>, Refusal> {
+    let Some(plan) = plan else {
+        return match input {
+            None => Ok(None),
+            Some(_) => Err(Refusal::new(Code::InvalidArguments, "this world has no job that takes an input")
+                .hint("add a `job:` section to world-config.yaml, or leave --input out")),
+        };
+    };
+    let input = input.unwrap_or_else(|| plan.input.clone());
+    let job = job::begin(world, &plan, &input).await?;
+    terminal.job(&job);
+    let (world, terminal, root) = (Arc::clone(world), terminal.clone(), data_dir.path().join("workspace"));
+    Ok(Some(tokio::spawn(async move {
+        match job::follow(Arc::clone(&world), plan, job).await {
+            Ok(job) => {
+                let (tokens, cost) = spent(&world, &job).await.unwrap_or_default();
+                terminal.job_done(&job, &root, tokens, cost);
+            }
+            Err(refusal) => tracing::debug!(%refusal, "the job is no longer followed"),
+        }
+    })))
+}
+
+/// What a job cost so far.
+async fn spent(world: &World, job: &Job) -> Result<(u64, Money), Refusal> {
+    let filter = UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() };
+    let sums = world.store().read(move |r| Box::pin(async move { budgets::usage(r, &filter).await })).await?;
+    Ok(sums.iter().fold((0, Money(0)), |(tokens, cost), sum| (tokens + sum.tokens.total(), cost.plus(sum.cost))))
+}
+
+/// The values that must not get out: keys of providers and what the world file names besides.
+fn secrets(loaded: &Loaded, env: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Vec<String> {
+    let keys = loaded.plan.llm.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
+    let named = loaded.plan.secret_env.iter().map(String::as_str);
+    keys.chain(named).chain(["GHOST_TOKEN"]).filter_map(env).filter(|value| !value.is_empty()).collect()
+}
+
+/// This daemon's name: the host and the process, so that two daemons on one database are told apart.
+fn node_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}-{}", std::process::id())
+}

@@ -1,0 +1,134 @@
+//! What a person sees in the terminal of `ghostd up`: who does what as it happens, in one line each. Progress, not a log.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ghost_commons::feed::Subscription;
+use ghost_domain::event::{Event, EventFilter, EventKind};
+use ghost_domain::text::{clip, one_line};
+use ghost_domain::{Job, Money};
+use ghost_store::Store;
+use serde_json::Value;
+
+/// Where progress is written. Cheap to clone.
+#[derive(Clone)]
+pub struct Terminal {
+    out: Arc<Mutex<Box<dyn Write + Send>>>,
+}
+
+impl Terminal {
+    /// A terminal that writes to `out`.
+    pub fn new(out: impl Write + Send + 'static) -> Self {
+        Self { out: Arc::new(Mutex::new(Box::new(out))) }
+    }
+
+    /// A terminal that shows nothing.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self::new(std::io::sink())
+    }
+
+    fn line(&self, text: &str) {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        // A terminal that was closed is no reason to stop working.
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    }
+
+    /// The world serves.
+    pub fn ready(&self, world: &str, endpoints: &[String], data: &Path) {
+        self.line(&format!("{world} is up. Data: {}", data.display()));
+        for endpoint in endpoints {
+            self.line(&format!("  listening on {endpoint}"));
+        }
+    }
+
+    /// A job was taken in, or goes on.
+    pub fn job(&self, job: &Job) {
+        let how = if job.finished_at.is_some() { "was done before" } else { "is under way" };
+        self.line(&format!("Job {} ({} files) {how}.", job.job_id, job.files));
+    }
+
+    /// The job is done.
+    pub fn job_done(&self, job: &Job, workspace: &Path, tokens: u64, cost: Money) {
+        let path = job.result_path.as_deref().unwrap_or_default();
+        let took = job.finished_at.map(|at| at.since(job.started_at).as_secs_f64()).unwrap_or_default();
+        self.line("");
+        self.line(&format!("Job {} is done after {took:.1} s.", job.job_id));
+        self.line(&format!("  result  {}", workspace.join(path).display()));
+        self.line(&format!("  cost    {cost} for {tokens} tokens"));
+        self.line("Still serving. `ghostctl status` looks around; Ctrl-C or `ghostctl shutdown` ends it.");
+    }
+
+    /// The end begins.
+    pub fn stopping(&self, reason: &str) {
+        self.line(&format!("Stopping ({reason}): letting turns under way finish."));
+    }
+
+    /// Shows what happens until the store closes. A terminal that cannot keep up skips ahead; the feed has it all.
+    pub async fn watch(self, store: Store) {
+        let mut subjects = BTreeMap::new();
+        loop {
+            let Ok(mut events) = Subscription::open(&store, None, EventFilter::default(), true).await else { return };
+            loop {
+                match events.next().await {
+                    Ok(Some(event)) => {
+                        if let Some(text) = words(&event, &mut subjects) {
+                            self.line(&text);
+                        }
+                    }
+                    Ok(None) => return,
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+}
+
+/// An event in words, or nothing if it is not worth a line. `calls` keeps what calls under way are about.
+fn words(event: &Event, calls: &mut BTreeMap<String, String>) -> Option<String> {
+    let who = event.agent_id.as_ref().map_or("world", |id| id.as_str());
+    let text = |field: &str| event.payload.get(field).and_then(Value::as_str).unwrap_or_default();
+    let say = |what: String| Some(format!("  {who:<10} {}", clip(&one_line(&what), 140)));
+    match event.kind {
+        EventKind::ToolStarted => {
+            // Bounded by the calls under way; a crash may leave a few behind.
+            if calls.len() > 4_096 {
+                calls.clear();
+            }
+            calls.insert(text("call_id").to_owned(), subject(text("summary")));
+            None
+        }
+        EventKind::ToolFinished => {
+            let subject = calls.remove(text("call_id")).unwrap_or_default();
+            let tool = text("tool");
+            match text("status") {
+                "ok" => say(format!("{tool} {subject}")),
+                status => say(format!("{tool} {subject} — {status}: {}", text("error"))),
+            }
+        }
+        EventKind::TaskCreated => say(format!("gets the task “{}”", text("title"))),
+        EventKind::TaskUpdated if text("status") == "done" => say(format!("finished “{}”", text("title"))),
+        EventKind::ModelFailed => say(format!("model {} failed: {}", text("model"), text("error"))),
+        EventKind::AgentCrashed => say(format!("crashed: {}", text("reason"))),
+        EventKind::AgentRestarted => say("is back".into()),
+        EventKind::AgentFailed => say(format!("failed: {}", text("reason"))),
+        EventKind::TurnResumed => say("goes on where it was".into()),
+        EventKind::TurnFinished if text("status") == "failed" => say(format!("turn failed: {}", text("reason"))),
+        EventKind::DeadLetterHeld => say(format!("set a message aside: {}", text("reason"))),
+        EventKind::WorldWarning => say(format!("warning: {}", text("warning"))),
+        _ => None,
+    }
+}
+
+/// What a call is about, from its arguments: a path, a title, a receiver.
+fn subject(arguments: &str) -> String {
+    for field in ["\"path\":\"", "\"title\":\"", "\"agent_id\":\"", "\"to\":\"", "\"name\":\""] {
+        if let Some(at) = arguments.find(field) {
+            let rest = &arguments[at + field.len()..];
+            return rest.split(['"', '…']).next().unwrap_or_default().to_owned();
+        }
+    }
+    String::new()
+}

@@ -1,0 +1,100 @@
+//! What `ghostd` says in the terminal about configurations and failures, and the exit codes that go with it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use ghost_config::Problems;
+use ghost_daemon::{Failure, Overrides};
+use ghost_domain::{Code, Refusal};
+
+/// The exit code of a configuration with problems: the same as of a misuse of the command line.
+const USAGE: u8 = 2;
+
+/// `ghostd check`.
+pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>) -> ExitCode {
+    let clock = ghost_daemon::system_ports().clock;
+    let checked = ghost_config::load(world_dir, env).and_then(|plan| {
+        let recorded = |kind| kind == ghost_config::plan::ProviderKind::Recorded;
+        if plan.llm.providers.values().any(|provider| recorded(provider.kind)) {
+            // Reading a recording would open its database; `up` does that.
+            return Ok(plan);
+        }
+        ghost_daemon::load(world_dir, &Overrides::default(), env, clock, BTreeMap::new()).map(|loaded| loaded.plan)
+    });
+    let (problems, fine) = match checked {
+        Ok(plan) => (Problems(plan.warnings), true),
+        Err(problems) => (problems, false),
+    };
+    if json {
+        match serde_json::to_string_pretty(&problems) {
+            Ok(text) => println!("{text}"),
+            Err(error) => eprintln!("error: {error}"),
+        }
+    } else if !problems.is_empty() {
+        eprint!("{problems}");
+    }
+    let (errors, warnings) = problems.counts();
+    if !json {
+        if fine {
+            println!("{} is a world that can be started ({warnings} warnings).", world_dir.display());
+        } else {
+            eprintln!("{errors} errors, {warnings} warnings.");
+        }
+    }
+    if fine { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
+}
+
+/// `ghostd init`.
+pub fn init(dir: &Path) -> ExitCode {
+    match ghost_config::init::write(dir) {
+        Ok(files) => {
+            for file in files {
+                println!("wrote {}", file.display());
+            }
+            println!("Start it with: ghostd up {}", dir.display());
+            ExitCode::SUCCESS
+        }
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+/// Why the daemon did not start.
+pub fn failure(failure: &Failure) -> ExitCode {
+    match failure {
+        Failure::Problems(problems) => {
+            eprint!("{problems}");
+            let (errors, warnings) = problems.counts();
+            eprintln!("{errors} errors, {warnings} warnings. Nothing was started.");
+            ExitCode::from(USAGE)
+        }
+        Failure::Refused(refusal) => refused(refusal),
+    }
+}
+
+fn refused(refusal: &Refusal) -> ExitCode {
+    eprintln!("error: {}", refusal.message);
+    if let Some(hint) = &refusal.hint {
+        eprintln!("  hint: {hint}");
+    }
+    ExitCode::from(exit_code(refusal.code))
+}
+
+/// The same codes that ghostctl gives (CP-09 as corrected).
+fn exit_code(code: Code) -> u8 {
+    match code {
+        Code::InvalidArguments => USAGE,
+        Code::NotFound | Code::UnknownTool => 3,
+        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => 4,
+        Code::Unavailable => 5,
+        Code::Timeout => 6,
+        Code::Conflict => 7,
+        Code::TooLarge
+        | Code::RateLimited
+        | Code::InboxFull
+        | Code::HopLimit
+        | Code::BudgetExhausted
+        | Code::LoopGuard => 8,
+        Code::Cancelled | Code::ExecFailed | Code::ApprovalPending | Code::Internal | Code::OutcomeUnknown => 1,
+    }
+}

@@ -1,0 +1,97 @@
+//! A full disk refuses, loses nothing that was acknowledged, and leaves a writer that goes on.
+
+use ghost_domain::{Party, RequestKey, StoredAnswer, Timestamp};
+
+use super::tools::{deliver, depth, dir, events, send, send_text, store_with, together, who};
+use crate::sqlite::SqliteOptions;
+use crate::tables::Family;
+use crate::{StoreError, Writes};
+
+/// Twenty stored answers of some pages each, which can be pruned without a page to spare.
+async fn fill(w: &mut dyn Writes) -> Result<(), StoreError> {
+    for n in 0..20 {
+        let key = RequestKey {
+            principal: Party::System,
+            request_id: format!("r{n}").parse().unwrap(),
+            method: "fill".to_owned(),
+            digest: String::new(),
+        };
+        w.request_put(&StoredAnswer { key, answer: "z".repeat(10_000), at: Timestamp(1) }).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_and_loses_nothing() {
+    let dir = dir();
+    let full = SqliteOptions { page_limit: Some(200), ..SqliteOptions::default() };
+    let store = store_with(dir.path(), full.clone()).await;
+    store.write::<_, StoreError, _>(|w| Box::pin(async move { fill(w).await })).await.unwrap();
+    let (mut kept, mut n) = (Vec::new(), 0);
+    let refused = loop {
+        n += 1;
+        match send_text(&store, n, "a", "x".repeat(3_000)).await {
+            Ok(()) => kept.push(n),
+            Err(error) => break error,
+        }
+        assert!(n < 1_000, "the limit is never reached");
+    };
+    assert!(matches!(refused, StoreError::Full), "{refused}");
+    // One large write among small ones fails the batch that it is in, and that batch only.
+    let small =
+        (0..8).map(|i| send_text(&store, 2_000 + i, "b", if i == 4 { "y".repeat(900_000) } else { String::new() }));
+    let fates = together(&store, small.collect()).await;
+    assert!(fates.iter().all(|fate| matches!(fate, Err(StoreError::Full))), "{fates:?}");
+    assert_eq!(depth(&store, "b").await, 0);
+    assert_eq!(usize::try_from(depth(&store, "a").await).unwrap(), kept.len());
+    assert_eq!(events(&store).await.len(), kept.len());
+
+    // Space is made, and the same writer goes on.
+    let pruned = store
+        .write::<_, StoreError, _>(|w| Box::pin(async move { w.prune(Family::Requests, Timestamp(100), 10_000).await }))
+        .await
+        .unwrap();
+    assert_eq!(pruned, 20);
+    send(&store, 5_000, "b").await.unwrap();
+    let kept_a = u32::try_from(kept.len()).unwrap();
+    assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, 1));
+    let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
+    assert_eq!(
+        seqs,
+        (1..=i64::try_from(kept.len()).unwrap() + 1).collect::<Vec<_>>(),
+        "failed batches use no sequence"
+    );
+    store.close().await;
+    let store = store_with(dir.path(), full).await;
+    assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, 1));
+}
+
+/// The disk is full in the middle of a command that looks at what it wrote; what it remembers must go, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_in_the_middle_of_a_command_is_forgotten() {
+    let dir = dir();
+    let store = store_with(dir.path(), SqliteOptions { page_limit: Some(150), ..SqliteOptions::default() }).await;
+    send(&store, 1, "a").await.unwrap();
+    for swallow in [false, true] {
+        let fate = store
+            .write::<u32, StoreError, _>(move |w| {
+                Box::pin(async move {
+                    assert_eq!(w.inbox_depth(&who("a")).await?, 1);
+                    deliver(w, 2, "a", &"z".repeat(2_000_000)).await?;
+                    assert_eq!(w.inbox_depth(&who("a")).await?, 2);
+                    match w.inbox_pending(&who("a"), 10).await {
+                        // A command that hides the failure is not acknowledged either.
+                        Err(_) if swallow => Ok(0),
+                        Err(error) => Err(error),
+                        Ok(_) => panic!("there was room"),
+                    }
+                })
+            })
+            .await;
+        assert!(matches!(fate, Err(StoreError::Full)), "{fate:?}");
+        assert_eq!(depth(&store, "a").await, 1);
+    }
+    send(&store, 2, "a").await.unwrap();
+    let inside = store.write::<_, StoreError, _>(|w| Box::pin(async move { w.inbox_depth(&who("a")).await })).await;
+    assert_eq!((inside.unwrap(), depth(&store, "a").await, store.last_seq()), (2, 2, 2));
+}

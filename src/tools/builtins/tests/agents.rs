@@ -1,0 +1,93 @@
+use ghost_domain::{AgentKind, Code};
+use serde_json::json;
+
+use super::rig::{Rig, code, id};
+
+#[tokio::test]
+async fn agents_are_listed_and_the_world_is_seen() {
+    let rig = Rig::new().await;
+    let all = rig.content("syscall.agent.list", json!({})).await;
+    assert_eq!(
+        all[0],
+        json!({
+            "agent_id": "ada", "name": "ada", "archetype": "editor", "status": "running", "activity": "acting",
+            "uptime_seconds": 0,
+        })
+    );
+    let writers = rig.content("syscall.agent.list", json!({ "archetype": "writer", "status": "running" })).await;
+    assert_eq!(writers.as_array().unwrap().len(), 1);
+    let world = rig.content("syscall.reflect", json!({})).await;
+    assert_eq!((&world["world"], &world["uptime_seconds"]), (&json!("Test"), &json!(60)));
+    assert_eq!((&world["you"], world["agents"].as_array().unwrap().len()), (&json!("ada"), 2));
+    let status = rig.content("syscall.session.status", json!({})).await;
+    assert_eq!((&status["agent_id"], &status["model"]), (&json!("ada"), &json!("m")));
+    assert_eq!((&status["timezone"], &status["queue"]), (&json!("Europe/Berlin"), &json!(0)));
+    assert_eq!(status["time"], "2026-11-21T22:08:00.000Z");
+    assert_eq!(code(rig.call("syscall.session.status", json!({ "agent_id": "bop" })).await), Code::NotFound);
+    let usage = rig.content("syscall.resource.usage", json!({})).await;
+    assert!(usage["disk"]["total_bytes"].as_u64().unwrap() > 0 && usage["runtime"]["actors"] == 1);
+}
+
+#[tokio::test]
+async fn only_what_the_world_allows_is_created() {
+    let rig = Rig::new().await;
+    let first = rig.content("syscall.agent.create", json!({ "archetype": "writer", "goal": "Write." })).await;
+    assert_eq!((&first["agent_id"], &first["status"]), (&json!("writer-1"), &json!("running")));
+    assert_eq!(rig.inbox("writer-1").await[0].body, "Write.");
+    let second = rig.content("syscall.agent.create", json!({ "archetype": "writer", "name": "W" })).await;
+    assert_eq!((&second["agent_id"], &second["name"]), (&json!("writer-2"), &json!("W")));
+    let record = rig
+        .office
+        .store
+        .read(|r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>(r.agent_get(&id("writer-1")).await?) }));
+    let record = record.await.unwrap().unwrap();
+    assert_eq!((record.kind, record.owner.as_deref()), (AgentKind::Dynamic, Some("agent:ada")));
+    for (arguments, expected) in [
+        (json!({ "archetype": "editor" }), Code::AccessDenied),
+        (json!({ "archetype": "writr" }), Code::NotFound),
+        (json!({ "archetype": "writer", "agent_id": "bob" }), Code::Conflict),
+        (json!({ "archetype": "writer", "agent_id": "../x" }), Code::InvalidArguments),
+        (json!({ "archetype": "writer", "overrides": { "max_tokens": 1_000_000 } }), Code::InvalidArguments),
+        (json!({ "archetype": "writer", "overrides": { "write_acl": ["/"] } }), Code::InvalidArguments),
+    ] {
+        assert_eq!(code(rig.call("syscall.agent.create", arguments).await), expected);
+    }
+}
+
+#[tokio::test]
+async fn agents_stop_and_start() {
+    let rig = Rig::new().await;
+    let stop = json!({ "agent_id": "bob", "reason": "rest" });
+    let stopped = rig.content("syscall.agent.stop", stop.clone()).await;
+    assert_eq!(stopped, json!({ "agent_id": "bob", "status": "stopping", "changed": true }));
+    assert_eq!(rig.content("syscall.agent.stop", stop).await["changed"], false);
+    let start = json!({ "agent_id": "bob" });
+    assert_eq!(rig.content("syscall.agent.start", start.clone()).await["changed"], true);
+    assert_eq!(rig.content("syscall.agent.start", start).await["changed"], false);
+    assert_eq!(code(rig.call("syscall.agent.start", json!({ "agent_id": "bop" })).await), Code::NotFound);
+}
+
+#[tokio::test]
+async fn memory_is_looked_into_and_no_further() {
+    let rig = Rig::new().await;
+    let files = rig.content("syscall.agent.inspect", json!({ "agent_id": "bob" })).await;
+    assert_eq!(files["files"][1], json!({ "path": "days/1.md", "kind": "file", "bytes": 8 }));
+    let read = json!({ "agent_id": "bob", "path": "days/1.md", "limit": 1 });
+    assert_eq!(rig.content("syscall.agent.inspect", read).await["content"], "one\n");
+    assert_eq!(rig.content("syscall.agent.inspect", json!({ "agent_id": "ada" })).await["files"], json!([]));
+    let data = rig.dir.path().join("data");
+    std::fs::write(data.join("token"), "t").unwrap();
+    std::os::unix::fs::symlink(data.join("token"), data.join("agents/bob/memory/link")).unwrap();
+    for (path, expected) in [
+        ("../../../token", Code::PathDenied),
+        ("link", Code::PathDenied),
+        ("none.md", Code::NotFound),
+        ("days", Code::InvalidArguments),
+    ] {
+        let arguments = json!({ "agent_id": "bob", "path": path });
+        assert_eq!(code(rig.call("syscall.agent.inspect", arguments).await), expected, "{path}");
+    }
+    let none = json!({ "agent_id": "ada", "path": "x" });
+    assert_eq!(code(rig.call("syscall.agent.inspect", none).await), Code::NotFound);
+    assert_eq!(code(rig.call("syscall.agent.inspect", json!({ "agent_id": "bop" })).await), Code::NotFound);
+}

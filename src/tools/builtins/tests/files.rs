@@ -1,0 +1,123 @@
+use ghost_domain::{Code, EventKind};
+use serde_json::{Value, json};
+
+use super::rig::{Rig, code, with};
+
+#[tokio::test]
+async fn a_file_is_written_read_edited_and_listed() {
+    let rig = Rig::new().await;
+    let written = rig.content("workspace.write", json!({ "path": "notes/a.md", "content": "one\ntwo\n" })).await;
+    assert_eq!(written, json!({ "path": "agents/ada/notes/a.md", "bytes": 8, "appended": false }));
+    rig.content("workspace.write", json!({ "path": "notes/a.md", "content": "two\n", "append": true })).await;
+    let read = rig.content("workspace.read", json!({ "path": "notes/a.md" })).await;
+    assert_eq!(read["content"], "one\ntwo\ntwo\n");
+    assert_eq!((&read["lines"], &read["truncated"], &read["bytes"]), (&json!(3), &json!(false), &json!(12)));
+    let part = rig.content("workspace.read", json!({ "path": "notes/a.md", "offset": 2, "limit": 1 })).await;
+    assert_eq!((&part["content"], &part["next_offset"]), (&json!("two\n"), &json!(3)));
+    let edit = |more: Value| {
+        let mut arguments = json!({ "path": "notes/a.md", "old_text": "two", "new_text": "2" });
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    assert_eq!(code(rig.call("workspace.edit", edit(json!({}))).await), Code::Conflict);
+    assert_eq!(code(rig.call("workspace.edit", edit(json!({ "old_text": "three" }))).await), Code::NotFound);
+    assert_eq!(code(rig.call("workspace.edit", edit(json!({ "old_text": "" }))).await), Code::InvalidArguments);
+    assert_eq!(code(rig.call("workspace.edit", edit(json!({ "path": "none" }))).await), Code::NotFound);
+    assert_eq!(rig.content("workspace.edit", edit(json!({ "old_text": "one" }))).await["replacements"], 1);
+    assert_eq!(rig.content("workspace.edit", edit(json!({ "replace_all": true }))).await["replacements"], "all");
+    assert_eq!(rig.content("workspace.read", json!({ "path": "notes/a.md" })).await["content"], "2\n2\n2\n");
+    let list = rig.content("workspace.list", json!({ "depth": 2, "glob": "*.md" })).await;
+    assert_eq!(list["entries"], json!([{ "path": "agents/ada/notes/a.md", "kind": "file", "bytes": 6 }]));
+    assert_eq!(rig.content("workspace.list", json!({ "scope": "world" })).await["path"], ".");
+    assert_eq!(code(rig.call("workspace.list", json!({ "depth": 9 })).await), Code::InvalidArguments);
+    assert!(!rig.events().await.iter().any(|(kind, _)| *kind == EventKind::ArtifactCreated));
+}
+
+#[tokio::test]
+async fn writes_stay_within_the_rules() {
+    let rig = Rig::new().await;
+    let write = |path: &str| json!({ "path": path, "content": "x", "scope": "world" });
+    for bad in [
+        "agents/bob/notes/x.md",
+        "agents/ada",
+        "agents/ada2/x",
+        "output/reports",
+        "output/reportsx/a.md",
+        "output/briefings/a.md",
+        "shared/a.md",
+        "../x",
+        "/etc/x",
+        "output/reports/../../x",
+    ] {
+        assert_eq!(code(rig.call("workspace.write", write(bad)).await), Code::PathDenied, "{bad}");
+    }
+    for good in ["agents/ada/new/deep.md", "output/reports/r.md", "./output//reports/r.md"] {
+        rig.call("workspace.write", write(good)).await.unwrap();
+    }
+    // A link in one's own directory is no way into another's.
+    let workspace = rig.dir.path().join("data/workspace");
+    std::os::unix::fs::symlink("../bob", workspace.join("agents/ada/friend")).unwrap();
+    assert_eq!(code(rig.call("workspace.write", write("agents/ada/friend/notes/x.md")).await), Code::PathDenied);
+    assert!(!workspace.join("agents/bob/notes/x.md").exists());
+    // Everyone may read everything in it.
+    std::fs::write(workspace.join("agents/bob/notes/own.md"), "b").unwrap();
+    let read = json!({ "path": "agents/bob/notes/own.md", "scope": "world" });
+    assert_eq!(rig.content("workspace.read", read).await["content"], "b");
+    let nowhere = with(&rig.ada, |caller| caller.write_acl = ghost_domain::write_acl::WriteAcl::new(&[]).unwrap());
+    let own = json!({ "path": "x", "content": "" });
+    assert_eq!(code(rig.call_as(&nowhere, "workspace.write", None, own).await), Code::PathDenied);
+}
+
+#[tokio::test]
+async fn a_likely_mistake_about_the_scope_is_named() {
+    let rig = Rig::new().await;
+    let refusal = rig.call("workspace.read", json!({ "path": "output/reports/r.md" })).await.unwrap_err();
+    assert!(refusal.hint.unwrap().contains("scope: world"));
+    let refusal = rig.call("workspace.read", json!({ "path": "/shared/x" })).await.unwrap_err();
+    assert!(refusal.hint.unwrap().contains("scope: world"));
+    let refusal = rig.call("workspace.read", json!({ "path": "notes/r.md" })).await.unwrap_err();
+    assert!(!refusal.hint.unwrap().contains("scope: world"));
+    let own = rig.content("workspace.write", json!({ "path": "output/x.md", "content": "x" })).await;
+    assert_eq!(own["path"], "agents/ada/output/x.md");
+    assert!(own["note"].as_str().unwrap().contains("scope: world") && own.get("artifact_id").is_none());
+    // The names of the older system mean the shared root.
+    let arguments = json!({ "path": "output/reports/r.md", "content": "x" });
+    let shared = rig.call_as(&rig.ada, "workspace.write", Some("file_write"), arguments).await.unwrap();
+    assert_eq!(shared.content["path"], "output/reports/r.md");
+}
+
+#[tokio::test]
+async fn what_appears_under_output_is_an_artifact() {
+    let rig = Rig::new().await;
+    let arguments = json!({ "path": "output/reports/r.md", "content": "abc", "scope": "world" });
+    let artifact_id = rig.content("workspace.write", arguments).await["artifact_id"].clone();
+    assert!(artifact_id.as_str().unwrap().len() == 36);
+    let events = rig.events().await;
+    let (_, payload) = events.iter().find(|(kind, _)| *kind == EventKind::ArtifactCreated).unwrap();
+    assert_eq!(payload["artifact_id"], artifact_id);
+    assert_eq!((&payload["type"], &payload["path"]), (&json!("report"), &json!("output/reports/r.md")));
+    assert_eq!((&payload["bytes"], &payload["replaced"]), (&json!(3), &json!(false)));
+}
+
+#[tokio::test]
+async fn sizes_are_bounded() {
+    let rig = Rig::new().await;
+    let most = usize::try_from(rig.office.cx.limits().file_bytes).unwrap();
+    let large = "x".repeat(most + 1);
+    let result = rig.call("workspace.write", json!({ "path": "a", "content": large })).await;
+    assert_eq!(code(result), Code::TooLarge);
+    rig.content("workspace.write", json!({ "path": "a", "content": "x".repeat(most) })).await;
+    let append = json!({ "path": "a", "content": "y", "append": true });
+    assert_eq!(code(rig.call("workspace.write", append).await), Code::TooLarge);
+    let grow = json!({ "path": "a", "old_text": "x", "new_text": "xxxx", "replace_all": true });
+    assert_eq!(code(rig.call("workspace.edit", grow).await), Code::TooLarge);
+    std::fs::write(rig.dir.path().join("data/workspace/agents/ada/big"), "line\n".repeat(most)).unwrap();
+    let read = rig.call("workspace.read", json!({ "path": "big" })).await.unwrap();
+    assert!(read.truncated && read.content["content"].as_str().unwrap().len() == most);
+    let next = read.content["next_offset"].as_u64().unwrap();
+    assert_eq!(next, most as u64 / 5 + 1);
+    let rest = rig.content("workspace.read", json!({ "path": "big", "offset": next, "limit": 1 })).await;
+    assert_eq!(rest["content"], "line\n");
+    std::fs::write(rig.dir.path().join("data/workspace/agents/ada/blob"), [0xff, 0xfe]).unwrap();
+    assert_eq!(code(rig.call("workspace.read", json!({ "path": "blob" })).await), Code::InvalidArguments);
+}

@@ -1,0 +1,111 @@
+use ghost_domain::{Code, Kind, MailState, Party, Refusal};
+use serde_json::json;
+
+use super::rig::{Rig, caller, code, id};
+
+#[tokio::test]
+async fn a_message_reaches_its_inbox_in_the_callers_name() {
+    let rig = Rig::new().await;
+    let sent = rig.content("syscall.message.send", json!({ "to": "bob", "content": "hi", "subject": "s\ns" })).await;
+    assert_eq!((&sent["sent_to"], &sent["bytes"]), (&json!("bob"), &json!(2)));
+    let mail = rig.inbox("bob").await;
+    assert_eq!((mail[0].from.clone(), mail[0].kind), (Party::Agent(id("ada")), Kind::Message));
+    assert_eq!((mail[0].subject.as_deref(), mail[0].hop), (Some("s s"), rig.ada.hop + 1));
+    let refusal = rig.call("syscall.message.send", json!({ "to": "bop", "content": "x" })).await.unwrap_err();
+    assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `bob`?")));
+    let refusal = rig.call("syscall.message.send", json!({ "to": "Bob", "content": "x" })).await.unwrap_err();
+    assert_eq!(refusal.hint.as_deref(), Some("did you mean `bob`?"));
+    let blank = json!({ "to": "bob", "content": " \n" });
+    assert_eq!(code(rig.call("syscall.message.send", blank).await), Code::InvalidArguments);
+    let large = json!({ "to": "bob", "content": "x".repeat(70_000) });
+    assert_eq!(code(rig.call("syscall.message.send", large).await), Code::TooLarge);
+    let both = json!({ "to": "bob", "content": "x", "filename": "f", "timeout_seconds": 5 });
+    assert_eq!(code(rig.call("syscall.message.send", both).await), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn a_file_goes_into_the_other_ones_inbox_directory() {
+    let rig = Rig::new().await;
+    let arguments = json!({ "to": "bob", "content": "figures", "filename": "../to do.md" });
+    let sent = rig.content("syscall.message.send", arguments.clone()).await;
+    assert_eq!(sent["path"], "agents/bob/inbox/.._to_do.md");
+    let file = rig.dir.path().join("data/workspace/agents/bob/inbox/.._to_do.md");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "figures");
+    let mail = rig.inbox("bob").await;
+    assert_eq!(mail[0].attachments, ["agents/bob/inbox/.._to_do.md"]);
+    assert!(mail[0].body.contains("figures"));
+    let other = json!({ "to": "bob", "content": "other", "filename": "../to do.md" });
+    assert_eq!(code(rig.call("syscall.message.send", other).await), Code::Conflict);
+    assert_eq!(rig.inbox("bob").await.len(), 1);
+    let nobody = json!({ "to": "nobody", "content": "x", "filename": "x" });
+    assert_eq!(rig.call("syscall.message.send", nobody).await.unwrap_err().code, Code::NotFound);
+    assert!(!rig.dir.path().join("data/workspace/agents/nobody").exists());
+}
+
+#[tokio::test]
+async fn an_ask_opens_and_what_can_never_be_answered_is_refused() {
+    let rig = Rig::new().await;
+    let ask = rig.content("syscall.ask", json!({ "agent_id": "bob", "message": "why?", "context": "c" })).await;
+    assert_eq!((&ask["target"], &ask["status"]), (&json!("bob"), &json!("open")));
+    let mail = rig.inbox("bob").await;
+    assert_eq!((mail[0].kind, mail[0].body.as_str()), (Kind::Ask, "why?\n\nContext:\nc"));
+    assert_eq!(code(rig.call("syscall.ask", json!({ "agent_id": "ada", "message": "x" })).await), Code::Conflict);
+    let bob = caller(&rig.office, "bob").await;
+    let back = json!({ "agent_id": "ada", "message": "x" });
+    assert_eq!(code(rig.call_as(&bob, "syscall.ask", None, back).await), Code::Conflict);
+    let never = json!({ "agent_id": "bob", "message": "x", "timeout_seconds": 0 });
+    assert_eq!(code(rig.call("syscall.ask", never).await), Code::InvalidArguments);
+    let waits = json!({ "to": "bob", "content": "x", "timeout_seconds": 5 });
+    assert_eq!(rig.content("syscall.message.send", waits).await["status"], "open");
+    rig.content("syscall.agent.stop", json!({ "agent_id": "bob" })).await;
+    assert_eq!(code(rig.call("syscall.ask", json!({ "agent_id": "bob", "message": "x" })).await), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_broadcast_reaches_all_but_the_sender_and_the_excluded() {
+    let rig = Rig::new().await;
+    let all = rig.content("syscall.broadcast", json!({ "message": "hear" })).await;
+    assert_eq!(all, json!({ "delivered": 1, "skipped": [] }));
+    let none = rig.content("syscall.broadcast", json!({ "message": "hear", "exclude": ["bob"] })).await;
+    assert_eq!(none["delivered"], 0);
+    let none = rig.content("syscall.broadcast", json!({ "message": "hear", "archetype": "painter" })).await;
+    assert!(none["note"].is_string());
+    let unknown = json!({ "message": "hear", "exclude": ["bop"] });
+    assert_eq!(code(rig.call("syscall.broadcast", unknown).await), Code::NotFound);
+    assert!(rig.inbox("ada").await.is_empty());
+}
+
+#[tokio::test]
+async fn reading_the_inbox_adds_its_mail_to_the_turn() {
+    let rig = Rig::new().await;
+    rig.mail_to_ada(Kind::Message, "one").await;
+    rig.mail_to_ada(Kind::Conversation, "outside").await;
+    rig.mail_to_ada(Kind::Task, "two").await;
+    let read = rig.content("syscall.inbox.read", json!({})).await;
+    let bodies: Vec<&str> = read["messages"].as_array().unwrap().iter().map(|m| m["body"].as_str().unwrap()).collect();
+    assert_eq!((bodies, &read["remaining"]), (vec!["one", "two"], &json!(1)));
+    let turn_id = rig.ada.turn_id;
+    let read_store = rig.office.store.read(move |r| {
+        Box::pin(async move { Ok::<_, Refusal>((r.messages_of_turn(turn_id).await?, r.journal_of(turn_id).await?)) })
+    });
+    let (mail, journal) = read_store.await.unwrap();
+    assert_eq!(mail.iter().filter(|mail| mail.state == MailState::Taken).count(), 3);
+    assert_eq!(journal.iter().filter(|row| row.step.name() == "mail_joined").count(), 1);
+    let again = rig.content("syscall.inbox.read", json!({})).await;
+    assert_eq!(again["messages"], json!([]));
+    let shown = rig.content("syscall.inbox.read", json!({ "unread_only": false })).await;
+    assert_eq!(shown["messages"].as_array().unwrap().len(), 4);
+    assert_eq!(code(rig.call("syscall.inbox.read", json!({ "limit": 0 })).await), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn no_more_mail_is_taken_than_can_be_shown() {
+    let rig = Rig::new().await;
+    for _ in 0..4 {
+        rig.mail_to_ada(Kind::Message, &"x".repeat(40_000)).await;
+    }
+    let read = rig.call("syscall.inbox.read", json!({})).await.unwrap();
+    assert_eq!(read.content["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(read.content["remaining"], 2);
+    assert!(!read.truncated);
+}

@@ -1,0 +1,291 @@
+//! A small office: two agents, an open turn of the first, a clock that stands still.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ghost_commons::agents::{self, NewAgent};
+use ghost_commons::mail::{self, Chain, Draft};
+use ghost_commons::{Cx, turns};
+use ghost_config::access::Groups;
+use ghost_config::plan::{Archetype, ArchetypeConfig, LlmPlan, Plan};
+use ghost_domain::ports::{Ids, Ports, Rng};
+use ghost_domain::redact::Redactor;
+use ghost_domain::restart::Intensity;
+use ghost_domain::time::BoxFuture;
+use ghost_domain::write_acl::WriteAcl;
+use ghost_domain::{
+    Activity, AgentId, AgentKind, CallId, Clock, Code, Desired, EventKind, Kind, Limits, Party, Refusal, RootId,
+    Timestamp,
+};
+use ghost_store::Store;
+use ghost_store::memory::MemoryStore;
+use serde_json::Value;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use crate::builtins;
+use crate::context::{AgentControl, CallCx, Caller, Office};
+use crate::registry::ToolTable;
+use crate::tool::{Output, Run, Tool};
+use crate::workspace::Workspace;
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_795_298_880_000)
+    }
+
+    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct Count(AtomicU64);
+
+impl Ids for Count {
+    fn next(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+struct Zero;
+
+impl Rng for Zero {
+    fn below(&self, _: u64) -> u64 {
+        0
+    }
+}
+
+struct Quiet;
+
+impl AgentControl for Quiet {
+    fn activities(&self) -> BTreeMap<AgentId, Activity> {
+        BTreeMap::from([(id("ada"), Activity::Acting), (id("bob"), Activity::Asleep)])
+    }
+
+    fn started_at(&self) -> Timestamp {
+        Timestamp(1_795_298_820_000)
+    }
+}
+
+pub(super) fn id(text: &str) -> AgentId {
+    text.parse().unwrap()
+}
+
+pub(super) fn code<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Code {
+    let refusal = result.unwrap_err();
+    assert!(refusal.hint.is_some(), "a refusal without a hint: {refusal}");
+    refusal.code
+}
+
+pub(super) fn archetype(name: &str) -> Arc<Archetype> {
+    let empty = String::new;
+    let config = ArchetypeConfig { timezone: Some("Europe/Berlin".into()), ..ArchetypeConfig::default() };
+    Arc::new(Archetype { name: name.into(), soul: empty(), goal: empty(), agent: empty(), user: empty(), config })
+}
+
+fn plan(dir: &TempDir) -> Plan {
+    let archetypes = ["writer", "editor"].map(|name| (name.to_owned(), archetype(name)));
+    Plan {
+        world_id: "test".into(),
+        name: "Test".into(),
+        dir: dir.path().to_owned(),
+        laws: String::new(),
+        tools_md: String::new(),
+        archetypes: BTreeMap::from(archetypes),
+        archetype_access: BTreeMap::new(),
+        creatable: BTreeSet::from(["writer".to_owned()]),
+        agents: Vec::new(),
+        teams: Vec::new(),
+        root_intensity: Intensity::default(),
+        groups: Groups::default(),
+        llm: LlmPlan { default_provider: "p".into(), default_model: "m".into(), ..LlmPlan::default() },
+        limits: Limits::default(),
+        budgets: Vec::new(),
+        owner_may_update_tasks: true,
+        skill_roots: vec![dir.path().join("skills")],
+        secret_env: BTreeSet::new(),
+        job: None,
+        metrics_open: false,
+        warnings: Vec::new(),
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) dir: TempDir,
+    pub(super) office: Arc<Office>,
+    pub(super) tools: BTreeMap<String, Tool>,
+    pub(super) ada: CallCx,
+    calls: AtomicU64,
+}
+
+impl Rig {
+    pub(super) async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("skills/git/SKILL.md", "---\nname: git\ndescription: work with git\n---\n# Git\nCommit often.\n"),
+            ("skills/tooled/SKILL.md", "# Tooled\n"),
+            ("skills/tooled/schema.json", "[]"),
+            ("data/agents/bob/memory/days/1.md", "one\ntwo\n"),
+        ] {
+            let file = dir.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        let ports = Ports { clock: Arc::new(Still), ids: Arc::new(Count(AtomicU64::new(1))), rng: Arc::new(Zero) };
+        let cx = Cx::new(ports, Redactor::default(), "node", 1, Limits::default());
+        let store = MemoryStore::open();
+        let workspace = Arc::new(Workspace::inline(&dir.path().join("data/workspace")).unwrap());
+        let office = Office::new(cx.clone(), store.clone(), workspace, Arc::new(Quiet), Arc::new(plan(&dir)));
+        let office = Arc::new(office.with_data_dir(&dir.path().join("data")));
+        for (name, archetype) in [("ada", "editor"), ("bob", "writer")] {
+            office.workspace.ensure_agent(&id(name)).await.unwrap();
+            add_agent(&cx, &store, name, archetype).await;
+        }
+        let ada = caller(&office, "ada").await;
+        let tools = builtins::all().into_iter().map(|tool| (tool.spec.name.clone(), tool)).collect();
+        Self { dir, office, tools, ada, calls: AtomicU64::new(1) }
+    }
+
+    /// Runs a call of ada's as a turn does.
+    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, Refusal> {
+        self.call_as(&self.ada, tool, None, arguments).await
+    }
+
+    pub(super) async fn content(&self, tool: &str, arguments: Value) -> Value {
+        self.call(tool, arguments).await.unwrap().content
+    }
+
+    pub(super) async fn call_as(
+        &self,
+        cx: &CallCx,
+        tool: &str,
+        alias: Option<&str>,
+        arguments: Value,
+    ) -> Result<Output, Refusal> {
+        let tool = &self.tools[tool];
+        let arguments = tool.normalise(alias, arguments);
+        tool.validate(&arguments)?;
+        self.run(cx, tool, arguments).await
+    }
+
+    /// Runs a call whose arguments nobody has looked at.
+    pub(super) async fn run(&self, cx: &CallCx, tool: &Tool, arguments: Value) -> Result<Output, Refusal> {
+        let call_id = CallId(Uuid::from_u128(u128::from(self.calls.fetch_add(1, Ordering::Relaxed)) << 64));
+        let cx = CallCx { call_id, ..cx.clone() };
+        let store = &self.office.store;
+        let output = match tool.run.resolve(&arguments) {
+            Run::Read(tool) => tool.run(&cx, arguments).await,
+            Run::World(tool) => {
+                store.write(move |w| Box::pin(async move { tool.apply(&cx, arguments, w).await })).await
+            }
+            Run::File(tool) => {
+                let work = tool.prepare(&cx, &arguments).await?;
+                self.office.workspace.carry_out(&work.plan, &work.bytes).await?;
+                store.write(move |w| Box::pin(async move { tool.record(&cx, arguments, &work.plan, w).await })).await
+            }
+            Run::Ask(tool) => {
+                let ask = store.write(move |w| Box::pin(async move { tool.open(&cx, arguments, w).await })).await?;
+                Ok(serde_json::to_value(ask).unwrap().into())
+            }
+            Run::Outside(_) | Run::Choose(_) => unreachable!("no built-in of this stage"),
+        }?;
+        let (office_cx, events) = (self.office.cx.clone(), output.events.clone());
+        store
+            .write(move |w| {
+                Box::pin(async move {
+                    for event in events {
+                        office_cx.emit(w, event).await?;
+                    }
+                    Ok::<_, Refusal>(())
+                })
+            })
+            .await?;
+        Ok(output)
+    }
+
+    /// The kinds of all events so far.
+    pub(super) async fn events(&self) -> Vec<(EventKind, Value)> {
+        let read = self
+            .office
+            .store
+            .read(|r| Box::pin(async move { Ok::<_, Refusal>(r.event_list(0, &Default::default(), 1_000).await?) }));
+        read.await.unwrap().0.into_iter().map(|event| (event.kind, event.payload)).collect()
+    }
+
+    /// Mail to ada that has not been taken.
+    pub(super) async fn mail_to_ada(&self, kind: Kind, body: &str) {
+        deliver(&self.office, "ada", kind, body).await;
+    }
+
+    pub(super) async fn inbox(&self, name: &str) -> Vec<ghost_domain::Envelope> {
+        let name = id(name);
+        let read = self
+            .office
+            .store
+            .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.inbox_pending(&name, 100).await?) }));
+        read.await.unwrap()
+    }
+
+    pub(super) fn table(&self) -> Arc<ToolTable> {
+        Arc::new(ToolTable::new(builtins::all()).unwrap())
+    }
+}
+
+async fn add_agent(cx: &Cx, store: &Store, name: &str, archetype: &str) {
+    let new = NewAgent {
+        agent_id: id(name),
+        archetype: archetype.into(),
+        name: name.into(),
+        team: None,
+        kind: AgentKind::Dynamic,
+        desired: Desired::Running,
+        overrides: Value::Null,
+        goal: None,
+        chain: Chain::root(cx),
+    };
+    let cx = cx.clone();
+    store.write(move |w| Box::pin(async move { agents::create(w, &cx, &Party::System, new).await })).await.unwrap();
+}
+
+async fn deliver(office: &Office, to: &str, kind: Kind, body: &str) {
+    let draft = Draft::new(&id(to), Party::System, kind, body, Chain::root(&office.cx));
+    let cx = office.cx.clone();
+    office.store.write(move |w| Box::pin(async move { mail::deliver(w, &cx, draft).await })).await.unwrap();
+}
+
+/// A call of that agent, in a turn that mail has opened.
+pub(super) async fn caller(office: &Arc<Office>, name: &str) -> CallCx {
+    deliver(office, name, Kind::Message, "begin").await;
+    let (cx, agent_id) = (office.cx.clone(), id(name));
+    let taken = office
+        .store
+        .write(move |w| Box::pin(async move { turns::take(w, &cx, &agent_id).await }))
+        .await
+        .unwrap()
+        .unwrap();
+    let agent_id = id(name);
+    CallCx {
+        office: Arc::clone(office),
+        caller: Arc::new(Caller {
+            write_acl: WriteAcl::new(&[format!("agents/{agent_id}/"), "output/reports/".into()]).unwrap(),
+            agent_id,
+            manages_tasks: false,
+            skills: None,
+        }),
+        turn_id: taken.turn.turn_id,
+        root_id: RootId(Uuid::nil()),
+        hop: taken.turn.hop,
+        call_id: CallId(Uuid::nil()),
+        provider_call_id: "c".into(),
+    }
+}
+
+/// The same call by someone with other rights.
+pub(super) fn with(cx: &CallCx, change: impl FnOnce(&mut Caller)) -> CallCx {
+    let mut caller = (*cx.caller).clone();
+    change(&mut caller);
+    CallCx { caller: Arc::new(caller), ..cx.clone() }
+}

@@ -1,0 +1,78 @@
+use ghost_domain::Code;
+use serde_json::json;
+
+use super::rig::{Rig, caller, code, with};
+
+#[tokio::test]
+async fn a_task_is_created_listed_read_and_changed() {
+    let rig = Rig::new().await;
+    let new = json!({
+        "title": "Count", "description": "d".repeat(1_000), "owner": "bob", "priority": 3,
+        "due_at": "2026-11-30T18:00:00Z",
+    });
+    let task = rig.content("syscall.task.create", new).await;
+    assert_eq!((&task["owner"], &task["creator"]), (&json!("bob"), &json!("agent:ada")));
+    assert_eq!((&task["status"], &task["due_at"]), (&json!("pending"), &json!("2026-11-30T18:00:00.000Z")));
+    assert!(task.get("id").is_none());
+    assert_eq!(rig.inbox("bob").await.len(), 1);
+    rig.content("syscall.task.create", json!({ "title": "Mine" })).await;
+    let all = rig.content("syscall.task.list", json!({})).await;
+    let titles: Vec<&str> = all.as_array().unwrap().iter().map(|task| task["title"].as_str().unwrap()).collect();
+    assert_eq!(titles, ["Count", "Mine"]);
+    assert!(all[0]["description"].as_str().unwrap().len() < 400);
+    let bobs = rig.content("syscall.task.list", json!({ "owner": "bob", "status": "pending" })).await;
+    assert_eq!(bobs.as_array().unwrap().len(), 1);
+    let cut = rig.call("syscall.task.list", json!({ "limit": 1 })).await.unwrap();
+    assert!(cut.truncated && cut.content.as_array().unwrap().len() == 1);
+    let bob = caller(&rig.office, "bob").await;
+    let done = json!({ "task_id": task["task_id"], "status": "done", "result": "7", "note": "n" });
+    assert_eq!(rig.call_as(&bob, "syscall.task.update", None, done).await.unwrap().content["status"], "done");
+    let full = rig.content("syscall.task.get", json!({ "task_id": task["task_id"] })).await;
+    assert_eq!(full["description"].as_str().unwrap().len(), 1_000);
+    assert_eq!(full["history"].as_array().unwrap().len(), 2);
+    assert_eq!(full["history"][1]["by"], "agent:bob");
+}
+
+#[tokio::test]
+async fn refusals_say_what_was_wrong() {
+    let rig = Rig::new().await;
+    let create = |extra: serde_json::Value| {
+        let mut arguments = json!({ "title": "T" });
+        arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        arguments
+    };
+    for (extra, expected) in [
+        (json!({ "owner": "bop" }), Code::NotFound),
+        (json!({ "due_at": "soon" }), Code::InvalidArguments),
+        (json!({ "depends_on": ["x"] }), Code::InvalidArguments),
+        (json!({ "parent_id": "00000000-0000-0000-0000-0000000000ff" }), Code::NotFound),
+    ] {
+        assert_eq!(code(rig.call("syscall.task.create", create(extra)).await), expected);
+    }
+    assert_eq!(code(rig.call("syscall.task.get", json!({ "task_id": "x" })).await), Code::InvalidArguments);
+    let missing = json!({ "task_id": "00000000-0000-0000-0000-0000000000ff" });
+    assert_eq!(code(rig.call("syscall.task.get", missing).await), Code::NotFound);
+    assert_eq!(code(rig.call("syscall.task.list", json!({ "status": "finished" })).await), Code::InvalidArguments);
+    assert_eq!(code(rig.call("syscall.task.list", json!({ "limit": 5_000 })).await), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn without_the_privilege_only_ones_own_tasks_may_be_changed() {
+    let rig = Rig::new().await;
+    let bobs = rig.content("syscall.task.create", json!({ "title": "B", "owner": "bob" })).await["task_id"].clone();
+    let mine = rig.content("syscall.task.create", json!({ "title": "A" })).await["task_id"].clone();
+    let status = |task: &serde_json::Value| json!({ "task_id": task, "status": "in_progress" });
+    assert_eq!(code(rig.call("syscall.task.update", status(&bobs)).await), Code::AccessDenied);
+    rig.content("syscall.task.update", status(&mine)).await;
+    let away = json!({ "task_id": mine, "owner": "bob" });
+    assert_eq!(code(rig.call("syscall.task.update", away.clone()).await), Code::AccessDenied);
+    let manager = with(&rig.ada, |caller| caller.manages_tasks = true);
+    rig.call_as(&manager, "syscall.task.update", None, status(&bobs)).await.unwrap();
+    let given = rig.call_as(&manager, "syscall.task.update", None, away).await.unwrap();
+    assert_eq!(given.content["owner"], "bob");
+    let mut plan = (*rig.office.plan()).clone();
+    plan.owner_may_update_tasks = false;
+    rig.office.set_plan(plan.into());
+    let own = rig.content("syscall.task.create", json!({ "title": "C" })).await["task_id"].clone();
+    assert_eq!(code(rig.call("syscall.task.update", status(&own)).await), Code::AccessDenied);
+}
