@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::mail::{self, Chain, Draft};
 use crate::turns::{self, Ending};
-use crate::{Cx, Result, asks};
+use crate::{Cx, Result, asks, budgets};
 
 /// An agent to be created.
 #[derive(Clone, Debug)]
@@ -150,6 +150,7 @@ pub async fn stopped(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<
     }
     agent.status = AgentStatus::Stopped;
     put(w, cx, &mut agent).await?;
+    let_go(w, cx, agent_id).await?;
     asks::fail_all_to(w, cx, agent_id, &gone(&agent, "was stopped")).await?;
     let payload = json!({ "reason": agent.status_reason });
     cx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
@@ -190,6 +191,7 @@ pub async fn failed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &st
     agent.status = AgentStatus::Failed;
     agent.status_reason = Some(reason.to_owned());
     put(w, cx, &mut agent).await?;
+    let_go(w, cx, agent_id).await?;
     asks::fail_all_to(w, cx, agent_id, &gone(&agent, "has failed")).await?;
     cx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id)).await
 }
@@ -273,6 +275,15 @@ pub async fn update(
 async fn put(w: &mut dyn Writes, cx: &Cx, agent: &mut Agent) -> Result<()> {
     agent.updated_at = cx.now();
     w.agent_put(agent).await?;
+    Ok(())
+}
+
+/// Counts as spent what the open turn of an agent that no longer runs still holds: its model call was cut off, and it may
+/// be long before the turn goes on.
+async fn let_go(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
+    if let Some(turn) = w.turn_open_of(agent_id).await? {
+        budgets::forfeit_held(w, cx, &turn).await?;
+    }
     Ok(())
 }
 

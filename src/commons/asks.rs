@@ -196,7 +196,9 @@ async fn close(w: &mut dyn Writes, cx: &Cx, mut ask: Ask, status: AskStatus, out
         && turn.status == TurnStatus::Open
     {
         let id = ask.asker.provider_call_id.clone().unwrap_or_default();
-        crate::turns::record_call_end(w, cx, &turn, call_id, &id, "syscall.ask", &outcome).await?;
+        // Several tools can ask; the ledger knows which one did.
+        let tool = w.call_get(call_id).await?.map_or_else(|| "syscall.ask".to_owned(), |row| row.tool);
+        crate::turns::record_call_end(w, cx, &turn, call_id, &id, &tool, &outcome).await?;
     }
     let (kind, payload) = match status {
         AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),

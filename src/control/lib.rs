@@ -1,1 +1,15 @@
-//! placeholder
+//! The control plane: gRPC services over a Unix socket or TCP, REST and health over HTTP, and who may use them.
+//!
+//! Must never: let bad input reach an actor, answer without having told who asks, or decide what commons decides. Types
+//! of the wire become domain values in [`convert`] and nowhere else; refusals become statuses in [`refusal`].
+
+mod auth;
+pub mod caller;
+pub mod convert;
+pub mod http;
+pub mod queries;
+pub mod refusal;
+pub mod server;
+pub mod services;
+
+pub use server::{Bound, ControlOptions, Listener, bind};

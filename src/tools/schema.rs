@@ -31,6 +31,9 @@ fn plain(schema: &mut Value) {
     if object.get("default").is_some_and(Value::is_null) {
         object.remove("default");
     }
+    if let Some(Value::Array(values)) = object.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
     if let Some(Value::Array(types)) = object.get_mut("type") {
         types.retain(|name| name != "null");
         if let [only] = types.as_slice() {

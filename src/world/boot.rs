@@ -9,7 +9,7 @@ use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
-use ghost_domain::{AgentId, Code, Party, Refusal};
+use ghost_domain::{AgentId, AgentStatus, Code, Desired, Party, Refusal};
 use ghost_provider::Providers;
 use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
@@ -148,6 +148,15 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>) -> Result<bool, Refusal> {
             Box::pin(async move {
                 agents::claim_all(w, &cx).await?;
                 reconcile::records(w, &cx, &Party::System, &plan).await?;
+                for agent in w.agent_list(false).await? {
+                    // An agent that its archetype forbids to run is failed with the reason, and hurts no other (WORLD-07).
+                    if agent.desired == Desired::Running
+                        && agent.status != AgentStatus::Failed
+                        && let Err(refusal) = plan.spec_for(&agent)
+                    {
+                        agents::failed(w, &cx, &agent.agent_id, &refusal.to_string()).await?;
+                    }
+                }
                 turns::review_at_boot(w, &cx).await?;
                 Ok::<_, Refusal>(w.meta_get(PAUSED).await?.as_deref() == Some("1"))
             })

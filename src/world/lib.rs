@@ -15,3 +15,6 @@ pub use boot::{Boot, boot};
 pub use directory::{AgentCard, Directory};
 pub use reconcile::Reconciled;
 pub use world::World;
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use ghost_config::plan::TeamPlan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Intensity, RestartType, RestartWindow, Strategy};
 use ghost_domain::time::BoxFuture;
-use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
+use ghost_domain::{Activity, Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
 use ghost_store::Writes;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde_json::json;
@@ -377,6 +377,10 @@ impl Actor for Supervisor {
                 let ids: Vec<AgentId> = state.children.values().cloned().collect();
                 for agent_id in ids {
                     if let Some(actor) = state.tree.directory.actor(&agent_id) {
+                        let activity = state.tree.directory.card(&agent_id).map(|card| card.activity);
+                        // Waiting is no work that could be finished: it goes on at the next boot.
+                        let waits = matches!(activity, Some(Activity::Queued | Activity::Asking));
+                        let grace = if waits { Duration::ZERO } else { grace };
                         drop(actor.cast(AgentMsg::Stop { grace }));
                     }
                 }

@@ -115,11 +115,16 @@ impl Runner {
                     .hint("write in several calls");
             return Err((call, refusal));
         }
-        if let Err(refusal) = tool.validate(&call.arguments) {
+        // What an alias presets and what a null means is settled before the schema is asked; journal and ledger keep
+        // what the model wrote.
+        let arguments = tool.normalise(alias.as_deref(), call.arguments.clone());
+        if let Err(refusal) = tool.validate(&arguments) {
             return Err((call, refusal));
         }
+        let raw = call.arguments.clone();
+        let call = OpenCall { arguments, ..call };
         if call.begun.is_none() {
-            match self.guard.before(&tool.spec.name, &call.arguments) {
+            match self.guard.before(&tool.spec.name, &raw) {
                 Verdict::Fine | Verdict::Warn(_) => {}
                 Verdict::Block(refusal) => return Err((call, refusal)),
                 Verdict::Stop(refusal) => {

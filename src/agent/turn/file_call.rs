@@ -52,8 +52,7 @@ impl Runner {
         };
         // Journaled anew when it goes on: what is there now may not be what was there then.
         self.record_start(self.call_start(checked, call_id, Some(work.plan.clone()))).await?;
-        let path = WorkspacePath::parse(&work.plan.path, false)?;
-        if let Err(refusal) = self.engine.office.workspace.write_atomic(&path, &work.bytes).await {
+        if let Err(refusal) = self.engine.office.workspace.carry_out(&work.plan, &work.bytes).await {
             return self.refused_after_start(checked, call_id, refusal).await;
         }
         self.recorded_file(checked, tool, call_id, work.plan).await

@@ -38,8 +38,8 @@ pub async fn call_for_operator(
         .await?;
     let (spec, registry) = engine.outfit(&agent)?;
     // Found before a turn is opened, so that a slip of the keyboard leaves no trace but its refusal.
-    let (found, _) = registry.find(tool)?;
-    found.validate(&arguments)?;
+    let (found, alias) = registry.find(tool)?;
+    found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;
     let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
     let turn = engine
         .office

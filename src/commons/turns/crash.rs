@@ -20,6 +20,7 @@ pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &s
     if mail.len() > 1 {
         return split(w, cx, turn, &mail, reason, 1).await;
     }
+    budgets::forfeit_held(w, cx, &turn).await?;
     w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
     let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
     if crashes >= cx.limits().crashes_max {
@@ -38,6 +39,8 @@ pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
             finish(w, cx, turn.turn_id, Ending::Failed(refusal)).await?;
             continue;
         }
+        // Its model call was cut off, whether or not its agent runs again.
+        budgets::forfeit_held(w, cx, &turn).await?;
         let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
         let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty();
         if turn.boot_mark == mark && !waiting {

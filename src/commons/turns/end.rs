@@ -82,8 +82,6 @@ pub async fn finish(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, ending: Ending
     .agent(&turn.agent_id)
     .correlation(turn_id);
     cx.emit(w, event).await?;
-    // What came in meanwhile is the next turn's.
-    cx.wake(w, &turn.agent_id);
     Ok(turn)
 }
 

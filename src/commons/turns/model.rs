@@ -89,20 +89,23 @@ pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result
         }
         (None, None) => (TokenUsage::default(), Money(0), true, Settlement::Forfeited),
     };
-    budgets::settle(w, cx, result.reservation_id, settlement).await?;
-    w.usage_append(&UsageRow {
-        agent_id: turn.agent_id.clone(),
-        turn_id,
-        root_id: turn.root_id,
-        provider: result.provider.clone(),
-        model: result.model.clone(),
-        tokens,
-        cost,
-        estimated,
-        duration_ms: result.duration_ms,
-        at: cx.now(),
-    })
-    .await?;
+    let settled = budgets::settle(w, cx, result.reservation_id, settlement).await?;
+    // A reservation that was forfeited meanwhile has its usage row already.
+    if settled.is_some() || held.is_none() {
+        w.usage_append(&UsageRow {
+            agent_id: turn.agent_id.clone(),
+            turn_id,
+            root_id: turn.root_id,
+            provider: result.provider.clone(),
+            model: result.model.clone(),
+            tokens,
+            cost,
+            estimated,
+            duration_ms: result.duration_ms,
+            at: cx.now(),
+        })
+        .await?;
+    }
     let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
     let step = Step::ModelAnswered { model: result.model.clone(), blocks: result.blocks, usage: tokens };
     w.journal_append(turn_id, &step, cx.now()).await?;

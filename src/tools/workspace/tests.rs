@@ -133,8 +133,17 @@ async fn what_is_no_file_is_never_opened_or_replaced() {
     assert_eq!(code(workspace.write_atomic(&path("shared/.ghost-tmp-1"), b"x").await), Code::PathDenied);
 }
 
-#[tokio::test]
-async fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
+/// Ends the swapping whatever becomes of the writes, so that a failure is a failure and not a hang.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
     let (dir, workspace) = rig();
     let (root, outside) = (dir.path().join("ws"), dir.path().join("outside"));
     std::fs::create_dir(&outside).unwrap();
@@ -152,6 +161,7 @@ async fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
                 let _ = std::fs::remove_dir_all(&held);
             }
         });
+        let _done = Done(&done);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             for n in 0..400 {
@@ -160,7 +170,6 @@ async fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
                 let _ = workspace.write_atomic(&path(&format!("shared/sub/deep/f{n}")), b"x").await;
             }
         });
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
 }

@@ -1,0 +1,78 @@
+//! Helper processes: this program again, with another part to play, or the daemon itself.
+//!
+//! Must never: leave a process behind.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{ChildStdout, Command, Stdio};
+
+use crate::measure::Outcome;
+
+/// The first argument of a helper process.
+pub const PART: &str = "--part";
+
+/// The daemon as cargo built it for this run.
+pub const GHOSTD: &str = env!("CARGO_BIN_EXE_ghostd");
+
+/// A process that ends with this value.
+pub struct Child {
+    process: std::process::Child,
+    lines: Option<BufReader<ChildStdout>>,
+}
+
+impl Child {
+    /// Starts this program in the part of `name`. What it prints can be read with [`line`](Self::line).
+    pub fn part(name: &str, arguments: &[&str]) -> Outcome<Self> {
+        Self::start(&std::env::current_exe()?, &[&[PART, name], arguments].concat(), Stdio::piped())
+    }
+
+    /// Starts the daemon over a world, with its data in `data`.
+    pub fn daemon(world: &Path, data: &Path) -> Outcome<Self> {
+        let (world, data) = (world.display().to_string(), data.display().to_string());
+        Self::start(Path::new(GHOSTD), &["up", &world, "--data", &data], Stdio::null())
+    }
+
+    // The sandbox room is for what agents run; these are the bench's own servers.
+    #[allow(clippy::disallowed_methods)]
+    fn start(program: &Path, arguments: &[&str], out: Stdio) -> Outcome<Self> {
+        let mut process = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(out).spawn()?;
+        let lines = process.stdout.take().map(BufReader::new);
+        Ok(Self { process, lines })
+    }
+
+    /// The next line that it prints. Blocks.
+    pub fn line(&mut self) -> Outcome<String> {
+        let mut line = String::new();
+        if let Some(lines) = &mut self.lines {
+            lines.read_line(&mut line)?;
+        }
+        match line.trim() {
+            "" => Err("a helper process ended without a word".into()),
+            line => Ok(line.to_owned()),
+        }
+    }
+
+    /// The most memory that it has held, in bytes.
+    pub fn peak_rss(&self) -> Outcome<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the kernel shows no VmHWM")?;
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
+        Ok(kilobytes * 1_024)
+    }
+
+    /// Asks it to end in order, and waits.
+    pub fn terminate(mut self) -> Outcome<()> {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.process.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended already, which is what is wanted.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

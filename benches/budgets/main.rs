@@ -1,0 +1,104 @@
+//! The budgets of issue 2 (DESIGN.md, section 10): `cargo bench` prints one table, each figure beside a floor that was
+//! measured in the same run. `cargo bench -- NAME` runs one of them: sends, turn, read, memory, ready.
+//!
+//! Must never: fail because a bar is missed. It says so in the table; what to do about it is a person's to decide.
+
+mod alloc;
+mod child;
+mod empty_service;
+mod fixture;
+mod measure;
+mod rows;
+mod table;
+
+use std::process::ExitCode;
+
+use ghost_domain::Clock;
+
+use crate::measure::Outcome;
+use crate::table::Line;
+
+#[global_allocator]
+static ALLOCATOR: alloc::Counting = alloc::Counting;
+
+/// One measurement: its name on the command line, and what it gives.
+type Measure = (&'static str, fn() -> Outcome<Vec<Line>>);
+
+/// Everything that is measured, in the order of the table.
+const MEASURES: [Measure; 5] = [
+    ("sends", rows::durable_sends::measure),
+    ("turn", rows::journaled_turn::measure),
+    ("read", rows::grpc_read::measure),
+    ("memory", rows::idle_memory::measure),
+    ("ready", rows::ready::measure),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((part, rest)) = arguments.split_first().and_then(|(first, rest)| match first == child::PART {
+        true => rest.split_first(),
+        false => None,
+    }) {
+        return match play(part, rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{part}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let names: Vec<&str> = arguments.iter().map(String::as_str).filter(|name| !name.starts_with('-')).collect();
+    if names.is_empty() && !arguments.iter().any(|argument| argument == "--bench") {
+        // `cargo test --benches` starts benches, too; it wants to see that they are built, not what they measure.
+        println!("run `cargo bench` to measure");
+        return ExitCode::SUCCESS;
+    }
+    if let Some(name) = names.iter().find(|name| !MEASURES.iter().any(|(known, _)| known == *name)) {
+        let known: Vec<&str> = MEASURES.iter().map(|(known, _)| *known).collect();
+        eprintln!("there is no budget `{name}`; there are: {}", known.join(", "));
+        return ExitCode::SUCCESS;
+    }
+    run(&names);
+    ExitCode::SUCCESS
+}
+
+/// Measures what is wanted, and prints the table.
+fn run(names: &[&str]) {
+    let began = measure::now();
+    let mut lines = Vec::new();
+    for (name, measure) in MEASURES.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
+        eprintln!("measuring {name} ...");
+        match measure() {
+            Ok(measured) => lines.extend(measured),
+            Err(error) => println!("{name} could not be measured: {error}"),
+        }
+    }
+    let date = ghost_daemon::ports::SystemClock.now().rfc3339();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "\nBudgets, {} UTC, {cores} cores, {} {}, in {} s\n",
+        date.get(..16).unwrap_or(&date).replace('T', " "),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        began.elapsed().as_secs()
+    );
+    println!("{}", table::table(&lines));
+}
+
+/// Plays the part of a helper process.
+fn play(part: &str, arguments: &[String]) -> Outcome<()> {
+    // Whoever started it holds the other end of its input: when that is gone, so is the need for a helper.
+    std::thread::spawn(|| {
+        drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+        std::process::exit(0);
+    });
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match (part, arguments.as_slice()) {
+        ("model-server", []) => rows::journaled_turn::serve_model(),
+        ("empty-service", [socket, answer]) => empty_service::serve_alone(socket, answer),
+        ("bare-up", [database, socket]) => rows::ready::bare(database, socket),
+        ("bare-actors", [count]) => rows::idle_memory::bare(count.parse()?),
+        ("idle-agents", [count]) => rows::idle_memory::ours(count.parse()?),
+        _ => Err(format!("there is no part `{part}` with {} arguments", arguments.len()).into()),
+    }
+}

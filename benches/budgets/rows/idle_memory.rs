@@ -1,0 +1,178 @@
+//! Memory of an idle agent, awake and asleep, beside a bare ractor actor: what is live on the heap, divided by 10,000. Each
+//! is measured in a process of its own, with a counting allocator. What SQLite holds is not in the figure: it has a bound
+//! of its own, whatever the number of agents.
+
+use std::time::Duration;
+
+use ghost_commons::agents::{self, NewAgent};
+use ghost_commons::mail::Chain;
+use ghost_domain::{Activity, AgentId, AgentKind, Desired, Party};
+use ghost_domain::ports::Ports;
+use ghost_provider::testing::ManualClock;
+use ghost_world::World;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use serde_json::Value;
+
+use crate::child::Child;
+use crate::measure::{Outcome, pause, runtime};
+use crate::table::{Line, Sense};
+use crate::{alloc, fixture};
+
+const COUNT: usize = 10_000;
+/// Agents that are made before the count begins: what the first ones set up for all is not their own.
+const EARLY: usize = 64;
+/// Looks at a world that is settling, 100 ms apart.
+const LOOKS: usize = 600;
+/// Looks in a row that must see the same heap.
+const STEADY: usize = 8;
+
+/// See the module.
+pub fn measure() -> Outcome<Vec<Line>> {
+    let count = COUNT.to_string();
+    let floor: f64 = Child::part("bare-actors", &[&count])?.line()?.parse()?;
+    let mut ours = Child::part("idle-agents", &[&count])?;
+    let (awake, asleep): (f64, f64) = (ours.line()?.parse()?, ours.line()?.parse()?);
+    let line = |what, bytes: f64, bar, aim| Line {
+        what,
+        floor: format!("{floor:.0} B"),
+        ours: format!("{bytes:.0} B"),
+        ratio: bytes / floor,
+        bar,
+        aim,
+        sense: Sense::AtMost,
+    };
+    Ok(vec![
+        line("memory of an idle agent, awake", awake, 1.5, 1.2),
+        line("memory of an idle agent, asleep", asleep, 0.06, 0.015),
+    ])
+}
+
+/// An actor that does nothing.
+struct Bare;
+
+/// What it is told: nothing that it would do anything about.
+#[derive(Debug)]
+enum BareMsg {
+    /// Look.
+    Wake,
+}
+
+impl Actor for Bare {
+    type Msg = BareMsg;
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<BareMsg>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    async fn handle(&self, _: ActorRef<BareMsg>, message: BareMsg, (): &mut ()) -> Result<(), ActorProcessingErr> {
+        match message {
+            BareMsg::Wake => Ok(()),
+        }
+    }
+}
+
+/// The helper process of the floor: prints the bytes of one actor.
+pub fn bare(count: usize) -> Outcome<()> {
+    alloc::count();
+    runtime()?.block_on(async {
+        // What the first actor sets up for all is not its own.
+        let (first, _) = Actor::spawn(None, Bare, ()).await?;
+        first.cast(BareMsg::Wake)?;
+        let before = steady().await?;
+        let mut actors = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (actor, _) = Actor::spawn(None, Bare, ()).await?;
+            // An agent has been woken at least once; so has this.
+            actor.cast(BareMsg::Wake)?;
+            actors.push(actor);
+        }
+        println!("{}", per_one(before, steady().await?, count));
+        drop(actors);
+        Ok(())
+    })
+}
+
+/// The helper process of the agents: prints the bytes of one that is awake, then of one that is asleep.
+pub fn ours(count: usize) -> Outcome<()> {
+    alloc::count();
+    runtime()?.block_on(async {
+        let dir = tempfile::tempdir()?;
+        let (world_dir, data) = (dir.path().join("bench"), dir.path().join("data"));
+        std::fs::create_dir_all(&data)?;
+        // Nobody thinks, so nobody is asked. The one agent of the plan is never woken.
+        fixture::write_world(&world_dir, 1, "http://127.0.0.1:9/v1")?;
+        let clock = ManualClock::at(1_795_298_880_000);
+        let real = ghost_daemon::system_ports();
+        let ports = Ports { clock: clock.clone(), ids: real.ids, rng: real.rng };
+        let world = fixture::boot(&world_dir, &data, ports, Vec::new()).await?;
+        populate(&world, "early", EARLY).await?;
+        until_all(&world, EARLY, Activity::Idle).await?;
+        let before = steady().await?;
+        populate(&world, "agent", count).await?;
+        until_all(&world, EARLY + count, Activity::Idle).await?;
+        println!("{}", per_one(before, steady().await?, count));
+        clock.advance(Duration::from_secs(2 * 3_600));
+        until_all(&world, 1 + EARLY + count, Activity::Asleep).await?;
+        println!("{}", per_one(before, steady().await?, count));
+        Ok(())
+    })
+}
+
+/// Creates agents that wait, as an operator would. Each is started, looks at its inbox, and finds nothing.
+async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
+    for agent in 0..count {
+        let agent_id: AgentId = format!("{name}-{agent}").parse()?;
+        let new = NewAgent {
+            name: agent_id.to_string(),
+            agent_id,
+            archetype: "worker".into(),
+            team: None,
+            kind: AgentKind::Persistent,
+            desired: Desired::Running,
+            overrides: Value::Null,
+            goal: None,
+            chain: Chain::root(world.cx()),
+        };
+        let cx = world.cx().clone();
+        world
+            .store()
+            .write(move |w| {
+                Box::pin(async move { agents::create(w, &cx, &Party::Operator("bench".into()), new).await.map(drop) })
+            })
+            .await?;
+    }
+    Ok(())
+}
+
+async fn until_all(world: &World, count: usize, activity: Activity) -> Outcome<()> {
+    let mut there = 0;
+    for _ in 0..LOOKS {
+        there = world.directory().cards().iter().filter(|card| card.activity == activity).count();
+        if there == count {
+            return Ok(());
+        }
+        pause(Duration::from_millis(100)).await;
+    }
+    Err(format!("{there} of {count} agents are {}", activity.as_str()).into())
+}
+
+/// What is live when nothing moves any more.
+async fn steady() -> Outcome<isize> {
+    let (mut last, mut same) = (alloc::live(), 0);
+    for _ in 0..LOOKS {
+        pause(Duration::from_millis(100)).await;
+        let live = alloc::live();
+        same = if live == last { same + 1 } else { 0 };
+        last = live;
+        if same == STEADY {
+            return Ok(live);
+        }
+    }
+    Err("the heap does not come to rest".into())
+}
+
+fn per_one(before: isize, after: isize, count: usize) -> f64 {
+    (after - before) as f64 / count as f64
+}

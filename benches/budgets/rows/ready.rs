@@ -1,0 +1,109 @@
+//! From the start of `ghostd up` to its first answer, and the most memory that it held until then: six agents, a database
+//! that exists. The floor opens the same database and serves an empty service.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::{GetAgentResponse, ListAgentsRequest};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Row};
+use tonic::transport::Endpoint;
+
+use crate::child::Child;
+use crate::measure::{Outcome, median, now, pause, runtime};
+use crate::table::{Line, Sense};
+use crate::{empty_service, fixture};
+
+const ROUNDS: usize = 9;
+/// How long a start may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two tries to reach a server that has not bound its socket yet.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// See the module.
+pub fn measure() -> Outcome<Vec<Line>> {
+    let dir = tempfile::tempdir()?;
+    let (world, data) = (dir.path().join("newsroom"), dir.path().join("data"));
+    let (database, bare) = (data.join("ghost.db"), dir.path().join("bare.sock"));
+    fixture::idle_newsroom(&world)?;
+    let runtime = runtime()?;
+    let start_ours = || -> Outcome<(f64, f64)> {
+        let began = now();
+        let daemon = Child::daemon(&world, &data)?;
+        let agents = runtime.block_on(answer(&data.join("ghostd.sock")))?;
+        let taken = (began.elapsed().as_secs_f64(), daemon.peak_rss()? as f64);
+        daemon.terminate()?;
+        match agents {
+            6 => Ok(taken),
+            other => Err(format!("the newsroom has {other} agents, not six").into()),
+        }
+    };
+    let start_floor = || -> Outcome<(f64, f64)> {
+        // A helper that is killed leaves its socket behind; what is not there need not be removed.
+        drop(std::fs::remove_file(&bare));
+        let began = now();
+        let server = Child::part("bare-up", &[&database.display().to_string(), &bare.display().to_string()])?;
+        runtime.block_on(answer(&bare))?;
+        Ok((began.elapsed().as_secs_f64(), server.peak_rss()? as f64))
+    };
+    // The first start makes the database and brings both programs into the page cache.
+    start_ours()?;
+    start_floor()?;
+    let (mut ours, mut floor) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(start_ours()?);
+        floor.push(start_floor()?);
+    }
+    let middle = |rounds: &[(f64, f64)]| {
+        let (times, sizes) = rounds.iter().copied().unzip();
+        (median(times), median(sizes))
+    };
+    let ((time, size), (floor_time, floor_size)) = (middle(&ours), middle(&floor));
+    let line = |what, floor: String, ours: String, ratio| Line {
+        what,
+        floor,
+        ours,
+        ratio,
+        bar: 3.0,
+        aim: 1.5,
+        sense: Sense::AtMost,
+    };
+    let (ms, mb) = (|seconds: f64| format!("{:.1} ms", seconds * 1e3), |bytes: f64| format!("{:.1} MB", bytes / 1e6));
+    Ok(vec![
+        line("`ghostd up` to ready, six agents: time", ms(floor_time), ms(time), time / floor_time),
+        line("`ghostd up` to ready, six agents: memory", mb(floor_size), mb(size), size / floor_size),
+    ])
+}
+
+/// Waits for the first answer of the server at `socket`. Gives how many agents it names.
+async fn answer(socket: &Path) -> Outcome<usize> {
+    let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?;
+    let began = now();
+    loop {
+        if let Ok(channel) = endpoint.connect().await {
+            match AgentsClient::new(channel).list(ListAgentsRequest { limit: 100, ..Default::default() }).await {
+                Ok(answer) => return Ok(answer.into_inner().agents.len()),
+                Err(status) if began.elapsed() > PATIENCE => return Err(status.into()),
+                Err(_) => {}
+            }
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(format!("nothing answers at {}", socket.display()).into());
+        }
+        pause(LOOK).await;
+    }
+}
+
+/// The helper process of the floor.
+pub fn bare(database: &str, socket: &str) -> Outcome<()> {
+    runtime()?.block_on(async {
+        let mut connection = SqliteConnectOptions::new().filename(database).connect().await?;
+        sqlx::raw_sql("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;").execute(&mut connection).await?;
+        let agents: i64 = sqlx::query("SELECT count(*) FROM agents").fetch_one(&mut connection).await?.try_get(0)?;
+        if agents == 0 {
+            return Err("the database holds no agents".into());
+        }
+        empty_service::serve(Path::new(socket), GetAgentResponse::default()).await
+    })
+}

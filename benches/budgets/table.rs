@@ -1,0 +1,85 @@
+//! The table: every budget beside its floor.
+
+/// Which way is better.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sense {
+    /// The ratio should be at least the bar.
+    AtLeast,
+    /// The ratio should be at most the bar.
+    AtMost,
+}
+
+/// One line.
+pub struct Line {
+    /// What is measured.
+    pub what: &'static str,
+    /// The floor's figure, with its unit.
+    pub floor: String,
+    /// Ours.
+    pub ours: String,
+    /// Ours in terms of the floor.
+    pub ratio: f64,
+    /// What must be kept.
+    pub bar: f64,
+    /// What is wanted.
+    pub aim: f64,
+    /// Which way is better.
+    pub sense: Sense,
+}
+
+impl Line {
+    fn reaches(&self, mark: f64) -> bool {
+        match self.sense {
+            Sense::AtLeast => self.ratio >= mark,
+            Sense::AtMost => self.ratio <= mark,
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        if self.reaches(self.aim) {
+            "aim"
+        } else if self.reaches(self.bar) {
+            "bar"
+        } else {
+            "BELOW BAR"
+        }
+    }
+
+    fn mark(&self, value: f64) -> String {
+        match self.sense {
+            Sense::AtLeast => format!(">= {value}"),
+            Sense::AtMost => format!("<= {value}"),
+        }
+    }
+}
+
+/// The whole table, in Markdown.
+pub fn table(lines: &[Line]) -> String {
+    let mut rows =
+        vec![["budget", "floor", "ours", "ratio", "bar", "aim", "reached"].map(str::to_owned), [""; 7].map(str::to_owned)];
+    rows.extend(lines.iter().map(|line| {
+        [
+            line.what.to_owned(),
+            line.floor.clone(),
+            line.ours.clone(),
+            format!("{:.3}", line.ratio),
+            line.mark(line.bar),
+            line.mark(line.aim),
+            line.verdict().to_owned(),
+        ]
+    }));
+    let widths: [usize; 7] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        for (cell, width) in row.iter().zip(widths) {
+            if index == 1 {
+                text.push_str(&format!("|{}", "-".repeat(width + 2)));
+            } else {
+                text.push_str(&format!("| {cell:<width$} "));
+            }
+        }
+        text.push_str("|\n");
+    }
+    text
+}

@@ -1,0 +1,147 @@
+//! Who is let in: the daemon's own user over the Unix socket, whoever holds the token over TCP, whoever holds a
+//! certificate over mutual TLS (DESIGN.md section 5). Anything else is refused.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use ghost_domain::{Code, Refusal};
+use sha2::{Digest, Sha256};
+use tonic::service::Interceptor;
+use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo, UdsConnectInfo};
+use tonic::{Request, Status};
+
+use crate::caller::Principal;
+use crate::refusal::status;
+
+/// How one listener knows its callers.
+#[derive(Clone)]
+pub(crate) enum Gate {
+    /// Peer credentials: the daemon's user, or root.
+    Peer {
+        /// The daemon's user.
+        uid: u32,
+    },
+    /// A bearer token.
+    Token(Arc<str>),
+    /// A client certificate that the handshake has checked.
+    Certificate,
+}
+
+impl Interceptor for Gate {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let principal = match self {
+            Self::Peer { uid } => {
+                let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+                match peer {
+                    Some(peer) if peer.uid() == *uid || peer.uid() == 0 => format!("uid-{}", peer.uid()),
+                    Some(peer) => {
+                        let refusal = Refusal::new(
+                            Code::AccessDenied,
+                            format!("user {} may not use the socket of user {uid}", peer.uid()),
+                        )
+                        .hint("use a TCP listener with a token");
+                        return Err(status(&refusal));
+                    }
+                    None => return Err(Status::unauthenticated("the socket does not say who you are")),
+                }
+            }
+            Self::Token(token) => {
+                let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
+                if !given.is_some_and(|given| bearer_matches(given, token)) {
+                    return Err(Status::unauthenticated(
+                        "a token is needed: give --token, set GHOST_TOKEN, or read it from <data>/token",
+                    ));
+                }
+                "token".to_owned()
+            }
+            Self::Certificate => {
+                let certificates = request
+                    .extensions()
+                    .get::<TlsConnectInfo<TcpConnectInfo>>()
+                    .and_then(TlsConnectInfo::peer_certs);
+                let Some(first) = certificates.as_ref().and_then(|list| list.first()) else {
+                    return Err(Status::unauthenticated("a client certificate is needed"));
+                };
+                let digest = Sha256::digest(first.as_ref());
+                let short: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+                format!("certificate-{short}")
+            }
+        };
+        request.extensions_mut().insert(Principal(principal));
+        Ok(request)
+    }
+}
+
+/// Whether an `Authorization` header carries the token. Takes the same time wherever the two differ.
+pub(crate) fn bearer_matches(header: &str, token: &str) -> bool {
+    let Some(given) = header.strip_prefix("Bearer ").or_else(|| header.strip_prefix("bearer ")) else { return false };
+    // Digests have one length, so the comparison says nothing about the token's.
+    let (given, token) = (Sha256::digest(given.trim().as_bytes()), Sha256::digest(token.as_bytes()));
+    given.iter().zip(token.iter()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+/// The token of a data directory: read if it is there, else made from the system's randomness, readable by its owner
+/// alone.
+pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
+    let path = data_dir.join("token");
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        Refusal::new(Code::Unavailable, format!("the token {} {what}: {error}", path.display()))
+            .hint("set GHOST_TOKEN, or make the data directory writable")
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(text) if text.trim().len() >= 16 => {
+            let mode = std::fs::metadata(&path).map_err(|error| failed("cannot be looked at", &error))?.mode();
+            if mode & 0o077 != 0 {
+                return Err(Refusal::new(Code::AccessDenied, format!("others may read the token {}", path.display()))
+                    .hint("chmod 600 it, or remove it to get a new one"));
+            }
+            return Ok(text.trim().into());
+        }
+        Ok(_) => {
+            return Err(Refusal::new(Code::InvalidArguments, format!("the token {} is too short", path.display()))
+                .hint("remove it to get a new one"));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("cannot be read", &error)),
+    }
+    let mut random = [0u8; 32];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut random))
+        .map_err(|error| failed("cannot be made", &error))?;
+    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| failed("cannot be written", &error))?;
+    file.write_all(text.as_bytes()).map_err(|error| failed("cannot be written", &error))?;
+    Ok(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_matches() {
+        assert!(bearer_matches("Bearer abcdefghijklmnop", "abcdefghijklmnop"));
+        for wrong in ["Bearer abcdefghijklmno", "abcdefghijklmnop", "Bearer ", "Basic abcdefghijklmnop", ""] {
+            assert!(!bearer_matches(wrong, "abcdefghijklmnop"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_made_once_and_others_cannot_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = token(dir.path()).unwrap();
+        assert_eq!(token(dir.path()).unwrap(), first);
+        assert_eq!(std::fs::metadata(dir.path().join("token")).unwrap().mode() & 0o777, 0o600);
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(dir.path().join("token"), std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(token(dir.path()).unwrap_err().code, Code::AccessDenied);
+    }
+}

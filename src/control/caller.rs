@@ -1,0 +1,30 @@
+//! Who asks, and under which name a mutation is kept.
+
+use ghost_domain::{Party, Refusal, RequestKey};
+use prost::Message;
+use sha2::{Digest, Sha256};
+use tonic::{Request, Status};
+
+use crate::refusal::to_status;
+
+/// The principal of a request, set by the listener that let it in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal(pub String);
+
+/// The party that a request speaks for. A request that no listener vouched for is refused.
+pub fn party<T>(request: &Request<T>) -> Result<Party, Status> {
+    match request.extensions().get::<Principal>() {
+        Some(Principal(name)) => Ok(Party::Operator(name.clone())),
+        None => Err(Status::unauthenticated("nobody vouches for this request")),
+    }
+}
+
+/// The key under which a mutation's answer is kept: principal, the client's own name, method, and a digest of the whole
+/// message.
+pub fn key<T: Message>(request: &Request<T>, method: &str, request_id: &str) -> Result<RequestKey, Status> {
+    let principal = party(request)?;
+    let request_id = request_id.parse().map_err(|refusal: Refusal| to_status(refusal))?;
+    let digest = Sha256::digest(request.get_ref().encode_to_vec());
+    let digest = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(RequestKey { principal, request_id, method: method.to_owned(), digest })
+}

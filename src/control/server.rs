@@ -1,0 +1,316 @@
+//! Listening and serving. Everything is bound before the world runs, so that a taken port or socket is an error that has
+//! started nothing.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_domain::{Code, Party, Refusal};
+use ghost_proto::FILE_DESCRIPTOR_SET;
+use ghost_proto::v1::{
+    agents_server::AgentsServer, budgets_server::BudgetsServer, events_server::EventsServer,
+    ledger_server::LedgerServer, messages_server::MessagesServer, tasks_server::TasksServer,
+    tools_server::ToolsServer, turns_server::TurnsServer, world_server::WorldServer,
+};
+use ghost_world::World;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::server::Router;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+
+use crate::auth::{Gate, token};
+use crate::http;
+use crate::services::{
+    AgentsService, BudgetsService, Control, EventsService, LedgerService, MessagesService, TasksService, ToolsService,
+    TurnsService, WorldService,
+};
+
+/// Bytes of one request: a message body with room around it.
+const REQUEST_MAX: usize = 4 * 1024 * 1024;
+/// Requests of one connection at once.
+const CONNECTION_CONCURRENCY: usize = 512;
+/// How long streams may still take once the daemon is stopping.
+const CLOSING: Duration = Duration::from_millis(1_500);
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listener {
+    /// A Unix socket, for the daemon's own user.
+    Unix(PathBuf),
+    /// A TCP port, for whoever holds the token or a certificate.
+    Tcp(SocketAddr),
+}
+
+/// Files of mutual TLS, all PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The server's certificate chain.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The authority that clients' certificates must come from.
+    pub client_ca: PathBuf,
+}
+
+/// How the control plane is set up.
+pub struct ControlOptions {
+    /// Where gRPC listens.
+    pub listeners: Vec<Listener>,
+    /// Where HTTP listens, if it does.
+    pub http: Option<SocketAddr>,
+    /// The data directory, where the token lies.
+    pub data_dir: PathBuf,
+    /// The token, if it was given; else it is the data directory's.
+    pub token: Option<String>,
+    /// Mutual TLS for the TCP listeners, instead of the token.
+    pub tls: Option<TlsFiles>,
+    /// Begins the daemon's orderly end.
+    pub on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
+}
+
+enum Socket {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener, Gate, Option<ServerTlsConfig>),
+}
+
+/// A control plane that listens and does not answer yet.
+pub struct Bound {
+    sockets: Vec<Socket>,
+    http: Option<(TcpListener, SocketAddr)>,
+    token: Option<Arc<str>>,
+    endpoints: Vec<String>,
+    on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
+}
+
+/// Binds every listener.
+///
+/// # Errors
+/// When an address is taken or cannot be used; none of them is left bound then.
+pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
+    let needs_token = options.http.is_some()
+        || (options.tls.is_none() && options.listeners.iter().any(|listener| matches!(listener, Listener::Tcp(_))));
+    let token: Option<Arc<str>> = match options.token {
+        Some(text) if text.len() < 16 => {
+            return Err(Refusal::new(Code::InvalidArguments, "GHOST_TOKEN is shorter than 16 characters")
+                .hint("use a long random one, or unset it to have one made"));
+        }
+        Some(text) => Some(text.into()),
+        None if needs_token => Some(token(&options.data_dir)?),
+        None => None,
+    };
+    let mut bound = Bound {
+        sockets: Vec::new(),
+        http: None,
+        token: token.clone(),
+        endpoints: Vec::new(),
+        on_shutdown: options.on_shutdown,
+    };
+    for listener in &options.listeners {
+        match listener {
+            Listener::Unix(path) => {
+                bound.endpoints.push(format!("unix:{}", path.display()));
+                bound.sockets.push(Socket::Unix(bind_unix(path)?, path.clone()));
+            }
+            Listener::Tcp(address) => {
+                let socket = bind_tcp(*address).await?;
+                let address = socket.local_addr().unwrap_or(*address);
+                let (gate, tls, scheme) = match (&options.tls, &token) {
+                    (Some(files), _) => (Gate::Certificate, Some(tls_config(files)?), "https"),
+                    (None, Some(token)) => (Gate::Token(Arc::clone(token)), None, "http"),
+                    (None, None) => {
+                        return Err(Refusal::new(Code::Internal, "a TCP listener without a token or a certificate"));
+                    }
+                };
+                bound.endpoints.push(format!("{scheme}://{address}"));
+                bound.sockets.push(Socket::Tcp(socket, gate, tls));
+            }
+        }
+    }
+    if let Some(address) = options.http {
+        let socket = bind_tcp(address).await?;
+        let address = socket.local_addr().unwrap_or(address);
+        bound.endpoints.push(format!("REST http://{address}"));
+        bound.http = Some((socket, address));
+    }
+    Ok(bound)
+}
+
+async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, Refusal> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let code = if error.kind() == std::io::ErrorKind::AddrInUse { Code::Conflict } else { Code::Unavailable };
+        Refusal::new(code, format!("cannot listen on {address}: {error}"))
+            .hint("choose another port, or stop what listens there")
+    })
+}
+
+/// Binds a Unix socket for its owner alone. A stale one is replaced; one that answers, or what is no socket, is not.
+fn bind_unix(path: &Path) -> Result<UnixListener, Refusal> {
+    let failed = |error: std::io::Error| {
+        Refusal::new(Code::Unavailable, format!("cannot listen on {}: {error}", path.display()))
+            .hint("choose another place with --listen unix:PATH; a socket's path has 107 bytes at most")
+    };
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(Refusal::new(Code::Conflict, format!("{} is there and is no socket", path.display()))
+                .hint("choose another place with --listen unix:PATH"));
+        }
+        Ok(_) => match StdUnixStream::connect(path) {
+            Ok(_) => {
+                return Err(Refusal::new(Code::Conflict, format!("another program listens on {}", path.display()))
+                    .hint("stop it with `ghostctl shutdown`, or choose another place with --listen unix:PATH"));
+            }
+            // Nobody answers: its daemon died.
+            Err(_) => std::fs::remove_file(path).map_err(failed)?,
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, Refusal> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|error| {
+            Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", path.display()))
+                .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files")
+        })
+    };
+    let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
+    Ok(ServerTlsConfig::new().identity(identity).client_ca_root(Certificate::from_pem(read(&files.client_ca)?)))
+}
+
+impl Bound {
+    /// Where it listens, for people and for clients.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        self.endpoints.clone()
+    }
+
+    /// Serves the world until `shutdown` completes, then lets requests under way finish for a moment.
+    ///
+    /// # Errors
+    /// When a listener fails while it serves; the others are stopped, too.
+    pub async fn serve(self, world: Arc<World>, shutdown: impl Future<Output = ()> + Send) -> Result<(), Refusal> {
+        let control =
+            Control { world, endpoints: self.endpoints.into(), on_shutdown: Arc::clone(&self.on_shutdown) };
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_service_status("", tonic_health::ServingStatus::Serving).await;
+        let (closing, closed) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let mut paths = Vec::new();
+        for socket in self.sockets {
+            let mut closed = closed.clone();
+            let closed = async move {
+                // The sender being gone is the end as well.
+                let _ = closed.wait_for(|closed| *closed).await;
+            };
+            match socket {
+                Socket::Unix(listener, path) => {
+                    paths.push(path);
+                    let gate = Gate::Peer { uid: rustix::process::getuid().as_raw() };
+                    let router = router(&control, gate, None, health_service.clone())?;
+                    tasks.spawn(router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), closed));
+                }
+                Socket::Tcp(listener, gate, tls) => {
+                    let router = router(&control, gate, tls, health_service.clone())?;
+                    tasks.spawn(router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), closed));
+                }
+            }
+        }
+        let rest = self.http.map(|(listener, address)| {
+            let router = http::router(control.clone(), self.token.clone(), address);
+            let mut closed = closed.clone();
+            tokio::spawn(async move {
+                axum::serve(listener, router)
+                    .with_graceful_shutdown(async move {
+                        let _ = closed.wait_for(|closed| *closed).await;
+                    })
+                    .await
+            })
+        });
+        tokio::pin!(shutdown);
+        let failed = tokio::select! {
+            biased;
+            () = &mut shutdown => None,
+            Some(ended) = tasks.join_next() => Some(match ended {
+                Ok(Ok(())) => Refusal::new(Code::Internal, "a listener ended by itself"),
+                Ok(Err(error)) => Refusal::new(Code::Unavailable, format!("a listener failed: {error}")),
+                Err(error) => Refusal::new(Code::Internal, format!("a listener panicked: {error}")),
+            }),
+        };
+        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        closing.send_replace(true);
+        let clock = Arc::clone(&control.world.cx().ports.clock);
+        tokio::select! {
+            biased;
+            () = async { while tasks.join_next().await.is_some() {} } => {}
+            // Streams have no end of their own; their readers resume elsewhere.
+            () = clock.sleep(CLOSING) => tasks.abort_all(),
+        }
+        if let Some(rest) = rest {
+            rest.abort();
+        }
+        for path in paths {
+            // A socket without a daemon would only have to be probed by the next one.
+            if let Err(error) = std::fs::remove_file(&path)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, path = %path.display(), "the socket stays");
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// All services behind one gate; health alone is open.
+fn router<H>(
+    control: &Control,
+    gate: Gate,
+    tls: Option<ServerTlsConfig>,
+    health: tonic_health::pb::health_server::HealthServer<H>,
+) -> Result<Router, Refusal>
+where
+    H: tonic_health::pb::health_server::Health,
+{
+    let mut server = Server::builder()
+        .concurrency_limit_per_connection(CONNECTION_CONCURRENCY)
+        .http2_keepalive_interval(Some(Duration::from_secs(30)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .tcp_nodelay(true);
+    if let Some(tls) = tls {
+        server = server.tls_config(tls).map_err(|error| {
+            Refusal::new(Code::InvalidArguments, format!("the TLS files cannot be used: {error}"))
+                .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files that belong together")
+        })?;
+    }
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(|error| Refusal::new(Code::Internal, format!("reflection cannot be built: {error}")))?;
+    macro_rules! gated {
+        ($server:ident, $service:expr) => {
+            InterceptedService::new($server::new($service).max_decoding_message_size(REQUEST_MAX), gate.clone())
+        };
+    }
+    Ok(server
+        .add_service(health)
+        .add_service(InterceptedService::new(reflection, gate.clone()))
+        .add_service(gated!(AgentsServer, AgentsService(control.clone())))
+        .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
+        .add_service(gated!(EventsServer, EventsService(control.clone())))
+        .add_service(gated!(LedgerServer, LedgerService(control.clone())))
+        .add_service(gated!(MessagesServer, MessagesService(control.clone())))
+        .add_service(gated!(TasksServer, TasksService(control.clone())))
+        .add_service(gated!(ToolsServer, ToolsService(control.clone())))
+        .add_service(gated!(TurnsServer, TurnsService(control.clone())))
+        .add_service(gated!(WorldServer, WorldService(control.clone()))))
+}

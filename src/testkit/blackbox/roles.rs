@@ -1,0 +1,121 @@
+//! The scripted models of a world behind a real provider's protocol: what a world does with `scripted` models it does
+//! over HTTP as well, so that the whole path of a real provider is walked.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use ghost_domain::time::BoxFuture;
+use ghost_domain::tool_catalogue::from_wire;
+use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::{Clock, Timestamp, TurnId};
+use ghost_provider::scripted::Scripted;
+use ghost_provider::testing::{FakeAnswer, FakeCall, FakeRequest};
+use ghost_provider::{ModelRequest, NoDeltas, Provider};
+use serde_json::Value;
+
+use super::model_server::agent_of;
+
+/// The models of a `scripts` directory, one for each agent by its id.
+pub struct ScriptedRoles(Scripted);
+
+/// A clock that waits for nothing.
+struct AtOnce;
+
+impl Clock for AtOnce {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl ScriptedRoles {
+    /// Reads the rule files of `dir`.
+    ///
+    /// # Panics
+    /// When they have problems.
+    #[must_use]
+    pub fn load(dir: &Path) -> Self {
+        Self(Scripted::load(dir, Arc::new(AtOnce)).expect("rule files without problems"))
+    }
+
+    /// What the script of the agent that asks would answer.
+    ///
+    /// # Panics
+    /// When a rule waits for something other than the clock.
+    #[must_use]
+    pub fn answer(&self, request: &FakeRequest) -> FakeAnswer {
+        let agent = agent_of(request);
+        let mut system = String::new();
+        let mut messages: Vec<Message> = Vec::new();
+        let mut names: Vec<(String, String)> = Vec::new();
+        for wire in request.messages() {
+            let text = wire["content"].as_str().unwrap_or_default().to_owned();
+            match wire["role"].as_str().unwrap_or_default() {
+                "system" => system.push_str(&text),
+                "assistant" => {
+                    let mut blocks = Vec::new();
+                    if !text.is_empty() {
+                        blocks.push(Block::Text { text });
+                    }
+                    for call in wire["tool_calls"].as_array().into_iter().flatten() {
+                        let id = call["id"].as_str().unwrap_or_default().to_owned();
+                        let name = from_wire(call["function"]["name"].as_str().unwrap_or_default());
+                        let arguments = call["function"]["arguments"].as_str().unwrap_or("{}");
+                        let arguments: Value = serde_json::from_str(arguments).unwrap_or(Value::Null);
+                        names.push((id.clone(), name.clone()));
+                        blocks.push(Block::ToolCall { id, name, arguments });
+                    }
+                    messages.push(Message { role: Role::Assistant, blocks });
+                }
+                "tool" => {
+                    let id = wire["tool_call_id"].as_str().unwrap_or_default().to_owned();
+                    let name = names.iter().rev().find(|(known, _)| *known == id).map(|(_, name)| name.clone());
+                    // On this wire a refusal is known by its form alone.
+                    let is_error = serde_json::from_str::<Value>(&text)
+                        .is_ok_and(|value| value.get("error").is_some() && value.get("code").is_some());
+                    let result = Block::ToolResult { id, name: name.unwrap_or_default(), content: text, is_error };
+                    match messages.last_mut() {
+                        Some(last) if matches!(last.blocks.first(), Some(Block::ToolResult { .. })) => {
+                            last.blocks.push(result);
+                        }
+                        _ => messages.push(Message { role: Role::User, blocks: vec![result] }),
+                    }
+                }
+                _ => messages.push(Message::text(Role::User, text)),
+            }
+        }
+        let request = ModelRequest {
+            model: agent.clone(),
+            agent_id: agent.parse().expect("the request names its agent"),
+            turn_id: TurnId(Default::default()),
+            system,
+            messages,
+            tools: Arc::from([]),
+            max_tokens: 100_000,
+            temperature: None,
+            thinking: None,
+        };
+        let answer = self.0.complete(&request, &mut NoDeltas).now_or_never().expect("scripts wait for the clock only");
+        match answer {
+            Ok(answer) => {
+                let mut text = String::new();
+                let mut calls = Vec::new();
+                for block in answer.blocks {
+                    match block {
+                        Block::Text { text: said } => text.push_str(&said),
+                        Block::ToolCall { id, name, arguments } => {
+                            calls.push(FakeCall { id, tool: name, arguments });
+                        }
+                        Block::Thinking { .. } | Block::ToolResult { .. } => {}
+                    }
+                }
+                FakeAnswer::Model { text, calls }
+            }
+            Err(error) => FakeAnswer::status(400, &error.to_string()),
+        }
+    }
+}

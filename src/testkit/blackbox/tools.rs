@@ -1,0 +1,134 @@
+//! Tools that only tests have: an effect outside that can be counted, and every way for a tool to go wrong.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_domain::{Code, Refusal};
+use ghost_store::Writes;
+use ghost_tools::CallCx;
+use ghost_tools::tool::{Output, OutsideTool, Run, Tool, WorldTool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// Names the file that `test.effect` writes to.
+pub const EFFECTS: &str = "GHOST_TEST_EFFECTS";
+/// Names a file; while it exists, `test.panic` and `test.poison` do nothing.
+pub const CALM: &str = "GHOST_TEST_CALM";
+
+/// The tools, set up by environment variables.
+#[must_use]
+pub fn test_tools(env: &dyn Fn(&str) -> Option<String>) -> Vec<Tool> {
+    let effects = env(EFFECTS).map(PathBuf::from);
+    let calm = env(CALM).map(PathBuf::from);
+    let (panic, poison) = (Panic { calm: calm.clone() }, Poison { calm });
+    let mut hang = Tool::new::<HangParams>("test.hang", "Never returns.", Run::outside(Hang));
+    hang.seconds = Some(2);
+    vec![
+        Tool::new::<EffectParams>("test.effect", "Appends a line to a file.", Run::outside(Effect { effects })),
+        Tool::new::<PanicParams>("test.panic", "Panics.", Run::outside(panic)),
+        Tool::new::<PoisonParams>("test.poison", "Panics in the store's transaction.", Run::world(poison)),
+        hang,
+    ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EffectParams {
+    /// What the line says.
+    arg: String,
+    /// Milliseconds to wait before.
+    #[serde(default)]
+    delay_ms: u64,
+}
+
+struct Effect {
+    effects: Option<PathBuf>,
+}
+
+#[async_trait]
+impl OutsideTool for Effect {
+    type Params = EffectParams;
+
+    async fn run(&self, call: &CallCx, params: EffectParams) -> Result<Output, Refusal> {
+        let Some(file) = self.effects.clone() else {
+            return Err(Refusal::new(Code::Unavailable, format!("{EFFECTS} is not set")));
+        };
+        if params.delay_ms > 0 {
+            call.office.cx.ports.clock.sleep(Duration::from_millis(params.delay_ms)).await;
+        }
+        let line = format!("{} {} {}\n", call.call_id, call.caller.agent_id, params.arg);
+        let failed = |error: std::io::Error| Refusal::new(Code::ExecFailed, format!("the effect failed: {error}"));
+        let mut file = OpenOptions::new().append(true).create(true).open(file).map_err(failed)?;
+        // One write: with O_APPEND, lines of several calls do not mix.
+        file.write_all(line.as_bytes()).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        Ok(json!({ "done": params.arg }).into())
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PanicParams {
+    /// What it panics with.
+    #[serde(default)]
+    words: String,
+}
+
+struct Panic {
+    calm: Option<PathBuf>,
+}
+
+#[async_trait]
+impl OutsideTool for Panic {
+    type Params = PanicParams;
+
+    async fn run(&self, _: &CallCx, params: PanicParams) -> Result<Output, Refusal> {
+        assert!(is_calm(self.calm.as_ref()), "test.panic: {}", params.words);
+        Ok(json!({ "calm": true }).into())
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PoisonParams {
+    /// It panics if this holds the word `poison`.
+    text: String,
+}
+
+struct Poison {
+    calm: Option<PathBuf>,
+}
+
+#[async_trait]
+impl WorldTool for Poison {
+    type Params = PoisonParams;
+
+    async fn apply(&self, _: &CallCx, params: PoisonParams, _: &mut dyn Writes) -> Result<Output, Refusal> {
+        let poisoned = params.text.contains("poison") && !is_calm(self.calm.as_ref());
+        assert!(!poisoned, "test.poison: {}", params.text);
+        Ok(json!({ "swallowed": params.text }).into())
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HangParams {}
+
+struct Hang;
+
+#[async_trait]
+impl OutsideTool for Hang {
+    type Params = HangParams;
+
+    async fn run(&self, _: &CallCx, _: HangParams) -> Result<Output, Refusal> {
+        std::future::pending().await
+    }
+}
+
+fn is_calm(file: Option<&PathBuf>) -> bool {
+    file.is_some_and(|file| file.exists())
+}

@@ -1,0 +1,302 @@
+//! The promises, checked against what a finished world has recorded inside and what happened outside.
+//!
+//! Must never: take the world's word for it where a witness outside the world has counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_domain::budget::Scope;
+use ghost_domain::journal::Step;
+use ghost_domain::{
+    AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, LedgerRow, MailState, Money, TurnId, TurnStatus,
+};
+
+use super::facts::{Facts, argument, token_of};
+use super::log_check::{self, is_final};
+use super::model::{Asked, mark_of};
+use super::operator::Acknowledged;
+use super::tools::{MARK, OUTSIDE, Pages};
+use super::whims::POISON_WORD;
+
+/// Checks everything; what is broken goes to `wrongs`.
+pub(crate) fn check(
+    facts: &Facts,
+    pages: &Pages,
+    asked: &[Asked],
+    acknowledged: &Acknowledged,
+    wrongs: &mut Vec<String>,
+) {
+    log_check::check(&facts.events, pages, wrongs);
+    mail(facts, acknowledged, wrongs);
+    turns(facts, wrongs);
+    in_world_effects(facts, wrongs);
+    outside_effects(facts, pages, wrongs);
+    files(facts, wrongs);
+    model(facts, asked, wrongs);
+    asks(facts, acknowledged, wrongs);
+    budgets(facts, wrongs);
+    dead_letters(facts, wrongs);
+}
+
+/// Nothing acknowledged is lost, and every message is dealt with once.
+fn mail(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
+    for message_id in &acknowledged.messages {
+        if !facts.messages.contains_key(message_id) {
+            wrongs.push(format!("message {message_id} was acknowledged and is gone"));
+        }
+    }
+    for task_id in &acknowledged.tasks {
+        if !facts.tasks.contains_key(task_id) {
+            wrongs.push(format!("task {task_id} was acknowledged and is gone"));
+        }
+    }
+    for mail in facts.messages.values() {
+        if let Some(what) = misplaced(facts, mail) {
+            wrongs.push(format!("message {} to {} ({}): {what}", mail.message_id, mail.to, mail.kind));
+        }
+    }
+    // What a turn took when it began it took alone, unless an earlier one gave it back.
+    let mut dealt_with: BTreeMap<&str, TurnId> = BTreeMap::new();
+    for event in facts.events.iter().filter(|event| event.kind == ghost_domain::EventKind::TurnStarted) {
+        let turn = event.payload.get("turn_id").and_then(|id| id.as_str()?.parse().ok()).map(TurnId);
+        let Some(turn) = turn.and_then(|turn_id| facts.turns.get(&turn_id)).filter(|turn| is_final(turn.status)) else {
+            continue;
+        };
+        for message_id in event.payload.get("messages").and_then(|ids| ids.as_array()).into_iter().flatten() {
+            if let Some(text) = message_id.as_str()
+                && let Some(other) = dealt_with.insert(text, turn.turn_id)
+            {
+                wrongs.push(format!("message {text} was dealt with in {other} and again in {}", turn.turn_id));
+            }
+        }
+    }
+}
+
+fn misplaced(facts: &Facts, mail: &Envelope) -> Option<String> {
+    let turn = mail.turn_id.and_then(|turn_id| facts.turns.get(&turn_id));
+    let letters = || facts.dead_letters.iter().filter(|dead_letter| dead_letter.messages.contains(&mail.message_id));
+    match mail.state {
+        MailState::Pending if facts.runs(&mail.to) && mail.wake => {
+            Some("still waits for an agent that runs".to_owned())
+        }
+        MailState::Pending => None,
+        MailState::Taken => match turn {
+            Some(turn) if turn.status == TurnStatus::Open && !facts.runs(&mail.to) => None,
+            other => Some(format!("is taken by {:?}", other.map(|turn| turn.status))),
+        },
+        MailState::Consumed => match turn {
+            Some(turn) if is_final(turn.status) => None,
+            _ if letters().any(|dead_letter| dead_letter.status == DeadLetterStatus::Dropped) => None,
+            // Its receiver was deleted before it had looked.
+            _ if facts.agents.get(&mail.to).is_some_and(|agent| agent.is_deleted() || agent.incarnation > 1) => None,
+            other => Some(format!("is consumed by {:?}", other.map(|turn| turn.status))),
+        },
+        MailState::Dead => {
+            let held = letters().filter(|dead_letter| dead_letter.status == DeadLetterStatus::Held).count();
+            (held != 1).then(|| format!("is dead, with {held} held dead letters"))
+        }
+    }
+}
+
+fn turns(facts: &Facts, wrongs: &mut Vec<String>) {
+    for turn in facts.turns.values() {
+        if turn.status == TurnStatus::Open && facts.runs(&turn.agent_id) {
+            wrongs.push(format!("turn {} of {} is open at rest", turn.turn_id, turn.agent_id));
+        }
+        if turn.status != TurnStatus::Open {
+            for row in facts.ledger.iter().filter(|row| row.turn_id == turn.turn_id) {
+                if row.status == CallStatus::Started {
+                    wrongs.push(format!("call {} ({}) of an ended turn never ended", row.call_id, row.tool));
+                }
+            }
+        }
+    }
+}
+
+fn ok(row: &&LedgerRow) -> bool {
+    row.status == CallStatus::Ok
+}
+
+/// An effect in the world is there once if its call went well, and not at all if it did not.
+fn in_world_effects(facts: &Facts, wrongs: &mut Vec<String>) {
+    let mut expected: BTreeMap<String, u32> = BTreeMap::new();
+    for row in facts.ledger.iter().filter(ok).filter(|row| row.tool == MARK) {
+        *expected.entry(token_of(row).unwrap_or_default()).or_default() += 1;
+    }
+    for (token, count) in &facts.marks {
+        let wanted = expected.remove(token).unwrap_or(0);
+        if *count != wanted || wanted > 1 {
+            wrongs.push(format!("mark {token} was made {count} times; its calls went well {wanted} times"));
+        }
+    }
+    for row in facts.ledger.iter().filter(|row| row.tool == "syscall.message.send") {
+        let Some(content) = argument(row, "content").filter(|content| content.starts_with("word ")) else { continue };
+        same(
+            facts,
+            row,
+            &content,
+            |facts, text| facts.messages.values().filter(|mail| mail.body == text).count(),
+            wrongs,
+        );
+    }
+    for row in facts.ledger.iter().filter(|row| row.tool == "syscall.task.create") {
+        let Some(title) = argument(row, "title") else { continue };
+        same(facts, row, &title, |facts, text| facts.tasks.values().filter(|task| task.title == text).count(), wrongs);
+    }
+    for row in facts.ledger.iter().filter(|row| row.tool == "syscall.broadcast") {
+        let Some(text) = argument(row, "message") else { continue };
+        let copies: Vec<&Envelope> = facts.messages.values().filter(|mail| mail.body == text).collect();
+        let receivers: BTreeSet<_> = copies.iter().map(|mail| (&mail.to, mail.kind)).collect();
+        if receivers.len() != copies.len() || (!ok(&row) && !copies.is_empty()) {
+            wrongs.push(format!("broadcast `{text}` is {} and has {} copies", row.status, copies.len()));
+        }
+    }
+}
+
+fn same(facts: &Facts, row: &LedgerRow, text: &str, count: impl Fn(&Facts, &str) -> usize, wrongs: &mut Vec<String>) {
+    let (found, wanted) = (count(facts, text), usize::from(ok(&row)));
+    if found != wanted {
+        wrongs.push(format!("`{text}` of {} is there {found} times; its call is {}", row.tool, row.status));
+    }
+}
+
+/// An outside effect happens at most once, and never unrecorded; where nobody can know, the ledger says so.
+fn outside_effects(facts: &Facts, pages: &Pages, wrongs: &mut Vec<String>) {
+    let mut rows: BTreeMap<String, Vec<&LedgerRow>> = BTreeMap::new();
+    for row in facts.ledger.iter().filter(|row| row.tool == OUTSIDE) {
+        rows.entry(token_of(row).unwrap_or_default()).or_default().push(row);
+    }
+    for (token, executions) in &pages.executions {
+        if *executions > 1 {
+            wrongs.push(format!("outside effect {token} happened {executions} times"));
+        }
+        if !rows.contains_key(token) {
+            wrongs.push(format!("outside effect {token} happened and is in no ledger"));
+        }
+    }
+    for (token, rows) in &rows {
+        let happened = pages.executions.contains_key(token);
+        if rows.len() > 1 {
+            wrongs.push(format!("outside call {token} has {} rows", rows.len()));
+        }
+        for row in rows {
+            if row.status == CallStatus::Ok && !happened {
+                wrongs.push(format!("outside call {token} went well and never happened"));
+            }
+        }
+    }
+}
+
+/// A file that was written is there with its text, and what was appended is there once.
+fn files(facts: &Facts, wrongs: &mut Vec<String>) {
+    for row in facts.ledger.iter().filter(|row| row.tool == "workspace.write") {
+        let (Some(path), Some(content)) = (argument(row, "path"), argument(row, "content")) else { continue };
+        let name = format!("agents/{}/{path}", row.agent_id);
+        let text = facts.files.get(&name).map_or("", String::as_str);
+        let times = text.matches(content.as_str()).count();
+        if times > 1 || (ok(&row) && times != 1) {
+            wrongs.push(format!("{name} holds {content:?} {times} times; the call is {}", row.status));
+        }
+    }
+}
+
+/// No answer that is in a journal is asked for again.
+fn model(facts: &Facts, asked: &[Asked], wrongs: &mut Vec<String>) {
+    let mut journaled: BTreeSet<u64> = BTreeSet::new();
+    for row in facts.journals.values().flatten() {
+        if let Step::ModelAnswered { blocks, .. } = &row.step
+            && let Some(mark) = mark_of(blocks)
+            && !journaled.insert(mark)
+        {
+            wrongs.push(format!("answer {mark} is journaled twice"));
+        }
+    }
+    let mut settled: BTreeSet<(TurnId, usize)> = BTreeSet::new();
+    for request in asked {
+        let key = (request.turn_id, request.round);
+        if settled.contains(&key) {
+            wrongs.push(format!("turn {} asks again for round {}, which is journaled", key.0, key.1));
+        }
+        if request.answer.is_some_and(|mark| journaled.contains(&mark)) {
+            settled.insert(key);
+        }
+    }
+}
+
+fn asks(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
+    for ask in &facts.asks_open {
+        wrongs.push(format!("ask {} to {} is open at rest", ask.ask_id, ask.target));
+    }
+    for ask_id in &acknowledged.asks {
+        if !facts.asks.contains_key(ask_id) {
+            wrongs.push(format!("ask {ask_id} was acknowledged and is gone"));
+        }
+    }
+    for ask in facts.asks.values().filter(|ask| ask.status == AskStatus::Answered) {
+        let answered = facts.messages.get(&ask.message_id).and_then(|mail| facts.turns.get(&mail.turn_id?));
+        if answered.is_none_or(|turn| turn.status != TurnStatus::Finished || turn.text != ask.reply) {
+            wrongs.push(format!("ask {} has an answer that no finished turn gave", ask.ask_id));
+        }
+    }
+    // Only asks are answered: mail that nobody waits for carries no correlation.
+    for mail in facts.messages.values() {
+        if (mail.kind == Kind::Ask) != mail.ask_id.is_some() {
+            wrongs
+                .push(format!("message {} is of kind {} and its ask is {:?}", mail.message_id, mail.kind, mail.ask_id));
+        }
+    }
+}
+
+fn budgets(facts: &Facts, wrongs: &mut Vec<String>) {
+    for held in &facts.held {
+        wrongs.push(format!("reservation {} of turn {} is held at rest", held.reservation_id, held.turn_id));
+    }
+    for budget in &facts.budgets {
+        let scope = &budget.scope;
+        if budget.reserved_tokens != 0 || budget.reserved_money != Money(0) {
+            wrongs.push(format!("{scope} holds {} tokens at rest", budget.reserved_tokens));
+        }
+        if budget.limits.tokens.is_some_and(|limit| budget.spent_tokens > limit)
+            || budget.limits.money.is_some_and(|limit| budget.spent_money > limit)
+        {
+            wrongs.push(format!(
+                "{scope} spent {} tokens and {}: over its limit",
+                budget.spent_tokens, budget.spent_money
+            ));
+        }
+        let (mut tokens, mut money) = (0_u64, Money(0));
+        for sum in &facts.usage {
+            let counts = match scope {
+                Scope::World => true,
+                Scope::Agent(agent_id) => sum.agent_id == *agent_id,
+                Scope::Team(team) => {
+                    facts.agents.get(&sum.agent_id).and_then(|agent| agent.team.as_ref()) == Some(team)
+                }
+                Scope::Root(_) => continue,
+            };
+            if counts {
+                tokens += sum.tokens.total();
+                money = money.plus(sum.cost);
+            }
+        }
+        if !matches!(scope, Scope::Root(_)) && (tokens, money) != (budget.spent_tokens, budget.spent_money) {
+            wrongs.push(format!(
+                "{scope} spent {} tokens and {}; its usage rows say {tokens} and {money}",
+                budget.spent_tokens, budget.spent_money
+            ));
+        }
+    }
+}
+
+/// Only poisoned mail is ever set aside.
+fn dead_letters(facts: &Facts, wrongs: &mut Vec<String>) {
+    for dead_letter in &facts.dead_letters {
+        let poisoned = dead_letter
+            .messages
+            .iter()
+            .filter_map(|message_id| facts.messages.get(message_id))
+            .any(|mail| mail.body.contains(POISON_WORD));
+        if !poisoned {
+            wrongs.push(format!("innocent mail of {} was set aside: {}", dead_letter.agent_id, dead_letter.reason));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What a world has recorded when it is over, read whole: the feed says what there was, the tables say what became of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use ghost_domain::budget::{Budget, Reservation};
+use ghost_domain::event::{Event, EventFilter, EventKind};
+use ghost_domain::journal::{JournalRow, Step};
+use ghost_domain::transcript::Block;
+use ghost_domain::usage::UsageSum;
+use ghost_domain::{
+    Agent, AgentId, Ask, AskId, DeadLetter, Envelope, LedgerRow, MessageId, Refusal, Task, TaskId, Turn, TurnId,
+};
+use ghost_store::memory::MemoryDisk;
+use ghost_store::tables::{LedgerFilter, UsageFilter};
+use ghost_store::{Reads, StoreError};
+use serde_json::Value;
+
+use super::run::SimError;
+use super::tools::{MARK, mark_key};
+
+/// Everything.
+#[derive(Default)]
+pub(crate) struct Facts {
+    pub(crate) events: Vec<Event>,
+    pub(crate) agents: BTreeMap<AgentId, Agent>,
+    pub(crate) messages: BTreeMap<MessageId, Envelope>,
+    pub(crate) turns: BTreeMap<TurnId, Turn>,
+    pub(crate) journals: BTreeMap<TurnId, Vec<JournalRow>>,
+    pub(crate) ledger: Vec<LedgerRow>,
+    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    pub(crate) asks: BTreeMap<AskId, Ask>,
+    pub(crate) asks_open: Vec<Ask>,
+    pub(crate) dead_letters: Vec<DeadLetter>,
+    pub(crate) budgets: Vec<Budget>,
+    pub(crate) held: Vec<Reservation>,
+    pub(crate) usage: Vec<UsageSum>,
+    /// How often each mark was made, by token; of every token that anyone ever spoke of.
+    pub(crate) marks: BTreeMap<String, u32>,
+    /// The text files of the workspace, by path.
+    pub(crate) files: BTreeMap<String, String>,
+}
+
+impl Facts {
+    /// Reads all of it.
+    pub(crate) fn gather(disk: &MemoryDisk, workspace: &Path) -> Result<Self, SimError> {
+        let store = disk.open();
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        let gathered =
+            runtime.block_on(store.read(|r| Box::pin(async move { Self::read(r).await }))).map_err(Refusal::from)?;
+        let mut facts = gathered;
+        read_files(workspace, workspace, &mut facts.files)?;
+        Ok(facts)
+    }
+
+    async fn read(r: &mut dyn Reads) -> Result<Self, StoreError> {
+        let (events, _) = r.event_list(0, &EventFilter::default(), u32::MAX).await?;
+        let mut facts = Self { events, ..Self::default() };
+        for agent in r.agent_list(true).await? {
+            facts.agents.insert(agent.agent_id.clone(), agent);
+        }
+        for message_id in ids(&facts.events, EventKind::MessageDelivered, "message_id") {
+            if let Some(envelope) = r.message_get(MessageId(message_id)).await? {
+                if let Some(ask_id) = envelope.ask_id
+                    && let Some(ask) = r.ask_get(ask_id).await?
+                {
+                    facts.asks.insert(ask_id, ask);
+                }
+                facts.messages.insert(envelope.message_id, envelope);
+            }
+        }
+        for turn_id in ids(&facts.events, EventKind::TurnStarted, "turn_id") {
+            let turn_id = TurnId(turn_id);
+            if let Some(turn) = r.turn_get(turn_id).await? {
+                facts.turns.insert(turn_id, turn);
+            }
+            facts.journals.insert(turn_id, r.journal_of(turn_id).await?);
+            let filter = LedgerFilter { turn_id: Some(turn_id), limit: 1_000, ..LedgerFilter::default() };
+            facts.ledger.extend(r.call_list(&filter).await?);
+            facts.held.extend(r.reservations_held(turn_id).await?);
+        }
+        for task_id in ids(&facts.events, EventKind::TaskCreated, "task_id") {
+            if let Some(task) = r.task_get(TaskId(task_id)).await? {
+                facts.tasks.insert(task.task_id, task);
+            }
+        }
+        facts.asks_open = r.asks_open().await?;
+        facts.dead_letters = r.dead_letter_list(None, None).await?;
+        facts.budgets = r.budget_list(true).await?;
+        facts.usage = r.usage_sum(&UsageFilter::default()).await?;
+        for token in facts.mark_tokens() {
+            let count = r.meta_get(&mark_key(&token)).await?.and_then(|text| text.parse().ok()).unwrap_or(0);
+            facts.marks.insert(token, count);
+        }
+        Ok(facts)
+    }
+
+    /// Every token that a call of the marking tool was ever given, run or not; and what the poisoned tool half-wrote.
+    fn mark_tokens(&self) -> BTreeSet<String> {
+        let mut tokens = BTreeSet::from(["poison".to_owned()]);
+        tokens.extend(self.ledger.iter().filter(|row| row.tool == MARK).filter_map(token_of));
+        for row in self.journals.values().flatten() {
+            let Step::ModelAnswered { blocks, .. } = &row.step else { continue };
+            for block in blocks {
+                if let Block::ToolCall { name, arguments, .. } = block
+                    && name == MARK
+                {
+                    tokens.extend(text_of(arguments, "token"));
+                }
+            }
+        }
+        tokens
+    }
+
+    /// Whether the agent runs, as far as its record goes.
+    pub(crate) fn runs(&self, agent_id: &AgentId) -> bool {
+        use ghost_domain::{AgentStatus, Desired};
+        self.agents.get(agent_id).is_some_and(|agent| {
+            !agent.is_deleted() && agent.desired == Desired::Running && agent.status == AgentStatus::Running
+        })
+    }
+}
+
+/// The token that a call was given.
+pub(crate) fn token_of(row: &LedgerRow) -> Option<String> {
+    argument(row, "token")
+}
+
+/// An argument of a call, if it is a text.
+pub(crate) fn argument(row: &LedgerRow, name: &str) -> Option<String> {
+    text_of(&serde_json::from_str(&row.arguments).ok()?, name)
+}
+
+fn text_of(arguments: &Value, name: &str) -> Option<String> {
+    arguments.get(name)?.as_str().map(str::to_owned)
+}
+
+fn ids(events: &[Event], kind: EventKind, field: &str) -> Vec<uuid::Uuid> {
+    let found: BTreeSet<uuid::Uuid> = events
+        .iter()
+        .filter(|event| event.kind == kind)
+        .filter_map(|event| event.payload.get(field)?.as_str()?.parse().ok())
+        .collect();
+    found.into_iter().collect()
+}
+
+fn read_files(root: &Path, dir: &Path, files: &mut BTreeMap<String, String>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read_files(root, &path, files)?;
+        } else if let (Ok(name), Ok(text)) = (path.strip_prefix(root), std::fs::read_to_string(&path)) {
+            files.insert(name.to_string_lossy().into_owned(), text);
+        }
+    }
+    Ok(())
+}

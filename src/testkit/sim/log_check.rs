@@ -1,0 +1,86 @@
+//! What the feed alone shows: its order, and that the turns of one agent never overlap.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_domain::event::{Event, EventKind};
+use ghost_domain::{AgentId, TurnStatus};
+
+use super::tools::Pages;
+
+/// Checks the feed.
+pub(crate) fn check(events: &[Event], pages: &Pages, wrongs: &mut Vec<String>) {
+    order(events, wrongs);
+    turns(events, wrongs);
+    for event in events {
+        match event.kind {
+            EventKind::WorldSweepFound => wrongs.push(format!("the sweep found mail: {}", event.payload)),
+            // One failure stays one failure: only whose own tool panicked has crashed.
+            EventKind::AgentCrashed if event.agent_id.as_ref().is_none_or(|id| !pages.panicked.contains(id)) => {
+                wrongs.push(format!("an innocent agent crashed: {:?} {}", event.agent_id, event.payload));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn order(events: &[Event], wrongs: &mut Vec<String>) {
+    let mut ids = BTreeSet::new();
+    for (index, event) in events.iter().enumerate() {
+        if usize::try_from(event.seq).ok() != Some(index + 1) {
+            wrongs.push(format!("the feed has a gap: event {} stands in place {}", event.seq, index + 1));
+            return;
+        }
+        if !ids.insert(event.event_id) {
+            wrongs.push(format!("two events have the id {}", event.event_id));
+        }
+    }
+    if let Some(pair) = events.windows(2).find(|pair| pair[0].ts > pair[1].ts) {
+        wrongs.push(format!("time runs backwards in the feed from {} to {}", pair[0].seq, pair[1].seq));
+    }
+}
+
+fn turns(events: &[Event], wrongs: &mut Vec<String>) {
+    let mut open: BTreeMap<&AgentId, &str> = BTreeMap::new();
+    let mut operators: BTreeSet<&str> = BTreeSet::new();
+    let mut ended: BTreeSet<&str> = BTreeSet::new();
+    for event in events {
+        let (Some(agent_id), Some(turn_id)) =
+            (&event.agent_id, event.payload.get("turn_id").and_then(|id| id.as_str()))
+        else {
+            continue;
+        };
+        match event.kind {
+            EventKind::TurnStarted if event.payload.get("source").is_some() => {
+                operators.insert(turn_id);
+            }
+            EventKind::TurnStarted | EventKind::TurnResumed => {
+                if let Some(other) = open.insert(agent_id, turn_id)
+                    && other != turn_id
+                {
+                    wrongs.push(format!("{agent_id} begins {turn_id} while {other} is open (event {})", event.seq));
+                }
+                if ended.contains(turn_id) {
+                    wrongs.push(format!("turn {turn_id} goes on after its end (event {})", event.seq));
+                }
+            }
+            EventKind::TurnFinished => {
+                if !ended.insert(turn_id) {
+                    wrongs.push(format!("turn {turn_id} ends twice (event {})", event.seq));
+                }
+                if !operators.contains(turn_id) && open.remove(agent_id) != Some(turn_id) {
+                    wrongs.push(format!("turn {turn_id} ends without having been open (event {})", event.seq));
+                }
+            }
+            // Set aside; it may be put back to work.
+            EventKind::DeadLetterHeld => {
+                open.remove(agent_id);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether mail of a turn with this status has been dealt with for good.
+pub(crate) fn is_final(status: TurnStatus) -> bool {
+    matches!(status, TurnStatus::Finished | TurnStatus::Failed | TurnStatus::Cancelled)
+}

@@ -1,0 +1,321 @@
+//! The people outside: they send, ask, start, stop, pause, set budgets and pull plugs, at random instants. They remember
+//! what the world acknowledged, because that must never be lost.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ghost_commons::agents::{self, NewAgent};
+use ghost_commons::budgets::{self, NewLimits};
+use ghost_commons::mail::{self, Chain, Draft};
+use ghost_commons::tasks::{self, NewTask};
+use ghost_commons::{Cx, asks, dead_letters, turns};
+use ghost_domain::time::BoxFuture;
+use ghost_domain::{
+    AgentId, AgentKind, AskId, AskStatus, Clock, DeadLetterStatus, Desired, Kind, MessageId, Party, Refusal, Scope,
+    TaskId,
+};
+use ghost_store::memory::MemoryDisk;
+use ghost_store::{StoreError, Writes};
+use ghost_world::World;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::chance::Dice;
+use super::clock::SimClock;
+use super::plan::WORKER;
+use super::tools::{Book, MARK, OUTSIDE};
+use super::whims::POISON_WORD;
+
+/// What the world said yes to.
+#[derive(Default)]
+pub(crate) struct Acknowledged {
+    pub(crate) messages: BTreeSet<MessageId>,
+    pub(crate) asks: BTreeSet<AskId>,
+    pub(crate) tasks: BTreeSet<TaskId>,
+}
+
+/// The operator.
+pub(crate) struct Operator {
+    pub(crate) dice: Dice,
+    clock: SimClock,
+    disk: MemoryDisk,
+    book: Book,
+    /// Agents of the world file.
+    named: Vec<AgentId>,
+    /// Agents that come and go.
+    passing: Vec<AgentId>,
+    /// Whether storage may fail.
+    faults: bool,
+    poison_left: u32,
+    count: u64,
+    acknowledged: Arc<Mutex<Acknowledged>>,
+    errands: Vec<JoinHandle<()>>,
+}
+
+fn by() -> Party {
+    Party::Operator("sim".to_owned())
+}
+
+/// One transaction.
+async fn write<T, F>(world: &World, work: F) -> Result<T, Refusal>
+where
+    T: Send + 'static,
+    F: for<'t> FnOnce(&'t mut dyn Writes, Cx) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
+{
+    let cx = world.cx().clone();
+    world.store().write(move |w| work(w, cx)).await
+}
+
+impl Operator {
+    pub(crate) fn new(
+        seed: u64,
+        ground: (SimClock, MemoryDisk, Book),
+        named: Vec<AgentId>,
+        passing: Vec<AgentId>,
+        troubles: (bool, u32),
+    ) -> Self {
+        let (clock, disk, book) = ground;
+        Self {
+            dice: Dice::new(seed, "operator"),
+            clock,
+            disk,
+            book,
+            named,
+            passing,
+            faults: troubles.0,
+            poison_left: troubles.1,
+            count: 0,
+            acknowledged: Arc::default(),
+            errands: Vec::new(),
+        }
+    }
+
+    pub(crate) fn acknowledged(&self) -> MutexGuard<'_, Acknowledged> {
+        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The daemon died, and with it everyone who waited on it.
+    pub(crate) fn forget_errands(&mut self) {
+        self.errands.clear();
+    }
+
+    /// Whether nobody waits for an answer of the daemon's any more.
+    pub(crate) fn is_served(&self) -> bool {
+        self.errands.iter().all(JoinHandle::is_finished)
+    }
+
+    fn someone(&mut self) -> AgentId {
+        let all: Vec<AgentId> = self.named.iter().chain(&self.passing).cloned().collect();
+        self.dice.pick(&all).unwrap_or(&self.named[0]).clone()
+    }
+
+    /// Does one thing. A refusal is an answer like any other; whoever is refused goes on.
+    pub(crate) async fn act(&mut self, world: &Arc<World>) {
+        self.count += 1;
+        let who = self.someone();
+        let kind = self.dice.below(100);
+        let done: Result<(), Refusal> = match kind {
+            0..30 => self.send(world, who).await,
+            30..42 => self.ask(world, who).await,
+            42..54 => self.give_task(world, who).await,
+            54..60 => {
+                self.stop(world, who);
+                Ok(())
+            }
+            60..68 => {
+                write(world, move |w, cx| Box::pin(async move { agents::start(w, &cx, &by(), &who).await.map(drop) }))
+                    .await
+            }
+            68..72 => self.create(world).await,
+            72..75 => self.delete(world).await,
+            75..78 => world.set_paused(&by(), true).await,
+            78..83 => world.set_paused(&by(), false).await,
+            83..86 => self.cancel_a_turn(world).await,
+            86..91 => {
+                self.call_tool(world, who);
+                Ok(())
+            }
+            91..93 => self.set_budget(world).await,
+            93..96 => self.see_to_a_dead_letter(world).await,
+            _ if self.faults => {
+                let commits = usize::try_from(self.dice.between(1, 4)).unwrap_or(1);
+                self.disk.fail_next_commits(commits, || StoreError::Full);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        drop(done);
+    }
+
+    /// Before the end: everything goes on that can.
+    pub(crate) async fn let_all_go_on(&mut self, world: &Arc<World>) -> Result<(), Refusal> {
+        world.set_paused(&by(), false).await?;
+        let all: Vec<AgentId> = self.named.iter().chain(&self.passing).cloned().collect();
+        for who in all {
+            // Some stay as they are: a world must come to rest with stopped agents in it, too.
+            if self.dice.chance(80) {
+                let started =
+                    write(world, move |w, cx| Box::pin(async move { agents::start(w, &cx, &by(), &who).await })).await;
+                drop(started);
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, world: &World, to: AgentId) -> Result<(), Refusal> {
+        let poisoned = self.poison_left > 0 && self.dice.chance(12);
+        let word = if poisoned { POISON_WORD } else { "hello" };
+        let body = format!("{word} from outside, {}", self.count);
+        let conversation = (!poisoned && self.dice.chance(15)).then(|| format!("talk-{}", self.dice.below(3)));
+        let kind = if conversation.is_some() { Kind::Conversation } else { Kind::Message };
+        let envelope = write(world, move |w, cx| {
+            Box::pin(async move {
+                let draft =
+                    Draft { conversation_id: conversation, ..Draft::new(&to, by(), kind, body, Chain::root(&cx)) };
+                mail::deliver(w, &cx, draft).await
+            })
+        })
+        .await?;
+        if poisoned {
+            self.poison_left -= 1;
+        }
+        self.acknowledged().messages.insert(envelope.message_id);
+        Ok(())
+    }
+
+    async fn ask(&mut self, world: &Arc<World>, target: AgentId) -> Result<(), Refusal> {
+        let (text, wait) = (format!("how is it, {}?", self.count), Duration::from_secs(self.dice.between(2, 40)));
+        let ask = write(world, move |w, cx| {
+            Box::pin(async move { asks::open(w, &cx, by(), None, &target, text, wait, Chain::root(&cx)).await })
+        })
+        .await?;
+        {
+            let mut acknowledged = self.acknowledged();
+            acknowledged.asks.insert(ask.ask_id);
+            acknowledged.messages.insert(ask.message_id);
+        }
+        let (world, clock, book) = (Arc::clone(world), self.clock.clone(), self.book.clone());
+        self.errands.push(tokio::spawn(async move {
+            let Ok(closed) = world.wait_for_ask(ask.ask_id).await else { return };
+            let late = clock.now().since(ask.deadline_at);
+            if closed.status == AskStatus::Open || late > Duration::from_secs(1) {
+                book.wrong(format!("whoever asked {} was told {} so late: {late:?}", ask.ask_id, closed.status));
+            }
+        }));
+        Ok(())
+    }
+
+    async fn give_task(&mut self, world: &World, owner: AgentId) -> Result<(), Refusal> {
+        let (title, priority) = (format!("errand {}", self.count), i32::try_from(self.dice.below(5)).unwrap_or(0));
+        let known: Vec<TaskId> = self.acknowledged().tasks.iter().copied().collect();
+        let depends_on =
+            if self.dice.chance(20) { self.dice.pick(&known).copied().into_iter().collect() } else { vec![] };
+        let task = write(world, move |w, cx| {
+            Box::pin(async move {
+                let new = NewTask {
+                    title,
+                    description: "As it says.".into(),
+                    owner,
+                    priority,
+                    depends_on,
+                    parent_id: None,
+                    due_at: None,
+                    chain: Chain::root(&cx),
+                };
+                tasks::create(w, &cx, &by(), new).await
+            })
+        })
+        .await?;
+        self.acknowledged().tasks.insert(task.task_id);
+        Ok(())
+    }
+
+    fn stop(&mut self, world: &Arc<World>, who: AgentId) {
+        let world = Arc::clone(world);
+        self.errands.push(tokio::spawn(async move {
+            // Refused where there is no such agent.
+            drop(world.stop_agent(&by(), &who, Some("a whim".into())).await);
+        }));
+    }
+
+    fn call_tool(&mut self, world: &Arc<World>, who: AgentId) {
+        let (world, token) = (Arc::clone(world), format!("op{}", self.count));
+        let (tool, arguments) = if self.dice.chance(50) {
+            (MARK, json!({ "token": token }))
+        } else {
+            (OUTSIDE, json!({ "token": token, "manner": "plain" }))
+        };
+        self.errands.push(tokio::spawn(async move { drop(world.call_tool(&who, tool, arguments).await) }));
+    }
+
+    async fn create(&mut self, world: &World) -> Result<(), Refusal> {
+        let Some(agent_id) = self.dice.pick(&self.passing).cloned() else { return Ok(()) };
+        let goal = self.dice.chance(70).then(|| format!("find something to do, {}", self.count));
+        write(world, move |w, cx| {
+            Box::pin(async move {
+                let new = NewAgent {
+                    name: agent_id.to_string(),
+                    agent_id,
+                    archetype: WORKER.to_owned(),
+                    team: None,
+                    kind: AgentKind::Dynamic,
+                    desired: Desired::Running,
+                    overrides: serde_json::Value::Null,
+                    goal,
+                    chain: Chain::root(&cx),
+                };
+                agents::create(w, &cx, &by(), new).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    async fn delete(&mut self, world: &World) -> Result<(), Refusal> {
+        let Some(agent_id) = self.dice.pick(&self.passing).cloned() else { return Ok(()) };
+        write(world, move |w, cx| Box::pin(async move { agents::delete(w, &cx, &by(), &agent_id).await.map(drop) }))
+            .await
+    }
+
+    async fn cancel_a_turn(&mut self, world: &World) -> Result<(), Refusal> {
+        let place = self.dice.below(8);
+        write(world, move |w, cx| {
+            Box::pin(async move {
+                let open = w.turns_open().await?;
+                match open.get(usize::try_from(place).unwrap_or(0)) {
+                    Some(turn) => turns::cancel(w, &cx, &by(), turn.turn_id).await.map(drop),
+                    None => Ok(()),
+                }
+            })
+        })
+        .await
+    }
+
+    async fn set_budget(&mut self, world: &World) -> Result<(), Refusal> {
+        let tokens = self.dice.between(10_000_000, 20_000_000);
+        write(world, move |w, cx| {
+            Box::pin(async move {
+                let limits = NewLimits { tokens: Some(Some(tokens)), money: None };
+                budgets::set(w, &cx, &by(), &Scope::Team("alpha".into()), limits).await.map(drop)
+            })
+        })
+        .await
+    }
+
+    async fn see_to_a_dead_letter(&mut self, world: &World) -> Result<(), Refusal> {
+        let (drops, fresh) = (self.dice.chance(50), self.dice.chance(50));
+        write(world, move |w, cx| {
+            Box::pin(async move {
+                let held = w.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?;
+                let Some(dead_letter) = held.first() else { return Ok(()) };
+                let id = dead_letter.dead_letter_id;
+                if drops {
+                    dead_letters::discard(w, &cx, &by(), id).await.map(drop)
+                } else {
+                    dead_letters::retry(w, &cx, &by(), id, fresh).await.map(drop)
+                }
+            })
+        })
+        .await
+    }
+}

@@ -1,0 +1,144 @@
+//! The plan of a simulated world: five to twelve agents, two teams and a few in none, budgets that two of them will
+//! feel, and bounds that are small enough to be met.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_config::access::{self, Groups};
+use ghost_config::plan::{
+    AgentLimits, AgentPlan, Archetype, ArchetypeConfig, LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan,
+    RestartPlan, TeamPlan,
+};
+use ghost_domain::budget::Price;
+use ghost_domain::restart::{Intensity, Strategy};
+use ghost_domain::write_acl::WriteAcl;
+use ghost_domain::{AgentId, BudgetLimits, Limits, Money, Refusal, Scope};
+
+use super::chance::Dice;
+
+/// The one provider.
+pub(crate) const PROVIDER: &str = "sim";
+/// The archetype that agents may create agents from.
+pub(crate) const WORKER: &str = "worker";
+
+/// The provider's plan.
+pub(crate) fn provider() -> ProviderPlan {
+    ProviderPlan {
+        kind: ProviderKind::OpenAi,
+        base_url: None,
+        api_key_env: None,
+        concurrency: 4,
+        attempts: 3,
+        retry_base: Duration::from_millis(500),
+        retry_cap: Duration::from_secs(10),
+        dir: None,
+    }
+}
+
+/// The plan of a world of `seed` that lies in `dir`.
+pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
+    let mut dice = Dice::new(seed, "plan");
+    let count = dice.between(5, 12);
+    let names: Vec<AgentId> = (0..count).map(|index| format!("a{index}").parse()).collect::<Result<_, _>>()?;
+    let half = names.len() / 2;
+    // The last one is in no team.
+    let (alpha, beta) = (&names[..half], &names[half..names.len() - 1]);
+    let strategy = *dice.pick(Strategy::ALL).unwrap_or(&Strategy::OneForOne);
+    let wide = Intensity { max: 12, window: Duration::from_secs(60) };
+    let team = |name: &str, strategy, agents: &[AgentId]| TeamPlan {
+        name: name.to_owned(),
+        strategy,
+        intensity: wide,
+        agents: agents.to_vec(),
+    };
+    let everything = Arc::new(access::resolve(&Groups::default(), None, &BTreeSet::new(), None, None));
+    let team_of = |agent_id: &AgentId| {
+        let name = if alpha.contains(agent_id) { "alpha" } else { "beta" };
+        (alpha.contains(agent_id) || beta.contains(agent_id)).then(|| name.to_owned())
+    };
+    let agents = names.iter().map(|agent_id| AgentPlan {
+        agent_id: agent_id.clone(),
+        name: agent_id.to_string(),
+        archetype: WORKER.to_owned(),
+        team: team_of(agent_id),
+        autostart: true,
+        restart: RestartPlan::default(),
+        access: Arc::clone(&everything),
+        write_acl: WriteAcl::own_directory(agent_id),
+        model: ModelChoice { fallback_models: vec!["small".to_owned()], ..ModelChoice::default() },
+        limits: AgentLimits::default(),
+        line: 1,
+    });
+    let price = Price { input: Money(3_000_000), output: Money(15_000_000), ..Price::default() };
+    let prices = BTreeMap::from([("large".to_owned(), price), ("small".to_owned(), price)]);
+    let tight = BudgetLimits { tokens: Some(dice.between(20_000, 150_000)), money: None };
+    let poor = BudgetLimits { tokens: None, money: Some(Money(dice.between(100_000, 600_000))) };
+    let agents: Vec<AgentPlan> = agents.collect();
+    Ok(Plan {
+        world_id: "simulated".into(),
+        name: "Simulated".into(),
+        dir: PathBuf::from(dir),
+        laws: "Be brief.".into(),
+        tools_md: String::new(),
+        archetypes: BTreeMap::from([(WORKER.to_owned(), archetype())]),
+        archetype_access: BTreeMap::from([(WORKER.to_owned(), everything)]),
+        creatable: BTreeSet::from([WORKER.to_owned()]),
+        agents,
+        teams: vec![team("alpha", Strategy::OneForOne, alpha), team("beta", strategy, beta)],
+        root_intensity: wide,
+        groups: Groups::default(),
+        llm: LlmPlan {
+            default_provider: PROVIDER.into(),
+            default_model: "large".into(),
+            providers: BTreeMap::from([(PROVIDER.to_owned(), provider())]),
+            prices,
+            ..LlmPlan::default()
+        },
+        limits: limits(),
+        budgets: vec![
+            (Scope::World, BudgetLimits { tokens: Some(50_000_000), money: None }),
+            (Scope::Agent(names[0].clone()), tight),
+            (Scope::Agent(names[1].clone()), poor),
+        ],
+        owner_may_update_tasks: true,
+        skill_roots: Vec::new(),
+        secret_env: BTreeSet::new(),
+        job: None,
+        metrics_open: false,
+        warnings: Vec::new(),
+    })
+}
+
+fn archetype() -> Arc<Archetype> {
+    Arc::new(Archetype {
+        name: WORKER.to_owned(),
+        soul: "A worker.".into(),
+        goal: "Work.".into(),
+        agent: "As it comes.".into(),
+        user: String::new(),
+        config: ArchetypeConfig::default(),
+    })
+}
+
+fn limits() -> Limits {
+    Limits {
+        inbox_max: 12,
+        hops_max: 5,
+        turn_mail_max: 4,
+        turn_rounds_max: 5,
+        turn_seconds: 90,
+        call_seconds: 10,
+        model_seconds: 15,
+        calls_per_answer: 3,
+        calls_parallel: 2,
+        answer_tokens: 1_000,
+        history_turns: 2,
+        dynamic_agents_max: 3,
+        sleep_after_seconds: 10,
+        sweep_seconds: 20,
+        stop_grace_seconds: 4,
+        ..Limits::default()
+    }
+}

@@ -1,0 +1,331 @@
+//! One simulated world from its first boot to its rest: lives that end in a crash, in an orderly stop, or at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_config::plan::Plan;
+use ghost_domain::ports::Ports;
+use ghost_domain::{AgentId, AgentStatus, Clock, Code, Desired, Event, Refusal, Timestamp};
+use ghost_provider::{Provider, Providers};
+use ghost_store::StoreError;
+use ghost_store::memory::MemoryDisk;
+use ghost_tools::workspace::Workspace;
+use ghost_world::{Boot, World, boot};
+use tempfile::TempDir;
+
+use super::chance::{Dice, SimIds, SimRng};
+use super::clock::{Bounds, SimClock};
+use super::facts::Facts;
+use super::model::SimModel;
+use super::operator::Operator;
+use super::tools::{self, Book};
+use super::whims::Scene;
+use super::{check, plan};
+
+/// Where virtual time begins.
+const START: Timestamp = Timestamp(1_795_298_880_000);
+
+/// Virtual time that a world may take to come to rest.
+const REST_WITHIN: Duration = Duration::from_secs(900);
+
+/// Boots that one run may take: a disk that stays full makes some of them fail.
+const BOOTS_MAX: u32 = 60;
+
+/// The troubles of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// Lives of the daemon; all but the last are ended in the middle of things.
+    pub lives: u32,
+    /// Things that operators do in one life.
+    pub actions: u32,
+    /// Model requests in 100 that end in a fault.
+    pub provider_faults: u64,
+    /// Whether storage may fail.
+    pub storage_faults: bool,
+    /// Poisoned messages.
+    pub poison: u32,
+}
+
+impl Course {
+    /// The course that a seed takes by itself.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut dice = Dice::new(seed, "course");
+        Self {
+            lives: u32::try_from(dice.between(2, 6)).unwrap_or(2),
+            actions: u32::try_from(dice.between(4, 14)).unwrap_or(4),
+            provider_faults: *dice.pick(&[0, 5, 12, 25]).unwrap_or(&5),
+            storage_faults: dice.chance(60),
+            poison: u32::try_from(dice.below(3)).unwrap_or(0),
+        }
+    }
+
+    /// One life without any trouble.
+    #[must_use]
+    pub fn calm() -> Self {
+        Self { lives: 1, actions: 12, provider_faults: 0, storage_faults: false, poison: 0 }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// The whole feed, from its first event.
+    pub event_log: Vec<Event>,
+    /// What was found broken; empty if every promise was kept.
+    pub wrongs: Vec<String>,
+    /// Boots of the daemon.
+    pub boots: u32,
+    /// Requests to the model.
+    pub model_requests: usize,
+    /// Executions of the outside tool.
+    pub outside_effects: usize,
+    /// Virtual time that it took.
+    pub virtual_time: Duration,
+}
+
+/// Why a simulation could not be run at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The machine had no room for it.
+    #[error("the simulation has no ground to stand on: {0}")]
+    Ground(#[from] std::io::Error),
+    /// The simulated world could not be made.
+    #[error("the simulated world cannot be made: {0}")]
+    World(#[from] Refusal),
+}
+
+/// How a life ended.
+enum End {
+    /// The daemon is gone, one way or the other.
+    Gone,
+    /// The world is at rest.
+    Rest,
+}
+
+/// A simulated world.
+pub struct SimWorld {
+    seed: u64,
+    course: Course,
+    plan: Plan,
+    dir: TempDir,
+    clock: SimClock,
+    disk: MemoryDisk,
+    book: Book,
+    ports: Ports,
+    model: Arc<SimModel>,
+    operator: Operator,
+    dice: Dice,
+}
+
+impl SimWorld {
+    /// Runs the world of `seed` on `course` to its rest, and checks every promise.
+    ///
+    /// # Errors
+    /// Only when the machine cannot run it. What the world does wrong is in the outcome.
+    pub fn run(seed: u64, course: Course) -> Result<Outcome, SimError> {
+        tools::hush_planned_panics();
+        let mut sim = Self::new(seed, course)?;
+        let mut boots = 0;
+        let mut life = 1;
+        loop {
+            boots += 1;
+            let last = life >= course.lives;
+            if boots > BOOTS_MAX {
+                sim.book.wrong(format!("the world did not come to rest in {BOOTS_MAX} boots"));
+                break;
+            }
+            match sim.live(last)? {
+                Ok(End::Rest) => break,
+                Ok(End::Gone) => life += 1,
+                Err(stuck) => {
+                    sim.book.wrong(format!("stuck in boot {boots}: {stuck}"));
+                    break;
+                }
+            }
+        }
+        sim.conclude(boots)
+    }
+
+    fn new(seed: u64, course: Course) -> Result<Self, SimError> {
+        let dir = tempfile::tempdir()?;
+        let plan = plan::plan(seed, dir.path())?;
+        let clock = SimClock::new(START, Bounds { time: Duration::from_secs(7_200), steps: 400_000 });
+        let (disk, book) = (MemoryDisk::new(), Book::default());
+        let named: Vec<AgentId> = plan.agents.iter().map(|agent| agent.agent_id.clone()).collect();
+        let passing: Vec<AgentId> = ["d0", "d1"].into_iter().map(str::parse).collect::<Result<_, _>>()?;
+        let names = named.iter().chain(&passing).map(ToString::to_string).chain(["nobody".to_owned()]).collect();
+        let scene = Arc::new(Scene { names });
+        let model = SimModel::new(seed, clock.clone(), book.clone(), scene, course.provider_faults);
+        let ground = (clock.clone(), disk.clone(), book.clone());
+        let operator = Operator::new(seed, ground, named, passing, (course.storage_faults, course.poison));
+        let ports = Ports {
+            clock: Arc::new(clock.clone()),
+            ids: Arc::new(SimIds::new(seed)),
+            rng: Arc::new(SimRng::new(seed)),
+        };
+        let (model, dice) = (Arc::new(model), Dice::new(seed, "lives"));
+        Ok(Self { seed, course, plan, dir, clock, disk, book, ports, model, operator, dice })
+    }
+
+    /// One life of the daemon. The inner error says why it is stuck.
+    fn live(&mut self, last: bool) -> Result<Result<End, String>, SimError> {
+        let runtime = self.clock.runtime()?;
+        let alarm = self.clock.alarm();
+        let workspace = Workspace::inline(&self.dir.path().join("workspace"))?;
+        let end = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                stuck = alarm => Err(stuck),
+                end = self.life(workspace, last) => Ok(end),
+            }
+        });
+        // What still runs in the dead process must find the disk gone before it is unwound.
+        self.disk.crash();
+        drop(runtime);
+        self.clock.forget_sleepers();
+        self.operator.forget_errands();
+        Ok(end)
+    }
+
+    async fn life(&mut self, workspace: Workspace, last: bool) -> End {
+        // A plug that is pulled in the middle of the boot, or some commits later.
+        let pulled = !last && self.dice.chance(40);
+        let commits = if pulled { self.dice.between(1, 120) } else { u64::MAX };
+        self.disk.crash_after_commits(commits);
+        let world = match boot(self.boot(workspace)).await {
+            Ok(world) => world,
+            Err(refusal) if refusal.code == Code::Unavailable => return End::Gone,
+            Err(refusal) => {
+                self.book.wrong(format!("the world does not boot: {refusal}"));
+                return End::Gone;
+            }
+        };
+        for _ in 0..self.course.actions {
+            let pause = self.dice.between(10, 4_000);
+            self.clock.sleep(Duration::from_millis(pause)).await;
+            if !is_open(&world).await {
+                return End::Gone;
+            }
+            self.operator.act(&world).await;
+        }
+        if last {
+            return self.come_to_rest(&world).await;
+        }
+        let pause = self.dice.between(10, 8_000);
+        self.clock.sleep(Duration::from_millis(pause)).await;
+        if self.dice.chance(25) {
+            world.shutdown("a stop in order").await;
+        }
+        End::Gone
+    }
+
+    fn boot(&self, workspace: Workspace) -> Boot {
+        let clock = Arc::clone(&self.ports.clock);
+        let provider = Arc::clone(&self.model) as Arc<dyn Provider>;
+        Boot {
+            plan: self.plan.clone(),
+            store: self.disk.open(),
+            ports: self.ports.clone(),
+            providers: Providers::with(plan::PROVIDER, plan::provider(), provider, clock),
+            workspace,
+            data_dir: None,
+            secrets: Vec::new(),
+            node: "sim".to_owned(),
+            extra_tools: tools::all(&self.book),
+            reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "there is no file to read anew"))),
+        }
+    }
+
+    /// Lets everything go on, and waits until nothing does any more.
+    async fn come_to_rest(&mut self, world: &Arc<World>) -> End {
+        // A full disk may refuse this as it may anything else.
+        while let Err(refusal) = self.operator.let_all_go_on(world).await {
+            if refusal.code != Code::Unavailable {
+                self.book.wrong(format!("the world cannot go on: {refusal}"));
+                return End::Rest;
+            }
+            self.clock.sleep(Duration::from_secs(1)).await;
+        }
+        let until = self.clock.now().plus(REST_WITHIN);
+        let mut quiet = 0;
+        // Long enough for the sweep to find what no wake-up announced.
+        while quiet < 75 {
+            self.clock.sleep(Duration::from_secs(1)).await;
+            let busy = unrest(world).await;
+            let served = self.operator.is_served();
+            match busy {
+                None if served => quiet += 1,
+                _ => quiet = 0,
+            }
+            if self.clock.now() > until {
+                let what = busy.unwrap_or_else(|| "an operator still waits".to_owned());
+                self.book.wrong(format!("not at rest after {} s: {what}", REST_WITHIN.as_secs()));
+                break;
+            }
+        }
+        End::Rest
+    }
+
+    fn conclude(self, boots: u32) -> Result<Outcome, SimError> {
+        let facts = Facts::gather(&self.disk, &self.dir.path().join("workspace"))?;
+        let asked = self.model.asked();
+        {
+            let pages = self.book.open();
+            let mut wrongs = pages.wrongs.clone();
+            check::check(&facts, &pages, &asked, &self.operator.acknowledged(), &mut wrongs);
+            Ok(Outcome {
+                seed: self.seed,
+                event_log: facts.events,
+                wrongs,
+                boots,
+                model_requests: asked.len(),
+                outside_effects: pages.executions.len(),
+                virtual_time: self.clock.now().since(START),
+            })
+        }
+    }
+}
+
+/// Whether the daemon still has its disk.
+async fn is_open(world: &World) -> bool {
+    let looked = world.store().read(|r| Box::pin(async move { r.event_bounds().await })).await;
+    !matches!(looked, Err(StoreError::Closed))
+}
+
+/// Something that keeps the world from being at rest.
+async fn unrest(world: &World) -> Option<String> {
+    let looked = world
+        .store()
+        .read(|r| {
+            Box::pin(async move {
+                let agents = r.agent_list(false).await?;
+                let runs = |agent_id: &AgentId| {
+                    agents.iter().any(|agent| {
+                        agent.agent_id == *agent_id
+                            && agent.desired == Desired::Running
+                            && agent.status == AgentStatus::Running
+                    })
+                };
+                if let Some(agent) =
+                    agents.iter().find(|agent| matches!(agent.status, AgentStatus::Restarting | AgentStatus::Stopping))
+                {
+                    return Ok(Some(format!("{} is {}", agent.agent_id, agent.status)));
+                }
+                if let Some(turn) = r.turns_open().await?.iter().find(|turn| runs(&turn.agent_id)) {
+                    return Ok(Some(format!("turn {} of {} is open", turn.turn_id, turn.agent_id)));
+                }
+                if let Some(agent_id) = r.inbox_waiting().await?.iter().find(|agent_id| runs(agent_id)) {
+                    return Ok(Some(format!("mail waits for {agent_id}")));
+                }
+                if let Some(ask) = r.asks_open().await?.first() {
+                    return Ok(Some(format!("ask {} to {} is open", ask.ask_id, ask.target)));
+                }
+                Ok::<_, StoreError>(None)
+            })
+        })
+        .await;
+    looked.unwrap_or_else(|error| Some(format!("the store cannot be read: {error}")))
+}

@@ -1,0 +1,126 @@
+//! What the simulated model does: a choice of calls and words for one conversation.
+//!
+//! Must never: look at anything but the conversation and the dice.
+
+use ghost_domain::transcript::{Block, Message, Role};
+use ghost_provider::{ModelRequest, Stop};
+use serde_json::{Value, json};
+
+use super::chance::Dice;
+use super::model::stop_of;
+use super::tools::{MARK, OUTSIDE, POISON};
+
+/// Mail with this word in it is poisoned.
+pub(crate) const POISON_WORD: &str = "POISONED-MAIL";
+
+/// Whom there is to talk to.
+pub(crate) struct Scene {
+    /// Names of agents, some of which may be stopped, deleted or not created yet.
+    pub(crate) names: Vec<String>,
+}
+
+/// An answer to `request`. `mark` makes everything in it unique.
+pub(crate) fn answer(
+    scene: &Scene,
+    request: &ModelRequest,
+    round: usize,
+    mark: u64,
+    dice: &mut Dice,
+) -> (Vec<Block>, Stop) {
+    let mail = mail_of(&request.messages);
+    if mail.contains(POISON_WORD) {
+        return (vec![call(mark, 0, POISON, json!({}))], Stop::ToolUse);
+    }
+    // Longer turns are rarer, and the first answer mostly acts.
+    let last = (round as u64) * 30 + 15;
+    if dice.chance(last) {
+        return last_word(mark, dice);
+    }
+    let mut blocks = vec![Block::Text { text: format!("On with it, {mark}.") }];
+    for index in 0..dice.between(1, 4) {
+        let (name, arguments) = whim(scene, request, &mail, mark, index, dice);
+        blocks.push(call(mark, index, &name, arguments));
+    }
+    let stop = stop_of(&blocks);
+    (blocks, stop)
+}
+
+fn last_word(mark: u64, dice: &mut Dice) -> (Vec<Block>, Stop) {
+    match dice.below(20) {
+        // A call in words, an answer cut before it began, a refusal.
+        0 => {
+            let text =
+                format!("<tool_call>{{\"name\":\"{MARK}\",\"arguments\":{{\"token\":\"w{mark}\"}}}}</tool_call>");
+            (vec![Block::Text { text }], Stop::EndTurn)
+        }
+        1 => (Vec::new(), Stop::MaxTokens),
+        2 => (Vec::new(), Stop::Refused),
+        _ => (vec![Block::Text { text: format!("That is done, {mark}.") }], Stop::EndTurn),
+    }
+}
+
+fn call(mark: u64, index: u64, name: &str, arguments: Value) -> Block {
+    Block::ToolCall { id: format!("c{mark}-{index}"), name: name.to_owned(), arguments }
+}
+
+fn whim(scene: &Scene, request: &ModelRequest, mail: &str, mark: u64, index: u64, dice: &mut Dice) -> (String, Value) {
+    let token = format!("t{mark}-{index}");
+    let other = dice.pick(&scene.names).cloned().unwrap_or_default();
+    let (name, arguments) = match dice.below(100) {
+        0..16 => ("syscall.message.send", json!({ "to": other, "content": format!("word {token}") })),
+        16..18 => ("syscall.broadcast", json!({ "message": format!("to all {token}") })),
+        18..20 => ("syscall.message.send", json!({ "to": other, "content": format!("quiet {token}"), "wake": false })),
+        20..22 => {
+            let file = format!("{token}.md");
+            ("syscall.message.send", json!({ "to": other, "content": format!("file {token}"), "filename": file }))
+        }
+        22..30 => ("syscall.task.create", json!({ "title": format!("work {token}"), "owner": other })),
+        30..40 => match task_in(mail) {
+            Some(task_id) => {
+                let status = *dice.pick(&["in_progress", "done", "failed"]).unwrap_or(&"done");
+                ("syscall.task.update", json!({ "task_id": task_id, "status": status, "note": token }))
+            }
+            None => ("syscall.task.list", json!({ "owner": request.agent_id })),
+        },
+        40..50 => {
+            let seconds = dice.between(3, 25);
+            ("syscall.ask", json!({ "agent_id": other, "message": format!("why {token}"), "timeout_seconds": seconds }))
+        }
+        50..58 => {
+            ("workspace.write", json!({ "path": format!("notes/{token}.md"), "content": format!("note {token}") }))
+        }
+        58..62 => ("workspace.write", json!({ "path": "diary.md", "content": format!("{token}\n"), "append": true })),
+        62..65 => ("workspace.read", json!({ "path": "diary.md" })),
+        65..70 => ("syscall.inbox.read", json!({ "limit": dice.between(1, 5) })),
+        70..73 => ("syscall.agent.list", json!({})),
+        73..75 => ("syscall.session.status", json!({})),
+        75..86 => (MARK, json!({ "token": token })),
+        86..97 => (OUTSIDE, json!({ "token": token, "manner": manner(dice) })),
+        97 => (MARK, json!({ "tokn": token })),
+        98 => ("sim.nothing", json!({})),
+        _ => ("syscall.agent.create", json!({ "archetype": "worker", "goal": format!("help {token}") })),
+    };
+    (name.to_owned(), arguments)
+}
+
+fn manner(dice: &mut Dice) -> &'static str {
+    match dice.below(20) {
+        0..13 => "plain",
+        13..16 => "slow",
+        16..18 => "refuse",
+        18 => "hang",
+        _ => "panic",
+    }
+}
+
+/// The mail of the turn: the last thing that was said before the model's first answer.
+fn mail_of(messages: &[Message]) -> String {
+    let opening = messages.iter().take_while(|message| message.role == Role::User);
+    opening.last().map(Message::visible_text).unwrap_or_default()
+}
+
+/// A task that the mail names.
+fn task_in(mail: &str) -> Option<&str> {
+    let at = mail.find("task_id: ")? + "task_id: ".len();
+    mail.get(at..at + 36)
+}

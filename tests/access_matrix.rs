@@ -1,0 +1,145 @@
+//! The matrix archetype x tool of every world that ships (issue 2, 3): a change of what some agent may use shows up in a
+//! file of this repository, never by surprise. `UPDATE_SNAPSHOTS=1 cargo test --test access_matrix` writes them anew.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use ghost_config::plan::Plan;
+use ghost_domain::tool_catalogue::CATALOGUE;
+use ghost_testkit::blackbox::House;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The names of the tools that the code has.
+fn registered() -> BTreeSet<String> {
+    ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect()
+}
+
+fn load(dir: &Path) -> Plan {
+    ghost_config::load(dir, &|_| None).unwrap_or_else(|problems| panic!("{}: {problems}", dir.display()))
+}
+
+/// Who may use what: one line a tool, one column an archetype, and one an agent that has more than its archetype.
+fn matrix(plan: &Plan) -> String {
+    let mut columns: BTreeMap<String, _> = plan.archetype_access.clone();
+    for agent in &plan.agents {
+        if columns.get(&agent.archetype) != Some(&agent.access) {
+            columns.insert(format!("{}:{}", agent.archetype, agent.agent_id), agent.access.clone());
+        }
+    }
+    let code = registered();
+    let mut text = format!("{:<28}", "");
+    for name in columns.keys() {
+        write!(text, " {name}").unwrap();
+    }
+    text.push('\n');
+    for entry in CATALOGUE {
+        write!(text, "{:<28}", entry.name).unwrap();
+        for (name, access) in &columns {
+            let mark = if access.can_access(entry.name) { "x" } else { "." };
+            write!(text, " {mark:<width$}", width = name.len()).unwrap();
+        }
+        text.push_str(if code.contains(entry.name) { "\n" } else { " absent\n" });
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n") + "\n"
+}
+
+fn compare(name: &str, matrix: &str) {
+    let file = PathBuf::from(ROOT).join("tests/access_matrix").join(format!("{name}.txt"));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&file, matrix).unwrap();
+    }
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    let changed: Vec<String> = matrix
+        .lines()
+        .filter(|line| !known.lines().any(|known| known == *line))
+        .map(|line| format!("now:    {line}"))
+        .chain(known.lines().filter(|line| !matrix.lines().any(|now| now == *line)).map(|line| format!("before: {line}")))
+        .collect();
+    assert!(known == matrix, "who may use what has changed in {name} ({}):\n{}", file.display(), changed.join("\n"));
+}
+
+#[test]
+fn every_tool_of_the_code_is_in_the_catalogue() {
+    let names: BTreeSet<&str> = CATALOGUE.iter().map(|entry| entry.name).collect();
+    for tool in registered() {
+        assert!(names.contains(tool.as_str()), "{tool} is registered and no matrix shows it");
+    }
+}
+
+#[test]
+fn the_matrix_of_every_shipped_world() {
+    let mut worlds = 0;
+    for entry in std::fs::read_dir(Path::new(ROOT).join("worlds")).unwrap() {
+        let dir = entry.unwrap().path();
+        if dir.join("world-config.yaml").is_file() {
+            worlds += 1;
+            compare(dir.file_name().unwrap().to_str().unwrap(), &matrix(&load(&dir)));
+        }
+    }
+    assert!(worlds > 0);
+}
+
+#[test]
+fn the_matrix_of_a_world_from_init() {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let dir = house.join("first");
+    house.ghostd(&["init", dir.to_str().unwrap()]).ok();
+    compare("init", &matrix(&load(&dir)));
+}
+
+/// ACC-12: who has what in the six-role world.
+#[test]
+fn the_newsroom_has_the_roles_of_the_catalogue() {
+    let plan = load(&Path::new(ROOT).join("worlds/newsroom"));
+    let six = ["chora", "mux", "praxis", "primus", "subrosa", "thaum"];
+    let map: [(&str, &[&str]); 9] = [
+        ("tool.cli", &["mux", "praxis"]),
+        ("tool.web_search", &["chora", "praxis", "subrosa", "thaum"]),
+        ("tool.fetch", &["chora", "mux", "praxis", "thaum"]),
+        ("workspace.read", &six),
+        ("workspace.write", &six),
+        ("syscall.message.send", &six),
+        ("syscall.droid.check", &six),
+        ("memory.search", &six),
+        ("syscall.droid.spawn", &["mux", "praxis", "primus"]),
+    ];
+    for (tool, expected) in map {
+        let mut having: Vec<&str> = plan
+            .agents
+            .iter()
+            .filter(|agent| agent.access.can_access(tool))
+            .map(|agent| agent.agent_id.as_str())
+            .collect();
+        having.sort_unstable();
+        assert_eq!(having, expected, "{tool}");
+    }
+}
+
+/// What the matrix says is what a running daemon hands out.
+#[test]
+fn a_running_newsroom_gives_what_the_matrix_says() {
+    let newsroom = Path::new(ROOT).join("worlds/newsroom");
+    let plan = load(&newsroom);
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let daemon = house.up(&newsroom, &[]);
+    house.ctl(&["pause"]).ok();
+    let code = registered();
+    for agent in &plan.agents {
+        let tools = house.json(&["tool", "list", agent.agent_id.as_str()]);
+        let given: BTreeSet<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let mut expected: BTreeSet<&str> =
+            code.iter().map(String::as_str).filter(|name| agent.access.can_access(name)).collect();
+        if plan.owner_may_update_tasks {
+            // For one's own tasks (TASK-05); the tool itself refuses the rest.
+            expected.insert("syscall.task.update");
+        }
+        assert_eq!(given, expected, "{}", agent.agent_id);
+    }
+    daemon.kill();
+}

@@ -1,0 +1,418 @@
+//! Every form of ghostctl and of ghostd's other commands against a running world (issue 2, 10): what is printed for
+//! programs, the exit codes, the hints.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, House, Ran};
+use serde_json::{Value, json};
+
+const SCRIPT: &str = r#"about: Answers and waits as it is told.
+rules:
+  - name: wait
+    when: { mail: 'wait a while', round: 0 }
+    do: [{ wait: 600s }, { say: Never said. }]
+  - name: write
+    when: { mail: 'write (?P<path>\S+)', round: 0 }
+    do: [{ call: workspace.write, with: { path: "{{ match.path }}", content: "Forty-two." } }]
+  - name: written
+    when: { tool: workspace.write }
+    do: [{ say: "It is written." }]
+otherwise: [{ say: "Here is {{ agent_id }}." }]
+"#;
+
+const WORLD: &str = "\
+world: { name: The Desk }
+agents:
+  - { id: ada, archetype: lead, name: Ada }
+  - { id: ben, archetype: clerk, name: Ben, team: pair }
+  - { id: cleo, archetype: clerk, name: Cleo, team: pair }
+teams:
+  - { name: pair, agents: [ben, cleo] }
+tool_privileges:
+  admin: [syscall.agent.create, syscall.agent.start, syscall.agent.stop, syscall.agent.inspect, syscall.resource.usage]
+  manager: [syscall.task.create, syscall.task.update, syscall.broadcast]
+  communicator: [channel, syscall.ask]
+agents_may_create: [clerk]
+limits: { message_bytes: 2000 }
+budgets: { world: { tokens: 1000000 } }
+llm: { default_provider: scripted, default_model: desk }
+";
+
+/// A house with the world in it.
+fn desk() -> (House, PathBuf) {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = house.world("desk");
+    world
+        .config(WORLD)
+        .archetype("lead", "## Tool Access\nprivilege_groups: admin, manager, communicator\n")
+        .archetype("clerk", "## Tool Access\nprofile: full\n")
+        .write("scripts/desk.yaml", SCRIPT);
+    let path = world.path().to_owned();
+    (house, path)
+}
+
+fn running() -> (House, Daemon) {
+    let (house, world) = desk();
+    let daemon = house.up(&world, &[]);
+    (house, daemon)
+}
+
+/// Expects an object, or every object of an array, to have all of these keys.
+fn has(value: &Value, keys: &[&str]) {
+    for item in value.as_array().unwrap_or(&vec![value.clone()]) {
+        for key in keys {
+            assert!(item.get(key).is_some(), "no `{key}` in {item:#}");
+        }
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_else(|| panic!("no text `{key}` in {value:#}"))
+}
+
+#[test]
+fn the_world_is_shown_paused_resumed_reloaded_and_shut_down() {
+    let (house, mut daemon) = running();
+    let status = house.json(&["status"]);
+    let keys = ["world_id", "name", "agents_by_status", "open_turns", "inbox_total", "last_seq", "endpoints", "job"];
+    has(&status, &keys);
+    assert_eq!((status["world_id"].as_str(), status["name"].as_str()), (Some("desk"), Some("The Desk")));
+    assert_eq!(status["agents_by_status"], json!({ "running": 3 }));
+
+    assert_eq!(house.json(&["pause", "--reason", "a test"])["changed"], true);
+    assert_eq!(house.json(&["pause"])["changed"], false);
+    house.json(&["send", "ada", "hello"]);
+    let held = house.json(&["status"]);
+    assert_eq!((&held["paused"], &held["inbox_total"]), (&json!(true), &json!(1)));
+    let resumed = house.json(&["resume"]);
+    assert_eq!(resumed, json!({ "paused": false, "changed": true }));
+    house.wait_until_quiet(Deadline::seconds(30));
+
+    let plan = house.json(&["reload", "--dry-run"]);
+    assert_eq!(plan["applied"], false);
+    let file = house.join("worlds/desk/world-config.yaml");
+    let more = WORLD.replace("teams:\n", "  - { id: dora, archetype: clerk }\nteams:\n");
+    std::fs::write(&file, more).unwrap();
+    let reloaded = house.json(&["reload"]);
+    assert_eq!(reloaded["applied"], true);
+    has(&reloaded, &["changes", "problems"]);
+    assert!(reloaded["changes"].to_string().contains("dora"), "{reloaded}");
+    assert_eq!(text(&house.json(&["ask", "dora", "who is there"]), "reply"), "Here is dora.");
+    // A file with mistakes changes nothing, and every mistake is told with its line.
+    std::fs::write(&file, WORLD.replace("archetype: lead", "archetype: leed")).unwrap();
+    let refused = house.ctl(&["--json", "reload"]);
+    refused.exits(2);
+    let refused: Value = serde_json::from_str(&refused.out).unwrap();
+    assert_eq!(refused["applied"], false);
+    assert_eq!(refused["problems"][0]["line"], 3);
+    assert!(text(&refused["problems"][0], "message").contains("leed"), "{refused}");
+
+    let stopped = house.json(&["shutdown"]);
+    assert_eq!(stopped["stopped"], true);
+    assert_eq!(daemon.wait(), 0);
+    house.ctl(&["--timeout", "200ms", "status"]).exits(5);
+}
+
+#[test]
+fn agents_are_listed_created_stopped_started_and_deleted() {
+    let (house, daemon) = running();
+    let agents = house.json(&["agent", "list"]);
+    has(&agents, &["agent_id", "archetype", "status", "activity", "kind", "restarts"]);
+    let ids: Vec<&str> = agents.as_array().unwrap().iter().map(|agent| text(agent, "agent_id")).collect();
+    assert_eq!(ids, ["ada", "ben", "cleo"]);
+    has(&house.json(&["agent", "get", "ada"]), &["agent_id", "inbox_pending", "turn_id", "model", "tools"]);
+
+    let made = house.json(&["agent", "create", "clerk", "--id", "dan", "--name", "Dan", "--goal", "write first.md"]);
+    assert_eq!((text(&made, "agent_id"), text(&made, "kind"), text(&made, "name")), ("dan", "dynamic", "Dan"));
+    house.wait_until_quiet(Deadline::seconds(30));
+    let first = house.data("desk").join("workspace/agents/dan/first.md");
+    assert_eq!(std::fs::read_to_string(first).unwrap(), "Forty-two.");
+    // Without a goal it waits.
+    let waits = house.json(&["agent", "create", "clerk"]);
+    let id = text(&waits, "agent_id").to_owned();
+    assert_eq!(house.json(&["turn", "list", "--agent", &id]), json!([]));
+    house.ctl(&["agent", "create", "clerk", "--id", "dan"]).exits(7);
+
+    assert_eq!(text(&house.json(&["agent", "stop", "ben"]), "status"), "stopped");
+    assert_eq!(house.json(&["agent", "stop", "ben"])["changed"], false);
+    let failed = house.ctl(&["--json", "ask", "ben", "are you there"]);
+    assert_ne!(failed.code, Some(0));
+    assert_eq!(text(&house.json(&["agent", "start", "ben"]), "desired"), "running");
+    assert_eq!(text(&house.json(&["ask", "ben", "are you there"]), "reply"), "Here is ben.");
+    house.json(&["agent", "delete", "dan"]);
+    house.ctl(&["agent", "get", "dan"]);
+    let all = house.json(&["agent", "list", "--deleted"]);
+    let dan = all.as_array().unwrap().iter().find(|agent| agent["agent_id"] == "dan").expect("a tombstone");
+    assert!(dan["deleted_at"].is_string(), "{dan}");
+
+    let prompt = house.json(&["agent", "prompt", "ada"]);
+    assert!(prompt.to_string().contains("Deal with your mail."), "{prompt}");
+    daemon.stop();
+}
+
+#[test]
+fn tools_are_listed_briefed_and_called_as_the_agent() {
+    let (house, daemon) = running();
+    for args in [["tool", "list", "ada"].as_slice(), &["--json", "tool", "list", "ada"]] {
+        let tools = house.ctl(args).json();
+        for tool in tools.as_array().unwrap() {
+            let keys: Vec<&String> = tool.as_object().unwrap().keys().collect();
+            assert_eq!(keys, ["description", "name"], "exactly these");
+            assert!(!text(tool, "description").contains('\n'));
+        }
+        assert!(tools.as_array().unwrap().iter().any(|tool| tool["name"] == "workspace.write"));
+    }
+    let brief = house.ctl(&["tool", "brief", "ada"]);
+    brief.ok();
+    assert!(brief.out.lines().count() > 10);
+    for line in brief.out.lines() {
+        assert!(line.starts_with("- ") && line.contains(": "), "{line}");
+    }
+
+    let call = house.json(&["tool", "call", "ada", "workspace.write", r#"{"path": "n.md", "content": "7"}"#]);
+    has(&call, &["call_id", "turn_id", "agent_id", "tool", "status", "result", "duration_ms"]);
+    assert_eq!(text(&call, "status"), "ok");
+    // Aliases, too; and it is in the ledger, in a turn of the operator's.
+    let read = house.json(&["tool", "call", "ada", "read", r#"{"path": "n.md"}"#]);
+    assert_eq!((text(&read, "tool"), read["result"]["content"].as_str()), ("workspace.read", Some("7")));
+    let turn = house.json(&["turn", "show", text(&call, "turn_id")]);
+    assert_eq!((text(&turn, "source"), text(&turn, "agent_id")), ("operator", "ada"));
+    let ledger = house.json(&["ledger", "--agent", "ada", "--since", "24h"]);
+    assert_eq!(ledger.as_array().unwrap().len(), 2);
+    has(&ledger, &["call_id", "agent_id", "turn_id", "tool", "status", "error_code", "duration_ms"]);
+    assert_eq!(house.json(&["ledger", "--tool", "workspace.read", "--status", "failed"]), json!([]));
+
+    // What was not granted is not there to call, whoever asks for it.
+    let denied = house.ctl(&["--json", "tool", "call", "ben", "syscall.agent.create", r#"{"archetype": "clerk"}"#]);
+    denied.exits(4);
+    assert_eq!(text(&denied.error(), "code"), "access_denied");
+    let outside = house.ctl(&["tool", "call", "ada", "workspace.write", r#"{"path": "../../x", "content": "x"}"#]);
+    outside.exits(4);
+    let wrong = house.ctl(&["tool", "call", "ada", "workspace.write", r#"{"pfad": "x"}"#]);
+    wrong.exits(2).says(&["pfad"]);
+    house.ctl(&["tool", "call", "ada", "workspace.wriet", "{}"]).exits(3).says(&["did you mean `workspace.write`?"]);
+    house.ctl(&["tool", "call", "ada", "workspace.read", "{oops"]).exits(2);
+    daemon.stop();
+}
+
+#[test]
+fn messages_asks_turns_and_tasks() {
+    let (house, daemon) = running();
+    let sent = house.json(&["send", "ben", "write a.md", "--subject", "Work"]);
+    has(&sent, &["message_id", "agent_id", "seq", "root_id"]);
+    house.wait_until_quiet(Deadline::seconds(30));
+    let turns = house.json(&["turn", "list", "--agent", "ben"]);
+    has(&turns, &["turn_id", "agent_id", "status", "rounds", "calls", "root_id"]);
+    assert_eq!(turns[0]["root_id"], sent["root_id"]);
+    let shown = house.json(&["turn", "show", text(&turns[0], "turn_id")]);
+    let steps: Vec<&str> = shown["steps"].as_array().unwrap().iter().map(|step| text(step, "step")).collect();
+    let expected = [
+        "briefed", "model_started", "model_answered", "call_started", "call_finished", "model_started", "model_answered",
+    ];
+    assert_eq!(steps, expected);
+    let answer = house.json(&["ask", "ada", "hello"]);
+    assert_eq!((text(&answer, "status"), text(&answer, "reply")), ("answered", "Here is ada."));
+    assert_eq!(house.ctl(&["ask", "ada", "hello"]).ok().out, "Here is ada.\n");
+
+    // A turn that takes long is seen, and cancelled.
+    house.json(&["send", "cleo", "wait a while"]);
+    let open = Deadline::seconds(20).until("an open turn", || {
+        let open = house.json(&["turn", "list", "--status", "open"]);
+        open.get(0).cloned().ok_or_else(|| open.to_string())
+    });
+    let cancelled = house.json(&["turn", "cancel", text(&open, "turn_id")]);
+    assert_eq!((text(&cancelled, "status"), &cancelled["changed"]), ("cancelled", &json!(true)));
+    assert_eq!(house.json(&["turn", "cancel", text(&open, "turn_id")])["changed"], false);
+    assert_eq!(text(&house.json(&["ask", "cleo", "still there?"]), "reply"), "Here is cleo.");
+
+    let task = house.json(&["task", "create", "Count the boats", "--owner", "ben", "--priority", "3"]);
+    has(&task, &["task_id", "title", "owner", "creator", "status", "priority"]);
+    let id = text(&task, "task_id").to_owned();
+    let listed = house.json(&["task", "list"]);
+    assert_eq!((listed.as_array().unwrap().len(), text(&listed[0], "task_id")), (1, id.as_str()));
+    let done = house.json(&["task", "update", &id, "--status", "done", "--result", "17", "--note", "counted twice"]);
+    assert_eq!((text(&done, "status"), text(&done, "result")), ("done", "17"));
+    house.ctl(&["task", "update", &id, "--status", "pending"]).exits(7);
+    let again = house.json(&["task", "update", &id, "--status", "pending", "--reopen", "--note", "one more came"]);
+    assert_eq!(text(&again, "status"), "pending");
+    let got = house.json(&["task", "get", &id]);
+    assert!(got["history"].as_array().unwrap().len() >= 3, "{got:#}");
+    daemon.stop();
+}
+
+#[test]
+fn budgets_usage_dead_letters_and_events() {
+    let (house, daemon) = running();
+    house.json(&["ask", "ada", "hello"]);
+    let budgets = house.json(&["budget", "list"]);
+    has(&budgets, &["scope", "limit_tokens", "limit_usd", "reserved_tokens", "spent_tokens", "spent_usd"]);
+    let world = budgets.as_array().unwrap().iter().find(|budget| budget["scope"] == "world").unwrap().clone();
+    assert!(world["spent_tokens"].as_u64().unwrap() > 0);
+    let usage = house.json(&["usage", "--agent", "ada", "--since", "24h"]);
+    has(&usage, &["agent_id", "model", "calls", "input_tokens", "output_tokens"]);
+    assert_eq!(usage[0]["calls"], 1);
+    // A budget that is spent ends the turn with that reason, and work goes on when it is raised.
+    let set = house.json(&["budget", "set", "agent:ada", "--tokens", "1"]);
+    assert_eq!((text(&set, "scope"), &set["limit_tokens"]), ("agent:ada", &json!(1)));
+    let spent = house.ctl(&["--json", "ask", "ada", "hello"]);
+    assert_ne!(spent.code, Some(0));
+    assert!(spent.err.contains("budget"), "{}", spent.err);
+    house.json(&["budget", "set", "agent:ada", "--tokens", "none"]);
+    assert_eq!(text(&house.json(&["ask", "ada", "hello"]), "status"), "answered");
+    house.ctl(&["budget", "set", "agent:nobody", "--tokens", "5"]).exits(3);
+    assert_eq!(house.json(&["dead", "list"]), json!([]));
+    house.ctl(&["dead", "show", "0197d2a0-0000-7000-8000-000000000000"]).exits(3);
+
+    let all = house.ctl(&["--json", "events"]).json_lines();
+    has(&Value::Array(all.clone()), &["seq", "ts", "kind", "agent_id", "payload"]);
+    let seqs: Vec<i64> = all.iter().map(|event| event["seq"].as_i64().unwrap()).collect();
+    assert!(seqs.iter().copied().eq(1..=i64::try_from(seqs.len()).unwrap()), "{seqs:?}");
+    let turns = house.ctl(&["--json", "events", "--kind", "turn.*", "--agent", "ada"]).json_lines();
+    assert!(turns.iter().all(|event| text(event, "kind").starts_with("turn.") && event["agent_id"] == "ada"));
+    assert!(!turns.is_empty());
+    let after = seqs[seqs.len() - 3];
+    assert_eq!(house.ctl(&["--json", "events", "--after", &after.to_string()]).json_lines().len(), 2);
+    // Someone who follows sees what happens next.
+    let follower = house.ctl_in_background(&["--json", "events", "--follow", "--after", "now", "--kind", "message.*"]);
+    // It follows from the moment at which it asked; mail is sent until that has passed.
+    Deadline::seconds(30).until("an event", || {
+        house.json(&["send", "ben", "news"]);
+        if follower.out.is_empty() { Err("none yet".into()) } else { Ok(()) }
+    });
+    assert!(follower.out.text().contains("message.delivered"));
+    daemon.stop();
+}
+
+#[test]
+fn every_exit_code_has_its_case_and_every_refusal_its_hint() {
+    let (house, daemon) = running();
+    house.ctl(&["status"]).exits(0);
+    house.json(&["agent", "stop", "ben"]);
+    let failed = house.ctl(&["ask", "ben", "are you there"]);
+    assert!(matches!(failed.code, Some(1 | 5 | 7)), "{:?}: {}", failed.code, failed.err);
+    house.ctl(&["frobnicate"]).exits(2);
+    house.ctl::<&str>(&[]).exits(2);
+    house.ctl(&["agent", "get", "Not An Id"]).exits(2);
+    let missing: [(&[&str], &str); 4] = [
+        (&["agent", "get", "adda"], "did you mean `ada`?"),
+        (&["send", "cloe", "x"], "did you mean `cleo`?"),
+        (&["tool", "list", "bem"], "did you mean `ben`?"),
+        (&["agent", "create", "clerc"], "did you mean `clerk`?"),
+    ];
+    for (args, hint) in missing {
+        house.ctl(args).exits(3).says(&[hint]);
+    }
+    let turn = "0197d2a0-0000-7000-8000-000000000000";
+    house.ctl(&["turn", "show", turn]).exits(3).says(&["turn"]);
+    house.ctl(&["task", "get", turn]).exits(3).says(&["task"]);
+    house.ctl(&["tool", "call", "ben", "syscall.agent.stop", r#"{"agent_id":"ada"}"#]).exits(4);
+    house.ctl(&["--timeout", "200ms", "--endpoint", "unix:/nowhere/at/all.sock", "status"]).exits(5).says(&["hint: "]);
+    house.ctl(&["--timeout", "1s", "ask", "ada", "wait a while"]).exits(6);
+    house.ctl(&["agent", "create", "clerk", "--id", "ada"]).exits(7);
+    let long = "x".repeat(3_000);
+    house.ctl(&["send", "cleo", &long]).exits(8).says(&["2000"]);
+    let refused = house.ctl(&["--json", "agent", "get", "adda"]).error();
+    assert_eq!((text(&refused, "code"), text(&refused, "hint")), ("not_found", "did you mean `ada`?"));
+    daemon.stop();
+}
+
+#[test]
+fn help_completions_and_a_reader_that_goes_away() {
+    let (house, daemon) = running();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = house.ctl(&["completions", shell]);
+        assert!(script.ok().out.contains("ghostctl"), "{shell}");
+    }
+    for args in [["--help"].as_slice(), &["agent", "create", "--help"], &["events", "--help"], &["dead", "retry", "--help"]] {
+        let help = house.ctl(args);
+        assert!(help.ok().out.contains("Examples:"), "{args:?}");
+    }
+    for number in 0..30 {
+        house.json(&["send", "ben", &format!("number {number}")]);
+    }
+    let mut command = house.ctl_command(&["events"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+    daemon.stop();
+}
+
+#[test]
+fn a_client_whose_daemon_died_asks_again_and_is_heard_once() {
+    let (house, world) = desk();
+    let daemon = house.up(&world, &[]);
+    daemon.kill();
+    // Nobody is there; the client waits, under the one request that it will repeat.
+    let mut client = house.ctl_in_background(&["--world", "desk", "--json", "send", "ada", "once only"]);
+    let mut asker = house.ctl_in_background(&["--world", "desk", "--json", "ask", "ben", "once only"]);
+    let daemon = house.up(&world, &[]);
+    assert_eq!(client.wait(), 0, "{}", client.err.text());
+    assert_eq!(asker.wait(), 0, "{}", asker.err.text());
+    daemon.kill();
+    let daemon = house.up(&world, &[]);
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.stop();
+    let database = Database::open(&house.data("desk"));
+    assert_eq!(database.number("SELECT count(*) FROM messages WHERE body = 'once only'"), 2);
+    assert_eq!(database.texts("SELECT DISTINCT state FROM messages"), ["consumed"]);
+}
+
+#[test]
+fn check_tells_every_mistake_at_once_with_its_line() {
+    let (house, world) = desk();
+    house.ghostd(&["check", world.to_str().unwrap()]).ok();
+    let wrong = WORLD
+        .replace("archetype: lead", "archetype: leed")
+        .replace("team: pair }\n  - { id: cleo", "team: pear }\n  - { id: cleo")
+        .replace("limits: { message_bytes: 2000 }", "limits: { mesage_bytes: 2000, hops_max: 0 }")
+        .replace("communicator: [channel, syscall.ask]", "communicator: [channel, syscall.aks]");
+    std::fs::write(world.join("world-config.yaml"), wrong).unwrap();
+    std::fs::write(world.join("archetype/clerk/config.md"), "## Tool Access\nprivilege_groups: manger\n").unwrap();
+    std::fs::write(world.join("scripts/desk.yaml"), "rules: []\n").unwrap();
+    let ran = house.ghostd(&["check", world.to_str().unwrap()]);
+    ran.exits(2).says(&[
+        "world-config.yaml:3:",
+        "leed",
+        "world-config.yaml:4:",
+        "pear",
+        "did you mean `pair`?",
+        "world-config.yaml:11:",
+        "did you mean `syscall.ask`?",
+        "world-config.yaml:13:",
+        "did you mean `message_bytes`?",
+        "hops_max",
+        "archetype/clerk/config.md:2:",
+        "did you mean `manager`?",
+    ]);
+    let ran = house.ghostd(&["check", "--json", world.to_str().unwrap()]);
+    let problems: Value = serde_json::from_str(&ran.exits(2).out).unwrap();
+    assert!(problems.as_array().unwrap().len() >= 6, "{problems:#}");
+    has(&problems, &["severity", "file", "line", "message"]);
+    // The same words when it is started, and nothing is.
+    house.ghostd(&["up", world.to_str().unwrap()]).exits(2).says(&["world-config.yaml:3:", "Nothing was started"]);
+    assert!(!house.data("desk").exists());
+    house.ghostd(&["check", "/nowhere/at/all"]).exits(2).says(&["/nowhere/at/all"]);
+}
+
+#[test]
+fn a_world_from_init_is_checked_and_does_its_job() {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let dir = house.join("first");
+    let path = dir.to_str().unwrap();
+    let made: Ran = house.ghostd(&["init", path]);
+    made.ok();
+    house.ghostd(&["check", path]).ok();
+    // It never overwrites.
+    house.ghostd(&["init", path]).exits(7);
+    let daemon = house.up(&dir, &[]);
+    let line = daemon.wait_for_line("the result", Deadline::seconds(60), |line| line.starts_with("  result  "));
+    let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();
+    assert!(briefing.contains("## harbour.md") && briefing.contains("## library.md"), "{briefing}");
+    daemon.stop();
+}

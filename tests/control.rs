@@ -1,0 +1,342 @@
+//! The control plane as a foreign client sees it: plain gRPC and plain HTTP against a real daemon.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::events_client::EventsClient;
+use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::tools_client::ToolsClient;
+use ghost_proto::v1::world_client::WorldClient;
+use ghost_proto::v1::{
+    CallToolRequest, CreateAgentRequest, ListAgentsRequest, SendRequest, StatusRequest, SubscribeRequest,
+};
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, EFFECTS, House, ghostd_testing};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+
+fn house() -> (House, PathBuf) {
+    let mut house = House::new(ghostd_testing());
+    let effects = house.join("effects");
+    house.set(EFFECTS, effects);
+    let world = house.world("open");
+    world
+        .config(
+            "agents: [{ id: ada, archetype: clerk }, { id: ben, archetype: clerk }]\n\
+             agents_may_create: [clerk]\n\
+             llm: { default_provider: scripted, default_model: clerk }\n",
+        )
+        .archetype("clerk", "")
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
+    let path = world.path().to_owned();
+    (house, path)
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// A channel to the daemon's socket. Must be called within a runtime.
+fn channel(house: &House) -> Channel {
+    let socket = house.data("open").join("ghostd.sock");
+    Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy()
+}
+
+/// The refusal in a status' trailer.
+fn refusal(status: &Status) -> Value {
+    let trailer = status.metadata().get_bin(ghost_proto::REFUSAL_TRAILER).expect("a refusal in the trailer");
+    serde_json::from_slice(&trailer.to_bytes().unwrap()).unwrap()
+}
+
+fn send(request_id: &str, body: &str) -> SendRequest {
+    SendRequest {
+        request_id: request_id.into(),
+        agent_id: "ada".into(),
+        body: body.into(),
+        ..SendRequest::default()
+    }
+}
+
+/// Reads the feed after `after` until the stream ends or `enough` says so; gives what came and where to go on.
+async fn follow(channel: Channel, after: i64, mut enough: impl FnMut(i64) -> bool) -> (Vec<i64>, i64) {
+    let mut seen = Vec::new();
+    let mut position = after;
+    let request = SubscribeRequest { after_seq: Some(after), follow: true, ..SubscribeRequest::default() };
+    let Ok(stream) = EventsClient::new(channel).subscribe(request).await else { return (seen, position) };
+    let mut stream = stream.into_inner();
+    while let Ok(Some(message)) = stream.message().await {
+        if let Some(event) = message.event {
+            seen.push(event.seq);
+        }
+        position = position.max(message.position_seq);
+        if enough(position) {
+            break;
+        }
+    }
+    (seen, position)
+}
+
+#[test]
+fn the_feed_is_resumed_over_kills_without_gap_or_repetition() {
+    let (house, world) = house();
+    let runtime = runtime();
+    let (mut all, mut position) = (Vec::new(), 0);
+    for round in 0..4 {
+        let daemon = house.up(&world, &[]);
+        let reader = runtime.spawn(follow(runtime.block_on(async { channel(&house) }), position, |_| false));
+        for number in 0..5 {
+            house.ctl(&["send", "ada", &format!("mail {round}.{number}")]).ok();
+        }
+        daemon.kill();
+        // The stream ends with the daemon.
+        let (seen, reached) = runtime.block_on(reader).unwrap();
+        all.extend(seen);
+        position = reached;
+    }
+    let daemon = house.up(&world, &[]);
+    house.wait_until_quiet(Deadline::seconds(30));
+    let last = house.json(&["status"])["last_seq"].as_i64().unwrap();
+    let (seen, _) = runtime.block_on(async { follow(channel(&house), position, |at| at >= last).await });
+    all.extend(seen);
+    daemon.kill();
+    assert!(all.iter().copied().eq(1..=i64::try_from(all.len()).unwrap()), "{all:?}");
+    assert!(i64::try_from(all.len()).unwrap() >= last);
+    assert!(Database::open(&house.data("open")).number("SELECT max(seq) FROM events") >= last);
+}
+
+#[test]
+fn three_subscribers_agree() {
+    let (house, world) = house();
+    let runtime = runtime();
+    let daemon = house.up(&world, &[]);
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let channel = runtime.block_on(async { channel(&house) });
+            runtime.spawn(async move {
+                let request = SubscribeRequest { after_seq: Some(0), follow: true, ..SubscribeRequest::default() };
+                let mut stream = EventsClient::new(channel).subscribe(request).await.unwrap().into_inner();
+                let mut events = Vec::new();
+                while let Ok(Some(message)) = stream.message().await {
+                    events.extend(message.event);
+                    if events.last().is_some_and(|event| event.kind == "agent.stopped") {
+                        break;
+                    }
+                }
+                events
+            })
+        })
+        .collect();
+    for number in 0..20 {
+        house.ctl(&["send", if number % 2 == 0 { "ada" } else { "ben" }, "hello"]).ok();
+    }
+    house.wait_until_quiet(Deadline::seconds(30));
+    house.ctl(&["agent", "stop", "ben"]).ok();
+    let read: Vec<_> = readers.into_iter().map(|reader| runtime.block_on(reader).unwrap()).collect();
+    assert!(read[0].len() > 100);
+    assert!(read[0] == read[1] && read[1] == read[2]);
+    assert!(read[0].windows(2).all(|pair| pair[1].seq == pair[0].seq + 1));
+    daemon.stop();
+}
+
+#[test]
+fn a_request_is_done_once_whatever_happens_to_the_daemon() {
+    let (house, world) = house();
+    let runtime = runtime();
+    let daemon = house.up(&world, &[]);
+    let first = runtime.block_on(async { MessagesClient::new(channel(&house)).send(send("r-1", "once")).await.unwrap() });
+    let create = CreateAgentRequest {
+        request_id: "r-2".into(),
+        archetype: "clerk".into(),
+        goal: Some("Say hello.".into()),
+        ..CreateAgentRequest::default()
+    };
+    let made =
+        runtime.block_on(async { AgentsClient::new(channel(&house)).create(create.clone()).await.unwrap().into_inner() });
+    let effect = CallToolRequest {
+        request_id: "r-3".into(),
+        agent_id: "ada".into(),
+        tool: "test.effect".into(),
+        arguments_json: r#"{"arg": "operator"}"#.into(),
+        timeout_ms: None,
+    };
+    let called =
+        runtime.block_on(async { ToolsClient::new(channel(&house)).call(effect.clone()).await.unwrap().into_inner() });
+    assert_eq!(called.status, "ok", "{called:?}");
+    daemon.kill();
+
+    let daemon = house.up(&world, &[]);
+    runtime.block_on(async {
+        let channel = channel(&house);
+        let mut messages = MessagesClient::new(channel.clone());
+        let again = messages.send(send("r-1", "once")).await.unwrap();
+        assert_eq!(again.get_ref(), first.get_ref());
+        let made_again = AgentsClient::new(channel.clone()).create(create).await.unwrap().into_inner();
+        let id = |change: ghost_proto::v1::AgentChange| change.agent.unwrap().agent_id;
+        assert_eq!(id(made_again), id(made));
+        let called_again = ToolsClient::new(channel).call(effect).await.unwrap().into_inner();
+        assert_eq!(called_again, called);
+        // Another content under the same name is a mistake of the caller's.
+        let other = messages.send(send("r-1", "twice")).await.unwrap_err();
+        assert!(matches!(other.code(), Code::FailedPrecondition | Code::Aborted | Code::AlreadyExists), "{other:?}");
+        assert_eq!(refusal(&other)["code"], "conflict");
+        let nameless = messages.send(send("", "nameless")).await.unwrap_err();
+        assert_eq!(nameless.code(), Code::InvalidArgument);
+    });
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.stop();
+    let database = Database::open(&house.data("open"));
+    assert_eq!(database.number("SELECT count(*) FROM messages WHERE body = 'once'"), 1);
+    assert_eq!(database.number("SELECT count(*) FROM agents"), 3);
+    assert_eq!(std::fs::read_to_string(house.join("effects")).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn refusals_carry_the_same_hint_on_every_way() {
+    let (house, world) = house();
+    let runtime = runtime();
+    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let status = runtime.block_on(async {
+        let request = SendRequest { agent_id: "adda".into(), ..send("r-9", "x") };
+        MessagesClient::new(channel(&house)).send(request).await.unwrap_err()
+    });
+    assert_eq!(status.code(), Code::NotFound);
+    let refusal = refusal(&status);
+    assert_eq!(refusal["code"], "not_found");
+    house.ctl(&["send", "adda", "x"]).exits(3).says(&[refusal["hint"].as_str().unwrap()]);
+    daemon.stop();
+}
+
+#[test]
+fn health_and_reflection_answer() {
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_client::HealthClient;
+    use tonic_reflection::pb::v1::ServerReflectionRequest;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+    let (house, world) = house();
+    let daemon = house.up(&world, &[]);
+    runtime().block_on(async {
+        let channel = channel(&house);
+        let health = HealthClient::new(channel.clone()).check(HealthCheckRequest::default()).await.unwrap();
+        assert_eq!(health.into_inner().status().as_str_name(), "SERVING");
+        let request = ServerReflectionRequest {
+            message_request: Some(MessageRequest::ListServices(String::new())),
+            ..ServerReflectionRequest::default()
+        };
+        let mut answers = ServerReflectionClient::new(channel)
+            .server_reflection_info(tokio_stream::once(request))
+            .await
+            .unwrap()
+            .into_inner();
+        let Some(MessageResponse::ListServicesResponse(list)) = answers.message().await.unwrap().unwrap().message_response
+        else {
+            panic!("no list of services");
+        };
+        let names: BTreeSet<String> = list.service.into_iter().map(|service| service.name).collect();
+        for service in ["World", "Agents", "Turns", "Tools", "Messages", "Tasks", "Budgets", "Ledger", "Events"] {
+            assert!(names.contains(&format!("ghost.v1.{service}")), "{service} is not in {names:?}");
+        }
+    });
+    daemon.stop();
+}
+
+/// The address of the endpoint that begins with `scheme`, as the daemon printed it.
+fn address(daemon: &Daemon, nth: usize) -> String {
+    let tcp: Vec<String> = daemon
+        .out
+        .all()
+        .iter()
+        .filter_map(|line| line.trim().strip_prefix("listening on ").map(str::to_owned))
+        .filter_map(|endpoint| endpoint.find("127.0.0.1:").map(|at| endpoint[at..].trim_end_matches('/').to_owned()))
+        .collect();
+    tcp.get(nth).unwrap_or_else(|| panic!("no such endpoint in {}", daemon.out.text())).clone()
+}
+
+/// One HTTP request; gives status and body.
+fn http(address: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers.iter().any(|(name, _)| *name == "Host") {
+        request.push_str(&format!("Host: {address}\r\n"));
+    }
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer}"));
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, body.to_owned())
+}
+
+fn token(data: &Path) -> String {
+    let file = data.join("token");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::read_to_string(file).unwrap().trim().to_owned()
+}
+
+#[test]
+fn tcp_needs_the_token() {
+    let (house, world) = house();
+    let socket = format!("unix:{}", house.data("open").join("ghostd.sock").display());
+    let daemon = house.up(&world, &["--listen", &socket, "--listen", "127.0.0.1:0"]);
+    let address = address(&daemon, 0);
+    let token = token(&house.data("open"));
+    runtime().block_on(async {
+        let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
+        let mut world = WorldClient::new(channel.clone());
+        assert_eq!(world.status(StatusRequest {}).await.unwrap_err().code(), Code::Unauthenticated);
+        let mut wrong = Request::new(StatusRequest {});
+        wrong.metadata_mut().insert("authorization", "Bearer nonsense".parse().unwrap());
+        assert_eq!(world.status(wrong).await.unwrap_err().code(), Code::Unauthenticated);
+        let mut right = Request::new(ListAgentsRequest::default());
+        right.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        assert_eq!(AgentsClient::new(channel).list(right).await.unwrap().into_inner().agents.len(), 2);
+    });
+    house.ctl(&["--endpoint", &address, "--token", &token, "status"]).ok();
+    house.ctl(&["--endpoint", &address, "--token", "nonsense", "status"]).exits(4);
+    daemon.stop();
+}
+
+#[test]
+fn the_http_side_answers_its_routes_to_those_who_may_ask() {
+    let (house, world) = house();
+    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let address = address(&daemon, 0);
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(http(&address, path, &[]).0, 200, "{path}");
+    }
+    let bearer = format!("Bearer {}", token(&house.data("open")));
+    let authorized = [("Authorization", bearer.as_str())];
+    let (status, body) = http(&address, "/api/agents/ada/tools", &authorized);
+    assert_eq!(status, 200, "{body}");
+    let tools: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(tools, house.json(&["tool", "list", "ada"]));
+    let (status, body) = http(&address, "/api/agents/ada/tools/brief", &authorized);
+    assert_eq!((status, body.as_str()), (200, house.ctl(&["tool", "brief", "ada"]).ok().out.as_str()));
+    let (status, body) = http(&address, "/api/agents/adda/tools", &authorized);
+    let refusal: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, refusal["code"].as_str()), (404, Some("not_found")));
+    assert!(matches!(http(&address, "/api/agents/ada/tools", &[]).0, 401 | 403));
+    assert!(matches!(http(&address, "/metrics", &[]).0, 401 | 403));
+    let (status, metrics) = http(&address, "/metrics", &authorized);
+    assert_eq!(status, 200);
+    assert!(metrics.lines().any(|line| line.starts_with("ghost_")), "{metrics}");
+    // A page that resolves its own name to this machine is turned away.
+    let (status, _) = http(&address, "/api/agents/ada/tools", &[authorized[0], ("Host", "evil.example")]);
+    assert!((400..500).contains(&status), "{status}");
+    daemon.stop();
+}

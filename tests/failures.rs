@@ -1,0 +1,308 @@
+//! Promise 3: one failure stays one failure. Each test breaks one thing, shows what happened to the agent that it broke
+//! for, and that nothing happened to the others, which answer meanwhile.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ghost_provider::testing::{FakeAnswer, FakeRequest};
+use ghost_testkit::blackbox::{
+    CALM, Daemon, Database, Deadline, EFFECTS, House, ModelServer, fresh_outcomes, ghostd_testing, mail_of,
+};
+use serde_json::{Value, json};
+
+const WORLD: &str = "\
+world: { name: Trouble }
+agents:
+  - { id: victim, archetype: worker }
+  - { id: friend, archetype: worker }
+  - { id: steady, archetype: worker, overrides: { provider: scripted, model: steady } }
+limits: { call_seconds: 5 }
+llm:
+  default_provider: fake
+  default_model: fake
+  providers:
+    fake: { kind: openai, base_url: 'BASE', attempts: 3, retry_base: 20ms, retry_cap: 100ms }
+    scripted: { kind: scripted, dir: scripts }
+";
+
+/// `call TOOL JSON` in the mail makes the model do so; anything else is answered at once.
+fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
+    if let Some(last) = fresh_outcomes(request).last() {
+        return FakeAnswer::say(format!("{} gave {}", last.tool, last.content));
+    }
+    let mail = mail_of(request);
+    let wish = mail.iter().find_map(|mail| mail.body.strip_prefix("call ")).and_then(|rest| rest.split_once(' '));
+    match wish {
+        Some((tool, arguments)) => {
+            FakeAnswer::call(format!("c{number}"), tool, serde_json::from_str(arguments).unwrap())
+        }
+        None => FakeAnswer::say("I am well."),
+    }
+}
+
+/// A house with the world in it, and its model server.
+struct Trouble {
+    house: House,
+    world: PathBuf,
+    /// Requests that the server still refuses.
+    outage: Arc<AtomicU32>,
+    _server: ModelServer,
+}
+
+impl Trouble {
+    fn new() -> Self {
+        let outage = Arc::new(AtomicU32::new(0));
+        let left = Arc::clone(&outage);
+        let server = ModelServer::start(move |request, number| {
+            let refused = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+            if refused { FakeAnswer::status(500, "out of order") } else { answer(request, number) }
+        });
+        let mut house = House::new(ghostd_testing());
+        let (effects, calm) = (house.join("effects"), house.join("calm"));
+        house.set(EFFECTS, effects).set(CALM, calm);
+        let world = house.world("trouble");
+        world
+            .config(&WORLD.replace("BASE", &server.base_url()))
+            .archetype("worker", "## Limits\nmax_tool_rounds: 8\n")
+            .write("scripts/steady.yaml", "otherwise: [{ say: I am steady. }]\n");
+        let world = world.path().to_owned();
+        Self { house, world, outage, _server: server }
+    }
+
+    fn up(&self) -> Daemon {
+        self.house.up(&self.world, &[])
+    }
+
+    fn send(&self, agent: &str, body: &str) {
+        self.house.ctl(&["send", agent, body]).ok();
+    }
+
+    /// The others answer as if nothing had happened.
+    fn others_are_well(&self) {
+        self.reply("steady", "I am steady.");
+        self.reply("friend", "I am well.");
+        for agent in ["friend", "steady"] {
+            let agent = self.house.json(&["agent", "get", agent]);
+            assert_eq!((&agent["status"], &agent["restarts"]), (&json!("running"), &json!(0)), "{agent}");
+        }
+        for turn in self.turns("friend").iter().chain(&self.turns("steady")) {
+            assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(0)), "{turn}");
+        }
+    }
+
+    fn reply(&self, agent: &str, words: &str) {
+        assert_eq!(self.house.json(&["ask", agent, "how are you"])["reply"], words);
+    }
+
+    fn turns(&self, agent: &str) -> Vec<Value> {
+        self.house.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
+    }
+
+    fn victim(&self) -> Value {
+        self.house.json(&["agent", "get", "victim"])
+    }
+
+    fn held(&self) -> Vec<Value> {
+        self.house.json(&["dead", "list"]).as_array().unwrap().clone()
+    }
+
+    /// Waits until the victim has ended its latest turn, and gives it.
+    fn ended(&self) -> Value {
+        Deadline::seconds(60).until("the victim's turn to end", || {
+            let last = self.turns("victim").first().cloned().ok_or("no turn")?;
+            if last["status"] == "open" || self.victim()["inbox_pending"] != 0 { Err(last.to_string()) } else { Ok(last) }
+        })
+    }
+
+    fn wait_for_dead_letter(&self) -> Value {
+        Deadline::seconds(60).until("a dead letter", || {
+            self.held().first().cloned().ok_or_else(|| self.victim().to_string())
+        })
+    }
+}
+
+#[test]
+fn a_panic_in_a_tool_restarts_its_agent_and_the_turn_goes_on() {
+    let trouble = Trouble::new();
+    let daemon = trouble.up();
+    trouble.send("victim", r#"call test.panic {"words": "on purpose"}"#);
+    trouble.others_are_well();
+    let turn = trouble.ended();
+    // It may have happened or not: the tool is not run a second time, and the model is told.
+    assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(1)), "{turn}");
+    assert!(turn["text"].as_str().unwrap().contains("outcome_unknown"), "{turn}");
+    let calls = trouble.house.json(&["ledger", "--agent", "victim"]);
+    assert_eq!((calls.as_array().unwrap().len(), &calls[0]["status"]), (1, &json!("unknown")), "{calls}");
+    let victim = trouble.victim();
+    assert_eq!((&victim["status"], &victim["restarts"]), (&json!("running"), &json!(1)), "{victim}");
+    let crashes = trouble.house.ctl(&["--json", "events", "--kind", "agent.*", "--agent", "victim"]).json_lines();
+    let kinds: Vec<&str> = crashes.iter().map(|event| event["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds[kinds.len() - 2..], ["agent.crashed", "agent.restarted"], "{kinds:?}");
+    assert!(crashes.iter().any(|event| event["payload"].to_string().contains("on purpose")));
+    assert!(trouble.held().is_empty());
+    trouble.reply("victim", "I am well.");
+    trouble.others_are_well();
+    daemon.stop();
+}
+
+#[test]
+fn a_hung_tool_is_ended_at_its_deadline() {
+    let trouble = Trouble::new();
+    let daemon = trouble.up();
+    trouble.send("victim", "call test.hang {}");
+    trouble.others_are_well();
+    let turn = trouble.ended();
+    assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(0)), "{turn}");
+    assert!(turn["text"].as_str().unwrap().contains("timeout"), "{turn}");
+    let calls = trouble.house.json(&["ledger", "--agent", "victim"]);
+    assert_eq!(calls[0]["error_code"], "timeout");
+    assert!(calls[0]["duration_ms"].as_u64().unwrap() >= 2_000, "{calls}");
+    assert_eq!(trouble.victim()["restarts"], 0);
+    trouble.reply("victim", "I am well.");
+    trouble.others_are_well();
+    daemon.stop();
+}
+
+#[test]
+fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped() {
+    let trouble = Trouble::new();
+    let daemon = trouble.up();
+    trouble.send("victim", r#"call test.poison {"text": "poison one"}"#);
+    trouble.others_are_well();
+    let letter = trouble.wait_for_dead_letter();
+    assert_eq!((&letter["agent_id"], &letter["crashes"]), (&json!("victim"), &json!(3)), "{letter}");
+    assert!(letter["reason"].as_str().unwrap().contains("poison one"), "{letter}");
+    // The agent is well: the message was set aside before its own limit was reached.
+    trouble.reply("victim", "I am well.");
+    assert_eq!(trouble.victim()["status"], "running");
+    let id = letter["dead_letter_id"].as_str().unwrap();
+    let shown = trouble.house.json(&["dead", "show", id]);
+    assert!(shown.to_string().contains("call test.poison"), "{shown:#}");
+    assert_eq!(trouble.house.json(&["status"])["dead_letters_held"], 1);
+
+    // The cause is still there: it is set aside again.
+    let retried = trouble.house.json(&["dead", "retry", id]);
+    assert_eq!((&retried["status"], &retried["changed"]), (&json!("retried"), &json!(true)));
+    trouble.house.ctl(&["dead", "retry", id]).exits(7);
+    let second = trouble.wait_for_dead_letter();
+    let id = second["dead_letter_id"].as_str().unwrap().to_owned();
+    // The cause is gone: the turn goes on from its journal.
+    let asked_before = trouble.turns("victim").len();
+    std::fs::write(trouble.house.join("calm"), "").unwrap();
+    trouble.house.json(&["dead", "retry", &id]);
+    Deadline::seconds(60).until("the retried message to be worked off", || {
+        let calls = trouble.house.json(&["ledger", "--tool", "test.poison", "--status", "ok"]);
+        if calls.as_array().unwrap().len() == 1 { Ok(()) } else { Err(trouble.victim().to_string()) }
+    });
+    assert_eq!(trouble.ended()["status"], "finished");
+    assert!(trouble.turns("victim").len() >= asked_before);
+    assert!(trouble.held().is_empty());
+
+    // Another one, started afresh; and one that is given up.
+    std::fs::remove_file(trouble.house.join("calm")).unwrap();
+    trouble.send("victim", r#"call test.poison {"text": "poison two"}"#);
+    let letter = trouble.wait_for_dead_letter();
+    std::fs::write(trouble.house.join("calm"), "").unwrap();
+    let turns = trouble.turns("victim").len();
+    trouble.house.json(&["dead", "retry", "--fresh", letter["dead_letter_id"].as_str().unwrap()]);
+    Deadline::seconds(60).until("a fresh turn", || {
+        let now = trouble.turns("victim");
+        let fresh = now.len() > turns && now[0]["status"] == "finished";
+        if fresh { Ok(()) } else { Err(now[0].to_string()) }
+    });
+    std::fs::remove_file(trouble.house.join("calm")).unwrap();
+    trouble.send("victim", r#"call test.poison {"text": "poison three"}"#);
+    let letter = trouble.wait_for_dead_letter();
+    let dropped = trouble.house.json(&["dead", "drop", letter["dead_letter_id"].as_str().unwrap()]);
+    assert_eq!(dropped["status"], "dropped");
+    assert!(trouble.held().is_empty());
+    assert!(trouble.house.json(&["dead", "list", "--status", "all"]).as_array().unwrap().len() >= 4);
+    trouble.others_are_well();
+    daemon.stop();
+}
+
+#[test]
+fn an_ask_whose_target_dies_of_it_is_answered_with_the_reason() {
+    let trouble = Trouble::new();
+    let daemon = trouble.up();
+    let asked = trouble.house.ctl(&["--json", "ask", "victim", r#"call test.poison {"text": "poison asked"}"#]);
+    assert!(matches!(asked.code, Some(1 | 5)), "{:?} {}", asked.code, asked.err);
+    assert!(asked.err.contains("set it aside"), "{}", asked.err);
+    trouble.others_are_well();
+    daemon.stop();
+}
+
+#[test]
+fn a_provider_outage_fails_a_turn_and_never_an_agent() {
+    let trouble = Trouble::new();
+    let daemon = trouble.up();
+    // A short one is ridden out.
+    trouble.outage.store(2, Ordering::SeqCst);
+    trouble.reply("victim", "I am well.");
+    let failures = trouble.house.ctl(&["--json", "events", "--kind", "model.failed"]).json_lines();
+    assert_eq!(failures.len(), 2);
+    assert!(failures[0]["payload"]["error"].as_str().unwrap().contains("out of order"), "{}", failures[0]);
+    // A long one ends the turn with the reason, and whoever asked is told.
+    trouble.outage.store(u32::MAX, Ordering::SeqCst);
+    let asked = trouble.house.ctl(&["--json", "ask", "victim", "how are you"]);
+    assert_ne!(asked.code, Some(0));
+    assert!(asked.err.contains("no model answered"), "{}", asked.err);
+    trouble.reply("steady", "I am steady.");
+    let turn = trouble.ended();
+    assert_eq!((&turn["status"], &turn["crashes"]), (&json!("failed"), &json!(0)), "{turn}");
+    let victim = trouble.victim();
+    assert_eq!((&victim["status"], &victim["restarts"]), (&json!("running"), &json!(0)), "{victim}");
+    assert!(trouble.held().is_empty());
+    trouble.outage.store(0, Ordering::SeqCst);
+    trouble.reply("victim", "I am well.");
+    trouble.others_are_well();
+    daemon.stop();
+}
+
+#[test]
+fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
+    let mut trouble = Trouble::new();
+    trouble.up().stop();
+    // Room for some more pages than there are now, and no more.
+    let database = Database::open(&trouble.house.data("trouble"));
+    let pages = database.number("PRAGMA page_count");
+    drop(database);
+    trouble.house.set("GHOST_DATABASE_PAGES", (pages + 60).to_string());
+    let daemon = trouble.up();
+    trouble.house.ctl(&["pause"]);
+    let long = "x".repeat(20_000);
+    let mut kept = 0;
+    let refused = loop {
+        assert!(kept < 200, "the disk never filled");
+        let sent = trouble.house.ctl(&["--timeout", "1s", "send", "victim", &format!("mail {kept} {long}")]);
+        if sent.code != Some(0) {
+            break sent;
+        }
+        kept += 1;
+    };
+    assert!(kept > 0);
+    refused.exits(5).says(&["full"]);
+    // What only reads goes on.
+    assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
+    assert_eq!(trouble.victim()["inbox_pending"], kept);
+    daemon.kill();
+
+    // With room again, everything that was acknowledged is there and is worked off.
+    trouble.house.unset("GHOST_DATABASE_PAGES");
+    let daemon = trouble.up();
+    trouble.house.ctl(&["resume"]).ok();
+    trouble.house.wait_until_quiet(Deadline::seconds(60));
+    trouble.reply("victim", "I am well.");
+    trouble.others_are_well();
+    daemon.stop();
+    let database = Database::open(&trouble.house.data("trouble"));
+    assert_eq!(database.integrity(), "ok");
+    assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %' AND state = 'consumed'"), kept);
+    assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %'"), kept);
+    let last = database.number("SELECT max(seq) FROM events");
+    assert_eq!(database.number("SELECT count(*) FROM events"), last);
+}

@@ -1,0 +1,257 @@
+//! Promises 1 and 2 under fire: twenty agents exchange two thousand messages, tasks, files and effects outside, while
+//! the daemon is killed with -9 again and again, at instants that a seed chooses.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ghost_provider::testing::{FakeAnswer, FakeCall, FakeRequest};
+use ghost_testkit::blackbox::{
+    Database, Deadline, EFFECTS, House, ModelServer, agent_of, ghostd_testing, mail_of,
+};
+use serde_json::{Value, json};
+
+const AGENTS: u32 = 20;
+const CHAINS: u32 = 100;
+/// Messages of one chain; all chains together are the two thousand.
+const HOPS: u32 = 20;
+const KILLS: u32 = 28;
+
+/// What the message of a hop makes its receiver do besides passing it on.
+fn writes_files(hop: u32) -> bool {
+    hop % 4 == 1
+}
+fn has_effect(hop: u32) -> bool {
+    hop % 5 == 2
+}
+fn creates_task(hop: u32) -> bool {
+    hop % 5 == 0
+}
+
+fn agent(number: u32) -> String {
+    format!("a{:02}", number % AGENTS)
+}
+
+/// A small generator: the instants of the kills must come from a seed and from nothing else.
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What the model answers: it follows from the mail alone. The number of the answer goes into ids and words, so that the
+/// journal tells which of several answers to the same question it holds.
+fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
+    if request.rounds() > 0 {
+        return FakeAnswer::say(format!("over #{number}"));
+    }
+    let me: u32 = agent_of(request)[1..].parse().unwrap();
+    let mut calls = Vec::new();
+    let mut call = |tool: &str, arguments: Value| {
+        let id = format!("c{number}-{}", calls.len());
+        calls.push(FakeCall { id, tool: tool.to_owned(), arguments });
+    };
+    for mail in mail_of(request) {
+        if let Some(list) = mail.body.strip_prefix("start ") {
+            for chain in list.split(' ') {
+                call("syscall.message.send", json!({ "to": agent(me + 1), "content": format!("chain={chain} hop=1") }));
+            }
+        } else if let Some(rest) = mail.body.strip_prefix("chain=") {
+            let (chain, hop) = rest.split_once(" hop=").unwrap();
+            let (chain, hop): (u32, u32) = (chain.parse().unwrap(), hop.parse().unwrap());
+            let tag = format!("{chain}-{hop}");
+            if writes_files(hop) {
+                call("workspace.write", json!({ "path": format!("chains/{tag}.txt"), "content": format!("<{tag}>") }));
+                call("workspace.write", json!({ "path": "log.txt", "content": format!("{tag}\n"), "append": true }));
+            }
+            if has_effect(hop) {
+                call("test.effect", json!({ "arg": tag, "delay_ms": (chain + hop) % 25 }));
+            }
+            if creates_task(hop) {
+                call("syscall.task.create", json!({ "title": format!("task {tag}"), "owner": agent(me + 3) }));
+            }
+            if hop < HOPS {
+                let step = 1 + chain % 7;
+                let content = format!("chain={chain} hop={}", hop + 1);
+                call("syscall.message.send", json!({ "to": agent(me + step), "content": content }));
+            }
+        } else if mail.kind == "task" && !mail.body.contains("\nstatus: ") {
+            let id = mail.body.lines().find_map(|line| line.strip_prefix("task_id: ")).unwrap();
+            call("syscall.task.update", json!({ "task_id": id, "status": "done", "result": "seen" }));
+        }
+    }
+    if calls.is_empty() { FakeAnswer::say(format!("over #{number}")) } else { FakeAnswer::Model { text: String::new(), calls } }
+}
+
+fn world(house: &House, base_url: &str) -> std::path::PathBuf {
+    let mut agents = String::new();
+    for number in 0..AGENTS {
+        agents.push_str(&format!("  - {{ id: {}, archetype: worker }}\n", agent(number)));
+    }
+    let world = house.world("storm");
+    world.archetype("worker", "## Limits\nmax_tool_rounds: 10\n").config(&format!(
+        "world: {{ name: Storm }}\nagents:\n{agents}\
+         llm:\n  default_provider: storm\n  default_model: storm\n  providers:\n    \
+         storm: {{ kind: openai, base_url: '{base_url}', concurrency: 16, retry_base: 10ms }}\n\
+         # Chains that share a turn take over the longest one's hops. Twenty-eight starts in a minute are no sign of a\n\
+         # message that cannot be worked off.\n\
+         limits: {{ hops_max: 10000, turn_mail_max: 4, stalled_boots_max: 1000 }}\n"
+    ));
+    world.path().to_owned()
+}
+
+/// The tags `<chain>-<hop>` of the hops that `wanted` picks.
+fn tags(wanted: impl Fn(u32) -> bool) -> BTreeSet<String> {
+    (0..CHAINS)
+        .flat_map(|chain| (1..=HOPS).filter(|hop| wanted(*hop)).map(move |hop| format!("{chain}-{hop}")).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Counts equal texts.
+fn counted(texts: impl IntoIterator<Item = String>) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    for text in texts {
+        *counts.entry(text).or_default() += 1;
+    }
+    counts
+}
+
+fn once(wanted: BTreeSet<String>) -> BTreeMap<String, u32> {
+    wanted.into_iter().map(|tag| (tag, 1)).collect()
+}
+
+#[test]
+fn a_world_that_is_killed_again_and_again_does_everything_once() {
+    let server = ModelServer::start(answer);
+    let mut house = House::new(ghostd_testing());
+    let effects = house.join("effects.txt");
+    house.set(EFFECTS, &effects);
+    let world = world(&house, &server.base_url());
+    let seed = std::env::var("GHOST_STORM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(2_026);
+    eprintln!("GHOST_STORM_SEED={seed}");
+    let mut chance = Seeded(seed);
+
+    let mut daemon = house.up(&world, &[]);
+    for number in 0..AGENTS {
+        let chains: Vec<String> = (number..CHAINS).step_by(AGENTS as usize).map(|chain| chain.to_string()).collect();
+        house.ctl(&["send", &agent(number), &format!("start {}", chains.join(" "))]).ok();
+    }
+    let mut clients = Vec::new();
+    for kill in 0..KILLS {
+        // Someone sends while the daemon dies: the client asks again, and the message is there once.
+        clients.push(house.ctl_in_background(&["send", &agent(kill), &format!("extra={kill}")]));
+        if kill % 5 == 4 {
+            // Any time, in the middle of its start as well.
+            let pause = Deadline::after(Duration::from_millis(chance.below(600)));
+            let _ = daemon.out.find(usize::MAX, pause, |_| false);
+        } else {
+            daemon.wait_until_ready();
+            let answers = usize::try_from(4 + chance.below(36)).unwrap();
+            server.wait_for(server.asked().len() + answers, Deadline::seconds(20));
+            let pause = Deadline::after(Duration::from_millis(chance.below(40)));
+            let _ = daemon.out.find(usize::MAX, pause, |_| false);
+        }
+        daemon.kill();
+        daemon = house.start(&world, &[]);
+    }
+    let asked_when_the_kills_ended = server.asked().len();
+    daemon.wait_until_ready();
+    for mut client in clients {
+        assert_eq!(client.wait(), 0, "{}", client.err.text());
+    }
+    house.wait_until_quiet(Deadline::seconds(150));
+    daemon.stop();
+    let asked = server.asked();
+    assert!(asked.len() > asked_when_the_kills_ended + 100, "the work was over before the kills were");
+
+    let database = Database::open(&house.data("storm"));
+    assert_eq!(database.integrity(), "ok");
+    // Every message is there once and was consumed by a turn that finished.
+    assert_eq!(database.texts("SELECT DISTINCT state FROM messages"), ["consumed"]);
+    assert_eq!(database.texts("SELECT DISTINCT status FROM turns"), ["finished"]);
+    let orphans = "SELECT count(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = m.turn_id)";
+    assert_eq!(database.number(orphans), 0);
+    assert_eq!(database.number("SELECT count(*) FROM dead_letters"), 0);
+    let chains = counted(database.texts("SELECT body FROM messages WHERE body LIKE 'chain=%'"));
+    let wanted: BTreeSet<String> = tags(|_| true).iter().map(|tag| format!("chain={}", tag.replace('-', " hop="))).collect();
+    assert_eq!(wanted.len(), 2_000);
+    assert_eq!(chains, once(wanted));
+    let extras = counted(database.texts("SELECT body FROM messages WHERE body LIKE 'extra=%'"));
+    assert_eq!(extras, once((0..KILLS).map(|kill| format!("extra={kill}")).collect()));
+    // Every effect in the world is there once.
+    let tasks = counted(database.texts("SELECT json_extract(record, '$.title') FROM tasks WHERE status = 'done'"));
+    assert_eq!(tasks, once(tags(creates_task).iter().map(|tag| format!("task {tag}")).collect()));
+    assert_eq!(database.number("SELECT count(*) FROM tasks WHERE status <> 'done'"), 0);
+    let (mut logged, mut written) = (Vec::new(), BTreeSet::new());
+    for number in 0..AGENTS {
+        let dir = house.data("storm").join("workspace/agents").join(agent(number));
+        logged.extend(std::fs::read_to_string(dir.join("log.txt")).unwrap_or_default().lines().map(str::to_owned));
+        for entry in std::fs::read_dir(dir.join("chains")).into_iter().flatten() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            written.insert(text.trim_matches(['<', '>']).to_owned());
+        }
+    }
+    assert_eq!(counted(logged), once(tags(writes_files)));
+    assert_eq!(written, tags(writes_files));
+    // Every effect outside happened at most once, and those of which nobody knows are told.
+    let lines = std::fs::read_to_string(&effects).unwrap();
+    let happened = counted(lines.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()));
+    let ledger = database.pairs("SELECT status, json_extract(record, '$.arguments') FROM ledger WHERE tool = 'test.effect'");
+    let mut told = BTreeMap::new();
+    for (status, arguments) in ledger {
+        let arguments: Value = serde_json::from_str(&arguments).unwrap();
+        let tag = arguments["arg"].as_str().unwrap().to_owned();
+        let times = happened.get(&tag).copied().unwrap_or(0);
+        match status.as_str() {
+            "ok" => assert_eq!(times, 1, "{tag}"),
+            "unknown" => assert!(times <= 1, "{tag} happened {times} times"),
+            other => panic!("{tag} is {other}"),
+        }
+        assert_eq!(told.insert(tag.clone(), status), None, "{tag} was called twice");
+    }
+    assert_eq!(told.keys().cloned().collect::<BTreeSet<_>>(), tags(has_effect));
+    let unknown = told.values().filter(|status| *status == "unknown").count();
+    let others = "SELECT count(*) FROM ledger WHERE tool <> 'test.effect' AND status <> 'ok'";
+    assert_eq!(database.number(others), 0);
+    // The feed has no gap.
+    let last = database.number("SELECT max(seq) FROM events");
+    assert_eq!(database.number("SELECT min(seq) FROM events"), 1);
+    assert_eq!(database.number("SELECT count(*) FROM events"), last);
+    assert_eq!(database.number("SELECT count(*) FROM events WHERE kind = 'world.sweep_found'"), 0);
+    // No budget is held for a call that is over.
+    assert_eq!(database.number("SELECT count(*) FROM reservations WHERE status = 'held'"), 0);
+    assert_eq!(database.number("SELECT count(*) FROM turns WHERE status = 'open'"), 0);
+
+    // No answer that was in the journal was asked for again.
+    let mut journaled = BTreeSet::new();
+    for step in database.texts("SELECT step FROM journal WHERE json_extract(step, '$.step') = 'model_answered'") {
+        let number = step
+            .split_once("\"id\":\"c")
+            .and_then(|(_, rest)| rest.split('-').next())
+            .or_else(|| step.split_once("over #").and_then(|(_, rest)| rest.split('"').next()))
+            .unwrap_or_else(|| panic!("whose answer is {step}"));
+        assert!(journaled.insert(number.parse::<u64>().unwrap()), "answer {number} is in the journal twice");
+    }
+    let mut latest: BTreeMap<&str, u64> = BTreeMap::new();
+    for question in &asked {
+        let before = latest.insert(&question.conversation, question.number);
+        if let Some(before) = before {
+            assert!(
+                !journaled.contains(&before),
+                "{} asked as number {} what answer {before} in the journal says",
+                question.agent,
+                question.number
+            );
+        }
+    }
+    eprintln!(
+        "{KILLS} kills, {} questions for {} journaled answers, {unknown} effects of unknown outcome",
+        asked.len(),
+        journaled.len()
+    );
+}

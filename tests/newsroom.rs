@@ -1,0 +1,213 @@
+//! The main job (issue 2, 11): a folder of files becomes one briefing in which every file has its own heading with
+//! figures taken from it; with any folder, over any crash, and with models behind a real provider's protocol.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, House, ModelServer, ScriptedRoles};
+
+const NEWSROOM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/newsroom");
+
+fn house() -> House {
+    House::new(env!("CARGO_BIN_EXE_ghostd"))
+}
+
+/// Waits for the end of the job, and gives the briefing's path.
+fn briefing(daemon: &Daemon) -> PathBuf {
+    let line = daemon.wait_for_line("the end of the job", Deadline::seconds(120), |line| line.starts_with("  result  "));
+    PathBuf::from(line.trim_start_matches("  result  "))
+}
+
+/// The files of a folder, with the names that they have relative to it.
+fn files(dir: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut queue = vec![dir.to_owned()];
+    while let Some(at) = queue.pop() {
+        for entry in std::fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                queue.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+                found.push((name, std::fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The numbers of a text, as they stand in it.
+fn numbers(text: &str) -> BTreeSet<&str> {
+    let parts = text.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ','));
+    parts.map(|part| part.trim_matches(['.', ','])).filter(|part| !part.is_empty()).collect()
+}
+
+/// Every input has exactly one heading of its own, and under it a figure that stands in the input, if it has any.
+fn check(briefing: &Path, input: &Path) {
+    let text = std::fs::read_to_string(briefing).unwrap();
+    let sections: Vec<(&str, &str)> = text
+        .split("\n## ")
+        .skip(1)
+        .map(|section| section.split_once('\n').unwrap_or((section, "")))
+        .collect();
+    let mut used = BTreeSet::new();
+    for (name, content) in files(input) {
+        let own: Vec<usize> = sections
+            .iter()
+            .enumerate()
+            .filter(|(_, (heading, _))| heading.split_once(". ").is_some_and(|(_, title)| title == name))
+            .map(|(at, _)| at)
+            .collect();
+        assert_eq!(own.len(), 1, "headings of {name} in\n{text}");
+        assert!(used.insert(own[0]), "{name} shares its heading");
+        let body = sections[own[0]].1;
+        let there = numbers(&content);
+        if !there.is_empty() {
+            assert!(numbers(body).intersection(&there).next().is_some(), "no figure of {name} in\n{body}");
+        }
+    }
+}
+
+#[test]
+fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
+    let house = house();
+    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    let path = briefing(&daemon);
+    check(&path, &Path::new(NEWSROOM).join("input"));
+    assert!(path.starts_with(house.data("newsroom").canonicalize().unwrap().join("workspace/output/briefings")));
+    daemon.wait_for_line("what it cost", Deadline::seconds(10), |line| line.starts_with("  cost    "));
+
+    let status = house.json(&["status"]);
+    assert_eq!(status["job"]["state"], "finished");
+    assert_eq!(status["world_id"], "newsroom");
+    house.wait_until_quiet(Deadline::seconds(60));
+    // All six took part, and none of them badly.
+    let turns = house.json(&["turn", "list"]);
+    let turns = turns.as_array().unwrap();
+    let agents: BTreeSet<&str> = turns.iter().map(|turn| turn["agent_id"].as_str().unwrap()).collect();
+    assert_eq!(agents, BTreeSet::from(["chora", "mux", "praxis", "primus", "subrosa", "thaum"]));
+    for turn in turns {
+        assert_eq!(turn["status"], "finished", "{turn}");
+    }
+    assert_eq!(house.json(&["dead", "list"]), serde_json::json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_that_is_killed_in_the_middle_finishes_the_same_job() {
+    let house = house();
+    let marks = ["workspace.list", "gets the task", "finished “", "workspace.write", "syscall.ask"];
+    for mark in marks {
+        let daemon = house.up(Path::new(NEWSROOM), &[]);
+        // Whether the mark comes or the job is over before: both are instants to die at.
+        let _ = daemon.out.find(0, Deadline::seconds(60), |line| line.contains(mark) || line.contains(" is done after"));
+        daemon.kill();
+    }
+    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    let first = daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.starts_with("Job "));
+    if first.contains("under way") {
+        briefing(&daemon);
+    }
+    house.wait_until_quiet(Deadline::seconds(120));
+    assert_eq!(house.json(&["status"])["job"]["state"], "finished");
+    daemon.stop();
+
+    // Once more, without a job to do: it is not started again.
+    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.ends_with("was done before."));
+    house.wait_until_quiet(Deadline::seconds(60));
+    daemon.stop();
+
+    let data = house.data("newsroom");
+    let briefings: Vec<_> = std::fs::read_dir(data.join("workspace/output/briefings")).unwrap().collect();
+    assert_eq!(briefings.len(), 1);
+    check(&briefings[0].as_ref().unwrap().path(), &Path::new(NEWSROOM).join("input"));
+    let database = Database::open(&data);
+    assert_eq!(database.number("SELECT count(*) FROM jobs"), 1);
+    assert_eq!(database.number("SELECT count(*) FROM dead_letters"), 0);
+    // One task a file, and the job's own.
+    let inputs = i64::try_from(files(&Path::new(NEWSROOM).join("input")).len()).unwrap();
+    assert_eq!(database.number("SELECT count(*) FROM tasks WHERE parent_id IS NOT NULL"), inputs);
+    assert_eq!(database.number("SELECT count(*) FROM tasks WHERE ended = 0"), 0);
+}
+
+/// Runs the job on a folder of one's own, and checks its briefing.
+fn own_folder(files: &[(&str, &str)]) {
+    let house = house();
+    let input = house.join("my files");
+    for (name, text) in files {
+        let path = input.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let daemon = house.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
+    check(&briefing(&daemon), &input);
+    daemon.stop();
+}
+
+#[test]
+fn one_file_is_a_job() {
+    own_folder(&[("only.md", "# Only\n\nThe mill ground 412 tonnes of rye in March.\n")]);
+}
+
+#[test]
+fn odd_names_empty_files_and_subfolders_are_a_job() {
+    own_folder(&[
+        ("a b c.md", "We counted 77 swans on the lake.\n"),
+        ("Ünïcode – façade.txt", "Der Turm ist 93 Meter hoch.\n"),
+        ("empty.md", ""),
+        ("no figures.md", "Nothing to count here, only words.\n"),
+        ("deep/er/notes.md", "# Notes\n\nThe pump ran for 31 hours.\n"),
+        ("it's (a) [test] & more.txt", "Cost: 1,204 euros & <tags> to spare.\n"),
+        ("no-ending", "The archive holds 8,812 letters.\n"),
+    ]);
+}
+
+#[test]
+fn twelve_files_are_a_job() {
+    let texts: Vec<(String, String)> = (1..=12)
+        .map(|n| (format!("report-{n:02}.md"), format!("# Report {n}\n\nStation {n} measured {} mm of rain.\n", 100 + n * 7)))
+        .collect();
+    let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    own_folder(&texts);
+}
+
+#[test]
+fn an_input_that_cannot_be_taken_is_told_and_nothing_is_started() {
+    let house = house();
+    let missing = house.join("missing");
+    let ran = house.ghostd(&["up", NEWSROOM, "--input", missing.to_str().unwrap()]);
+    ran.exits(2).says(&["missing", "is not a directory", "--input"]);
+    let empty = house.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    house.ghostd(&["up", NEWSROOM, "--input", empty.to_str().unwrap()]).exits(2).says(&["holds no files"]);
+    // The daemon that refused the job left a world that can do another one.
+    std::fs::write(empty.join("now.md"), "There are 5 of them.\n").unwrap();
+    let daemon = house.up(Path::new(NEWSROOM), &["--input", empty.to_str().unwrap()]);
+    check(&briefing(&daemon), &empty);
+    daemon.stop();
+}
+
+#[test]
+fn the_job_is_done_by_models_behind_a_providers_protocol() {
+    let house = house();
+    let roles = ScriptedRoles::load(&Path::new(NEWSROOM).join("scripts"));
+    let server = ModelServer::start(move |request, _| roles.answer(request));
+    let url = server.base_url();
+    let args = ["--provider", "openai", "--model", "gpt-local", "--base-url", &url];
+    let daemon = house.up(Path::new(NEWSROOM), &args);
+    check(&briefing(&daemon), &Path::new(NEWSROOM).join("input"));
+    house.wait_until_quiet(Deadline::seconds(60));
+    let agents: BTreeSet<String> = server.asked().into_iter().map(|asked| asked.agent).collect();
+    assert_eq!(agents.len(), 6, "{agents:?}");
+    let turns = house.json(&["turn", "list"]);
+    for turn in turns.as_array().unwrap() {
+        assert_eq!(turn["status"], "finished", "{turn}");
+        assert_eq!(turn["model"], "gpt-local");
+    }
+    daemon.stop();
+}

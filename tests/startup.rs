@@ -1,0 +1,193 @@
+//! What stands in the way of a start is told clearly, with its exit code, and nothing is changed or lost by it.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use ghost_testkit::blackbox::{Database, Deadline, House, Ran};
+
+fn house() -> (House, PathBuf) {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = house.world("home");
+    world
+        .config("agents: [{ id: ada, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
+        .archetype("clerk", "")
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
+    let path = world.path().to_owned();
+    (house, path)
+}
+
+/// A house whose world has run, and has a message that must not get lost.
+fn lived_in() -> (House, PathBuf) {
+    let (house, world) = house();
+    let daemon = house.up(&world, &[]);
+    house.ctl(&["send", "ada", "keep me"]).ok();
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.stop();
+    (house, world)
+}
+
+fn up(house: &House, world: &Path, args: &[&str]) -> Ran {
+    let mut all = vec!["up", world.to_str().unwrap()];
+    all.extend_from_slice(args);
+    house.ghostd(&all)
+}
+
+/// The world starts, and what was in it is in it.
+fn nothing_is_lost(house: &House, world: &Path) {
+    let daemon = house.up(world, &[]);
+    assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+    let events = house.ctl(&["--json", "events"]).json_lines();
+    assert!(events.iter().zip(1..).all(|(event, seq)| event["seq"] == seq));
+    daemon.stop();
+    let database = Database::open(&house.data("home"));
+    assert_eq!(database.number("SELECT count(*) FROM messages WHERE body = 'keep me' AND state = 'consumed'"), 1);
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_made_or_written() {
+    let (house, world) = house();
+    std::fs::write(house.join("file"), "").unwrap();
+    let inside = house.join("file/data");
+    up(&house, &world, &["--data", inside.to_str().unwrap()]).exits(5).says(&["file/data", "hint: ", "--data"]);
+
+    let locked = house.join("locked");
+    std::fs::create_dir(&locked).unwrap();
+    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o555)).unwrap();
+    // A privileged user writes where it likes; the kernel's own file system still says no.
+    let privileged = std::fs::write(locked.join("probe"), "").is_ok();
+    let target = if privileged { PathBuf::from("/sys/ghost-data") } else { locked.join("data") };
+    up(&house, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be made", "hint: "]);
+    let target = if privileged { PathBuf::from("/sys/kernel") } else { locked };
+    up(&house, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be written", "hint: "]);
+}
+
+#[test]
+fn a_taken_port_starts_nothing() {
+    let (house, world) = lived_in();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for flag in ["--listen", "--http"] {
+        let ran = up(&house, &world, &[flag, &address]);
+        assert_ne!(ran.code, Some(0));
+        ran.says(&[&address]);
+        assert!(ran.err.contains("hint: "), "{}", ran.err);
+    }
+    nothing_is_lost(&house, &world);
+}
+
+#[test]
+fn a_stale_socket_is_replaced() {
+    let (house, world) = lived_in();
+    let daemon = house.up(&world, &[]);
+    daemon.kill();
+    let socket = house.data("home").join("ghostd.sock");
+    assert!(socket.exists(), "a daemon that was killed leaves its socket");
+    nothing_is_lost(&house, &world);
+    // Somebody else's, too.
+    drop(std::fs::remove_file(&socket));
+    drop(UnixListener::bind(&socket).unwrap());
+    nothing_is_lost(&house, &world);
+    // One that is alive is not.
+    drop(std::fs::remove_file(&socket));
+    let alive = UnixListener::bind(&socket).unwrap();
+    let ran = up(&house, &world, &[]);
+    assert_ne!(ran.code, Some(0));
+    ran.says(&["ghostd.sock"]);
+    drop(alive);
+    nothing_is_lost(&house, &world);
+}
+
+#[test]
+fn a_second_daemon_on_the_same_data_is_refused_and_the_first_goes_on() {
+    let (house, world) = lived_in();
+    let daemon = house.up(&world, &[]);
+    let pid = format!("process {}", daemon.pid());
+    up(&house, &world, &[]).exits(7).says(&["another ghostd", &pid, "hint: "]);
+    assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+    daemon.stop();
+    nothing_is_lost(&house, &world);
+}
+
+/// Puts `bytes` in the database's place, expects a refusal that says `words` and leaves the file as it is, and puts the
+/// database back.
+fn with_database(change: impl Fn(&Path), words: &[&str]) {
+    let (house, world) = lived_in();
+    let file = house.data("home").join("ghost.db");
+    let good = std::fs::read(&file).unwrap();
+    change(&file);
+    let before = std::fs::read(&file).unwrap();
+    let ran = up(&house, &world, &[]);
+    assert!(matches!(ran.code, Some(1..=8)), "{:?} {}", ran.code, ran.err);
+    ran.says(words).says(&["ghost.db"]);
+    assert!(!ran.out.contains(" is up."), "{}", ran.out);
+    assert!(std::fs::read(&file).unwrap() == before, "the file was changed");
+    for left in ["ghost.db-wal", "ghost.db-shm"] {
+        drop(std::fs::remove_file(house.data("home").join(left)));
+    }
+    std::fs::write(&file, good).unwrap();
+    nothing_is_lost(&house, &world);
+}
+
+#[test]
+fn a_damaged_database_is_refused_and_kept() {
+    with_database(|file| std::fs::write(file, "this is no database at all, but it is long enough").unwrap(), &["damaged"]);
+    with_database(
+        |file| {
+            // The head is whole; what follows is not.
+            let mut bytes = std::fs::read(file).unwrap();
+            let end = bytes.len();
+            bytes[4_096..end / 2].fill(0x5a);
+            std::fs::write(file, bytes).unwrap();
+        },
+        &["damaged"],
+    );
+}
+
+/// Overwrites a big-endian number in SQLite's header.
+fn patch(file: &Path, at: usize, number: u32) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[at..at + 4].copy_from_slice(&number.to_be_bytes());
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn a_newer_database_is_refused_and_kept() {
+    // `user_version` lies at byte 60, `application_id` at byte 68 (SQLite's file format, section 1.3).
+    with_database(|file| patch(file, 60, 9_999), &["schema version 9999", "newer"]);
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_kept() {
+    with_database(|file| patch(file, 68, 0x1234_5678), &["another program"]);
+}
+
+#[test]
+fn the_data_of_another_world_are_refused_and_kept() {
+    let (house, world) = lived_in();
+    let other = house.world("away");
+    other
+        .config("agents: [{ id: bob, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
+        .archetype("clerk", "")
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Away. }]\n");
+    let data = house.data("home");
+    let ran = up(&house, other.path(), &["--data", data.to_str().unwrap()]);
+    ran.exits(7).says(&["home", "away"]);
+    nothing_is_lost(&house, &world);
+}
+
+#[test]
+fn two_signals_are_not_needed_and_the_end_is_orderly() {
+    let (house, world) = house();
+    let mut daemon = house.up(&world, &[]);
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+    assert!(daemon.out.text().contains("Stopping (signal)"), "{}", daemon.out.text());
+    assert!(!house.data("home").join("ghostd.sock").exists(), "an orderly end takes its socket along");
+    let database = Database::open(&house.data("home"));
+    assert_eq!(database.texts("SELECT kind FROM events ORDER BY seq DESC LIMIT 1"), ["world.stopped"]);
+}

@@ -1,0 +1,83 @@
+//! The chores of this workspace: `cargo verify` (an alias in `.cargo/config.toml`) runs every check that CI runs as its
+//! test command, in order, and stops at the first that fails.
+//!
+//! Must never: depend on another crate (it has to build in a second), or do anything that a person could not do by
+//! typing the commands that it prints.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+/// The checks of `verify`: what each is for, and the arguments of `cargo`. Cheap ones first.
+const VERIFY: [(&str, &[&str]); 4] = [
+    ("formatting", &["fmt", "--all", "--check"]),
+    ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    // The black-box tests start ghostd, ghostctl and the daemon with test-only tools, which lie beside each other. Bins and
+    // tests in one command share one set of features, so that the next step compiles nothing twice.
+    ("programs and tests compile", &["build", "--workspace", "--bins", "--tests"]),
+    ("tests", &["test", "--workspace"]),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["verify"] => verify(),
+        _ => {
+            eprintln!(
+                "usage: cargo verify\n  runs formatting, lints and every test, and stops at the first that fails"
+            );
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn verify() -> ExitCode {
+    let mut passed = Vec::new();
+    for (what, arguments) in VERIFY {
+        println!("==> {what}: cargo {}", arguments.join(" "));
+        match run(arguments) {
+            Ok(true) => passed.push(what),
+            Ok(false) => {
+                summary(&passed);
+                eprintln!("verify: FAILED at {what}: cargo {}", arguments.join(" "));
+                return ExitCode::FAILURE;
+            }
+            Err(error) => {
+                eprintln!("verify: cargo cannot be started: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    summary(&passed);
+    println!("verify: everything passed.");
+    ExitCode::SUCCESS
+}
+
+fn summary(passed: &[&str]) {
+    println!();
+    for what in passed {
+        println!("verify: ok       {what}");
+    }
+    // A test that needs a service of the machine has to be listed here, with whether that service was found.
+    println!("verify: skipped  nothing: no test needs Docker, PostgreSQL or Chromium yet");
+}
+
+/// Runs `cargo` with `arguments`; whether it succeeded.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the sandbox rule is about what ghostd starts; this is a developer's tool"
+)]
+fn run(arguments: &[&str]) -> std::io::Result<bool> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(cargo);
+    command.args(arguments);
+    // `cargo run` describes this package in the environment. Build scripts that watch these variables (ring's does) would
+    // run again, and everything above them would be compiled again.
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") || text == "CARGO_BIN_NAME" {
+            command.env_remove(&name);
+        }
+    }
+    Ok(command.status()?.success())
+}
