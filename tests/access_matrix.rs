@@ -59,7 +59,9 @@ fn compare(name: &str, matrix: &str) {
         .lines()
         .filter(|line| !known.lines().any(|known| known == *line))
         .map(|line| format!("now:    {line}"))
-        .chain(known.lines().filter(|line| !matrix.lines().any(|now| now == *line)).map(|line| format!("before: {line}")))
+        .chain(
+            known.lines().filter(|line| !matrix.lines().any(|now| now == *line)).map(|line| format!("before: {line}")),
+        )
         .collect();
     assert!(known == matrix, "who may use what has changed in {name} ({}):\n{}", file.display(), changed.join("\n"));
 }
@@ -132,7 +134,8 @@ fn a_running_newsroom_gives_what_the_matrix_says() {
     let code = registered();
     for agent in &plan.agents {
         let tools = house.json(&["tool", "list", agent.agent_id.as_str()]);
-        let given: BTreeSet<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        let given: BTreeSet<&str> =
+            tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         let mut expected: BTreeSet<&str> =
             code.iter().map(String::as_str).filter(|name| agent.access.can_access(name)).collect();
         if plan.owner_may_update_tasks {

@@ -211,7 +211,13 @@ fn messages_asks_turns_and_tasks() {
     let shown = house.json(&["turn", "show", text(&turns[0], "turn_id")]);
     let steps: Vec<&str> = shown["steps"].as_array().unwrap().iter().map(|step| text(step, "step")).collect();
     let expected = [
-        "briefed", "model_started", "model_answered", "call_started", "call_finished", "model_started", "model_answered",
+        "briefed",
+        "model_started",
+        "model_answered",
+        "call_started",
+        "call_finished",
+        "model_started",
+        "model_answered",
     ];
     assert_eq!(steps, expected);
     let answer = house.json(&["ask", "ada", "hello"]);
@@ -327,7 +333,9 @@ fn help_completions_and_a_reader_that_goes_away() {
         let script = house.ctl(&["completions", shell]);
         assert!(script.ok().out.contains("ghostctl"), "{shell}");
     }
-    for args in [["--help"].as_slice(), &["agent", "create", "--help"], &["events", "--help"], &["dead", "retry", "--help"]] {
+    for args in
+        [["--help"].as_slice(), &["agent", "create", "--help"], &["events", "--help"], &["dead", "retry", "--help"]]
+    {
         let help = house.ctl(args);
         assert!(help.ok().out.contains("Examples:"), "{args:?}");
     }

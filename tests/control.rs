@@ -58,12 +58,7 @@ fn refusal(status: &Status) -> Value {
 }
 
 fn send(request_id: &str, body: &str) -> SendRequest {
-    SendRequest {
-        request_id: request_id.into(),
-        agent_id: "ada".into(),
-        body: body.into(),
-        ..SendRequest::default()
-    }
+    SendRequest { request_id: request_id.into(), agent_id: "ada".into(), body: body.into(), ..SendRequest::default() }
 }
 
 /// Reads the feed after `after` until the stream ends or `enough` says so; gives what came and where to go on.
@@ -152,15 +147,16 @@ fn a_request_is_done_once_whatever_happens_to_the_daemon() {
     let (house, world) = house();
     let runtime = runtime();
     let daemon = house.up(&world, &[]);
-    let first = runtime.block_on(async { MessagesClient::new(channel(&house)).send(send("r-1", "once")).await.unwrap() });
+    let first =
+        runtime.block_on(async { MessagesClient::new(channel(&house)).send(send("r-1", "once")).await.unwrap() });
     let create = CreateAgentRequest {
         request_id: "r-2".into(),
         archetype: "clerk".into(),
         goal: Some("Say hello.".into()),
         ..CreateAgentRequest::default()
     };
-    let made =
-        runtime.block_on(async { AgentsClient::new(channel(&house)).create(create.clone()).await.unwrap().into_inner() });
+    let made = runtime
+        .block_on(async { AgentsClient::new(channel(&house)).create(create.clone()).await.unwrap().into_inner() });
     let effect = CallToolRequest {
         request_id: "r-3".into(),
         agent_id: "ada".into(),
@@ -239,7 +235,8 @@ fn health_and_reflection_answer() {
             .await
             .unwrap()
             .into_inner();
-        let Some(MessageResponse::ListServicesResponse(list)) = answers.message().await.unwrap().unwrap().message_response
+        let Some(MessageResponse::ListServicesResponse(list)) =
+            answers.message().await.unwrap().unwrap().message_response
         else {
             panic!("no list of services");
         };

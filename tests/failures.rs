@@ -114,14 +114,17 @@ impl Trouble {
     fn ended(&self) -> Value {
         Deadline::seconds(60).until("the victim's turn to end", || {
             let last = self.turns("victim").first().cloned().ok_or("no turn")?;
-            if last["status"] == "open" || self.victim()["inbox_pending"] != 0 { Err(last.to_string()) } else { Ok(last) }
+            if last["status"] == "open" || self.victim()["inbox_pending"] != 0 {
+                Err(last.to_string())
+            } else {
+                Ok(last)
+            }
         })
     }
 
     fn wait_for_dead_letter(&self) -> Value {
-        Deadline::seconds(60).until("a dead letter", || {
-            self.held().first().cloned().ok_or_else(|| self.victim().to_string())
-        })
+        Deadline::seconds(60)
+            .until("a dead letter", || self.held().first().cloned().ok_or_else(|| self.victim().to_string()))
     }
 }
 

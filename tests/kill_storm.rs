@@ -8,9 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ghost_provider::testing::{FakeAnswer, FakeCall, FakeRequest};
-use ghost_testkit::blackbox::{
-    Database, Deadline, EFFECTS, House, ModelServer, agent_of, ghostd_testing, mail_of,
-};
+use ghost_testkit::blackbox::{Database, Deadline, EFFECTS, House, ModelServer, agent_of, ghostd_testing, mail_of};
 use serde_json::{Value, json};
 
 const AGENTS: u32 = 20;
@@ -27,7 +25,7 @@ fn has_effect(hop: u32) -> bool {
     hop % 5 == 2
 }
 fn creates_task(hop: u32) -> bool {
-    hop % 5 == 0
+    hop.is_multiple_of(5)
 }
 
 fn agent(number: u32) -> String {
@@ -85,7 +83,11 @@ fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
             call("syscall.task.update", json!({ "task_id": id, "status": "done", "result": "seen" }));
         }
     }
-    if calls.is_empty() { FakeAnswer::say(format!("over #{number}")) } else { FakeAnswer::Model { text: String::new(), calls } }
+    if calls.is_empty() {
+        FakeAnswer::say(format!("over #{number}"))
+    } else {
+        FakeAnswer::Model { text: String::new(), calls }
+    }
 }
 
 fn world(house: &House, base_url: &str) -> std::path::PathBuf {
@@ -108,7 +110,9 @@ fn world(house: &House, base_url: &str) -> std::path::PathBuf {
 /// The tags `<chain>-<hop>` of the hops that `wanted` picks.
 fn tags(wanted: impl Fn(u32) -> bool) -> BTreeSet<String> {
     (0..CHAINS)
-        .flat_map(|chain| (1..=HOPS).filter(|hop| wanted(*hop)).map(move |hop| format!("{chain}-{hop}")).collect::<Vec<_>>())
+        .flat_map(|chain| {
+            (1..=HOPS).filter(|hop| wanted(*hop)).map(move |hop| format!("{chain}-{hop}")).collect::<Vec<_>>()
+        })
         .collect()
 }
 
@@ -174,11 +178,13 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     // Every message is there once and was consumed by a turn that finished.
     assert_eq!(database.texts("SELECT DISTINCT state FROM messages"), ["consumed"]);
     assert_eq!(database.texts("SELECT DISTINCT status FROM turns"), ["finished"]);
-    let orphans = "SELECT count(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = m.turn_id)";
+    let orphans =
+        "SELECT count(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = m.turn_id)";
     assert_eq!(database.number(orphans), 0);
     assert_eq!(database.number("SELECT count(*) FROM dead_letters"), 0);
     let chains = counted(database.texts("SELECT body FROM messages WHERE body LIKE 'chain=%'"));
-    let wanted: BTreeSet<String> = tags(|_| true).iter().map(|tag| format!("chain={}", tag.replace('-', " hop="))).collect();
+    let wanted: BTreeSet<String> =
+        tags(|_| true).iter().map(|tag| format!("chain={}", tag.replace('-', " hop="))).collect();
     assert_eq!(wanted.len(), 2_000);
     assert_eq!(chains, once(wanted));
     let extras = counted(database.texts("SELECT body FROM messages WHERE body LIKE 'extra=%'"));
@@ -201,7 +207,8 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     // Every effect outside happened at most once, and those of which nobody knows are told.
     let lines = std::fs::read_to_string(&effects).unwrap();
     let happened = counted(lines.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()));
-    let ledger = database.pairs("SELECT status, json_extract(record, '$.arguments') FROM ledger WHERE tool = 'test.effect'");
+    let ledger =
+        database.pairs("SELECT status, json_extract(record, '$.arguments') FROM ledger WHERE tool = 'test.effect'");
     let mut told = BTreeMap::new();
     for (status, arguments) in ledger {
         let arguments: Value = serde_json::from_str(&arguments).unwrap();

@@ -17,7 +17,8 @@ fn house() -> House {
 
 /// Waits for the end of the job, and gives the briefing's path.
 fn briefing(daemon: &Daemon) -> PathBuf {
-    let line = daemon.wait_for_line("the end of the job", Deadline::seconds(120), |line| line.starts_with("  result  "));
+    let line =
+        daemon.wait_for_line("the end of the job", Deadline::seconds(120), |line| line.starts_with("  result  "));
     PathBuf::from(line.trim_start_matches("  result  "))
 }
 
@@ -49,11 +50,8 @@ fn numbers(text: &str) -> BTreeSet<&str> {
 /// Every input has exactly one heading of its own, and under it a figure that stands in the input, if it has any.
 fn check(briefing: &Path, input: &Path) {
     let text = std::fs::read_to_string(briefing).unwrap();
-    let sections: Vec<(&str, &str)> = text
-        .split("\n## ")
-        .skip(1)
-        .map(|section| section.split_once('\n').unwrap_or((section, "")))
-        .collect();
+    let sections: Vec<(&str, &str)> =
+        text.split("\n## ").skip(1).map(|section| section.split_once('\n').unwrap_or((section, ""))).collect();
     let mut used = BTreeSet::new();
     for (name, content) in files(input) {
         let own: Vec<usize> = sections
@@ -104,7 +102,8 @@ fn a_daemon_that_is_killed_in_the_middle_finishes_the_same_job() {
     for mark in marks {
         let daemon = house.up(Path::new(NEWSROOM), &[]);
         // Whether the mark comes or the job is over before: both are instants to die at.
-        let _ = daemon.out.find(0, Deadline::seconds(60), |line| line.contains(mark) || line.contains(" is done after"));
+        let _ =
+            daemon.out.find(0, Deadline::seconds(60), |line| line.contains(mark) || line.contains(" is done after"));
         daemon.kill();
     }
     let daemon = house.up(Path::new(NEWSROOM), &[]);
@@ -170,7 +169,9 @@ fn odd_names_empty_files_and_subfolders_are_a_job() {
 #[test]
 fn twelve_files_are_a_job() {
     let texts: Vec<(String, String)> = (1..=12)
-        .map(|n| (format!("report-{n:02}.md"), format!("# Report {n}\n\nStation {n} measured {} mm of rain.\n", 100 + n * 7)))
+        .map(|n| {
+            (format!("report-{n:02}.md"), format!("# Report {n}\n\nStation {n} measured {} mm of rain.\n", 100 + n * 7))
+        })
         .collect();
     let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     own_folder(&texts);

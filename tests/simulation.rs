@@ -2,6 +2,9 @@
 //!
 //! A failing seed is run again alone with `GHOST_SIM_SEED=<seed> cargo test --test simulation`.
 
+// Helpers of a test file count as no test to clippy; here a panic is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ghost_domain::{Event, EventKind};
@@ -41,7 +44,7 @@ fn chosen() -> Option<u64> {
 
 #[test]
 fn the_same_seed_gives_the_same_event_log() {
-    let seeds = chosen().map_or_else(|| (0..12).collect(), |seed| vec![seed]);
+    let seeds = chosen().map_or_else(|| (0..6).collect(), |seed| vec![seed]);
     for seed in seeds {
         let (first, second) = (run(seed), run(seed));
         let (a, b) = (log_text(&first), log_text(&second));

@@ -135,7 +135,10 @@ fn with_database(change: impl Fn(&Path), words: &[&str]) {
 
 #[test]
 fn a_damaged_database_is_refused_and_kept() {
-    with_database(|file| std::fs::write(file, "this is no database at all, but it is long enough").unwrap(), &["damaged"]);
+    with_database(
+        |file| std::fs::write(file, "this is no database at all, but it is long enough").unwrap(),
+        &["damaged"],
+    );
     with_database(
         |file| {
             // The head is whole; what follows is not.

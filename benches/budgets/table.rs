@@ -55,8 +55,10 @@ impl Line {
 
 /// The whole table, in Markdown.
 pub fn table(lines: &[Line]) -> String {
-    let mut rows =
-        vec![["budget", "floor", "ours", "ratio", "bar", "aim", "reached"].map(str::to_owned), [""; 7].map(str::to_owned)];
+    let mut rows = vec![
+        ["budget", "floor", "ours", "ratio", "bar", "aim", "reached"].map(str::to_owned),
+        [""; 7].map(str::to_owned),
+    ];
     rows.extend(lines.iter().map(|line| {
         [
             line.what.to_owned(),

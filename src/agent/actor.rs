@@ -36,8 +36,13 @@ pub enum AgentMsg {
     },
     /// The grace period is over.
     GraceOver,
-    /// The task has ended; nothing if it panicked, with the panic's words.
-    Worked(Result<Result<(), Refusal>, String>),
+    /// A task has ended.
+    Worked {
+        /// Which: one that was let go may still say so, and its successor must not suffer for it.
+        task: u64,
+        /// What came of it; the words of the panic if it panicked.
+        result: Result<Result<(), Refusal>, String>,
+    },
 }
 
 /// The actor.
@@ -57,6 +62,8 @@ pub struct State {
     engine: Arc<Engine>,
     bench: Arc<Bench>,
     task: Option<Task>,
+    /// The number of the last task.
+    tasks: u64,
     /// Woken while the task was running.
     again: bool,
     /// The wake generation that the last look at the inbox began with.
@@ -87,11 +94,13 @@ impl State {
         self.seen = self.engine.board.generation(&self.agent_id);
         let (engine, agent_id, bench) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.bench));
         let myself = myself.clone();
+        self.tasks += 1;
+        let task = self.tasks;
         self.task = Some(Task(tokio::spawn(async move {
-            let worked = AssertUnwindSafe(turn::work(&engine, &agent_id, &bench)).catch_unwind().await;
-            let worked = worked.map_err(|panic| panic_text(&*panic));
+            let result = AssertUnwindSafe(turn::work(&engine, &agent_id, &bench)).catch_unwind().await;
+            let result = result.map_err(|panic| panic_text(&*panic));
             // Failing to tell means that the actor is gone; whoever ended it looks after the inbox.
-            let _ = myself.cast(AgentMsg::Worked(worked));
+            let _ = myself.cast(AgentMsg::Worked { task, result });
         })));
     }
 
@@ -117,6 +126,7 @@ impl Actor for AgentActor {
             engine: arguments.engine,
             bench: Arc::new(Bench::default()),
             task: None,
+            tasks: 0,
             again: false,
             seen: 0,
             stopping: false,
@@ -160,9 +170,10 @@ impl Actor for AgentActor {
                 state.task = None;
                 myself.stop(None);
             }
-            AgentMsg::Worked(worked) => {
+            AgentMsg::Worked { task, .. } if state.task.is_none() || task != state.tasks => {}
+            AgentMsg::Worked { result, .. } => {
                 state.task = None;
-                match worked {
+                match result {
                     Err(panic) => return Err(format!("panic: {panic}").into()),
                     Ok(Err(refusal)) if refusal.code == Code::Unavailable => {
                         tracing::warn!(agent_id = %state.agent_id, %refusal, "the store cannot take the work; trying again");
@@ -198,7 +209,7 @@ impl Actor for AgentActor {
 }
 
 /// The words of a panic.
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -94,6 +94,10 @@ impl Transcript {
                     transcript.results.insert(id.clone(), (tool.clone(), outcome.clone()));
                 }
                 Step::Note { text } => {
+                    let after_answer = transcript.messages.last().is_some_and(|last| last.role == Role::Assistant);
+                    if after_answer && last_calls.is_empty() {
+                        transcript.corrections += 1;
+                    }
                     transcript.close_round(&last_calls, view);
                     last_calls.clear();
                     transcript.messages.push(Message::text(Role::User, text.clone()));
@@ -169,8 +173,8 @@ pub fn with_unique_ids(blocks: Vec<Block>) -> Vec<Block> {
         .collect()
 }
 
-/// Fits a conversation into `most` bytes: results of the oldest rounds are emptied first, then old words are cut. The
-/// opening and the last round stay whole, and no call loses its result.
+/// Fits a conversation into `most` bytes: from the oldest round on, results are emptied and long words and arguments are
+/// cut. The opening and the last round stay whole, and no call loses its result.
 pub fn fit(messages: &mut [Message], keep_first: usize, most: usize) {
     let size = |messages: &[Message]| messages.iter().map(message_bytes).sum::<usize>();
     let mut total = size(messages);
@@ -185,6 +189,7 @@ pub fn fit(messages: &mut [Message], keep_first: usize, most: usize) {
                 Block::ToolResult { content, .. } if content.len() > 120 => {
                     *content = format!("[an older result of {} bytes, dropped to save room]", content.len());
                 }
+                Block::ToolCall { arguments, .. } => shorten(arguments),
                 Block::Text { text } if text.len() > 400 => {
                     *text = format!("{}\n[cut to save room]", ghost_domain::text::prefix_bytes(text, 300));
                 }
@@ -192,6 +197,18 @@ pub fn fit(messages: &mut [Message], keep_first: usize, most: usize) {
             }
             total = total.saturating_sub(before.saturating_sub(block_bytes(block)));
         }
+    }
+}
+
+/// Cuts the long strings of arguments that were carried out long ago, such as a file's content.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > 400 => {
+            *text = format!("{}[cut to save room]", ghost_domain::text::prefix_bytes(text, 300));
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(map) => map.values_mut().for_each(shorten),
+        _ => {}
     }
 }
 

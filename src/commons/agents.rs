@@ -127,7 +127,7 @@ pub async fn stop(
         agent.status = AgentStatus::Stopping;
     }
     agent.status_reason = Some(match reason {
-        Some(reason) => format!("by {by}: {}", ghost_domain::text::clip(reason, 300)),
+        Some(reason) => format!("by {by}: {}", cx.excerpt(reason, 300)),
         None => format!("by {by}"),
     });
     put(w, cx, &mut agent).await?;
@@ -160,7 +160,7 @@ pub async fn stopped(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<
 pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<()> {
     let mut agent = turns::owned(w, cx, agent_id).await?;
     turns::crashed(w, cx, agent_id, reason).await?;
-    let reason = cx.redactor.redact(&ghost_domain::text::clip(reason, 500));
+    let reason = cx.excerpt(reason, 500);
     if agent.desired == Desired::Running && agent.status == AgentStatus::Running {
         agent.status = AgentStatus::Restarting;
         agent.status_reason = Some(reason.clone());
@@ -188,8 +188,9 @@ pub async fn restarted(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Resul
 /// Records that an agent will not be restarted any more.
 pub async fn failed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<()> {
     let mut agent = turns::owned(w, cx, agent_id).await?;
+    let reason = cx.excerpt(reason, 1_000);
     agent.status = AgentStatus::Failed;
-    agent.status_reason = Some(reason.to_owned());
+    agent.status_reason = Some(reason.clone());
     put(w, cx, &mut agent).await?;
     let_go(w, cx, agent_id).await?;
     asks::fail_all_to(w, cx, agent_id, &gone(&agent, "has failed")).await?;
@@ -201,8 +202,9 @@ pub async fn delete(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId)
     let mut agent = mail::agent_named(w, agent_id).await?;
     let refusal = gone(&agent, "was deleted");
     let ending = format!("{agent_id} was deleted by {by}");
-    if let Some(turn) = w.turn_open_of(agent_id).await? {
-        turns::finish(w, cx, turn.turn_id, Ending::Cancelled(ending)).await?;
+    // The operator's turns in its name are among them.
+    for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
+        turns::finish(w, cx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;
         w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
     }
     loop {
@@ -235,12 +237,15 @@ pub async fn claim_all(w: &mut dyn Writes, cx: &Cx) -> Result<Vec<Agent>> {
     for agent in &mut agents {
         agent.node = cx.node.to_string();
         agent.epoch = cx.epoch;
-        agent.status = match agent.status {
-            AgentStatus::Restarting => AgentStatus::Running,
-            AgentStatus::Stopping => AgentStatus::Stopped,
-            other => other,
-        };
+        if agent.status == AgentStatus::Restarting {
+            agent.status = AgentStatus::Running;
+        }
         w.agent_put(agent).await?;
+        if agent.status == AgentStatus::Stopping {
+            // The daemon died before it could say so: whoever waits for the agent is told now.
+            stopped(w, cx, &agent.agent_id).await?;
+            agent.status = AgentStatus::Stopped;
+        }
     }
     Ok(agents)
 }

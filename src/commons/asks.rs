@@ -6,7 +6,7 @@ use std::time::Duration;
 use ghost_domain::ask::{Ask, AskStatus, Asker, cycle};
 use ghost_domain::envelope::Kind;
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::journal::{CallOutcome, Step};
+use ghost_domain::journal::CallOutcome;
 use ghost_domain::ports::Signal;
 use ghost_domain::{
     AgentId, AgentStatus, AskId, CallId, CallStatus, Code, Desired, Party, Refusal, TurnId, TurnStatus,
@@ -53,7 +53,8 @@ pub async fn open(
         }
         let mut waits = Vec::new();
         for ask in w.asks_open().await? {
-            if let Some(asker) = ask.asker.party.agent() {
+            // An agent waits for what one of its turns asked; anything else in its name holds nobody up.
+            if let (Some(asker), Some(_)) = (ask.asker.party.agent(), ask.asker.turn_id) {
                 waits.push((asker.clone(), ask.target));
             }
         }
@@ -182,6 +183,7 @@ pub async fn abandon(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId) -> Result<()>
         ask.error = Some("the asker's turn ended".into());
         ask.closed_at = Some(cx.now());
         w.ask_put(&ask).await?;
+        closed(w, cx, &ask).await?;
     }
     Ok(())
 }
@@ -200,11 +202,16 @@ async fn close(w: &mut dyn Writes, cx: &Cx, mut ask: Ask, status: AskStatus, out
         let tool = w.call_get(call_id).await?.map_or_else(|| "syscall.ask".to_owned(), |row| row.tool);
         crate::turns::record_call_end(w, cx, &turn, call_id, &id, &tool, &outcome).await?;
     }
-    let (kind, payload) = match status {
+    closed(w, cx, &ask).await
+}
+
+/// States that an ask is no longer open, and tells whoever waits for it.
+async fn closed(w: &mut dyn Writes, cx: &Cx, ask: &Ask) -> Result<()> {
+    let (kind, payload) = match ask.status {
         AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),
         _ => (
             EventKind::AskFailed,
-            json!({ "ask_id": ask.ask_id, "asker": ask.asker.party, "status": status, "error": ask.error }),
+            json!({ "ask_id": ask.ask_id, "asker": ask.asker.party, "status": ask.status, "error": ask.error }),
         ),
     };
     cx.emit(w, NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id)).await?;
@@ -219,18 +226,5 @@ pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
         None => CallStatus::Ok,
         Some(refusal) if refusal.code == Code::OutcomeUnknown => CallStatus::Unknown,
         Some(_) => CallStatus::Failed,
-    }
-}
-
-/// Step that records a waiting ask in its asker's journal.
-#[must_use]
-pub fn started_step(call_id: CallId, id: &str, ask_id: AskId) -> Step {
-    Step::CallStarted {
-        call_id,
-        id: id.to_owned(),
-        tool: "syscall.ask".into(),
-        effect: ghost_domain::journal::Effect::Wait,
-        file: None,
-        ask_id: Some(ask_id),
     }
 }

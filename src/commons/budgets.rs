@@ -3,7 +3,7 @@
 use ghost_domain::budget::{Allowance, Budget, BudgetLimits, Price, Reservation, ReservationStatus, Scope, allow};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Agent, Code, Money, Party, Refusal, ReservationId, Turn};
+use ghost_domain::{Agent, Code, Money, Party, Refusal, ReservationId, RootId, Turn};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
 use serde_json::json;
@@ -184,6 +184,7 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits:
                     budget.spent_tokens = budget.spent_tokens.saturating_add(sum.tokens.total());
                     budget.spent_money = budget.spent_money.plus(sum.cost);
                 }
+                charge_held(w, &mut budget, *root_id).await?;
             }
             budget
         }
@@ -199,6 +200,19 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits:
     });
     cx.emit(w, NewEvent::new(EventKind::BudgetSet, payload)).await?;
     Ok(budget)
+}
+
+/// Charges the calls of a root that are under way to its new account too: their usage rows are not there yet.
+async fn charge_held(w: &mut dyn Writes, budget: &mut Budget, root_id: RootId) -> Result<()> {
+    for turn in w.turns_open().await?.into_iter().filter(|turn| turn.root_id == root_id) {
+        for mut reservation in w.reservations_held(turn.turn_id).await? {
+            budget.reserved_tokens = budget.reserved_tokens.saturating_add(reservation.tokens);
+            budget.reserved_money = budget.reserved_money.plus(reservation.money);
+            reservation.scopes.push(budget.scope.clone());
+            w.reservation_put(&reservation).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Accounts, those without a limit only if asked for.

@@ -5,11 +5,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ghost_domain::event::NewEvent;
 use ghost_domain::ports::{Ports, Signal};
 use ghost_domain::redact::Redactor;
+use ghost_domain::text::{clip, prefix_bytes};
 use ghost_domain::{EventId, Limits, Timestamp};
 use ghost_store::Writes;
 use uuid::Uuid;
 
 use crate::Result;
+
+/// The longest secret that is recognised across the end of an excerpt, in bytes.
+const SECRET_BYTES: usize = 4_096;
 
 /// The context of a world's rules. Cheap to clone; a reload changes the limits for all clones at once.
 #[derive(Clone)]
@@ -67,6 +71,22 @@ impl Cx {
         let event = NewEvent { payload: self.redactor.redact_json(&event.payload), ..event };
         w.event_append(EventId(self.id()), self.now(), event).await?;
         Ok(())
+    }
+
+    /// At most `max` characters of `text` for someone to read. Redacted before it is cut: a secret that is cut in two is
+    /// no longer recognised, and half of it is still too much.
+    #[must_use]
+    pub fn excerpt(&self, text: &str, max: usize) -> String {
+        // Looking through all of a long text for the sake of its beginning would cost more than it tells.
+        let head = prefix_bytes(text, max.saturating_mul(4).saturating_add(SECRET_BYTES));
+        let clean = self.redactor.redact(head);
+        if head.len() == text.len() {
+            return clip(&clean, max);
+        }
+        // The end of the head may be half a secret, and redaction may have brought it near the beginning.
+        let whole = prefix_bytes(&clean, clean.len().saturating_sub(SECRET_BYTES));
+        let excerpt = clip(whole, max);
+        if excerpt.len() == whole.len() { format!("{excerpt}…") } else { excerpt }
     }
 
     /// Asks the running world to look at an agent after commit.

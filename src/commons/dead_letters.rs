@@ -1,7 +1,6 @@
 //! Dead letters: mail that its agent crashed on, set aside for an operator (promise 3).
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::text::clip;
 use ghost_domain::{
     Code, DeadLetter, DeadLetterId, DeadLetterStatus, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
 };
@@ -19,7 +18,28 @@ pub async fn set_aside(
     reason: &str,
     crashes: u32,
 ) -> Result<DeadLetter> {
-    let reason = cx.redactor.redact(&clip(reason, 500));
+    let dead_letter = hold(w, cx, &turn, messages, reason, crashes).await?;
+    asks::abandon(w, cx, turn.turn_id).await?;
+    budgets::forfeit_held(w, cx, &turn).await?;
+    crate::turns::orphan(w, cx, &turn).await?;
+    turn.status = TurnStatus::Dead;
+    turn.reason = Some(dead_letter.reason.clone());
+    turn.ended_at = Some(cx.now());
+    w.turn_put(&turn).await?;
+    cx.wake(w, &turn.agent_id);
+    Ok(dead_letter)
+}
+
+/// Sets mail of a turn aside, whatever becomes of the turn. Whoever asked is told at once.
+pub(crate) async fn hold(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn: &Turn,
+    messages: &[MessageId],
+    reason: &str,
+    crashes: u32,
+) -> Result<DeadLetter> {
+    let reason = cx.excerpt(reason, 500);
     w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0).await?;
     let refusal = Refusal::new(
         Code::Unavailable,
@@ -31,14 +51,6 @@ pub async fn set_aside(
             asks::fail(w, cx, ask_id, &refusal).await?;
         }
     }
-    asks::abandon(w, cx, turn.turn_id).await?;
-    budgets::forfeit_held(w, cx, &turn).await?;
-    crate::turns::orphan(w, cx, &turn).await?;
-    let now = cx.now();
-    turn.status = TurnStatus::Dead;
-    turn.reason = Some(reason.clone());
-    turn.ended_at = Some(now);
-    w.turn_put(&turn).await?;
     let dead_letter = DeadLetter {
         dead_letter_id: DeadLetterId(cx.id()),
         agent_id: turn.agent_id.clone(),
@@ -47,20 +59,26 @@ pub async fn set_aside(
         reason,
         crashes,
         status: DeadLetterStatus::Held,
-        created_at: now,
+        created_at: cx.now(),
         resolved_at: None,
     };
     w.dead_letter_put(&dead_letter).await?;
     emit(w, cx, EventKind::DeadLetterHeld, &dead_letter, None).await?;
-    cx.wake(w, &turn.agent_id);
     Ok(dead_letter)
 }
 
 /// Puts a dead letter back to work: from its journal, or afresh if asked for.
 pub async fn retry(w: &mut dyn Writes, cx: &Cx, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id).await?;
-    crate::mail::agent_named(w, &dead_letter.agent_id).await?;
+    let agent = crate::mail::agent_named(w, &dead_letter.agent_id).await?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id).await? {
+        if turn.incarnation != agent.incarnation {
+            return Err(Refusal::new(
+                Code::Conflict,
+                format!("dead letter {id} was meant for an earlier agent {}, which was deleted", agent.agent_id),
+            )
+            .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
+        }
         turn.crashes = 0;
         turn.stalled_boots = 0;
         w.turn_put(&turn).await?;

@@ -26,6 +26,8 @@ pub struct Subscription {
     /// Where the feed stood when the reader began to listen: up to here it reads from storage.
     stored_until: i64,
     follow: bool,
+    /// Fell too far behind while looking for what is ready; said by the next `next`.
+    behind: bool,
 }
 
 impl Subscription {
@@ -57,7 +59,16 @@ impl Subscription {
             }
             Some(after) => after,
         };
-        Ok(Self { store: store.clone(), filter, live, ready: VecDeque::new(), seen, stored_until: last, follow })
+        Ok(Self {
+            store: store.clone(),
+            filter,
+            live,
+            ready: VecDeque::new(),
+            seen,
+            stored_until: last,
+            follow,
+            behind: false,
+        })
     }
 
     /// The last sequence that was looked at: where to resume.
@@ -72,6 +83,9 @@ impl Subscription {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
+            }
+            if std::mem::take(&mut self.behind) {
+                return Err(self.lagged());
             }
             if self.seen < self.stored_until {
                 self.read_page().await?;
@@ -94,13 +108,17 @@ impl Subscription {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            if self.seen < self.stored_until || !self.follow {
+            if self.seen < self.stored_until || !self.follow || self.behind {
                 return None;
             }
             match self.live.try_recv() {
                 Ok(batch) => self.take_batch(&batch),
-                // A lag is found again, and reported, by the next `next`.
-                Err(TryRecvError::Empty | TryRecvError::Closed | TryRecvError::Lagged(_)) => return None,
+                // The channel says it only once, so it is kept for the next `next`.
+                Err(TryRecvError::Lagged(_)) => {
+                    self.behind = true;
+                    return None;
+                }
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
             }
         }
     }
@@ -136,7 +154,10 @@ impl Subscription {
         Ok(())
     }
 
-    fn lagged(&self) -> Refusal {
+    /// Says that the reader fell behind. What it missed is in storage, and it is read from there should it go on all the
+    /// same.
+    fn lagged(&mut self) -> Refusal {
+        self.stored_until = self.store.last_seq();
         Refusal::new(Code::RateLimited, format!("this reader fell too far behind after sequence {}", self.seen))
             .hint("resume from that sequence; nothing is lost")
             .details(json!({ "lagged": true, "last_seq": self.seen }))

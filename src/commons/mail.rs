@@ -2,7 +2,7 @@
 
 use ghost_domain::envelope::{Envelope, Kind, MailState};
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::text::{clip, nearest};
+use ghost_domain::text::nearest;
 use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, RootId, TurnId};
 use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
@@ -96,11 +96,7 @@ pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelo
         .hint("write the long part to a workspace file and send its path"));
     }
     if draft.chain.hop > limits.hops_max && !control {
-        return Err(Refusal::new(
-            Code::HopLimit,
-            format!("this message would be hop {} of its chain; the limit is {}", draft.chain.hop, limits.hops_max),
-        )
-        .hint("end the exchange here; new work from outside starts a new chain"));
+        return Err(hop_limit(draft.chain.hop, limits.hops_max));
     }
     let receiver = agent_named(w, &draft.to).await?;
     if !control {
@@ -140,7 +136,7 @@ pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelo
             "from": envelope.from,
             "kind": envelope.kind,
             "subject": envelope.subject,
-            "preview": clip(&envelope.body, 200),
+            "preview": cx.excerpt(&envelope.body, 200),
             "hop": envelope.hop,
         }),
     )
@@ -151,6 +147,12 @@ pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelo
         cx.wake(w, &envelope.to);
     }
     Ok(envelope)
+}
+
+/// Says that a chain of work is too long.
+pub(crate) fn hop_limit(hop: u32, most: u32) -> Refusal {
+    Refusal::new(Code::HopLimit, format!("this would be hop {hop} of its chain; the limit is {most}"))
+        .hint("end the exchange here; new work from outside starts a new chain")
 }
 
 /// What became of a broadcast.
@@ -214,7 +216,8 @@ pub struct Joined {
 }
 
 /// Adds pending mail to an open turn. Mail that expects a reply is never taken this way (BI-33 as corrected), nor mail
-/// that must run alone.
+/// that must run alone. The turn's hop rises to that of its mail: reading on in an open turn is no way around the bound
+/// on a chain's length.
 pub async fn join(w: &mut dyn Writes, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
     let limits_window = limit.saturating_mul(4).max(64);
     let pending = w.inbox_pending(agent_id, limits_window).await?;
@@ -225,6 +228,14 @@ pub async fn join(w: &mut dyn Writes, agent_id: &AgentId, turn_id: TurnId, limit
         .collect();
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
     w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
+    if !mail.is_empty() {
+        let mut turn = crate::turns::open_turn(w, turn_id).await?;
+        turn.hop = mail.iter().map(|e| e.hop).fold(turn.hop, u32::max);
+        turn.other_roots.extend(mail.iter().map(|e| e.root_id).filter(|root_id| *root_id != turn.root_id));
+        turn.other_roots.sort_unstable();
+        turn.other_roots.dedup();
+        w.turn_put(&turn).await?;
+    }
     let remaining = w.inbox_depth(agent_id).await?;
     Ok(Joined { mail, remaining })
 }

@@ -66,6 +66,11 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewTask) -> Re
     if new.depends_on.len() > DEPENDS_MAX {
         return Err(Refusal::new(Code::InvalidArguments, format!("depends_on may name {DEPENDS_MAX} tasks at most")));
     }
+    // Checked here and not only when its owner is told: a task that is blocked, or one's own, would carry a chain on
+    // without end, because the word that unblocks it is the supervisor's and passes every bound.
+    if new.chain.hop > limits.hops_max && *by != Party::System {
+        return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
+    }
     mail::agent_named(w, &new.owner).await?;
     let open = w.task_count_open().await?;
     if open >= limits.tasks_open_max {
@@ -150,7 +155,8 @@ pub async fn update(
         task.status.check_change(status, noted)?;
         if matches!(status, TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::Done) {
             for dependency in &task.depends_on {
-                if get(w, *dependency).await?.status != TaskStatus::Done {
+                // One that retention has taken ended long ago and holds nobody up.
+                if w.task_get(*dependency).await?.is_some_and(|task| task.status != TaskStatus::Done) {
                     return Err(Refusal::new(Code::Conflict, format!("task {task_id} waits for task {dependency}"))
                         .hint("finish that one first"));
                 }
@@ -167,7 +173,10 @@ pub async fn update(
     }
     task.updated_at = cx.now();
     keep(w, cx, by, &task, change.note.as_deref(), EventKind::TaskUpdated).await?;
-    if task.owner != owner_before && !task.status.is_terminal() {
+    // Work that is to be done again, or that can be done at last, is news to its owner (TASK-03).
+    let freed = before.is_terminal() || before == TaskStatus::Blocked;
+    let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
+    if (task.owner != owner_before && !task.status.is_terminal()) || (freed && ready) {
         assign(w, cx, by, &task, chain).await?;
     }
     if task.status != before {
@@ -211,7 +220,8 @@ async fn keep(w: &mut dyn Writes, cx: &Cx, by: &Party, task: &Task, note: Option
         kind,
         json!({
             "task_id": task.task_id, "title": task.title, "owner": task.owner, "status": task.status, "by": by,
-            "note": note.map(|note| clip(note, 200)), "result": task.result.as_deref().map(|text| clip(text, 200)),
+            "note": note.map(|note| cx.excerpt(note, 200)),
+            "result": task.result.as_deref().map(|text| cx.excerpt(text, 200)),
         }),
     )
     .agent(&task.owner)

@@ -25,6 +25,8 @@ use crate::{Cx, Result};
 /// A turn with the mail that it took.
 #[derive(Clone, Debug)]
 pub struct Taken {
+    /// Whose turn it is, as its record stood when the turn was taken.
+    pub agent: Agent,
     /// The turn.
     pub turn: Turn,
     /// Its mail, in order.
@@ -57,6 +59,14 @@ pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
     }
 }
 
+/// An open turn of an agent that this daemon may act for: what every write of a turn's own work begins with, so that a
+/// daemon which has lost the agent can no longer write for it.
+pub async fn working_turn(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId) -> Result<Turn> {
+    let turn = open_turn(w, turn_id).await?;
+    owned(w, cx, &turn.agent_id).await?;
+    Ok(turn)
+}
+
 /// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do.
 pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Option<Taken>> {
     let agent = owned(w, cx, agent_id).await?;
@@ -64,7 +74,7 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Opt
         return Ok(None);
     }
     if let Some(turn) = w.turn_open_of(agent_id).await? {
-        return resume(w, cx, turn).await.map(Some);
+        return resume(w, cx, agent, turn).await.map(Some);
     }
     let limits = cx.limits();
     let most = limits.turn_mail_max as usize;
@@ -88,7 +98,7 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Opt
         turn.ended_at = None;
         w.turn_put(&turn).await?;
         w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 0).await?;
-        return resume(w, cx, turn).await.map(Some);
+        return resume(w, cx, agent, turn).await.map(Some);
     }
     let mut other_roots: Vec<_> = mail.iter().map(|e| e.root_id).filter(|root| *root != first.root_id).collect();
     other_roots.sort_unstable();
@@ -114,10 +124,10 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Opt
     .agent(agent_id)
     .correlation(turn.turn_id);
     cx.emit(w, event).await?;
-    Ok(Some(Taken { turn, mail, resumed: false, earlier }))
+    Ok(Some(Taken { agent, turn, mail, resumed: false, earlier }))
 }
 
-async fn resume(w: &mut dyn Writes, cx: &Cx, turn: Turn) -> Result<Taken> {
+async fn resume(w: &mut dyn Writes, cx: &Cx, agent: Agent, turn: Turn) -> Result<Taken> {
     crate::budgets::forfeit_held(w, cx, &turn).await?;
     let mut mail = w.messages_of_turn(turn.turn_id).await?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
@@ -125,7 +135,7 @@ async fn resume(w: &mut dyn Writes, cx: &Cx, turn: Turn) -> Result<Taken> {
         .agent(&turn.agent_id)
         .correlation(turn.turn_id);
     cx.emit(w, event).await?;
-    Ok(Taken { turn, mail, resumed: true, earlier: Vec::new() })
+    Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new() })
 }
 
 /// Opens a turn of the operator's, for a tool call made from the control plane. It takes no mail and stands beside the

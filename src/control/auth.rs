@@ -58,10 +58,8 @@ impl Interceptor for Gate {
                 "token".to_owned()
             }
             Self::Certificate => {
-                let certificates = request
-                    .extensions()
-                    .get::<TlsConnectInfo<TcpConnectInfo>>()
-                    .and_then(TlsConnectInfo::peer_certs);
+                let certificates =
+                    request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>().and_then(TlsConnectInfo::peer_certs);
                 let Some(first) = certificates.as_ref().and_then(|list| list.first()) else {
                     return Err(Status::unauthenticated("a client certificate is needed"));
                 };

@@ -6,10 +6,11 @@
 mod auth;
 pub mod caller;
 pub mod convert;
+mod host;
 pub mod http;
 pub mod queries;
 pub mod refusal;
 pub mod server;
 pub mod services;
 
-pub use server::{Bound, ControlOptions, Listener, bind};
+pub use server::{Bound, ControlOptions, Listener, TlsFiles, bind};

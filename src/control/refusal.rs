@@ -15,7 +15,9 @@ const TRAILER_MAX: usize = 6 * 1024;
 pub fn grpc_code(code: Code) -> tonic::Code {
     match code {
         Code::NotFound | Code::UnknownTool => tonic::Code::NotFound,
-        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => tonic::Code::PermissionDenied,
+        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => {
+            tonic::Code::PermissionDenied
+        }
         Code::InvalidArguments => tonic::Code::InvalidArgument,
         Code::Conflict | Code::ApprovalPending => tonic::Code::FailedPrecondition,
         Code::Timeout => tonic::Code::DeadlineExceeded,

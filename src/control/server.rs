@@ -12,8 +12,8 @@ use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::FILE_DESCRIPTOR_SET;
 use ghost_proto::v1::{
     agents_server::AgentsServer, budgets_server::BudgetsServer, events_server::EventsServer,
-    ledger_server::LedgerServer, messages_server::MessagesServer, tasks_server::TasksServer,
-    tools_server::ToolsServer, turns_server::TurnsServer, world_server::WorldServer,
+    ledger_server::LedgerServer, messages_server::MessagesServer, tasks_server::TasksServer, tools_server::ToolsServer,
+    turns_server::TurnsServer, world_server::WorldServer,
 };
 use ghost_world::World;
 use tokio::net::{TcpListener, UnixListener};
@@ -199,11 +199,10 @@ impl Bound {
     /// # Errors
     /// When a listener fails while it serves; the others are stopped, too.
     pub async fn serve(self, world: Arc<World>, shutdown: impl Future<Output = ()> + Send) -> Result<(), Refusal> {
-        let control =
-            Control { world, endpoints: self.endpoints.into(), on_shutdown: Arc::clone(&self.on_shutdown) };
+        let (closing, closed) = watch::channel(false);
+        let control = Control::new(world, self.endpoints.into(), Arc::clone(&self.on_shutdown), closed.clone());
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
-        let (closing, closed) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let mut paths = Vec::new();
         for socket in self.sockets {
@@ -304,7 +303,7 @@ where
     Ok(server
         .add_service(health)
         .add_service(InterceptedService::new(reflection, gate.clone()))
-        .add_service(gated!(AgentsServer, AgentsService(control.clone())))
+        .add_service(gated!(AgentsServer, AgentsService::new(control.clone())))
         .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
         .add_service(gated!(EventsServer, EventsService(control.clone())))
         .add_service(gated!(LedgerServer, LedgerService(control.clone())))

@@ -160,7 +160,7 @@ pub async fn follow(world: Arc<World>, plan: JobPlan, job: Job) -> Result<Job, R
                 let within =
                     path.strip_prefix(plan.result.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'));
                 if within && path.contains(&job.job_id) {
-                    writer = Some((path.to_owned(), event.correlation_id.clone().unwrap_or_default()));
+                    writer = Some((path.to_owned(), text("turn_id").to_owned()));
                 }
             } else if let Some((path, turn_id)) = &writer
                 && text("turn_id") == turn_id

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ghost_commons::budgets;
 use ghost_config::Problems;
-use ghost_control::{ControlOptions, Listener};
+use ghost_control::{ControlOptions, Listener, TlsFiles};
 use ghost_domain::ports::Ports;
 use ghost_domain::{Code, Job, Money, Refusal};
 use ghost_store::Store;
@@ -140,8 +140,10 @@ async fn serve_world(
         http: options.http,
         data_dir: data_dir.path().to_owned(),
         token: (options.env)("GHOST_TOKEN").filter(|token| !token.is_empty()),
-        tls: None,
-        on_shutdown: Arc::new(move |_| drop(asker.send_replace(true))),
+        tls: tls_files(&*options.env)?,
+        on_shutdown: Arc::new(move |_| {
+            asker.send_replace(true);
+        }),
     })
     .await?;
     let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
@@ -289,6 +291,17 @@ fn secrets(loaded: &Loaded, env: &(dyn Fn(&str) -> Option<String> + Send + Sync)
     let keys = loaded.plan.llm.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
     let named = loaded.plan.secret_env.iter().map(String::as_str);
     keys.chain(named).chain(["GHOST_TOKEN"]).filter_map(env).filter(|value| !value.is_empty()).collect()
+}
+
+/// The files of mutual TLS, if the environment names them: all three, or none.
+fn tls_files(env: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Result<Option<TlsFiles>, Refusal> {
+    let named = |name: &str| env(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match (named("GHOST_TLS_CERT"), named("GHOST_TLS_KEY"), named("GHOST_TLS_CA")) {
+        (None, None, None) => Ok(None),
+        (Some(certificate), Some(key), Some(client_ca)) => Ok(Some(TlsFiles { certificate, key, client_ca })),
+        _ => Err(Refusal::new(Code::InvalidArguments, "mutual TLS is set up in part")
+            .hint("set GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA, or none of them")),
+    }
 }
 
 /// This daemon's name: the host and the process, so that two daemons on one database are told apart.

@@ -179,6 +179,8 @@ impl State {
 
     /// A child crashed: its turn is accounted for, and its restart is decided.
     async fn crashed(&mut self, myself: &ActorRef<TeamMsg>, agent_id: &AgentId, reason: &str) {
+        // A panic's words can hold what the tool was given, and logs are read by others.
+        let reason = &self.tree.engine.office.cx.redactor.redact(reason);
         tracing::warn!(%agent_id, reason, "an agent crashed");
         let (id, words) = (agent_id.clone(), reason.to_owned());
         let recorded =

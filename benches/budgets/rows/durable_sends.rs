@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ghost_commons::Cx;
 use ghost_commons::agents::{self, NewAgent};
 use ghost_commons::mail::{self, Chain, Draft};
-use ghost_commons::Cx;
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, AgentKind, Desired, Kind, Limits, Party, Refusal};
 use ghost_store::Store;
@@ -32,11 +32,8 @@ const MESSAGES: Table = Table {
               root_id, hop, wake, created_at, state, turn_id, crashes",
     count: 17,
 };
-const EVENTS: Table = Table {
-    name: "events",
-    columns: "seq, event_id, ts, kind, agent_id, channel, correlation_id, payload",
-    count: 8,
-};
+const EVENTS: Table =
+    Table { name: "events", columns: "seq, event_id, ts, kind, agent_id, channel, correlation_id, payload", count: 8 };
 
 /// See the module.
 pub fn measure() -> Outcome<Vec<Line>> {
@@ -146,12 +143,8 @@ enum Cell {
 
 /// A connection set up as the store's writer is: the same journal, the same durability, the same cache.
 async fn connect(path: &Path) -> Outcome<SqliteConnection> {
-    let mut connection = SqliteConnectOptions::new()
-        .filename(path)
-        .foreign_keys(false)
-        .disable_statement_logging()
-        .connect()
-        .await?;
+    let mut connection =
+        SqliteConnectOptions::new().filename(path).foreign_keys(false).disable_statement_logging().connect().await?;
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; PRAGMA \
                    cache_size = -16384; PRAGMA temp_store = MEMORY;";
     sqlx::raw_sql(pragmas).execute(&mut connection).await?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ghost_commons::agents::{self, NewAgent};
 use ghost_commons::mail::Chain;
-use ghost_domain::{Activity, AgentId, AgentKind, Desired, Party};
 use ghost_domain::ports::Ports;
+use ghost_domain::{Activity, AgentId, AgentKind, Desired, Party};
 use ghost_provider::testing::ManualClock;
 use ghost_world::World;
 use ractor::{Actor, ActorProcessingErr, ActorRef};

@@ -86,7 +86,9 @@ async fn turns(world: &World) -> Outcome<f64> {
         pause(Duration::from_millis(50)).await;
         let (waiting, open) = world
             .store()
-            .read(|r| Box::pin(async move { Ok::<_, StoreError>((r.inbox_total().await?, r.turns_open().await?.len())) }))
+            .read(|r| {
+                Box::pin(async move { Ok::<_, StoreError>((r.inbox_total().await?, r.turns_open().await?.len())) })
+            })
             .await?;
         if waiting == 0 && open == 0 {
             break;

@@ -6,6 +6,9 @@ use ghost_domain::{Envelope, Turn};
 
 use super::{escape, escape_attribute};
 
+/// Calls of an earlier turn that the next one is told of.
+const NOTED_CALLS: usize = 50;
+
 /// The mail of a turn.
 #[must_use]
 pub fn inbox(mail: &[Envelope]) -> String {
@@ -80,13 +83,17 @@ pub fn earlier_note(journal: &[JournalRow]) -> Option<String> {
             _ => {}
         }
     }
-    lines.extend(
-        open.iter().map(|(_, tool)| format!("- {tool}: it was cut off and may or may not have happened; check")),
-    );
+    // What is uncertain comes first: it must not be what is left out.
+    let cut_off = |(_, tool): &(_, String)| format!("- {tool}: it was cut off and may or may not have happened; check");
+    lines.splice(0..0, open.iter().map(cut_off));
     if lines.is_empty() {
         return None;
     }
-    lines.truncate(50);
+    let more = lines.len().saturating_sub(NOTED_CALLS);
+    lines.truncate(NOTED_CALLS);
+    if more > 0 {
+        lines.push(format!("- and {more} more calls"));
+    }
     Some(format!(
         "<note>\nAn earlier turn of yours over this mail broke off. What it did stands; do not do it again:\n{}\n</note>",
         escape(&lines.join("\n")),

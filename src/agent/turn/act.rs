@@ -2,6 +2,7 @@
 //! calls and asks that stand next to each other run at the same time (DESIGN.md section 2, "Journal").
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use ghost_commons::asks;
@@ -115,8 +116,8 @@ impl Runner {
                     .hint("write in several calls");
             return Err((call, refusal));
         }
-        // What an alias presets and what a null means is settled before the schema is asked; journal and ledger keep
-        // what the model wrote.
+        // What an alias presets and what a null means is settled before the schema is asked; the journal keeps what the
+        // model wrote, the ledger what ran.
         let arguments = tool.normalise(alias.as_deref(), call.arguments.clone());
         if let Err(refusal) = tool.validate(&arguments) {
             return Err((call, refusal));
@@ -137,10 +138,19 @@ impl Runner {
         Ok(Checked { call, tool, alias, run })
     }
 
-    /// Records a refusal of a call that never ran.
+    /// Records a refusal of a call that may not run. One that had begun before a crash is past refusing: a question goes
+    /// on waiting, and of an effect outside nobody knows whether it happened.
     async fn refuse(&self, call: &OpenCall, refusal: Refusal) -> Result<(String, CallOutcome), Refusal> {
         let name =
             self.registry.find(&call.name).map_or_else(|_| call.name.clone(), |(tool, _)| tool.spec.name.clone());
+        let refusal = match &call.begun {
+            Some(Begun { call_id, ask_id: Some(ask_id), .. }) => {
+                let outcome = self.wait_for(*call_id, *ask_id, &call.id, &name).await?;
+                return Ok((call.id.clone(), outcome));
+            }
+            Some(_) => outcome_unknown(&name),
+            None => refusal,
+        };
         let call_id = call.begun.as_ref().map(|begun| begun.call_id);
         let outcome = self.record_refusal(call, &name, None, Effect::Read, call_id, refusal).await?;
         Ok((call.id.clone(), outcome))
@@ -154,10 +164,10 @@ impl Runner {
         let asking = group.iter().all(|checked| checked.run.effect() == Effect::Wait);
         self.show(if asking { Activity::Asking } else { Activity::Acting });
         let clock = self.clock();
-        let began = clock.now();
         let places = Semaphore::new(self.limits().calls_parallel as usize);
         let this: &Self = self;
         let runs = group.iter().map(|checked| async {
+            let began = clock.now();
             let outcome = match &checked.run {
                 Run::Ask(tool) => this.ask(checked, tool).await?,
                 Run::Read(tool) => {
@@ -174,13 +184,15 @@ impl Runner {
                     format!("{} cannot run beside other calls", checked.tool.spec.name),
                 )),
             };
-            this.recorded(checked, outcome).await
+            // Waiting for an answer is no work of this turn's.
+            let waited = checked.run.effect() == Effect::Wait;
+            let worked = if waited { Duration::ZERO } else { clock.now().since(began) };
+            this.recorded(checked, outcome).await.map(|outcome| (outcome, worked))
         });
-        let outcomes: Vec<Result<(String, CallOutcome), Refusal>> = join_all(runs).await;
-        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        if !asking {
-            self.worked += clock.now().since(began);
-        }
+        let outcomes: Vec<Result<_, Refusal>> = join_all(runs).await;
+        let (outcomes, worked): (Vec<_>, Vec<Duration>) =
+            outcomes.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        self.worked += worked.into_iter().max().unwrap_or_default();
         self.show(Activity::Acting);
         Ok(outcomes)
     }
@@ -224,7 +236,7 @@ impl Runner {
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::open_turn(w, turn_id).await.map_err(InTransaction::Turn)?;
+                    let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
                     turns::record_call_start(w, &cx, &turn, &start).await.map_err(InTransaction::Turn)?;
                     let output = tool.apply(&call_cx, start.arguments.clone(), w).await.map_err(InTransaction::Tool)?;
                     record_end(w, &cx, &turn, start.call_id, &start.id, &start.tool, output)
@@ -260,7 +272,7 @@ impl Runner {
         self.record_start(start).await?;
         let call_cx = self.call_cx(call_id, &checked.call.id);
         let result = self.in_time(checked, tool.run(&call_cx, checked.call.arguments.clone())).await;
-        self.record_result(checked, call_id, result).await.map(Done::Recorded)
+        self.record_result(call_id, &checked.call.id, &checked.tool.spec.name, result).await.map(Done::Recorded)
     }
 
     /// An ask: opened with its record; the transaction that closes it records its end.
@@ -278,7 +290,7 @@ impl Runner {
                     .store
                     .write(move |w| {
                         Box::pin(async move {
-                            let turn = turns::open_turn(w, turn_id).await.map_err(InTransaction::Turn)?;
+                            let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
                             let ask =
                                 tool.open(&call_cx, start.arguments.clone(), w).await.map_err(InTransaction::Tool)?;
                             let start = CallStart { ask_id: Some(ask.ask_id), ..start };
@@ -294,10 +306,10 @@ impl Runner {
                 }
             }
         };
-        self.wait_for(call_id, ask_id).await.map(Done::Recorded)
+        self.wait_for(call_id, ask_id, &checked.call.id, &checked.tool.spec.name).await.map(Done::Recorded)
     }
 
-    async fn wait_for(&self, call_id: CallId, ask_id: AskId) -> Result<CallOutcome, Refusal> {
+    async fn wait_for(&self, call_id: CallId, ask_id: AskId, id: &str, tool: &str) -> Result<CallOutcome, Refusal> {
         let (clock, turn_id) = (self.clock(), self.turn.turn_id);
         loop {
             // Armed before looking, so that a bell between the two is not missed.
@@ -325,8 +337,11 @@ impl Runner {
                 return Ok(outcome);
             }
             let Some((deadline, ghost_domain::AskStatus::Open)) = deadline else {
-                // Closed without a word to this turn: the turn itself was ended.
-                return Err(Refusal::new(Code::Cancelled, "the turn no longer waits for this ask"));
+                // Closed without a word to this turn: the turn itself was ended, and this is refused; or it was set aside
+                // with its question and is tried again.
+                let refusal = Refusal::new(Code::Unavailable, "this question was given up when the turn was set aside")
+                    .hint("ask again if you still need the answer");
+                return self.record_result(call_id, id, tool, Err(refusal)).await;
             };
             tokio::select! {
                 biased;
@@ -385,7 +400,7 @@ impl Runner {
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::open_turn(w, turn_id).await?;
+                    let turn = turns::working_turn(w, &cx, turn_id).await?;
                     turns::record_call_start(w, &cx, &turn, &start).await
                 })
             })
@@ -395,18 +410,19 @@ impl Runner {
     /// Records the end of a call that was recorded as started.
     pub(super) async fn record_result(
         &self,
-        checked: &Checked,
         call_id: CallId,
+        id: &str,
+        tool: &str,
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        let (id, name) = (checked.call.id.clone(), checked.tool.spec.name.clone());
+        let (id, name) = (id.to_owned(), tool.to_owned());
         self.engine
             .office
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::open_turn(w, turn_id).await?;
+                    let turn = turns::working_turn(w, &cx, turn_id).await?;
                     record_either(w, &cx, &turn, call_id, &id, &name, result).await
                 })
             })
@@ -421,7 +437,7 @@ impl Runner {
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::open_turn(w, turn_id).await?;
+                    let turn = turns::working_turn(w, &cx, turn_id).await?;
                     turns::record_call_start(w, &cx, &turn, &start).await?;
                     record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, result).await
                 })
@@ -461,7 +477,7 @@ impl Runner {
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::open_turn(w, turn_id).await?;
+                    let turn = turns::working_turn(w, &cx, turn_id).await?;
                     record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
                 })
             })
@@ -475,6 +491,8 @@ impl Runner {
         outcomes: Vec<(String, CallOutcome)>,
     ) -> Result<Option<Ending>, Refusal> {
         let mut known: std::collections::BTreeMap<String, CallOutcome> = outcomes.into_iter().collect();
+        // The guard was rebuilt from the journal, so it has seen what was answered before a crash.
+        let fresh: std::collections::BTreeSet<String> = known.keys().cloned().collect();
         if order.iter().any(|(id, ..)| !known.contains_key(id)) {
             // Some of them were answered before a crash.
             let turn_id = self.turn.turn_id;
@@ -487,9 +505,8 @@ impl Runner {
                 .map_err(Refusal::from)?;
             for row in rows {
                 match row.step {
-                    ghost_domain::journal::Step::ModelAnswered { .. } => {
-                        known.retain(|id, _| order.iter().any(|(wanted, ..)| wanted == id));
-                    }
+                    // All that belongs to the last answer stands behind it, what has just been recorded included.
+                    ghost_domain::journal::Step::ModelAnswered { .. } => known.clear(),
                     ghost_domain::journal::Step::CallFinished { id, outcome, .. } => {
                         known.insert(id, outcome);
                     }
@@ -505,7 +522,7 @@ impl Runner {
             let tool = self.registry.find(name).map_or_else(|_| name.clone(), |(tool, _)| tool.spec.name.clone());
             // What the guard itself refused, it has counted already.
             let guarded = outcome.refusal.as_ref().is_some_and(|refusal| refusal.code == Code::LoopGuard);
-            if !guarded {
+            if !guarded && fresh.contains(id) {
                 match self.guard.observe(&tool, arguments, digest_of(&outcome)) {
                     Verdict::Fine | Verdict::Block(_) => {}
                     Verdict::Warn(text) => warnings.push(text),

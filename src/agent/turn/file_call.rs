@@ -24,7 +24,8 @@ impl Runner {
             let path = WorkspacePath::parse(&plan.path, false)?;
             let found = match self.engine.office.workspace.hash(&path).await {
                 Ok(found) => found,
-                Err(refusal) => return Ok(Done::Refused(refusal)),
+                // What cannot be looked at cannot be told from a write that happened.
+                Err(_) => return Ok(Done::Refused(outcome_unknown(&checked.tool.spec.name))),
             };
             if found.as_deref() == Some(plan.after.as_str()) {
                 return self.recorded_file(checked, tool, call_id, plan).await;
@@ -75,7 +76,7 @@ impl Runner {
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::open_turn(w, turn_id).await.map_err(InTransaction::Turn)?;
+                    let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
                     let output = recorder.record(&call_cx, arguments, &plan, w).await.map_err(InTransaction::Tool)?;
                     record_end(w, &cx, &turn, call_id, &id, &name, output).await.map_err(InTransaction::Turn)
                 })
@@ -89,7 +90,8 @@ impl Runner {
     }
 
     async fn refused_after_start(&self, checked: &Checked, call_id: CallId, refusal: Refusal) -> Result<Done, Refusal> {
-        let outcome: CallOutcome = self.record_result(checked, call_id, Err(refusal)).await?;
+        let outcome: CallOutcome =
+            self.record_result(call_id, &checked.call.id, &checked.tool.spec.name, Err(refusal)).await?;
         Ok(Done::Recorded(outcome))
     }
 }

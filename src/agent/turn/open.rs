@@ -7,7 +7,7 @@ use ghost_commons::turns::Taken;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::JournalRow;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
-use ghost_domain::{Agent, AgentId, Code, HeldSkill, Refusal, Turn, TurnStatus};
+use ghost_domain::{AgentId, Code, HeldSkill, Refusal, Turn, TurnStatus};
 use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
 
@@ -18,7 +18,6 @@ use crate::transcript::Transcript;
 
 /// What the store knows that a prompt needs.
 struct Sources {
-    agent: Agent,
     held: Vec<HeldSkill>,
     history: Vec<Turn>,
     earlier: Vec<Vec<JournalRow>>,
@@ -34,7 +33,7 @@ impl Runner {
         bench: &Arc<Bench>,
     ) -> Result<Result<Self, Refusal>, Refusal> {
         let sources = read_sources(engine, &taken).await?;
-        let (spec, registry) = match engine.outfit(&sources.agent) {
+        let (spec, registry) = match engine.outfit(&taken.agent) {
             Ok(outfit) => outfit,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -55,7 +54,7 @@ impl Runner {
             }
             (None, ..) => {
                 let plan = engine.office.plan();
-                let system = prompt::join(&prompt::system(&plan, &sources.agent, &spec));
+                let system = prompt::join(&prompt::system(&plan, &taken.agent, &spec));
                 let briefing = prompt::join(&prompt::briefing(&spec, &registry.specs(), &sources.held));
                 let mut mail = prompt::inbox(&taken.mail);
                 for journal in &sources.earlier {
@@ -89,7 +88,7 @@ impl Runner {
             opening_messages,
             open: transcript.open,
             rounds: transcript.rounds,
-            corrections: 0,
+            corrections: transcript.corrections,
             failures: transcript.failures,
             guard,
             looped: None,
@@ -108,17 +107,10 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
         .store
         .read(move |r| {
             Box::pin(async move {
-                let agent = ghost_commons::mail::agent_named(r, &turn.agent_id).await?;
                 let journal = if resumed { r.journal_of(turn.turn_id).await? } else { Vec::new() };
                 let hashes = Transcript::unfold(&journal, &|_, _| (String::new(), false)).prompt;
-                let mut sources = Sources {
-                    agent,
-                    held: Vec::new(),
-                    history: Vec::new(),
-                    earlier: Vec::new(),
-                    journal,
-                    stored: None,
-                };
+                let mut sources =
+                    Sources { held: Vec::new(), history: Vec::new(), earlier: Vec::new(), journal, stored: None };
                 if let Some((system, briefing)) = hashes {
                     if let (Some(system), Some(briefing)) =
                         (r.prompt_get(&system).await?, r.prompt_get(&briefing).await?)

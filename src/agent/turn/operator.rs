@@ -1,13 +1,15 @@
 //! A tool call made from the control plane: it runs as the agent, through the agent's registry, in a turn of the
 //! operator's (issue 2, 10).
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use ghost_commons::turns::{self, Ending};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::transcript::{Block, Message, Role};
-use ghost_domain::{AgentId, Refusal, TurnId};
+use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_tools::loop_guard::LoopGuard;
 use serde_json::Value;
 
@@ -22,7 +24,7 @@ const CALL: &str = "operator-1";
 /// Calls a tool as an agent. The outcome may be a refusal of the tool's own; it is recorded like any other.
 ///
 /// # Errors
-/// When the agent does not exist or cannot be fitted out.
+/// When the agent does not exist or cannot be fitted out, the turn was ended from outside, or the tool panicked.
 pub async fn call_for_operator(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
@@ -71,7 +73,15 @@ pub async fn call_for_operator(
         bench: Arc::clone(bench),
         shown: false,
     };
-    let outcomes = runner.act_once().await;
+    // A tool that panics here must not take the control plane's task with it, nor leave the turn open behind it.
+    let outcomes = match AssertUnwindSafe(runner.act_once()).catch_unwind().await {
+        Ok(outcomes) => outcomes,
+        Err(panic) => {
+            let words = engine.office.cx.excerpt(&crate::actor::panic_text(&*panic), 300);
+            Err(Refusal::new(Code::OutcomeUnknown, format!("{tool} panicked: {words}"))
+                .hint("it may or may not have happened; check what it left behind"))
+        }
+    };
     let ending = match &outcomes {
         Ok(outcome) => match &outcome.refusal {
             None => Ending::Finished(String::new()),

@@ -7,6 +7,7 @@ use ghost_commons::budgets::Demand;
 use ghost_commons::turns::{self, Ending, ModelResult};
 use ghost_domain::budget::{Allowance, Price};
 use ghost_domain::event::{Event, EventKind};
+use ghost_domain::text::prefix_bytes;
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{Activity, Code, EventId, Limits, Refusal, ReservationId};
 use ghost_provider::{
@@ -75,7 +76,7 @@ impl Runner {
             let mut deltas = Streamer::new(self);
             let most = Limits::seconds(self.limits().model_seconds);
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
-            deltas.flush();
+            deltas.flush(0);
             drop(slot);
             let took = clock.now().since(began);
             self.worked += took;
@@ -237,8 +238,16 @@ impl Runner {
             })
             .collect();
         let visible = message.visible_text();
-        let correction = if calls.is_empty() { self.correction(&visible, &answer.stop) } else { None };
-        let ending = match (&correction, calls.is_empty()) {
+        let flaw = if calls.is_empty() { flaw(&visible, &answer.stop) } else { None };
+        let hopeless = flaw.is_some() && self.corrections >= CORRECTIONS_MAX;
+        let ending = match (&flaw, calls.is_empty()) {
+            (Some(_), _) if hopeless => Some(Ending::Failed(
+                Refusal::new(
+                    Code::InvalidArguments,
+                    format!("{} was corrected {CORRECTIONS_MAX} times and still gave no whole answer", choice.model),
+                )
+                .hint("see its last answers with `ghostctl turn show`; another model may do better"),
+            )),
             (None, true) if answer.stop == Stop::Refused && visible.trim().is_empty() => Some(Ending::Failed(
                 Refusal::new(Code::PolicyDenied, format!("{} refused to answer", choice.model))
                     .hint("put the request differently, or give it to another model"),
@@ -256,7 +265,7 @@ impl Runner {
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
         let (cx, turn_id, note, ended) =
-            (self.engine.office.cx.clone(), self.turn.turn_id, correction.clone(), ending.is_some());
+            (self.engine.office.cx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
         self.turn = self
             .engine
             .office
@@ -283,7 +292,7 @@ impl Runner {
         self.rounds += 1;
         self.failures.clear();
         self.messages.push(message);
-        if let Some((_, note)) = correction {
+        if let Some((_, note)) = flaw {
             self.corrections += 1;
             self.messages.push(Message::text(Role::User, note));
             return Ok(Thought::Corrected);
@@ -291,28 +300,27 @@ impl Runner {
         self.open = calls;
         Ok(Thought::Calls)
     }
+}
 
-    /// What the model must be told about an answer without calls that is no last word: a call that it wrote as text
-    /// (TOOL-13), or one that was cut. The fragment goes to the ledger.
-    fn correction(&self, visible: &str, stop: &Stop) -> Option<(Option<String>, String)> {
-        if self.corrections >= CORRECTIONS_MAX {
-            return None;
-        }
-        if let Some(fragment) = malformed_tool_call(visible) {
-            let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
-                        interface, or answer in plain words.";
-            return Some((Some(fragment), note.to_owned()));
-        }
-        if *stop == Stop::MaxTokens && visible.trim().is_empty() {
-            let note = "Your last answer was cut before it said anything. Answer again, and more briefly.";
-            return Some((None, note.to_owned()));
-        }
-        None
+/// What is wrong with an answer without calls that is no last word: a call that was written as text (TOOL-13), with its
+/// fragment for the ledger, or nothing at all because the answer was cut. Beside it, what the model is told.
+fn flaw(visible: &str, stop: &Stop) -> Option<(Option<String>, String)> {
+    if let Some(fragment) = malformed_tool_call(visible) {
+        let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
+                    interface, or answer in plain words.";
+        return Some((Some(fragment), note.to_owned()));
     }
+    if *stop == Stop::MaxTokens && visible.trim().is_empty() {
+        let note = "Your last answer was cut before it said anything. Answer again, and more briefly.";
+        return Some((None, note.to_owned()));
+    }
+    None
 }
 
 /// Bytes of text that are streamed at once: single tokens would cost more than they show.
 const DELTA_BYTES: usize = 48;
+/// Bytes that are held back until more has come: a secret that is streamed in two pieces is recognised in neither.
+const DELTA_HELD: usize = 256;
 
 /// Streams an answer while it is made, to whoever watches.
 struct Streamer {
@@ -334,12 +342,15 @@ impl Streamer {
         }
     }
 
-    fn flush(&mut self) {
-        if self.waiting.is_empty() {
+    /// Streams what waits but for its last `held` bytes.
+    fn flush(&mut self, held: usize) {
+        let (cx, store) = (&self.engine.office.cx, &self.engine.office.store);
+        let mut text = cx.redactor.redact(&std::mem::take(&mut self.waiting));
+        let shown = prefix_bytes(&text, text.len().saturating_sub(held)).len();
+        self.waiting = text.split_off(shown);
+        if text.is_empty() {
             return;
         }
-        let (cx, store) = (&self.engine.office.cx, &self.engine.office.store);
-        let text = cx.redactor.redact(&std::mem::take(&mut self.waiting));
         store.publish_ephemeral(Event {
             seq: store.last_seq(),
             event_id: EventId(cx.id()),
@@ -357,8 +368,8 @@ impl Deltas for Streamer {
     fn text(&mut self, text: &str) {
         if self.watched {
             self.waiting.push_str(text);
-            if self.waiting.len() >= DELTA_BYTES {
-                self.flush();
+            if self.waiting.len() >= DELTA_BYTES + DELTA_HELD {
+                self.flush(DELTA_HELD);
             }
         }
     }

@@ -124,7 +124,7 @@ pub async fn record_call_end(
         EventKind::ToolFinished,
         json!({
             "turn_id": turn.turn_id, "call_id": call_id, "tool": tool, "status": row.status,
-            "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| clip(&r.message, 200)),
+            "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| cx.excerpt(&r.message, 200)),
             "duration_ms": duration_ms,
         }),
     )
@@ -142,7 +142,7 @@ pub async fn malformed(w: &mut dyn Writes, cx: &Cx, turn: &Turn, fragment: &str)
         turn_id: turn.turn_id,
         tool: "malformed".into(),
         alias: None,
-        arguments: cx.redactor.redact(&clip(fragment, 500)),
+        arguments: cx.excerpt(fragment, 500),
         result: Some(refusal.message),
         status: CallStatus::Failed,
         error_code: Some(refusal.code),

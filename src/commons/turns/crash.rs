@@ -2,8 +2,7 @@
 //! time, a single one goes on from its journal, and one that keeps crashing is set aside.
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::text::clip;
-use ghost_domain::{AgentId, Code, Envelope, MailState, MessageId, Refusal, Turn, TurnStatus};
+use ghost_domain::{AgentId, AgentStatus, Code, Desired, Envelope, MailState, MessageId, Refusal, Turn, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
@@ -42,6 +41,10 @@ pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
         // Its model call was cut off, whether or not its agent runs again.
         budgets::forfeit_held(w, cx, &turn).await?;
         let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
+        if !runs(w, &turn.agent_id).await? {
+            // Nobody goes on with it, so that it has not moved says nothing about it.
+            continue;
+        }
         let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty();
         if turn.boot_mark == mark && !waiting {
             turn.stalled_boots = turn.stalled_boots.saturating_add(1);
@@ -65,6 +68,11 @@ pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
     Ok(())
 }
 
+async fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let agent = w.agent_get(agent_id).await?;
+    Ok(agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed))
+}
+
 async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
     let mut mail = w.messages_of_turn(turn.turn_id).await?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
@@ -72,7 +80,8 @@ async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
 }
 
 /// Gives a turn's mail back to the inbox, each piece to be tried alone. The envelopes keep the turn's id, so that the
-/// turns that follow can tell the model what this one had done.
+/// turns that follow can tell the model what this one had done. A piece that has crashed often enough is set aside
+/// instead: mail that a turn takes in addition each time must not keep a poisoned message alive for ever.
 async fn split(
     w: &mut dyn Writes,
     cx: &Cx,
@@ -81,13 +90,20 @@ async fn split(
     reason: &str,
     crashes: u32,
 ) -> Result<()> {
-    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+    let most = cx.limits().crashes_max;
+    let (poisoned, tried): (Vec<&Envelope>, Vec<&Envelope>) =
+        mail.iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= most);
+    let ids: Vec<MessageId> = tried.iter().map(|envelope| envelope.message_id).collect();
     w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
+    for envelope in poisoned {
+        let times = envelope.crashes.saturating_add(crashes);
+        dead_letters::hold(w, cx, &turn, &[envelope.message_id], reason, times).await?;
+    }
     asks::abandon(w, cx, turn.turn_id).await?;
     budgets::forfeit_held(w, cx, &turn).await?;
     super::orphan(w, cx, &turn).await?;
     turn.status = TurnStatus::Split;
-    turn.reason = Some(cx.redactor.redact(&clip(reason, 500)));
+    turn.reason = Some(cx.excerpt(reason, 500));
     turn.ended_at = Some(cx.now());
     w.turn_put(&turn).await?;
     let event = NewEvent::new(

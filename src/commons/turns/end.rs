@@ -3,13 +3,15 @@
 use ghost_domain::envelope::Kind;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::text::clip;
 use ghost_domain::{Code, Envelope, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
 use super::open_turn;
 use crate::{Cx, Result, asks, budgets};
+
+/// Characters of the reason that is kept of a turn that did not finish.
+const REASON_MAX: usize = 2_000;
 
 /// How a turn ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,13 +24,17 @@ pub enum Ending {
     Cancelled(String),
 }
 
-/// Ends an open turn: its mail is consumed and its debts are paid.
+/// Ends an open turn: its mail is consumed and its debts are paid. Only a cancellation may come from outside; any other
+/// end is the word of the daemon that owns the agent.
 pub async fn finish(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, ending: Ending) -> Result<Turn> {
     let mut turn = open_turn(w, turn_id).await?;
+    if !matches!(ending, Ending::Cancelled(_)) {
+        super::owned(w, cx, &turn.agent_id).await?;
+    }
     let (status, reason, text) = match &ending {
         Ending::Finished(text) => (TurnStatus::Finished, None, Some(text.clone())),
-        Ending::Failed(refusal) => (TurnStatus::Failed, Some(refusal.to_string()), None),
-        Ending::Cancelled(why) => (TurnStatus::Cancelled, Some(why.clone()), None),
+        Ending::Failed(refusal) => (TurnStatus::Failed, Some(cx.excerpt(&refusal.to_string(), REASON_MAX)), None),
+        Ending::Cancelled(why) => (TurnStatus::Cancelled, Some(cx.excerpt(why, REASON_MAX)), None),
     };
     let mail = w.messages_of_turn(turn_id).await?;
     let taken: Vec<Envelope> = mail.into_iter().filter(|envelope| envelope.state == MailState::Taken).collect();
@@ -76,7 +82,7 @@ pub async fn finish(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, ending: Ending
         json!({
             "turn_id": turn_id, "status": status, "reason": reason, "rounds": turn.rounds, "calls": turn.calls,
             "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens, "cost_usd": turn.cost.usd(),
-            "text": text.as_deref().map(|text| clip(text, 400)), "root_id": turn.root_id,
+            "text": text.as_deref().map(|text| cx.excerpt(text, 400)), "root_id": turn.root_id,
         }),
     )
     .agent(&turn.agent_id)

@@ -9,7 +9,7 @@ use ghost_domain::{Money, ReservationId, Turn, TurnId};
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::{open_turn, owned};
+use super::{owned, working_turn};
 use crate::budgets::{self, Demand, Settlement};
 use crate::{Cx, Result};
 
@@ -23,7 +23,7 @@ pub async fn brief(
     recent: String,
     mail: String,
 ) -> Result<()> {
-    open_turn(w, turn_id).await?;
+    working_turn(w, cx, turn_id).await?;
     let now = cx.now();
     w.prompt_put(system.0, system.1, now).await?;
     w.prompt_put(briefing.0, briefing.1, now).await?;
@@ -39,7 +39,7 @@ pub async fn model_started(
     turn_id: TurnId,
     demand: &Demand,
 ) -> Result<(ReservationId, Allowance)> {
-    let turn = open_turn(w, turn_id).await?;
+    let turn = super::open_turn(w, turn_id).await?;
     let agent = owned(w, cx, &turn.agent_id).await?;
     let (reservation_id, allowance) = budgets::reserve(w, cx, &agent, &turn, demand).await?;
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
@@ -75,8 +75,7 @@ pub struct ModelResult {
 
 /// Journals an answer and settles its budget. Gives the turn as it stands after it.
 pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
-    let mut turn = open_turn(w, turn_id).await?;
-    owned(w, cx, &turn.agent_id).await?;
+    let mut turn = working_turn(w, cx, turn_id).await?;
     let held = w.reservation_get(result.reservation_id).await?;
     let (tokens, cost, estimated, settlement) = match (result.usage, &held) {
         (Some(usage), _) => {
@@ -139,13 +138,13 @@ pub async fn model_failed(
     error: &str,
     billed: bool,
 ) -> Result<()> {
-    let turn = open_turn(w, turn_id).await?;
+    let turn = working_turn(w, cx, turn_id).await?;
     if billed {
         budgets::forfeit_held(w, cx, &turn).await?;
     } else {
         budgets::settle(w, cx, reservation_id, Settlement::Released).await?;
     }
-    let error = cx.redactor.redact(&ghost_domain::text::clip(error, 1_000));
+    let error = cx.excerpt(error, 1_000);
     let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
     w.journal_append(turn_id, &step, cx.now()).await?;
     let event = NewEvent::new(EventKind::ModelFailed, json!({ "turn_id": turn_id, "model": model, "error": error }))
@@ -156,7 +155,7 @@ pub async fn model_failed(
 
 /// Journals words of ours to the model.
 pub async fn note(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, text: &str) -> Result<()> {
-    open_turn(w, turn_id).await?;
+    working_turn(w, cx, turn_id).await?;
     w.journal_append(turn_id, &Step::Note { text: text.to_owned() }, cx.now()).await?;
     Ok(())
 }

@@ -24,7 +24,7 @@ const CHECK_MAX: u64 = 64 << 20;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Statements that a connection keeps prepared: every size of every multi-row statement, and the queries.
-const STATEMENTS: usize = 512;
+const STATEMENTS: usize = 768;
 
 /// Opens the writer's connection, creating or migrating the file. Gives what the writer
 /// knows to begin with.

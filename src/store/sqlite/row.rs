@@ -21,9 +21,11 @@ use crate::tables::Result;
 /// Variables that one statement may have (SQLITE_MAX_VARIABLE_NUMBER).
 const VARIABLES_MAX: usize = 32_766;
 
-/// How many rows a statement takes. Few sizes, so that their prepared statements are kept; close enough together that
-/// any count is a sum of two or three.
-const CHUNKS: [usize; 20] = [512, 384, 256, 192, 128, 96, 64, 56, 48, 40, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1];
+/// How many rows a statement takes. Few sizes, so that their prepared statements are kept; every small one, because most
+/// batches write few rows of most tables, and a second statement costs more than the rows in it; the others close enough
+/// together that any count is a sum of two or three.
+const CHUNKS: [usize; 27] =
+    [512, 384, 256, 192, 128, 96, 64, 48, 40, 32, 24, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1];
 
 /// Values to bind, in order.
 #[derive(Default)]

@@ -117,7 +117,6 @@ impl House {
     }
 
     /// Runs `ghostd` with these arguments to its end.
-    #[must_use]
     pub fn ghostd<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         let mut command = self.command(&self.ghostd);
         command.args(args);
@@ -125,13 +124,11 @@ impl House {
     }
 
     /// Runs `ghostctl` with these arguments to its end.
-    #[must_use]
     pub fn ctl<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         run(self.ctl_command(args))
     }
 
     /// Runs `ghostctl --json`, expects success and gives what it printed.
-    #[must_use]
     pub fn json<S: AsRef<OsStr>>(&self, args: &[S]) -> Value {
         let mut command = self.command(&programs::ghostctl());
         command.arg("--json").args(args);
@@ -208,7 +205,6 @@ impl Ran {
     ///
     /// # Panics
     /// When it is not.
-    #[must_use]
     pub fn json(&self) -> Value {
         self.ok();
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{}: {error}\n{}", self.call, self.out))
@@ -218,7 +214,6 @@ impl Ran {
     ///
     /// # Panics
     /// When it is not.
-    #[must_use]
     pub fn json_lines(&self) -> Vec<Value> {
         self.ok();
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -229,7 +224,6 @@ impl Ran {
     ///
     /// # Panics
     /// When it is not.
-    #[must_use]
     pub fn error(&self) -> Value {
         assert_ne!(self.code, Some(0), "{}\n{}", self.call, self.out);
         serde_json::from_str(&self.err).unwrap_or_else(|error| panic!("{}: {error}\n{}", self.call, self.err))

@@ -17,14 +17,24 @@ use super::operator::Acknowledged;
 use super::tools::{MARK, OUTSIDE, Pages};
 use super::whims::POISON_WORD;
 
-/// Checks everything; what is broken goes to `wrongs`.
-pub(crate) fn check(
-    facts: &Facts,
-    pages: &Pages,
-    asked: &[Asked],
-    acknowledged: &Acknowledged,
-    wrongs: &mut Vec<String>,
-) {
+/// What a finished run is judged by: the records of the world, and the witnesses outside it.
+#[derive(Clone)]
+pub(crate) struct Evidence {
+    /// What the world recorded.
+    pub(crate) facts: Facts,
+    /// What happened outside.
+    pub(crate) pages: Pages,
+    /// What the model was asked.
+    pub(crate) asked: Vec<Asked>,
+    /// What operators were promised.
+    pub(crate) acknowledged: Acknowledged,
+}
+
+/// Checks everything, and gives what is broken.
+pub(crate) fn check(evidence: &Evidence) -> Vec<String> {
+    let Evidence { facts, pages, asked, acknowledged } = evidence;
+    let mut found = pages.wrongs.clone();
+    let wrongs = &mut found;
     log_check::check(&facts.events, pages, wrongs);
     mail(facts, acknowledged, wrongs);
     turns(facts, wrongs);
@@ -35,6 +45,7 @@ pub(crate) fn check(
     asks(facts, acknowledged, wrongs);
     budgets(facts, wrongs);
     dead_letters(facts, wrongs);
+    found
 }
 
 /// Nothing acknowledged is lost, and every message is dealt with once.
@@ -298,5 +309,62 @@ fn dead_letters(facts: &Facts, wrongs: &mut Vec<String>) {
         if !poisoned {
             wrongs.push(format!("innocent mail of {} was set aside: {}", dead_letter.agent_id, dead_letter.reason));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::run::tests::evidence;
+
+    /// The checks are the judge; a judge who acquits everyone would be no use.
+    #[test]
+    fn every_forgery_is_found() {
+        // One in which much went wrong.
+        let eventful =
+            |e: &Evidence| !e.facts.dead_letters.is_empty() && e.facts.ledger.iter().any(|row| row.tool == OUTSIDE);
+        let honest = (0..50).map(evidence).find(eventful).unwrap();
+        assert_eq!(check(&honest), Vec::<String>::new());
+        let found = |forge: &dyn Fn(&mut Evidence), word: &str| {
+            let mut forged = honest.clone();
+            forge(&mut forged);
+            let wrongs = check(&forged);
+            assert!(wrongs.iter().any(|wrong| wrong.contains(word)), "{word}: {wrongs:?}");
+        };
+        found(&|e| drop(e.facts.events.remove(7)), "has a gap");
+        found(&|e| e.facts.events[9].ts = ghost_domain::Timestamp(0), "time runs backwards");
+        found(&|e| e.facts.messages.retain(|_, mail| !mail.body.starts_with("word")), "message.send is there 0 times");
+        found(
+            &|e| {
+                let lost = *e.acknowledged.messages.first().unwrap();
+                e.facts.messages.remove(&lost);
+            },
+            "was acknowledged and is gone",
+        );
+        found(&|e| e.facts.messages.values_mut().for_each(|mail| mail.state = MailState::Taken), "is taken by");
+        found(&|e| e.facts.messages.values_mut().for_each(|mail| mail.state = MailState::Dead), "0 held dead letters");
+        found(&|e| e.facts.marks.values_mut().for_each(|count| *count += 1), "was made 2 times");
+        found(&|e| e.pages.executions.values_mut().for_each(|count| *count += 1), "happened 2 times");
+        found(&|e| e.pages.executions.clear(), "went well and never happened");
+        found(&|e| e.facts.ledger.retain(|row| row.tool != OUTSIDE), "is in no ledger");
+        found(&|e| e.facts.files.clear(), "0 times; the call is ok");
+        found(&|e| e.facts.files.values_mut().for_each(|text| *text = text.repeat(2)), "2 times");
+        found(
+            &|e| {
+                let again = e.asked.iter().find(|asked| asked.answer.is_some()).unwrap().clone();
+                e.asked.push(again);
+            },
+            "which is journaled",
+        );
+        found(&|e| e.facts.budgets.iter_mut().for_each(|budget| budget.spent_tokens += 1), "its usage rows say");
+        found(&|e| e.facts.budgets.iter_mut().for_each(|budget| budget.reserved_tokens = 5), "holds 5 tokens");
+        found(&|e| e.facts.budgets.iter_mut().for_each(|budget| budget.limits.tokens = Some(1)), "over its limit");
+        found(
+            &|e| e.facts.asks.values_mut().for_each(|ask| ask.reply = Some("forged".into())),
+            "no finished turn gave",
+        );
+        found(&|e| e.pages.panicked.clear(), "an innocent agent crashed");
+        found(&|e| e.facts.dead_letters.iter_mut().for_each(|dead| dead.messages.clear()), "innocent mail");
+        found(&|e| e.facts.turns.values_mut().for_each(|turn| turn.status = TurnStatus::Open), "is open at rest");
     }
 }

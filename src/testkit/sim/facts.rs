@@ -20,7 +20,7 @@ use super::run::SimError;
 use super::tools::{MARK, mark_key};
 
 /// Everything.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) events: Vec<Event>,
     pub(crate) agents: BTreeMap<AgentId, Agent>,

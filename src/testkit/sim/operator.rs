@@ -28,7 +28,7 @@ use super::tools::{Book, MARK, OUTSIDE};
 use super::whims::POISON_WORD;
 
 /// What the world said yes to.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Acknowledged {
     pub(crate) messages: BTreeSet<MessageId>,
     pub(crate) asks: BTreeSet<AskId>,

@@ -17,11 +17,31 @@ use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{AgentId, BudgetLimits, Limits, Money, Refusal, Scope};
 
 use super::chance::Dice;
+use super::tools::{MARK, OUTSIDE, POISON};
 
 /// The one provider.
 pub(crate) const PROVIDER: &str = "sim";
 /// The archetype that agents may create agents from.
 pub(crate) const WORKER: &str = "worker";
+
+/// The tools that the simulated model ever calls: the fewer it is shown, the faster it is simulated.
+const TOOLS: [&str; 15] = [
+    "syscall.message.send",
+    "syscall.broadcast",
+    "syscall.task.create",
+    "syscall.task.update",
+    "syscall.task.list",
+    "syscall.ask",
+    "syscall.inbox.read",
+    "syscall.agent.list",
+    "syscall.agent.create",
+    "syscall.session.status",
+    "workspace.read",
+    "workspace.write",
+    OUTSIDE,
+    MARK,
+    POISON,
+];
 
 /// The provider's plan.
 pub(crate) fn provider() -> ProviderPlan {
@@ -53,7 +73,9 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         intensity: wide,
         agents: agents.to_vec(),
     };
-    let everything = Arc::new(access::resolve(&Groups::default(), None, &BTreeSet::new(), None, None));
+    let open = access::resolve(&Groups::default(), None, &BTreeSet::new(), None, None);
+    let used = TOOLS.into_iter().map(str::to_owned).collect();
+    let tools = Arc::new(access::narrow(&open, &used));
     let team_of = |agent_id: &AgentId| {
         let name = if alpha.contains(agent_id) { "alpha" } else { "beta" };
         (alpha.contains(agent_id) || beta.contains(agent_id)).then(|| name.to_owned())
@@ -65,7 +87,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         team: team_of(agent_id),
         autostart: true,
         restart: RestartPlan::default(),
-        access: Arc::clone(&everything),
+        access: Arc::clone(&tools),
         write_acl: WriteAcl::own_directory(agent_id),
         model: ModelChoice { fallback_models: vec!["small".to_owned()], ..ModelChoice::default() },
         limits: AgentLimits::default(),
@@ -73,8 +95,8 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
     });
     let price = Price { input: Money(3_000_000), output: Money(15_000_000), ..Price::default() };
     let prices = BTreeMap::from([("large".to_owned(), price), ("small".to_owned(), price)]);
-    let tight = BudgetLimits { tokens: Some(dice.between(20_000, 150_000)), money: None };
-    let poor = BudgetLimits { tokens: None, money: Some(Money(dice.between(100_000, 600_000))) };
+    let tight = BudgetLimits { tokens: Some(dice.between(10_000, 80_000)), money: None };
+    let poor = BudgetLimits { tokens: None, money: Some(Money(dice.between(50_000, 300_000))) };
     let agents: Vec<AgentPlan> = agents.collect();
     Ok(Plan {
         world_id: "simulated".into(),
@@ -83,7 +105,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         laws: "Be brief.".into(),
         tools_md: String::new(),
         archetypes: BTreeMap::from([(WORKER.to_owned(), archetype())]),
-        archetype_access: BTreeMap::from([(WORKER.to_owned(), everything)]),
+        archetype_access: BTreeMap::from([(WORKER.to_owned(), tools)]),
         creatable: BTreeSet::from([WORKER.to_owned()]),
         agents,
         teams: vec![team("alpha", Strategy::OneForOne, alpha), team("beta", strategy, beta)],
@@ -125,7 +147,7 @@ fn archetype() -> Arc<Archetype> {
 fn limits() -> Limits {
     Limits {
         inbox_max: 12,
-        hops_max: 5,
+        hops_max: 4,
         turn_mail_max: 4,
         turn_rounds_max: 5,
         turn_seconds: 90,

@@ -14,6 +14,7 @@ use ghost_world::{Boot, World, boot};
 use tempfile::TempDir;
 
 use super::chance::{Dice, SimIds, SimRng};
+use super::check::Evidence;
 use super::clock::{Bounds, SimClock};
 use super::facts::Facts;
 use super::model::SimModel;
@@ -126,6 +127,12 @@ impl SimWorld {
     /// # Errors
     /// Only when the machine cannot run it. What the world does wrong is in the outcome.
     pub fn run(seed: u64, course: Course) -> Result<Outcome, SimError> {
+        let (sim, boots) = Self::to_its_rest(seed, course)?;
+        sim.conclude(boots)
+    }
+
+    /// Runs a world, and gives it with the number of its boots.
+    fn to_its_rest(seed: u64, course: Course) -> Result<(Self, u32), SimError> {
         tools::hush_planned_panics();
         let mut sim = Self::new(seed, course)?;
         let mut boots = 0;
@@ -146,13 +153,13 @@ impl SimWorld {
                 }
             }
         }
-        sim.conclude(boots)
+        Ok((sim, boots))
     }
 
     fn new(seed: u64, course: Course) -> Result<Self, SimError> {
         let dir = tempfile::tempdir()?;
         let plan = plan::plan(seed, dir.path())?;
-        let clock = SimClock::new(START, Bounds { time: Duration::from_secs(7_200), steps: 400_000 });
+        let clock = SimClock::new(START, Bounds { time: Duration::from_secs(2_400), steps: 50_000 });
         let (disk, book) = (MemoryDisk::new(), Book::default());
         let named: Vec<AgentId> = plan.agents.iter().map(|agent| agent.agent_id.clone()).collect();
         let passing: Vec<AgentId> = ["d0", "d1"].into_iter().map(str::parse).collect::<Result<_, _>>()?;
@@ -269,23 +276,27 @@ impl SimWorld {
         End::Rest
     }
 
+    /// What there is to judge the run by.
+    fn evidence(&self) -> Result<Evidence, SimError> {
+        Ok(Evidence {
+            facts: Facts::gather(&self.disk, &self.dir.path().join("workspace"))?,
+            pages: self.book.open().clone(),
+            asked: self.model.asked(),
+            acknowledged: self.operator.acknowledged().clone(),
+        })
+    }
+
     fn conclude(self, boots: u32) -> Result<Outcome, SimError> {
-        let facts = Facts::gather(&self.disk, &self.dir.path().join("workspace"))?;
-        let asked = self.model.asked();
-        {
-            let pages = self.book.open();
-            let mut wrongs = pages.wrongs.clone();
-            check::check(&facts, &pages, &asked, &self.operator.acknowledged(), &mut wrongs);
-            Ok(Outcome {
-                seed: self.seed,
-                event_log: facts.events,
-                wrongs,
-                boots,
-                model_requests: asked.len(),
-                outside_effects: pages.executions.len(),
-                virtual_time: self.clock.now().since(START),
-            })
-        }
+        let evidence = self.evidence()?;
+        Ok(Outcome {
+            seed: self.seed,
+            wrongs: check::check(&evidence),
+            event_log: evidence.facts.events,
+            boots,
+            model_requests: evidence.asked.len(),
+            outside_effects: evidence.pages.executions.len(),
+            virtual_time: self.clock.now().since(START),
+        })
     }
 }
 
@@ -328,4 +339,15 @@ async fn unrest(world: &World) -> Option<String> {
         })
         .await;
     looked.unwrap_or_else(|error| Some(format!("the store cannot be read: {error}")))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The evidence of a run in which everything was kept.
+    pub(crate) fn evidence(seed: u64) -> Evidence {
+        let (sim, _) = SimWorld::to_its_rest(seed, Course::of(seed)).unwrap();
+        sim.evidence().unwrap()
+    }
 }

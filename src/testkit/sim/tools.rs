@@ -29,7 +29,7 @@ pub(crate) fn mark_key(token: &str) -> String {
 }
 
 /// What happened outside the world.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Pages {
     /// Executions of the outside tool, by token.
     pub(crate) executions: BTreeMap<String, u32>,

@@ -32,7 +32,7 @@ pub(crate) fn answer(
         return (vec![call(mark, 0, POISON, json!({}))], Stop::ToolUse);
     }
     // Longer turns are rarer, and the first answer mostly acts.
-    let last = (round as u64) * 30 + 15;
+    let last = (round as u64) * 30 + 22;
     if dice.chance(last) {
         return last_word(mark, dice);
     }

@@ -31,7 +31,8 @@ impl Row for Agent {
 
 impl Keyed for Agent {
     type Key = AgentId;
-    const KEPT: usize = 4_096;
+    // The agents at work, not the population: a record costs more than all else that a sleeping agent holds.
+    const KEPT: usize = 896;
     const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
     shelf!(agents, AGENTS);
 

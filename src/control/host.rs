@@ -1,0 +1,117 @@
+//! What this process and its host use, from what the kernel shows. A figure that cannot be had is 0.
+//!
+//! Must never: wait for anything but small files of the kernel and the sizes of the world's own.
+
+use std::path::Path;
+
+/// What process and host use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Processor time of this process, in milliseconds.
+    pub cpu_ms: u64,
+    /// Resident memory of this process, in bytes.
+    pub rss_bytes: u64,
+    /// Processors.
+    pub cpus: u32,
+    /// Load over the last minute, times 1000.
+    pub load_milli: u64,
+    /// Memory of the host, in bytes.
+    pub memory_total: u64,
+    /// What of it can still be had.
+    pub memory_available: u64,
+    /// The file system that holds the data, in bytes.
+    pub disk_total: u64,
+    /// What of it is free.
+    pub disk_available: u64,
+    /// The database with its log, in bytes.
+    pub store_bytes: u64,
+}
+
+impl Usage {
+    /// Reads it all. Blocks for as long as a few small files take.
+    pub(crate) fn read(data_dir: Option<&Path>) -> Self {
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let (disk_total, disk_available) = data_dir.map(disk).unwrap_or_default();
+        Self {
+            cpu_ms: cpu_ms(),
+            rss_bytes: rss_bytes(),
+            cpus: std::thread::available_parallelism()
+                .map_or(0, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
+            load_milli: std::fs::read_to_string("/proc/loadavg").map_or(0, |text| load_milli(&text)),
+            memory_total: kilobytes(&memory, "MemTotal:"),
+            memory_available: kilobytes(&memory, "MemAvailable:"),
+            disk_total,
+            disk_available,
+            store_bytes: data_dir.map_or(0, store_bytes),
+        }
+    }
+}
+
+/// Resident memory of this process.
+pub(crate) fn rss_bytes() -> u64 {
+    kilobytes(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmRSS:")
+}
+
+fn cpu_ms() -> u64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let (seconds, nanos) = (u64::try_from(used.tv_sec).unwrap_or(0), u64::try_from(used.tv_nsec).unwrap_or(0));
+    seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000)
+}
+
+/// The figure of a line such as `MemTotal:  8000 kB`, in bytes.
+fn kilobytes(text: &str, label: &str) -> u64 {
+    text.lines()
+        .find_map(|line| line.strip_prefix(label))
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|figure| figure.parse::<u64>().ok())
+        .map_or(0, |figure| figure.saturating_mul(1_024))
+}
+
+/// The first figure of `0.52 0.40 0.30 1/200 1234`, times 1000.
+fn load_milli(text: &str) -> u64 {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let (whole, part) = first.split_once('.').unwrap_or((first, "0"));
+    let thousandths = format!("{part:0<3}");
+    let part = thousandths.get(..3).and_then(|part| part.parse::<u64>().ok()).unwrap_or(0);
+    whole.parse::<u64>().map_or(0, |whole| whole.saturating_mul(1_000).saturating_add(part))
+}
+
+fn disk(data_dir: &Path) -> (u64, u64) {
+    match rustix::fs::statvfs(data_dir) {
+        Ok(facts) => (facts.f_blocks.saturating_mul(facts.f_frsize), facts.f_bavail.saturating_mul(facts.f_frsize)),
+        Err(_) => (0, 0),
+    }
+}
+
+/// The database and the files that it keeps beside itself.
+fn store_bytes(data_dir: &Path) -> u64 {
+    ["ghost.db", "ghost.db-wal", "ghost.db-shm"]
+        .iter()
+        .filter_map(|name| std::fs::metadata(data_dir.join(name)).ok())
+        .fold(0, |sum, meta| sum.saturating_add(meta.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read() {
+        assert_eq!(kilobytes("A: 1 kB\nMemTotal:   8 kB\n", "MemTotal:"), 8_192);
+        assert_eq!((kilobytes("MemTotal: x", "MemTotal:"), kilobytes("", "MemTotal:")), (0, 0));
+        for (text, milli) in [("0.52 0.40", 520), ("12.3", 12_300), ("7", 7_000), ("", 0), ("1.23456", 1_234)] {
+            assert_eq!(load_milli(text), milli, "{text}");
+        }
+    }
+
+    #[test]
+    fn this_process_uses_something_and_its_store_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("ghost.db"), [0; 100]).unwrap();
+        std::fs::write(dir.path().join("ghost.db-wal"), [0; 11]).unwrap();
+        let usage = Usage::read(Some(dir.path()));
+        assert_eq!(usage.store_bytes, 111);
+        assert!(usage.rss_bytes > 0 && usage.cpus > 0 && usage.memory_total > 0 && usage.disk_total > 0, "{usage:?}");
+        assert_eq!(Usage::read(None).disk_total, 0);
+    }
+}

@@ -1,0 +1,167 @@
+//! The HTTP side: an agent's tools, health and metrics (CP-02, CP-11). Only who holds the token sees more than health.
+//!
+//! Must never: answer a page of another origin, or a name that is not this machine's (DNS rebinding).
+
+mod guard;
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use ghost_commons::feed::Subscription;
+use ghost_commons::mail::agent_named;
+use ghost_domain::event::EventFilter;
+use ghost_domain::text::{clip, one_line};
+use ghost_domain::transcript::ToolSpec;
+use ghost_domain::{AgentId, Code, Refusal};
+use serde_json::{Value, json};
+
+use crate::services::Control;
+
+/// A store that has not answered for so long does not.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+
+/// What every route works with.
+struct Rest {
+    control: Control,
+    /// Without one, nothing that needs it is answered.
+    token: Option<Arc<str>>,
+    bound: SocketAddr,
+}
+
+type Shared = State<Arc<Rest>>;
+
+/// The routes of the HTTP side, which listens on `bound`.
+pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> Router {
+    let rest = Arc::new(Rest { control, token, bound });
+    let with_token = Router::new()
+        .route("/api/agents/{id}/tools", get(tools))
+        .route("/api/agents/{id}/tools/brief", get(brief))
+        .route_layer(from_fn_with_state(Arc::clone(&rest), guard::token));
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(figures))
+        .merge(with_token)
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(only_reading)
+        .layer(from_fn_with_state(Arc::clone(&rest), guard::host))
+        .with_state(rest)
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn readyz(State(rest): Shared) -> Result<&'static str, Failed> {
+    let Control { world, closed, .. } = &rest.control;
+    if *closed.borrow() {
+        return Err(Refusal::new(Code::Unavailable, "the daemon is stopping").into());
+    }
+    // Opening a reader asks the store where the feed stands.
+    let answer = Subscription::open(world.store(), None, EventFilter::default(), false);
+    tokio::select! {
+        biased;
+        opened = answer => opened.map(|_| "ready\n").map_err(Failed),
+        () = world.cx().ports.clock.sleep(READY_WITHIN) => {
+            Err(Refusal::new(Code::Unavailable, "the store does not answer").into())
+        }
+    }
+}
+
+async fn figures(State(rest): Shared, request: Request) -> Response {
+    if !rest.control.world.plan().metrics_open
+        && let Err(unknown) = guard::has_token(&rest, request.headers())
+    {
+        return unknown.into_response();
+    }
+    match metrics::text(&rest.control).await {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        Err(refusal) => Failed(refusal).into_response(),
+    }
+}
+
+async fn tools(State(rest): Shared, id: Result<Path<String>, PathRejection>) -> Result<Json<Vec<Value>>, Failed> {
+    let specs = specs(&rest.control, id).await?;
+    let row = |spec: &ToolSpec| json!({ "name": spec.name, "description": one_line(&spec.description) });
+    Ok(Json(specs.iter().map(row).collect()))
+}
+
+async fn brief(State(rest): Shared, id: Result<Path<String>, PathRejection>) -> Result<String, Failed> {
+    let specs = specs(&rest.control, id).await?;
+    Ok(specs.iter().map(|spec| format!("- {}: {}\n", spec.name, one_line(&spec.description))).collect())
+}
+
+async fn specs(control: &Control, id: Result<Path<String>, PathRejection>) -> Result<Arc<[ToolSpec]>, Failed> {
+    let Path(id) = id.map_err(|rejection| {
+        Refusal::new(Code::InvalidArguments, clip(&rejection.body_text(), 200)).hint("the path names no agent")
+    })?;
+    let agent_id: AgentId = id.parse()?;
+    let world = &control.world;
+    let agent = world.store().read(move |r| Box::pin(async move { agent_named(r, &agent_id).await })).await?;
+    let (_, registry) = world.engine().outfit(&agent)?;
+    Ok(registry.specs())
+}
+
+async fn nothing_here(request: Request) -> Failed {
+    Refusal::new(Code::NotFound, format!("there is nothing at {}", clip(request.uri().path(), 200)))
+        .hint("/api/agents/{id}/tools, /api/agents/{id}/tools/brief, /healthz, /readyz or /metrics")
+        .into()
+}
+
+async fn only_reading() -> Response {
+    let refusal = Refusal::new(Code::InvalidArguments, "these routes are only read").hint("use GET");
+    (StatusCode::METHOD_NOT_ALLOWED, Json(refusal)).into_response()
+}
+
+/// A refusal on its way out.
+struct Failed(Refusal);
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (http_status(self.0.code), Json(self.0)).into_response()
+    }
+}
+
+/// A caller that has not said who it is.
+fn unknown_caller() -> Response {
+    let refusal = Refusal::new(Code::AccessDenied, "a token is needed").hint(
+        "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory",
+    );
+    let mut response = (StatusCode::UNAUTHORIZED, Json(refusal)).into_response();
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+/// The HTTP status of a refusal.
+fn http_status(code: Code) -> StatusCode {
+    match code {
+        Code::InvalidArguments => StatusCode::BAD_REQUEST,
+        Code::NotFound | Code::UnknownTool => StatusCode::NOT_FOUND,
+        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => StatusCode::FORBIDDEN,
+        Code::Conflict | Code::ApprovalPending | Code::OutcomeUnknown => StatusCode::CONFLICT,
+        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::RateLimited | Code::InboxFull | Code::HopLimit | Code::BudgetExhausted | Code::LoopGuard => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
+        Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Internal | Code::ExecFailed => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

@@ -1,0 +1,354 @@
+//! The rows that the services show, and [`commands`] for the few that commons has no rule for. The one place of this
+//! room that touches the store.
+//!
+//! Must never: decide anything, or give a list without a bound.
+
+mod commands;
+
+pub use commands::{TaskText, cancel_turn, cut_off, delete_agent, deliver, edit_task, free_id, keep_answer};
+
+use ghost_commons::{mail, tasks};
+use ghost_domain::usage::UsageSum;
+use ghost_domain::{
+    Agent, AgentId, Budget, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, JournalRow, LedgerRow, Party,
+    Refusal, RequestKey, RootId, Scope, StoredAnswer, Task, TaskId, TaskStatus, Timestamp, Turn, TurnId, TurnStatus,
+};
+use ghost_store::tables::{LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
+use ghost_world::World;
+
+use crate::convert::input::{Place, bad_cursor};
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+/// Most rows that the store gives at once.
+const WINDOW: u32 = 1_000;
+/// Rows read beyond a page: those that share a cursor's millisecond are read again and left out.
+const MARGIN: u32 = 500;
+
+/// A part of a list, and where the next part begins.
+#[derive(Debug)]
+pub struct Page<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// The cursor of the next part; empty at the end.
+    pub next: String,
+}
+
+impl<T> Page<T> {
+    /// The page with its rows turned into something else.
+    pub fn map<U>(self, turned: impl FnMut(&T) -> U) -> (Vec<U>, String) {
+        (self.rows.iter().map(turned).collect(), self.next)
+    }
+}
+
+/// Cuts a page out of `rows`, newest first. `more` says that the store may hold older ones.
+fn newest<T>(
+    rows: Vec<T>,
+    more: bool,
+    after: Option<Place>,
+    limit: usize,
+    place: impl Fn(&T) -> Place,
+    wanted: impl Fn(&T) -> bool,
+) -> Page<T> {
+    let mut last = None;
+    let (mut taken, mut rows) = (Vec::new(), rows.into_iter());
+    for row in rows.by_ref() {
+        let at = place(&row);
+        if after.is_some_and(|after| at >= after) {
+            continue;
+        }
+        last = Some(at);
+        if wanted(&row) {
+            taken.push(row);
+            if taken.len() == limit {
+                break;
+            }
+        }
+    }
+    let rest = more || rows.len() > 0;
+    let next = match (last, after) {
+        (Some(last), _) if rest => last.cursor(),
+        // Nothing but rows of the cursor's own millisecond: on to the one before.
+        (None, Some(after)) if rest => Place { at: Timestamp(after.at.0.saturating_sub(1)), id: u128::MAX }.cursor(),
+        _ => String::new(),
+    };
+    Page { rows: taken, next }
+}
+
+fn window(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(WINDOW).saturating_add(MARGIN).min(WINDOW)
+}
+
+fn before(after: Option<Place>) -> Option<Timestamp> {
+    after.map(|after| Timestamp(after.at.0.saturating_add(1)))
+}
+
+/// Turns, newest first.
+pub async fn turns(
+    world: &World,
+    filter: TurnFilter,
+    root: Option<RootId>,
+    after: Option<Place>,
+    limit: usize,
+) -> Result<Page<Turn>> {
+    let window = if root.is_some() { WINDOW } else { window(limit) };
+    let filter = TurnFilter { before: before(after), limit: window, ..filter };
+    let rows: Vec<Turn> =
+        world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await.map_err(refused)?;
+    let more = rows.len() >= window as usize;
+    let place = |turn: &Turn| Place { at: turn.started_at, id: turn.turn_id.0.as_u128() };
+    let wanted = |turn: &Turn| root.is_none_or(|root| turn.root_id == root || turn.other_roots.contains(&root));
+    Ok(newest(rows, more, after, limit, place, wanted))
+}
+
+fn refused(error: ghost_store::StoreError) -> Refusal {
+    error.into()
+}
+
+/// A turn with its journal, in order.
+pub async fn turn(world: &World, turn_id: TurnId) -> Result<(Turn, Vec<JournalRow>)> {
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                match r.turn_get(turn_id).await? {
+                    Some(turn) => Ok((turn, r.journal_of(turn_id).await?)),
+                    None => Err(no_turn(turn_id)),
+                }
+            })
+        })
+        .await
+}
+
+fn no_turn(turn_id: TurnId) -> Refusal {
+    Refusal::not_found("turn", &turn_id.to_string(), None).hint("see `ghostctl turn list`")
+}
+
+/// The records of agents, those that do not exist left out.
+pub async fn agents(world: &World, ids: Vec<AgentId>) -> Result<Vec<Agent>> {
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                let mut found = Vec::with_capacity(ids.len());
+                for id in &ids {
+                    found.extend(r.agent_get(id).await?);
+                }
+                Ok(found)
+            })
+        })
+        .await
+}
+
+/// Every record, tombstones included, in order of id.
+pub async fn all_agents(world: &World) -> Result<Vec<Agent>> {
+    world.store().read(|r| Box::pin(async move { r.agent_list(true).await })).await.map_err(refused)
+}
+
+/// What only the store knows of an agent at work.
+#[derive(Clone, Debug)]
+pub struct AtWork {
+    /// Its record.
+    pub agent: Agent,
+    /// Pending mail.
+    pub inbox_pending: u64,
+    /// The turn under way.
+    pub turn_id: Option<TurnId>,
+}
+
+/// A live agent at work, or a refusal that names the nearest one.
+pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
+    let id = agent_id.clone();
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                let agent = mail::agent_named(r, &id).await?;
+                let inbox_pending = r.inbox_depth(&id).await?.into();
+                let turn_id = r.turn_open_of(&id).await?.map(|turn| turn.turn_id);
+                Ok(AtWork { agent, inbox_pending, turn_id })
+            })
+        })
+        .await
+}
+
+/// Dead letters, newest first, of the newest thousand.
+pub async fn dead_letters(
+    world: &World,
+    agent_id: Option<AgentId>,
+    status: Option<DeadLetterStatus>,
+    after: Option<Place>,
+    limit: usize,
+) -> Result<Page<DeadLetter>> {
+    let rows: Vec<DeadLetter> = world
+        .store()
+        .read(move |r| Box::pin(async move { r.dead_letter_list(agent_id.as_ref(), status).await }))
+        .await
+        .map_err(refused)?;
+    let place = |letter: &DeadLetter| Place { at: letter.created_at, id: letter.dead_letter_id.0.as_u128() };
+    Ok(newest(rows, false, after, limit, place, |_| true))
+}
+
+/// A dead letter with its mail. Mail that retention has taken is left out.
+pub async fn dead_letter(world: &World, id: DeadLetterId) -> Result<(DeadLetter, Vec<Envelope>)> {
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                let Some(letter) = r.dead_letter_get(id).await? else {
+                    return Err(
+                        Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")
+                    );
+                };
+                let mut envelopes = Vec::with_capacity(letter.messages.len());
+                for message_id in &letter.messages {
+                    envelopes.extend(r.message_get(*message_id).await?);
+                }
+                Ok((letter, envelopes))
+            })
+        })
+        .await
+}
+
+/// Tasks by priority, then age: of the first thousand that the filter wants.
+pub async fn task_page(
+    world: &World,
+    owner: Option<AgentId>,
+    status: Option<TaskStatus>,
+    cursor: &str,
+    limit: usize,
+) -> Result<Page<Task>> {
+    let after = match cursor.split_once('/') {
+        None if cursor.is_empty() => None,
+        Some((priority, place)) => {
+            let priority: i32 = priority.parse().map_err(|_| bad_cursor(cursor))?;
+            let place = crate::convert::input::place(place)?.ok_or_else(|| bad_cursor(cursor))?;
+            Some((-i64::from(priority), place))
+        }
+        None => return Err(bad_cursor(cursor)),
+    };
+    let filter = TaskFilter { owner, status, parent_id: None, limit: WINDOW };
+    let rows: Vec<Task> =
+        world.store().read(move |r| Box::pin(async move { r.task_list(&filter).await })).await.map_err(refused)?;
+    let order = |task: &Task| (-i64::from(task.priority), Place { at: task.created_at, id: task.task_id.0.as_u128() });
+    let mut rows: Vec<Task> = rows.into_iter().filter(|task| after.is_none_or(|after| order(task) > after)).collect();
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = match rows.last() {
+        Some(last) if more => format!("{}/{}", last.priority, order(last).1.cursor()),
+        _ => String::new(),
+    };
+    Ok(Page { rows, next })
+}
+
+/// A task with its history.
+pub async fn task(world: &World, task_id: TaskId) -> Result<tasks::TaskWithHistory> {
+    world.store().read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await
+}
+
+/// Budgets in order of scope text. `sort` is `world`, `team`, `agent` or `root`; without it roots are left out.
+pub async fn budgets(world: &World, sort: Option<&'static str>, cursor: &str, limit: usize) -> Result<Page<Budget>> {
+    let after: Option<Scope> =
+        if cursor.is_empty() { None } else { Some(cursor.parse().map_err(|_: Refusal| bad_cursor(cursor))?) };
+    let teams: Vec<Scope> = world.plan().teams.iter().map(|team| Scope::Team(team.name.clone())).collect();
+    let rows: Vec<Budget> = world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                let mut rows = ghost_commons::budgets::list(r, true).await?;
+                // A list that is full may have ended before the scopes that come last.
+                for scope in std::iter::once(Scope::World).chain(teams) {
+                    if !rows.iter().any(|budget| budget.scope == scope) {
+                        rows.extend(r.budget_get(&scope).await?);
+                    }
+                }
+                Ok::<_, Refusal>(rows)
+            })
+        })
+        .await?;
+    let sort_of = |scope: &Scope| match scope {
+        Scope::World => "world",
+        Scope::Team(_) => "team",
+        Scope::Agent(_) => "agent",
+        Scope::Root(_) => "root",
+    };
+    let wanted = |scope: &Scope| sort.map_or(sort_of(scope) != "root", |sort| sort_of(scope) == sort);
+    let mut keyed: Vec<(String, Budget)> = rows
+        .into_iter()
+        .filter(|budget| wanted(&budget.scope))
+        .map(|budget| (budget.scope.to_string(), budget))
+        .filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after.to_string()))
+        .collect();
+    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let more = keyed.len() > limit;
+    keyed.truncate(limit);
+    let next = keyed.last().filter(|_| more).map(|(key, _)| key.clone()).unwrap_or_default();
+    Ok(Page { rows: keyed.into_iter().map(|(_, budget)| budget).collect(), next })
+}
+
+/// Sums of settled model calls.
+pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> {
+    world.store().read(move |r| Box::pin(async move { ghost_commons::budgets::usage(r, &filter).await })).await
+}
+
+/// Recorded tool calls, newest first.
+pub async fn ledger(
+    world: &World,
+    filter: LedgerFilter,
+    after: Option<Place>,
+    limit: usize,
+) -> Result<Page<LedgerRow>> {
+    let window = window(limit);
+    let filter = LedgerFilter { before: before(after), limit: window, ..filter };
+    let rows: Vec<LedgerRow> =
+        world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await })).await.map_err(refused)?;
+    let more = rows.len() >= window as usize;
+    let place = |row: &LedgerRow| Place { at: row.started_at, id: row.call_id.0.as_u128() };
+    Ok(newest(rows, more, after, limit, place, |_| true))
+}
+
+/// The one call of an operator's turn.
+pub async fn call_of_turn(world: &World, turn_id: TurnId) -> Result<Option<LedgerRow>> {
+    let filter = LedgerFilter { turn_id: Some(turn_id), limit: 1, ..LedgerFilter::default() };
+    let rows: Vec<LedgerRow> =
+        world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await })).await.map_err(refused)?;
+    Ok(rows.into_iter().next())
+}
+
+/// The answer that is kept for a request.
+pub async fn kept_answer(world: &World, key: &RequestKey) -> Result<Option<String>> {
+    let (principal, request_id) = (key.principal.clone(), key.request_id.clone());
+    let kept: Option<StoredAnswer> = world
+        .store()
+        .read(move |r| Box::pin(async move { r.request_get(&principal, &request_id).await }))
+        .await
+        .map_err(refused)?;
+    Ok(kept.map(|kept| kept.answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(rows: &[(i64, u128)], more: bool, after: Option<(i64, u128)>, limit: usize) -> (Vec<(i64, u128)>, String) {
+        let after = after.map(|(at, id)| Place { at: Timestamp(at), id });
+        let place = |row: &(i64, u128)| Place { at: Timestamp(row.0), id: row.1 };
+        let page = newest(rows.to_vec(), more, after, limit, place, |_| true);
+        (page.rows, page.next)
+    }
+
+    #[test]
+    fn pages_join_without_gap_or_double() {
+        let rows = [(9, 2), (9, 1), (8, 7), (7, 1)];
+        let (first, next) = at(&rows, false, None, 1);
+        assert_eq!(first, [(9, 2)]);
+        assert_eq!(next, Place { at: Timestamp(9), id: 2 }.cursor());
+        let (second, _) = at(&rows, false, Some((9, 2)), 2);
+        assert_eq!(second, [(9, 1), (8, 7)]);
+        assert_eq!(at(&rows, false, Some((8, 7)), 5), (vec![(7, 1)], String::new()));
+        // The store may hold more than its window.
+        assert_eq!(at(&rows, true, None, 9).1, Place { at: Timestamp(7), id: 1 }.cursor());
+        // A window of nothing but what was seen moves on.
+        assert_eq!(at(&[(9, 2)], true, Some((9, 1)), 9).1, Place { at: Timestamp(8), id: u128::MAX }.cursor());
+    }
+}

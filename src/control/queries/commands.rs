@@ -1,0 +1,154 @@
+//! The few small commands that commons has no rule for: each is a rule of commons with a note beside it.
+//!
+//! Must never: change what a rule of commons decides.
+
+use ghost_commons::{Cx, agents, mail, tasks, turns};
+use ghost_domain::text::clip;
+use ghost_domain::{
+    Agent, AgentId, Envelope, Party, Refusal, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId,
+    TurnStatus,
+};
+use ghost_store::{Reads, Writes};
+use ghost_world::World;
+
+use super::{Result, no_turn, refused};
+
+/// Cancels an open turn; one that has ended stays as it is.
+pub async fn cancel_turn(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    turn_id: TurnId,
+    reason: Option<&str>,
+) -> Result<(Turn, bool)> {
+    match w.turn_get(turn_id).await? {
+        None => Err(no_turn(turn_id)),
+        Some(turn) if turn.status != TurnStatus::Open => Ok((turn, false)),
+        Some(_) => {
+            let mut turn = turns::cancel(w, cx, by, turn_id).await?;
+            if let Some(reason) = reason {
+                turn.reason = Some(format!("by {by}: {}", cx.redactor.redact(&clip(reason, 300))));
+                w.turn_put(&turn).await?;
+            }
+            Ok((turn, true))
+        }
+    }
+}
+
+/// Ends the turn that keeps a stopping agent from its end, if there is still one.
+pub async fn cut_off(world: &World, by: &Party, agent_id: &AgentId) -> Result<()> {
+    let (cx, by, id) = (world.cx().clone(), by.clone(), agent_id.clone());
+    world
+        .store()
+        .write(move |w| {
+            Box::pin(async move {
+                if let Some(turn) = w.turn_open_of(&id).await? {
+                    cancel_turn(w, &cx, &by, turn.turn_id, Some("its grace period to stop was over")).await?;
+                }
+                Ok::<_, Refusal>(())
+            })
+        })
+        .await
+}
+
+/// The first of `<archetype>-1`, `-2`, … that no agent bears or has borne.
+pub async fn free_id(r: &mut dyn Reads, archetype: &str) -> Result<AgentId> {
+    let clean: String = archetype
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' })
+        .take(50)
+        .collect();
+    let clean = clean.trim_start_matches(['.', '_', '-']);
+    let base = if clean.is_empty() { "agent" } else { clean };
+    let mut number = 1_u32;
+    loop {
+        let id: AgentId = format!("{base}-{number}").parse()?;
+        if r.agent_get(&id).await?.is_none() {
+            return Ok(id);
+        }
+        number = number.saturating_add(1);
+    }
+}
+
+/// Deletes an agent and keeps the reason in its tombstone.
+pub async fn delete_agent(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    id: &AgentId,
+    reason: Option<&str>,
+) -> Result<Agent> {
+    let mut agent = agents::delete(w, cx, by, id).await?;
+    if let Some(reason) = reason {
+        agent.status_reason = Some(format!("deleted by {by}: {}", clip(reason, 300)));
+        w.agent_put(&agent).await?;
+    }
+    Ok(agent)
+}
+
+/// Delivers mail, and gives it as the store keeps it: with its place.
+pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: mail::Draft) -> Result<Envelope> {
+    let sent = mail::deliver(w, cx, draft).await?;
+    Ok(w.message_get(sent.message_id).await?.unwrap_or(sent))
+}
+
+/// What an operator may rewrite of a task; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct TaskText {
+    /// One line.
+    pub title: Option<String>,
+    /// The whole of it.
+    pub description: Option<String>,
+    /// Higher is sooner.
+    pub priority: Option<i32>,
+    /// When it should be done.
+    pub due_at: Option<Timestamp>,
+}
+
+/// Rewrites a task and changes it, with one entry in its history that says both.
+pub async fn edit_task(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    task_id: TaskId,
+    text: TaskText,
+    mut change: tasks::TaskChange,
+) -> Result<Task> {
+    let mut task = tasks::get(w, task_id).await?;
+    let mut rewritten = Vec::new();
+    if let Some(title) = text.title {
+        task.title = title;
+        rewritten.push("title");
+    }
+    if let Some(description) = text.description {
+        task.description = description;
+        rewritten.push("description");
+    }
+    if let Some(priority) = text.priority {
+        task.priority = priority;
+        rewritten.push("priority");
+    }
+    if let Some(due_at) = text.due_at {
+        task.due_at = Some(due_at);
+        rewritten.push("due time");
+    }
+    let chain = mail::Chain { root_id: task.root_id, hop: 0 };
+    if !rewritten.is_empty() {
+        w.task_put(&task).await?;
+        if change.note.is_none() {
+            change.note = Some(format!("changed: {}", rewritten.join(", ")));
+        }
+    }
+    tasks::update(w, cx, by, task_id, change, chain).await
+}
+
+/// Puts the answer of a request that has ended in the place of the mark that it had begun.
+pub async fn keep_answer(world: &World, key: RequestKey, answer: String) -> Result<()> {
+    let at = world.cx().now();
+    world
+        .store()
+        .write(move |w| Box::pin(async move { w.request_put(&StoredAnswer { key, answer, at }).await }))
+        .await
+        .map_err(refused)
+}

@@ -1,0 +1,317 @@
+//! The agents of the world.
+
+mod memory;
+mod recent;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_agent::prompt::{self, Part};
+use ghost_commons::agents::{self as rules, NewAgent};
+use ghost_commons::mail::Chain;
+use ghost_commons::{Cx, requests};
+use ghost_config::plan::Plan;
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Limits, Party, Refusal};
+use ghost_proto::v1;
+use ghost_proto::v1::agents_server::Agents;
+use ghost_store::Writes;
+use ghost_tools::AgentControl;
+use ghost_world::AgentCard;
+use serde_json::{Value, json};
+use tonic::{Request, Response, Status};
+
+use self::recent::Recent;
+use super::Control;
+use crate::convert::{self, input};
+use crate::refusal::to_status;
+use crate::{caller, queries};
+
+/// Characters of an agent's name, and of an archetype's.
+const NAME_MAX: usize = 100;
+/// Characters of a reason.
+const REASON_MAX: usize = 300;
+/// Bytes of overrides.
+const OVERRIDES_MAX: u32 = 16 * 1024;
+/// How long a change may take to show in memory, and how often it is looked for.
+const SETTLING: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The service.
+pub struct AgentsService {
+    control: Control,
+    recent: Recent,
+}
+
+/// An agent to be created, checked as far as no record is needed.
+struct Wanted {
+    archetype: String,
+    agent_id: Option<AgentId>,
+    name: Option<String>,
+    goal: Option<String>,
+    overrides: Value,
+}
+
+impl Wanted {
+    fn of(request: &v1::CreateAgentRequest, limits: &Limits) -> Result<Self, Refusal> {
+        Ok(Self {
+            archetype: input::line("archetype", &request.archetype, NAME_MAX)?,
+            agent_id: input::parsed_if("agent_id", request.agent_id.as_deref())?,
+            name: input::line_if("name", request.name.as_deref(), NAME_MAX)?,
+            goal: request.goal.as_deref().map(|goal| input::prose("goal", goal, limits.message_bytes)).transpose()?,
+            overrides: input::object("overrides_json", &request.overrides_json, OVERRIDES_MAX)?,
+        })
+    }
+
+    async fn create(self, w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan) -> Result<Agent, Refusal> {
+        plan.check_overrides_of(&self.archetype, &self.overrides)?;
+        let agent_id = match self.agent_id {
+            Some(agent_id) => agent_id,
+            None => queries::free_id(w, &self.archetype).await?,
+        };
+        if plan.agent(&agent_id).is_some() {
+            return Err(Refusal::new(Code::Conflict, format!("the world file names an agent `{agent_id}`"))
+                .hint("choose another id, or reload the world to have that agent back"));
+        }
+        let new = NewAgent {
+            name: self.name.unwrap_or_else(|| agent_id.to_string()),
+            agent_id,
+            archetype: self.archetype,
+            team: None,
+            kind: AgentKind::Dynamic,
+            desired: Desired::Running,
+            overrides: self.overrides,
+            goal: self.goal,
+            chain: Chain::root(cx),
+        };
+        rules::create(w, cx, by, new).await
+    }
+}
+
+impl AgentsService {
+    /// The service.
+    #[must_use]
+    pub fn new(control: Control) -> Self {
+        Self { control, recent: Recent::default() }
+    }
+
+    async fn page(&self, request: v1::ListAgentsRequest) -> Result<v1::ListAgentsResponse, Refusal> {
+        let status: Option<AgentStatus> = input::parsed_if("status", request.status.as_deref())?;
+        let archetype = input::line_if("archetype", request.archetype.as_deref(), NAME_MAX)?;
+        let after: Option<AgentId> = match request.cursor.as_str() {
+            "" => None,
+            cursor => Some(cursor.parse().map_err(|_: Refusal| input::bad_cursor(cursor))?),
+        };
+        let limit = input::page(request.limit);
+        let wanted = |id: &AgentId, has: AgentStatus, of: &str| {
+            after.as_ref().is_none_or(|after| id > after)
+                && status.is_none_or(|status| has == status)
+                && archetype.as_ref().is_none_or(|archetype| of == archetype)
+        };
+        let world = &self.control.world;
+        let (agents, more): (Vec<v1::Agent>, bool) = if request.deleted {
+            let activities = world.directory().activities();
+            let all = queries::all_agents(world).await?;
+            let mut found = all.iter().filter(|agent| wanted(&agent.agent_id, agent.status, &agent.archetype)).fuse();
+            let shown = |agent: &Agent| convert::agent(agent, activities.get(&agent.agent_id).copied());
+            (found.by_ref().take(limit).map(shown).collect(), found.next().is_some())
+        } else {
+            let mut cards: Vec<AgentCard> = world.directory().cards();
+            cards.retain(|card| wanted(&card.agent_id, card.status, &card.archetype));
+            let more = cards.len() > limit;
+            cards.truncate(limit);
+            let records = self.recent.records(world, &cards).await?;
+            let shown = |(card, record): (&AgentCard, &Option<Arc<Agent>>)| {
+                record.as_deref().map(|record| convert::agent_card(card, record))
+            };
+            (cards.iter().zip(&records).filter_map(shown).collect(), more)
+        };
+        let next_cursor = agents.last().filter(|_| more).map(|agent| agent.agent_id.clone()).unwrap_or_default();
+        Ok(v1::ListAgentsResponse { agents, next_cursor })
+    }
+
+    async fn one(&self, agent_id: &str) -> Result<v1::GetAgentResponse, Refusal> {
+        let agent_id: AgentId = input::parsed("agent_id", agent_id)?;
+        let world = &self.control.world;
+        let shown = self.recent.at_work(world, &agent_id).await?;
+        let agent = match world.directory().card(&agent_id) {
+            Some(card) if card.incarnation == shown.work.agent.incarnation => {
+                convert::agent_card(&card, &shown.work.agent)
+            }
+            // Created a moment ago: memory follows.
+            _ => convert::agent(&shown.work.agent, None),
+        };
+        Ok(v1::GetAgentResponse {
+            agent: Some(agent),
+            inbox_pending: shown.work.inbox_pending,
+            turn_id: shown.work.turn_id.map(|id| id.to_string()),
+            model: shown.model.clone(),
+            tools: shown.tools,
+        })
+    }
+
+    async fn prompt_of(&self, agent_id: &str) -> Result<v1::AgentPromptResponse, Refusal> {
+        let preview = self.control.world.preview(&input::parsed("agent_id", agent_id)?).await?;
+        let (system, briefing) = (prompt::join(&preview.system), prompt::join(&preview.briefing));
+        let (system, briefing) = (Part::new(system), Part::new(briefing));
+        let tools: Vec<Value> = preview
+            .tools
+            .iter()
+            .map(|tool| json!({ "name": tool.name, "description": tool.description, "parameters": tool.parameters }))
+            .collect();
+        Ok(v1::AgentPromptResponse {
+            system: system.text,
+            briefing: briefing.text,
+            tools_json: Value::Array(tools).to_string(),
+            model: preview.spec.model.model,
+            system_hash: system.hash,
+            briefing_hash: briefing.hash,
+        })
+    }
+
+    async fn memory_of(&self, request: v1::InspectAgentRequest) -> Result<v1::InspectAgentResponse, Refusal> {
+        let agent_id: AgentId = input::parsed("agent_id", &request.agent_id)?;
+        let world = &self.control.world;
+        queries::at_work(world, &agent_id).await?;
+        let office = &world.engine().office;
+        let Some(data) = office.data_dir() else {
+            return Err(Refusal::new(Code::Unavailable, "this world keeps no memory files")
+                .hint("ask the agent itself instead"));
+        };
+        let most = world.cx().limits().file_bytes;
+        let limit = if request.limit == 0 { most } else { request.limit.min(most) };
+        memory::inspect(&office.workspace, data, agent_id, request.path.as_deref(), limit).await
+    }
+
+    /// Waits a moment until memory shows what was committed, so that who made a change finds it in the next list.
+    async fn settle(&self, agent_id: &AgentId, shows: impl Fn(Option<AgentCard>) -> bool) {
+        let looking = async {
+            while !shows(self.control.world.directory().card(agent_id)) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        // Past that time the supervisor is busy or ending; the record is committed and memory follows it.
+        let _ = tokio::time::timeout(SETTLING, looking).await;
+    }
+
+    fn change(&self, agent: &Agent, changed: bool) -> Response<v1::AgentChange> {
+        let activity = self.control.world.directory().card(&agent.agent_id).map(|card| card.activity);
+        Response::new(v1::AgentChange { agent: Some(convert::agent(agent, activity)), changed })
+    }
+
+    /// Waits until a stopping agent has stopped. A grace period of the caller's own ends the turn that outlasts it.
+    async fn stopped(&self, by: &Party, agent_id: &AgentId, grace: Option<Duration>) -> Result<Agent, Refusal> {
+        let world = &self.control.world;
+        if let Some(grace) = grace {
+            let clock = Arc::clone(&world.cx().ports.clock);
+            tokio::select! {
+                biased;
+                agent = world.wait_until_stopped(agent_id) => return agent,
+                () = clock.sleep(grace) => queries::cut_off(world, by, agent_id).await?,
+            }
+        }
+        world.wait_until_stopped(agent_id).await
+    }
+}
+
+#[tonic::async_trait]
+impl Agents for AgentsService {
+    async fn list(&self, request: Request<v1::ListAgentsRequest>) -> Result<Response<v1::ListAgentsResponse>, Status> {
+        caller::party(&request)?;
+        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn get(&self, request: Request<v1::GetAgentRequest>) -> Result<Response<v1::GetAgentResponse>, Status> {
+        caller::party(&request)?;
+        self.one(&request.get_ref().agent_id).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn create(&self, request: Request<v1::CreateAgentRequest>) -> Result<Response<v1::AgentChange>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "agents.create", &request.get_ref().request_id)?;
+        let world = &self.control.world;
+        let cx = world.cx().clone();
+        let wanted = Wanted::of(request.get_ref(), &cx.limits()).map_err(to_status)?;
+        let plan = world.plan();
+        let agent = requests::once(world.store(), world.cx(), key, move |w| {
+            Box::pin(async move { wanted.create(w, &cx, &by, &plan).await })
+        })
+        .await
+        .map_err(to_status)?;
+        self.settle(&agent.agent_id, |card| card.is_some_and(|card| card.incarnation >= agent.incarnation)).await;
+        Ok(self.change(&agent, true))
+    }
+
+    async fn start(&self, request: Request<v1::StartAgentRequest>) -> Result<Response<v1::AgentChange>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "agents.start", &request.get_ref().request_id)?;
+        let agent_id: AgentId = input::parsed("agent_id", &request.get_ref().agent_id).map_err(to_status)?;
+        let world = &self.control.world;
+        let (cx, id) = (world.cx().clone(), agent_id.clone());
+        let (agent, changed) = requests::once(world.store(), world.cx(), key, move |w| {
+            Box::pin(async move { rules::start(w, &cx, &by, &id).await })
+        })
+        .await
+        .map_err(to_status)?;
+        let runs = |card: Option<AgentCard>| {
+            card.is_none_or(|card| !matches!(card.status, AgentStatus::Stopped | AgentStatus::Stopping))
+        };
+        self.settle(&agent_id, runs).await;
+        Ok(self.change(&agent, changed))
+    }
+
+    async fn stop(&self, request: Request<v1::StopAgentRequest>) -> Result<Response<v1::AgentChange>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "agents.stop", &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let agent_id: AgentId = input::parsed("agent_id", &request.agent_id).map_err(to_status)?;
+        let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
+        // No grace at all is a grace period, too.
+        let grace = match request.grace_ms {
+            Some(0) => Some(Duration::ZERO),
+            grace => input::wait("grace_ms", grace).map_err(to_status)?,
+        };
+        let world = &self.control.world;
+        let (cx, id, asker) = (world.cx().clone(), agent_id.clone(), by.clone());
+        let (_, changed) = requests::once(world.store(), world.cx(), key, move |w| {
+            Box::pin(async move { rules::stop(w, &cx, &asker, &id, reason.as_deref()).await })
+        })
+        .await
+        .map_err(to_status)?;
+        let agent = self.stopped(&by, &agent_id, grace).await.map_err(to_status)?;
+        self.settle(&agent_id, |card| card.is_none_or(|card| card.status == agent.status)).await;
+        Ok(self.change(&agent, changed))
+    }
+
+    async fn delete(&self, request: Request<v1::DeleteAgentRequest>) -> Result<Response<v1::AgentChange>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "agents.delete", &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let agent_id: AgentId = input::parsed("agent_id", &request.agent_id).map_err(to_status)?;
+        let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
+        let world = &self.control.world;
+        let (cx, id) = (world.cx().clone(), agent_id.clone());
+        let agent = requests::once(world.store(), world.cx(), key, move |w| {
+            Box::pin(async move { queries::delete_agent(w, &cx, &by, &id, reason.as_deref()).await })
+        })
+        .await
+        .map_err(to_status)?;
+        self.settle(&agent_id, |card| card.is_none_or(|card| card.incarnation > agent.incarnation)).await;
+        Ok(self.change(&agent, true))
+    }
+
+    async fn prompt(
+        &self,
+        request: Request<v1::AgentPromptRequest>,
+    ) -> Result<Response<v1::AgentPromptResponse>, Status> {
+        caller::party(&request)?;
+        self.prompt_of(&request.get_ref().agent_id).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn inspect(
+        &self,
+        request: Request<v1::InspectAgentRequest>,
+    ) -> Result<Response<v1::InspectAgentResponse>, Status> {
+        caller::party(&request)?;
+        self.memory_of(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+}

@@ -1,0 +1,98 @@
+//! Budgets and what was used.
+
+use ghost_commons::budgets::{self as rules, NewLimits};
+use ghost_commons::requests;
+use ghost_domain::{AgentId, Code, Money, Refusal, Scope};
+use ghost_proto::v1;
+use ghost_proto::v1::budgets_server::Budgets;
+use ghost_store::tables::UsageFilter;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::{self, input};
+use crate::refusal::to_status;
+use crate::{caller, queries};
+
+/// The sorts of scopes.
+const SORTS: [&str; 4] = ["world", "team", "agent", "root"];
+/// The largest limit that is taken for one: beyond it no sum is exact.
+const LIMIT_MAX: u64 = 1_000_000_000_000_000;
+
+/// The service.
+pub struct BudgetsService(pub Control);
+
+/// One limit of a request: a new value, none any more, or as it is.
+fn limit(field: &str, value: Option<u64>, clear: bool) -> Result<Option<Option<u64>>, Refusal> {
+    match (value, clear) {
+        (Some(_), true) => Err(input::bad(field, "is both set and cleared").hint("give one of the two")),
+        (Some(value), false) if value > LIMIT_MAX => {
+            Err(input::bad(field, format!("is {value}")).hint(format!("give at most {LIMIT_MAX}, or clear it")))
+        }
+        (Some(value), false) => Ok(Some(Some(value))),
+        (None, true) => Ok(Some(None)),
+        (None, false) => Ok(None),
+    }
+}
+
+fn limits(request: &v1::SetBudgetRequest) -> Result<(Scope, NewLimits), Refusal> {
+    let scope = input::parsed("scope", &request.scope)?;
+    let money = limit("limit_micros", request.limit_micros, request.clear_micros)?;
+    let limits = NewLimits {
+        tokens: limit("limit_tokens", request.limit_tokens, request.clear_tokens)?,
+        money: money.map(|money| money.map(Money)),
+    };
+    Ok((scope, limits))
+}
+
+impl BudgetsService {
+    async fn page(&self, request: v1::ListBudgetsRequest) -> Result<v1::ListBudgetsResponse, Refusal> {
+        let sort = match request.sort.as_deref() {
+            None => None,
+            Some(sort) => Some(SORTS.into_iter().find(|known| *known == sort).ok_or_else(|| {
+                Refusal::new(Code::InvalidArguments, "sort is not one of a scope's")
+                    .hint("one of: world, team, agent, root")
+                    .details(serde_json::json!({ "field": "sort" }))
+            })?),
+        };
+        let page = queries::budgets(&self.0.world, sort, &request.cursor, input::page(request.limit)).await?;
+        let (budgets, next_cursor) = page.map(convert::budget);
+        Ok(v1::ListBudgetsResponse { budgets, next_cursor })
+    }
+
+    async fn sums(&self, request: v1::UsageRequest) -> Result<v1::UsageResponse, Refusal> {
+        let agent_id: Option<AgentId> = input::parsed_if("agent_id", request.agent_id.as_deref())?;
+        let since = input::instant("since_at_ms", request.since_at_ms)?;
+        let filter = UsageFilter { agent_id, root_id: None, since };
+        let sums = queries::usage(&self.0.world, filter).await?;
+        Ok(v1::UsageResponse { sums: sums.iter().map(convert::usage_sum).collect() })
+    }
+}
+
+#[tonic::async_trait]
+impl Budgets for BudgetsService {
+    async fn list(
+        &self,
+        request: Request<v1::ListBudgetsRequest>,
+    ) -> Result<Response<v1::ListBudgetsResponse>, Status> {
+        caller::party(&request)?;
+        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn set(&self, request: Request<v1::SetBudgetRequest>) -> Result<Response<v1::Budget>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "budgets.set", &request.get_ref().request_id)?;
+        let (scope, limits) = limits(request.get_ref()).map_err(to_status)?;
+        let cx = self.0.world.cx().clone();
+        let budget = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { rules::set(w, &cx, &by, &scope, limits).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::budget(&budget)))
+    }
+
+    async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<v1::UsageResponse>, Status> {
+        caller::party(&request)?;
+        self.sums(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+}

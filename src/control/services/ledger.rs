@@ -1,0 +1,46 @@
+//! The record of tool calls.
+
+use ghost_domain::Refusal;
+use ghost_domain::tool_catalogue::canonical;
+use ghost_proto::v1;
+use ghost_proto::v1::ledger_server::Ledger;
+use ghost_store::tables::LedgerFilter;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::{self, input};
+use crate::refusal::to_status;
+use crate::{caller, queries};
+
+/// Characters of a tool's name.
+const NAME_MAX: usize = 128;
+
+/// The service.
+pub struct LedgerService(pub Control);
+
+impl LedgerService {
+    async fn page(&self, request: v1::ListLedgerRequest) -> Result<v1::ListLedgerResponse, Refusal> {
+        let tool = input::line_if("tool", request.tool.as_deref(), NAME_MAX)?;
+        let filter = LedgerFilter {
+            agent_id: input::parsed_if("agent_id", request.agent_id.as_deref())?,
+            turn_id: input::parsed_if("turn_id", request.turn_id.as_deref())?,
+            // Rows bear canonical names, so a question by an alias must be turned into one.
+            tool: tool.map(|tool| canonical(&tool).map_or_else(|| tool.clone(), ToString::to_string)),
+            status: input::parsed_if("status", request.status.as_deref())?,
+            since: input::instant("since_at_ms", request.since_at_ms)?,
+            ..LedgerFilter::default()
+        };
+        let after = input::place(&request.cursor)?;
+        let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)).await?;
+        let (rows, next_cursor) = page.map(convert::ledger_row);
+        Ok(v1::ListLedgerResponse { rows, next_cursor })
+    }
+}
+
+#[tonic::async_trait]
+impl Ledger for LedgerService {
+    async fn list(&self, request: Request<v1::ListLedgerRequest>) -> Result<Response<v1::ListLedgerResponse>, Status> {
+        caller::party(&request)?;
+        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+}

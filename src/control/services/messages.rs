@@ -1,0 +1,161 @@
+//! Mail to agents from outside, and the mail that was set aside.
+
+use ghost_commons::mail::{Chain, Draft};
+use ghost_commons::{asks, dead_letters, requests};
+use ghost_domain::{
+    AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, Kind, Limits, Refusal,
+};
+use ghost_proto::v1;
+use ghost_proto::v1::messages_server::Messages;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::{self, input};
+use crate::refusal::to_status;
+use crate::{caller, queries};
+
+/// Characters of a subject.
+const SUBJECT_MAX: usize = 200;
+
+/// The service.
+pub struct MessagesService(pub Control);
+
+impl MessagesService {
+    async fn send_once(&self, request: Request<v1::SendRequest>) -> Result<Envelope, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "messages.send", &request.get_ref().request_id)?;
+        let cx = self.0.world.cx().clone();
+        let draft = |request: &v1::SendRequest| {
+            let to: AgentId = input::parsed("agent_id", &request.agent_id)?;
+            let body = input::prose("body", &request.body, cx.limits().message_bytes)?;
+            Ok(Draft {
+                subject: input::line_if("subject", request.subject.as_deref(), SUBJECT_MAX)?,
+                attachments: input::paths("attachments", &request.attachments)?,
+                ..Draft::new(&to, by, Kind::Message, body, Chain::root(&cx))
+            })
+        };
+        let draft = draft(request.get_ref()).map_err(to_status)?;
+        requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { queries::deliver(w, &cx, draft).await })
+        })
+        .await
+        .map_err(to_status)
+    }
+
+    /// Opens the ask once, and gives the record that it was opened with.
+    async fn ask_once(&self, request: Request<v1::AskRequest>) -> Result<Ask, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "messages.ask", &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let cx = self.0.world.cx().clone();
+        let limits = cx.limits();
+        let target: AgentId = input::parsed("agent_id", &request.agent_id).map_err(to_status)?;
+        let body = input::prose("body", &request.body, limits.message_bytes).map_err(to_status)?;
+        let timeout = input::wait("timeout_ms", request.timeout_ms).map_err(to_status)?;
+        let timeout = timeout.unwrap_or_else(|| Limits::seconds(limits.ask_seconds));
+        let chain = Chain::root(&cx);
+        requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { asks::open(w, &cx, by, None, &target, body, timeout, chain).await })
+        })
+        .await
+        .map_err(to_status)
+    }
+
+    async fn dead_page(&self, request: v1::ListDeadRequest) -> Result<v1::ListDeadResponse, Refusal> {
+        let agent_id = input::parsed_if("agent_id", request.agent_id.as_deref())?;
+        let status = match request.status.as_deref() {
+            None => Some(DeadLetterStatus::Held),
+            Some("all") => None,
+            Some(status) => Some(input::parsed("status", status).map_err(|refusal| {
+                let hint = refusal.hint.clone().map(|hint| format!("{hint}, all"));
+                Refusal { hint, ..refusal }
+            })?),
+        };
+        let after = input::place(&request.cursor)?;
+        let limit = input::page(request.limit);
+        let page = queries::dead_letters(&self.0.world, agent_id, status, after, limit).await?;
+        let (dead_letters, next_cursor) = page.map(convert::dead_letter);
+        Ok(v1::ListDeadResponse { dead_letters, next_cursor })
+    }
+
+    async fn dead_with_mail(&self, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse, Refusal> {
+        let id: DeadLetterId = input::parsed("dead_letter_id", &request.dead_letter_id)?;
+        let (letter, envelopes) = queries::dead_letter(&self.0.world, id).await?;
+        Ok(v1::GetDeadResponse {
+            dead_letter: Some(convert::dead_letter(&letter)),
+            envelopes: envelopes.iter().map(convert::envelope).collect(),
+        })
+    }
+}
+
+fn dead_change(letter: &DeadLetter) -> Response<v1::DeadChange> {
+    // What was dealt with before is refused as a conflict, so what arrives here did change.
+    Response::new(v1::DeadChange { dead_letter: Some(convert::dead_letter(letter)), changed: true })
+}
+
+#[tonic::async_trait]
+impl Messages for MessagesService {
+    async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
+        let sent = self.send_once(request).await?;
+        Ok(Response::new(v1::SendResponse {
+            message_id: sent.message_id.to_string(),
+            seq: sent.seq,
+            root_id: sent.root_id.to_string(),
+        }))
+    }
+
+    async fn ask(&self, request: Request<v1::AskRequest>) -> Result<Response<v1::AskResponse>, Status> {
+        let opened = self.ask_once(request).await?;
+        let ask = self.0.world.wait_for_ask(opened.ask_id).await.map_err(|refusal| {
+            to_status(match refusal.code {
+                Code::NotFound => Refusal::new(Code::NotFound, format!("ask {} is no longer kept", opened.ask_id))
+                    .hint("its answer was given and has been pruned; ask again with a fresh request_id"),
+                _ => refusal,
+            })
+        })?;
+        Ok(Response::new(v1::AskResponse {
+            ask_id: ask.ask_id.to_string(),
+            status: ask.status.as_str().to_owned(),
+            // A late reply is kept with the record, but the ask ended without one.
+            reply: ask.reply.filter(|_| ask.status == AskStatus::Answered),
+            error: ask.error,
+        }))
+    }
+
+    async fn list_dead(&self, request: Request<v1::ListDeadRequest>) -> Result<Response<v1::ListDeadResponse>, Status> {
+        caller::party(&request)?;
+        self.dead_page(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn get_dead(&self, request: Request<v1::GetDeadRequest>) -> Result<Response<v1::GetDeadResponse>, Status> {
+        caller::party(&request)?;
+        self.dead_with_mail(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn retry_dead(&self, request: Request<v1::RetryDeadRequest>) -> Result<Response<v1::DeadChange>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "messages.retry_dead", &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let id: DeadLetterId = input::parsed("dead_letter_id", &request.dead_letter_id).map_err(to_status)?;
+        let cx = self.0.world.cx().clone();
+        let letter = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { dead_letters::retry(w, &cx, &by, id, request.fresh).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(dead_change(&letter))
+    }
+
+    async fn drop_dead(&self, request: Request<v1::DropDeadRequest>) -> Result<Response<v1::DeadChange>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "messages.drop_dead", &request.get_ref().request_id)?;
+        let id: DeadLetterId = input::parsed("dead_letter_id", &request.get_ref().dead_letter_id).map_err(to_status)?;
+        let cx = self.0.world.cx().clone();
+        let letter = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { dead_letters::discard(w, &cx, &by, id).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(dead_change(&letter))
+    }
+}

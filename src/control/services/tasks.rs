@@ -1,0 +1,113 @@
+//! The task board.
+
+use ghost_commons::mail::Chain;
+use ghost_commons::tasks::{self as rules, NewTask, TaskChange};
+use ghost_commons::{Cx, requests};
+use ghost_domain::{Refusal, TaskId};
+use ghost_proto::v1;
+use ghost_proto::v1::tasks_server::Tasks;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::{self, input};
+use crate::queries::TaskText;
+use crate::refusal::to_status;
+use crate::{caller, queries};
+
+/// Characters of a title.
+const TITLE_MAX: usize = 200;
+/// Dependencies of one task.
+const DEPENDS_MAX: usize = 64;
+
+/// The service.
+pub struct TasksService(pub Control);
+
+fn new_task(cx: &Cx, request: &v1::CreateTaskRequest) -> Result<NewTask, Refusal> {
+    Ok(NewTask {
+        title: input::line("title", &request.title, TITLE_MAX)?,
+        description: input::prose_or_none("description", &request.description, cx.limits().message_bytes)?,
+        owner: input::parsed("owner", &request.owner)?,
+        priority: request.priority,
+        depends_on: input::parsed_all("depends_on", &request.depends_on, DEPENDS_MAX)?,
+        parent_id: input::parsed_if("parent_id", request.parent_id.as_deref())?,
+        due_at: input::instant("due_at_ms", request.due_at_ms)?,
+        chain: Chain::root(cx),
+    })
+}
+
+fn change(cx: &Cx, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText, TaskChange), Refusal> {
+    let most = cx.limits().message_bytes;
+    let prose = |field: &str, text: Option<&str>| text.map(|text| input::prose_or_none(field, text, most)).transpose();
+    let text = TaskText {
+        title: input::line_if("title", request.title.as_deref(), TITLE_MAX)?,
+        description: prose("description", request.description.as_deref())?,
+        priority: request.priority,
+        due_at: input::instant("due_at_ms", request.due_at_ms)?,
+    };
+    let change = TaskChange {
+        status: input::parsed_if("status", request.status.as_deref())?,
+        owner: input::parsed_if("owner", request.owner.as_deref())?,
+        note: prose("note", request.note.as_deref())?,
+        result: prose("result", request.result.as_deref())?,
+        reopen: request.reopen,
+    };
+    Ok((input::parsed("task_id", &request.task_id)?, text, change))
+}
+
+impl TasksService {
+    async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
+        let owner = input::parsed_if("owner", request.owner.as_deref())?;
+        let status = input::parsed_if("status", request.status.as_deref())?;
+        let page =
+            queries::task_page(&self.0.world, owner, status, &request.cursor, input::page(request.limit)).await?;
+        let (tasks, next_cursor) = page.map(convert::task);
+        Ok(v1::ListTasksResponse { tasks, next_cursor })
+    }
+
+    async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
+        let found = queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await?;
+        Ok(v1::GetTaskResponse {
+            task: Some(convert::task(&found.task)),
+            history: found.history.iter().map(convert::task_event).collect(),
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl Tasks for TasksService {
+    async fn create(&self, request: Request<v1::CreateTaskRequest>) -> Result<Response<v1::Task>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "tasks.create", &request.get_ref().request_id)?;
+        let cx = self.0.world.cx().clone();
+        let new = new_task(&cx, request.get_ref()).map_err(to_status)?;
+        let task = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { rules::create(w, &cx, &by, new).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::task(&task)))
+    }
+
+    async fn list(&self, request: Request<v1::ListTasksRequest>) -> Result<Response<v1::ListTasksResponse>, Status> {
+        caller::party(&request)?;
+        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn get(&self, request: Request<v1::GetTaskRequest>) -> Result<Response<v1::GetTaskResponse>, Status> {
+        caller::party(&request)?;
+        self.with_history(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn update(&self, request: Request<v1::UpdateTaskRequest>) -> Result<Response<v1::Task>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "tasks.update", &request.get_ref().request_id)?;
+        let cx = self.0.world.cx().clone();
+        let (task_id, text, change) = change(&cx, request.get_ref()).map_err(to_status)?;
+        let task = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { queries::edit_task(w, &cx, &by, task_id, text, change).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::task(&task)))
+    }
+}

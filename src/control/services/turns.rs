@@ -1,0 +1,92 @@
+//! The turns of all agents, and what they did.
+
+use ghost_commons::requests;
+use ghost_domain::{Code, Refusal, TurnId};
+use ghost_proto::v1;
+use ghost_proto::v1::turns_server::Turns;
+use ghost_store::tables::TurnFilter;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::{self, input};
+use crate::refusal::to_status;
+use crate::{caller, queries};
+
+/// Steps of a journal in one answer, unless the request says otherwise, and at most.
+const STEPS: usize = 200;
+const STEPS_MAX: usize = 1_000;
+/// Bytes of steps in one answer: what clients take without being told otherwise is 4 MiB.
+const STEPS_BYTES: usize = 3 * 1024 * 1024;
+
+/// The service.
+pub struct TurnsService(pub Control);
+
+impl TurnsService {
+    async fn page(&self, request: v1::ListTurnsRequest) -> Result<v1::ListTurnsResponse, Refusal> {
+        let filter = TurnFilter {
+            agent_id: input::parsed_if("agent_id", request.agent_id.as_deref())?,
+            status: input::parsed_if("status", request.status.as_deref())?,
+            ..TurnFilter::default()
+        };
+        let root = input::parsed_if("root_id", request.root_id.as_deref())?;
+        let after = input::place(&request.cursor)?;
+        let page = queries::turns(&self.0.world, filter, root, after, input::page(request.limit)).await?;
+        let (turns, next_cursor) = page.map(convert::turn);
+        Ok(v1::ListTurnsResponse { turns, next_cursor })
+    }
+
+    async fn journal(&self, request: v1::GetTurnRequest) -> Result<v1::GetTurnResponse, Refusal> {
+        let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
+        let limit = match usize::try_from(request.limit).unwrap_or(STEPS_MAX) {
+            0 => STEPS,
+            limit => limit.min(STEPS_MAX),
+        };
+        let (turn, rows) = queries::turn(&self.0.world, turn_id).await?;
+        let redactor = &self.0.world.cx().redactor;
+        let mut steps = Vec::new();
+        let (mut bytes, mut more) = (0, false);
+        for row in rows.iter().filter(|row| row.seq > request.after_seq) {
+            let step = serde_json::to_value(&row.step)
+                .map_err(|error| Refusal::new(Code::Internal, format!("a step cannot be written: {error}")))?;
+            let step = convert::journal_row(row, &redactor.redact_json(&step));
+            bytes += step.step_json.len();
+            if steps.len() == limit || (bytes > STEPS_BYTES && !steps.is_empty()) {
+                more = true;
+                break;
+            }
+            steps.push(step);
+        }
+        Ok(v1::GetTurnResponse { turn: Some(convert::turn(&turn)), steps, more })
+    }
+}
+
+#[tonic::async_trait]
+impl Turns for TurnsService {
+    async fn list(&self, request: Request<v1::ListTurnsRequest>) -> Result<Response<v1::ListTurnsResponse>, Status> {
+        caller::party(&request)?;
+        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn get(&self, request: Request<v1::GetTurnRequest>) -> Result<Response<v1::GetTurnResponse>, Status> {
+        caller::party(&request)?;
+        self.journal(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<v1::CancelTurnRequest>,
+    ) -> Result<Response<v1::CancelTurnResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "turns.cancel", &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let turn_id: TurnId = input::parsed("turn_id", &request.turn_id).map_err(to_status)?;
+        let reason = input::line_if("reason", request.reason.as_deref(), 300).map_err(to_status)?;
+        let cx = self.0.world.cx().clone();
+        let (turn, changed) = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { queries::cancel_turn(w, &cx, &by, turn_id, reason.as_deref()).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(v1::CancelTurnResponse { turn: Some(convert::turn(&turn)), changed }))
+    }
+}

@@ -1,0 +1,315 @@
+//! The world as a whole: how it stands, and the operations on all of it.
+//!
+//! Must never: decide what the world or commons decide. Operations that the world does in its own transactions (pause,
+//! reload) are looked up under their request before and kept after, so that a repetition has no second effect; a
+//! daemon that dies in between repeats an operation that changes nothing the second time.
+
+mod reload;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ghost_commons::requests::once;
+use ghost_commons::status::Facts;
+use ghost_domain::text::one_line;
+use ghost_domain::transcript::TokenUsage;
+use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Money, Party, Refusal, RequestKey};
+use ghost_proto::v1::{
+    self, NamedCount, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse, ReloadRequest, ReloadResponse,
+    ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse,
+    StatusRequest, WorldStatus, world_server,
+};
+use ghost_store::tables::UsageFilter;
+use ghost_tools::AgentControl;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::input;
+use crate::host::Usage;
+use crate::refusal::to_status;
+use crate::{caller, convert, queries};
+
+/// Characters of a reason.
+const REASON_MAX: usize = 1_000;
+
+/// `ghost.v1.World`.
+pub struct WorldService(pub Control);
+
+#[tonic::async_trait]
+impl world_server::World for WorldService {
+    async fn status(&self, request: Request<StatusRequest>) -> Result<Response<WorldStatus>, Status> {
+        caller::party(&request)?;
+        self.world_status().await.map(Response::new).map_err(to_status)
+    }
+
+    async fn pause(&self, request: Request<PauseRequest>) -> Result<Response<PauseResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "world.pause", &request.get_ref().request_id)?;
+        let reason = input::line_if("reason", request.get_ref().reason.as_deref(), REASON_MAX).map_err(to_status)?;
+        let kept = self.set_paused(&by, key, true).await.map_err(to_status)?;
+        tracing::info!(principal = %by, reason, changed = kept.changed, "the world is paused");
+        Ok(Response::new(PauseResponse { paused: true, changed: kept.changed, open_turns: kept.open_turns }))
+    }
+
+    async fn resume(&self, request: Request<ResumeRequest>) -> Result<Response<ResumeResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "world.resume", &request.get_ref().request_id)?;
+        let kept = self.set_paused(&by, key, false).await.map_err(to_status)?;
+        Ok(Response::new(ResumeResponse { paused: false, changed: kept.changed }))
+    }
+
+    async fn reload(&self, request: Request<ReloadRequest>) -> Result<Response<ReloadResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "world.reload", &request.get_ref().request_id)?;
+        let dry_run = request.get_ref().dry_run;
+        self.reload_files(&by, key, dry_run).await.map(|answer| Response::new(answer.into())).map_err(to_status)
+    }
+
+    async fn shutdown(&self, request: Request<ShutdownRequest>) -> Result<Response<ShutdownResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "world.shutdown", &request.get_ref().request_id)?;
+        let grace_ms = request.get_ref().grace_ms;
+        self.begin_shutdown(&by, key, grace_ms).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn reflect(&self, request: Request<ReflectRequest>) -> Result<Response<ReflectResponse>, Status> {
+        caller::party(&request)?;
+        self.snapshot().await.map(Response::new).map_err(to_status)
+    }
+
+    async fn resources(&self, request: Request<ResourcesRequest>) -> Result<Response<ResourcesResponse>, Status> {
+        caller::party(&request)?;
+        self.usage().await.map(Response::new).map_err(to_status)
+    }
+}
+
+/// What is kept of a pause or a resumption.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Paused {
+    changed: bool,
+    open_turns: u64,
+}
+
+impl WorldService {
+    async fn world_status(&self) -> Result<WorldStatus, Refusal> {
+        let Control { world, endpoints, .. } = &self.0;
+        let facts = world.store().read(|r| Box::pin(async move { Facts::read(r).await })).await?;
+        let cost = match &facts.job {
+            Some(job) => self.cost(UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() }).await?,
+            None => Money(0),
+        };
+        let (plan, directory, cx) = (world.plan(), world.directory(), world.cx());
+        let (agents_by_status, agents_by_activity) = population(&self.0);
+        Ok(WorldStatus {
+            world_id: plan.world_id.clone(),
+            name: plan.name.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            node: cx.node.to_string(),
+            started_at_ms: directory.started_at().0,
+            paused: directory.is_paused(),
+            agents_by_status: named(&agents_by_status, AgentStatus::as_str),
+            agents_by_activity: named(&agents_by_activity, Activity::as_str),
+            open_turns: facts.open_turns.into(),
+            inbox_total: facts.inbox_total,
+            dead_letters_held: facts.dead_letters.into(),
+            last_seq: world.store().last_seq(),
+            budgets_near_bound: facts.near().into_iter().map(convert::budget).collect(),
+            warnings: plan.warnings.iter().map(|warning| one_line(&warning.to_string())).collect(),
+            endpoints: endpoints.to_vec(),
+            job: facts.job.map(|facts| job(facts, cost)),
+            now_at_ms: cx.now().0,
+        })
+    }
+
+    async fn set_paused(&self, by: &Party, key: RequestKey, paused: bool) -> Result<Paused, Refusal> {
+        let world = &self.0.world;
+        if let Some(kept) = answered(&self.0, key.clone()).await? {
+            return Ok(kept);
+        }
+        let changed = world.directory().is_paused() != paused;
+        world.set_paused(by, paused).await?;
+        let open_turns = self.open_turns().await?;
+        keep(&self.0, key, Paused { changed, open_turns }).await
+    }
+
+    async fn reload_files(&self, by: &Party, key: RequestKey, dry_run: bool) -> Result<reload::Answer, Refusal> {
+        let world = &self.0.world;
+        // A plan that is only shown has no effect that a repetition could double.
+        if !dry_run && let Some(kept) = answered(&self.0, key.clone()).await? {
+            return Ok(kept);
+        }
+        let done = match world.reload(by, dry_run).await {
+            Ok(done) => done,
+            // Not kept: the files can be mended, and the same request sent again.
+            Err(refusal) => return reload::Answer::refused(&refusal).ok_or(refusal),
+        };
+        if dry_run {
+            return Ok(reload::Answer::done(&done.plan, &[], false));
+        }
+        keep(&self.0, key, reload::Answer::done(&done.plan, &world.plan().warnings, true)).await
+    }
+
+    async fn begin_shutdown(
+        &self,
+        by: &Party,
+        key: RequestKey,
+        grace_ms: Option<u64>,
+    ) -> Result<ShutdownResponse, Refusal> {
+        let Control { world, on_shutdown, .. } = &self.0;
+        let cx = world.cx();
+        let grace = grace_ms.map(|ms| with_grace(&cx.limits(), ms)).transpose()?;
+        let open_turns = self.open_turns().await?;
+        let first = Arc::new(AtomicBool::new(false));
+        let ran = Arc::clone(&first);
+        // Kept before the end begins: a client that asks again after it must not stop the next daemon.
+        let open_turns = once(world.store(), cx, key, move |_| {
+            Box::pin(async move {
+                ran.store(true, Ordering::Release);
+                Ok(open_turns)
+            })
+        })
+        .await?;
+        if first.load(Ordering::Acquire) {
+            if let Some(limits) = grace {
+                // In force for the end only: nothing else reads it any more.
+                cx.set_limits(limits);
+            }
+            on_shutdown(by);
+        }
+        Ok(ShutdownResponse { accepted: true, open_turns })
+    }
+
+    async fn snapshot(&self) -> Result<ReflectResponse, Refusal> {
+        let world = &self.0.world;
+        let agents = queries::all_agents(world).await?;
+        let sums = queries::usage(world, UsageFilter::default()).await?;
+        let (plan, directory, now) = (world.plan(), world.directory(), world.cx().now());
+        let activities = directory.activities();
+        let tokens = sums.iter().fold(TokenUsage::default(), |all, sum| TokenUsage {
+            input: all.input.saturating_add(sum.tokens.input),
+            output: all.output.saturating_add(sum.tokens.output),
+            cache_read: all.cache_read.saturating_add(sum.tokens.cache_read),
+            cache_write: all.cache_write.saturating_add(sum.tokens.cache_write),
+        });
+        let living = agents.iter().filter(|agent| !agent.is_deleted());
+        let agents = living.map(|agent| convert::agent(agent, activities.get(&agent.agent_id).copied()));
+        Ok(ReflectResponse {
+            world_id: plan.world_id.clone(),
+            name: plan.name.clone(),
+            now_at_ms: now.0,
+            uptime_ms: u64::try_from(now.since(directory.started_at()).as_millis()).unwrap_or(u64::MAX),
+            agents: agents.collect(),
+            token_usage: Some(convert::token_usage(tokens)),
+            cost_micros: sums.iter().fold(Money(0), |cost, sum| cost.plus(sum.cost)).0,
+        })
+    }
+
+    async fn usage(&self) -> Result<ResourcesResponse, Refusal> {
+        let world = &self.0.world;
+        let data_dir = world.engine().office.data_dir().map(std::path::Path::to_owned);
+        let usage = tokio::task::spawn_blocking(move || Usage::read(data_dir.as_deref()))
+            .await
+            .map_err(|error| Refusal::new(Code::Internal, format!("the host could not be looked at: {error}")))?;
+        let activities = world.directory().activities();
+        let actors = activities.values().filter(|activity| **activity != Activity::Asleep).count();
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        Ok(ResourcesResponse {
+            process_cpu_ms: usage.cpu_ms,
+            process_rss_bytes: usage.rss_bytes,
+            host_cpus: usage.cpus,
+            host_load_milli: usage.load_milli,
+            host_memory_total_bytes: usage.memory_total,
+            host_memory_available_bytes: usage.memory_available,
+            disk_total_bytes: usage.disk_total,
+            disk_available_bytes: usage.disk_available,
+            store_bytes: usage.store_bytes,
+            actors: actors as u64,
+            tasks: tasks as u64,
+        })
+    }
+
+    async fn cost(&self, filter: UsageFilter) -> Result<Money, Refusal> {
+        let sums = queries::usage(&self.0.world, filter).await?;
+        Ok(sums.iter().fold(Money(0), |cost, sum| cost.plus(sum.cost)))
+    }
+
+    async fn open_turns(&self) -> Result<u64, Refusal> {
+        let facts = self.0.world.store().read(|r| Box::pin(async move { Facts::read(r).await })).await?;
+        Ok(facts.open_turns.into())
+    }
+}
+
+/// The answer that a request has already, if it has one; the question itself keeps nothing.
+async fn answered<T>(control: &Control, key: RequestKey) -> Result<Option<T>, Refusal>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
+    let fresh = Arc::new(AtomicBool::new(false));
+    let ran = Arc::clone(&fresh);
+    let answer = once(control.world.store(), control.world.cx(), key, move |_| {
+        Box::pin(async move {
+            ran.store(true, Ordering::Release);
+            // Refused, so that nothing is kept under the key yet.
+            Err(Refusal::new(Code::NotFound, "this request has no answer yet"))
+        })
+    })
+    .await;
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(refusal) if refusal.code == Code::NotFound && fresh.load(Ordering::Acquire) => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Keeps an answer under its request, and gives the one that was kept first.
+async fn keep<T>(control: &Control, key: RequestKey, answer: T) -> Result<T, Refusal>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
+    once(control.world.store(), control.world.cx(), key, move |_| Box::pin(async move { Ok(answer) })).await
+}
+
+/// How many agents have each status, and how many of those that run do what.
+pub(crate) fn population(control: &Control) -> (BTreeMap<AgentStatus, u64>, BTreeMap<Activity, u64>) {
+    let (mut statuses, mut activities) = (BTreeMap::new(), BTreeMap::new());
+    for card in control.world.directory().cards() {
+        *statuses.entry(card.status).or_default() += 1;
+        if card.status == AgentStatus::Running {
+            *activities.entry(card.activity).or_default() += 1;
+        }
+    }
+    (statuses, activities)
+}
+
+fn named<T: Copy>(counts: &BTreeMap<T, u64>, name: impl Fn(T) -> &'static str) -> Vec<NamedCount> {
+    counts.iter().map(|(what, count)| NamedCount { name: name(*what).into(), count: *count }).collect()
+}
+
+fn job(job: Job, cost: Money) -> v1::Job {
+    v1::Job {
+        state: if job.finished_at.is_some() { "finished" } else { "running" }.into(),
+        job_id: job.job_id,
+        files: job.files,
+        result_path: job.result_path,
+        cost_micros: cost.0,
+        root_id: job.root_id.to_string(),
+        started_at_ms: job.started_at.0,
+        finished_at_ms: job.finished_at.map(|at| at.0),
+    }
+}
+
+/// The limits with another grace period, rounded up to seconds.
+fn with_grace(limits: &Limits, grace_ms: u64) -> Result<Limits, Refusal> {
+    let seconds = grace_ms.div_ceil(1_000);
+    match u32::try_from(seconds) {
+        Ok(seconds) if seconds <= GRACE_MAX => Ok(Limits { stop_grace_seconds: seconds, ..limits.clone() }),
+        _ => Err(input::bad("grace_ms", format!("is more than {GRACE_MAX} seconds"))
+            .hint("give a shorter time; what is cut off goes on at the next start")),
+    }
+}
+
+/// Seconds of grace at most, as for `limits.stop_grace_seconds`.
+const GRACE_MAX: u32 = 3_600;

@@ -1,0 +1,165 @@
+//! What a reload did, or would do, or why it did nothing, for the wire.
+
+use ghost_config::Problem;
+use ghost_domain::Refusal;
+use ghost_domain::text::clip;
+use ghost_proto::v1::{ConfigProblem, PlanChange, ReloadResponse};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Problems in one answer; the files of a world that has more are read again after these are mended.
+const PROBLEMS_MAX: usize = 1_000;
+/// Characters of one text of a problem.
+const TEXT_MAX: usize = 4_000;
+
+/// The answer to a reload as it is kept for a repetition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    changes: Vec<Change>,
+    problems: Vec<Found>,
+    applied: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Change {
+    action: String,
+    subject: String,
+    detail: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Found {
+    severity: String,
+    file: String,
+    line: u32,
+    #[serde(default)]
+    field: String,
+    message: String,
+    #[serde(default)]
+    hint: Option<String>,
+}
+
+impl Answer {
+    /// A reload that was done, or only planned; `plan` is its plan in words, a change a line.
+    pub(super) fn done(plan: &str, warnings: &[Problem], applied: bool) -> Self {
+        let problems = warnings.iter().take(PROBLEMS_MAX).map(Found::from).collect();
+        Self { changes: plan.lines().filter_map(change).collect(), problems, applied }
+    }
+
+    /// A reload that was refused because of what the files say; `None` if it was refused for another reason.
+    pub(super) fn refused(refusal: &Refusal) -> Option<Self> {
+        let problems = refusal.details.as_ref()?.get("problems")?.as_array()?;
+        let read = |problem: &Value| serde_json::from_value(problem.clone()).ok();
+        let problems: Vec<Found> = problems.iter().take(PROBLEMS_MAX).filter_map(read).collect();
+        // A refusal without a readable problem is better told as it is.
+        (!problems.is_empty()).then(|| Self { problems, ..Self::default() })
+    }
+}
+
+impl From<&Problem> for Found {
+    fn from(problem: &Problem) -> Self {
+        Self {
+            severity: problem.severity.to_string(),
+            file: problem.file.display().to_string(),
+            line: u32::try_from(problem.line).unwrap_or(u32::MAX),
+            field: problem.field.clone(),
+            message: problem.message.clone(),
+            hint: problem.hint.clone(),
+        }
+    }
+}
+
+impl From<Answer> for ReloadResponse {
+    fn from(answer: Answer) -> Self {
+        let changes = answer.changes.into_iter().map(|change| PlanChange {
+            action: change.action,
+            subject: change.subject,
+            detail: change.detail,
+        });
+        let problems = answer.problems.into_iter().map(|found| ConfigProblem {
+            severity: found.severity,
+            file: clip(&found.file, TEXT_MAX),
+            line: found.line,
+            field: clip(&found.field, TEXT_MAX),
+            message: clip(&found.message, TEXT_MAX),
+            hint: found.hint.map(|hint| clip(&hint, TEXT_MAX)),
+        });
+        Self { changes: changes.collect(), problems: problems.collect(), applied: answer.applied }
+    }
+}
+
+/// One line of the plan as the configuration room words it.
+fn change(line: &str) -> Option<Change> {
+    let line = line.trim();
+    if line.is_empty() {
+        return None;
+    }
+    let made = |action: &str, subject: String, detail: &str| {
+        Some(Change { action: action.into(), subject, detail: detail.trim().into() })
+    };
+    let (action, rest) = match line.split_once(' ') {
+        Some(("+", rest)) => ("create", rest),
+        Some(("~", rest)) => ("update", rest),
+        Some(("-", rest)) => ("stop", rest),
+        _ => return made("keep", "world".into(), line),
+    };
+    for noun in ["agent", "archetype", "team"] {
+        if let Some(named) = rest.strip_prefix(noun).and_then(|rest| rest.strip_prefix(' ')) {
+            let (name, detail) = named.split_once(": ").unwrap_or((named, "as the world file names it"));
+            return made(action, format!("{noun}:{name}"), detail);
+        }
+    }
+    made(action, "world".into(), rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ghost_config::{AgentChange, ReloadPlan};
+    use ghost_domain::Code;
+
+    #[test]
+    fn every_line_of_a_plan_is_a_change() {
+        let plan = ReloadPlan {
+            added: vec!["new".parse().unwrap()],
+            changed: vec![AgentChange { agent_id: "ada".parse().unwrap(), fields: vec!["name".into(), "team".into()] }],
+            dropped: vec!["old".parse().unwrap()],
+            unchanged: 3,
+            archetypes: [("worker".to_owned(), vec!["soul".to_owned()])].into(),
+            world: vec!["laws".into()],
+        };
+        let response = ReloadResponse::from(Answer::done(&plan.to_string(), &[], true));
+        let rows: Vec<_> = response
+            .changes
+            .iter()
+            .map(|change| (change.action.as_str(), change.subject.as_str(), change.detail.as_str()))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("update", "world", "laws"),
+                ("update", "archetype:worker", "soul"),
+                ("create", "agent:new", "as the world file names it"),
+                ("update", "agent:ada", "name, team"),
+                ("stop", "agent:old", "no longer named; stopped and kept"),
+                ("keep", "world", "3 agents unchanged"),
+            ]
+        );
+        assert!(response.applied && response.problems.is_empty());
+    }
+
+    #[test]
+    fn problems_are_answers_and_other_refusals_are_not() {
+        let problem = serde_json::json!({
+            "severity": "error", "file": "w.yaml", "line": 3, "field": "a[1]", "message": "no", "hint": "yes",
+        });
+        let refusal = Refusal::new(Code::InvalidArguments, "x").details(serde_json::json!({ "problems": [problem] }));
+        let response = ReloadResponse::from(Answer::refused(&refusal).unwrap());
+        assert!(!response.applied);
+        let first = &response.problems[0];
+        assert_eq!((first.line, first.hint.as_deref(), first.severity.as_str()), (3, Some("yes"), "error"));
+        assert!(Answer::refused(&Refusal::new(Code::Conflict, "another world")).is_none());
+        let odd = Refusal::new(Code::Conflict, "x").details(serde_json::json!({ "problems": [7] }));
+        assert!(Answer::refused(&odd).is_none());
+    }
+}
