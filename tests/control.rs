@@ -248,16 +248,10 @@ fn health_and_reflection_answer() {
     daemon.stop();
 }
 
-/// The address of the endpoint that begins with `scheme`, as the daemon printed it.
-fn address(daemon: &Daemon, nth: usize) -> String {
-    let tcp: Vec<String> = daemon
-        .out
-        .all()
-        .iter()
-        .filter_map(|line| line.trim().strip_prefix("listening on ").map(str::to_owned))
-        .filter_map(|endpoint| endpoint.find("127.0.0.1:").map(|at| endpoint[at..].trim_end_matches('/').to_owned()))
-        .collect();
-    tcp.get(nth).unwrap_or_else(|| panic!("no such endpoint in {}", daemon.out.text())).clone()
+/// The address that a daemon with one TCP endpoint listens at, as it printed it.
+fn address(daemon: &Daemon) -> String {
+    let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
+    line[line.find("127.0.0.1:").unwrap()..].trim_end_matches('/').to_owned()
 }
 
 /// One HTTP request; gives status and body.
@@ -290,7 +284,7 @@ fn tcp_needs_the_token() {
     let (house, world) = house();
     let socket = format!("unix:{}", house.data("open").join("ghostd.sock").display());
     let daemon = house.up(&world, &["--listen", &socket, "--listen", "127.0.0.1:0"]);
-    let address = address(&daemon, 0);
+    let address = address(&daemon);
     let token = token(&house.data("open"));
     runtime().block_on(async {
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
@@ -312,7 +306,7 @@ fn tcp_needs_the_token() {
 fn the_http_side_answers_its_routes_to_those_who_may_ask() {
     let (house, world) = house();
     let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
-    let address = address(&daemon, 0);
+    let address = address(&daemon);
     for path in ["/healthz", "/readyz"] {
         assert_eq!(http(&address, path, &[]).0, 200, "{path}");
     }

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 const WORLD: &str = "\
 world: { name: Trouble }
 agents:
-  - { id: victim, archetype: worker }
+  # One test retries what is not mended yet; its crashes must not use up the victim's restarts meanwhile.
+  - { id: victim, archetype: worker, restart: { max: 50, window: 60s, backoff: { base: 10ms, cap: 50ms } } }
   - { id: friend, archetype: worker }
   - { id: steady, archetype: worker, overrides: { provider: scripted, model: steady } }
 limits: { call_seconds: 5 }

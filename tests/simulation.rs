@@ -93,7 +93,10 @@ fn no_seed_breaks_a_promise() {
                         if seed >= seeds {
                             return outcomes;
                         }
-                        outcomes.push(run(seed));
+                        let outcome = run(seed);
+                        // At once, too: whoever asked for many seeds may not wait for all of them.
+                        complaint(&outcome).into_iter().for_each(|words| eprintln!("{words}"));
+                        outcomes.push(outcome);
                     }
                 })
             })
@@ -102,7 +105,9 @@ fn no_seed_breaks_a_promise() {
     });
     let complaints: Vec<String> = outcomes.iter().filter_map(complaint).collect();
     assert!(complaints.is_empty(), "{} of {seeds} seeds:\n{}", complaints.len(), complaints.join("\n"));
-    enough_happened(&outcomes);
+    if seeds >= SEEDS {
+        enough_happened(&outcomes);
+    }
 }
 
 /// A simulation in which nothing goes wrong proves nothing: every trouble must have been there.

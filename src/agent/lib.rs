@@ -11,6 +11,9 @@ pub mod prompt;
 pub mod transcript;
 pub mod turn;
 
+#[cfg(test)]
+mod rule_tests;
+
 pub use actor::{AgentActor, AgentMsg, Arguments};
 pub use board::Board;
 pub use engine::Engine;

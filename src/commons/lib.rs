@@ -19,6 +19,9 @@ pub mod status;
 pub mod tasks;
 pub mod turns;
 
+#[cfg(test)]
+mod rule_tests;
+
 pub use cx::Cx;
 
 /// What every rule gives: a value, or a refusal that someone can read.

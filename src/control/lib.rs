@@ -6,6 +6,8 @@
 mod auth;
 pub mod caller;
 pub mod convert;
+#[cfg(test)]
+mod fixture;
 mod host;
 pub mod http;
 pub mod queries;

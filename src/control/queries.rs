@@ -10,8 +10,8 @@ pub use commands::{TaskText, cancel_turn, cut_off, delete_agent, deliver, edit_t
 use ghost_commons::{mail, tasks};
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{
-    Agent, AgentId, Budget, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, JournalRow, LedgerRow, Party,
-    Refusal, RequestKey, RootId, Scope, StoredAnswer, Task, TaskId, TaskStatus, Timestamp, Turn, TurnId, TurnStatus,
+    Agent, AgentId, Budget, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, JournalRow, LedgerRow, Refusal,
+    RequestKey, RootId, Scope, StoredAnswer, Task, TaskId, TaskStatus, Timestamp, Turn, TurnId,
 };
 use ghost_store::tables::{LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
 use ghost_world::World;

@@ -251,6 +251,12 @@ impl Directory {
         self.closing.store(true, Ordering::Release);
     }
 
+    /// Whether the daemon is shutting down.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// Every agent's card, in order of id.
     #[must_use]
     pub fn cards(&self) -> Vec<AgentCard> {

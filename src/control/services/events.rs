@@ -272,3 +272,6 @@ fn ended(code: tonic::Code, refusal: &Refusal, position: i64) -> Status {
     trailer.insert(LAST_SEQ_TRAILER, MetadataValue::from(position));
     Status::with_metadata(code, told.message(), trailer)
 }
+
+#[cfg(test)]
+mod tests;

@@ -313,3 +313,6 @@ fn with_grace(limits: &Limits, grace_ms: u64) -> Result<Limits, Refusal> {
 
 /// Seconds of grace at most, as for `limits.stop_grace_seconds`.
 const GRACE_MAX: u32 = 3_600;
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! Must never: take the world's word for it where a witness outside the world has counted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ghost_domain::budget::Scope;
 use ghost_domain::journal::Step;
@@ -16,6 +17,9 @@ use super::model::{Asked, mark_of};
 use super::operator::Acknowledged;
 use super::tools::{MARK, OUTSIDE, Pages};
 use super::whims::POISON_WORD;
+
+/// How long after its deadline an ask may end.
+const LATE_MOST: Duration = Duration::from_secs(30);
 
 /// What a finished run is judged by: the records of the world, and the witnesses outside it.
 #[derive(Clone)]
@@ -240,6 +244,13 @@ fn asks(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
     for ask_id in &acknowledged.asks {
         if !facts.asks.contains_key(ask_id) {
             wrongs.push(format!("ask {ask_id} was acknowledged and is gone"));
+        }
+    }
+    for ask in facts.asks.values() {
+        // A full disk may hold the end back a little.
+        let late = ask.closed_at.map(|closed_at| closed_at.since(ask.deadline_at));
+        if late.is_some_and(|late| late > LATE_MOST) {
+            wrongs.push(format!("ask {} was closed {late:?} after its deadline", ask.ask_id));
         }
     }
     for ask in facts.asks.values().filter(|ask| ask.status == AskStatus::Answered) {

@@ -13,6 +13,7 @@ mod model;
 mod operator;
 mod plan;
 mod run;
+mod slow_store;
 mod tools;
 mod whims;
 

@@ -146,7 +146,7 @@ fn archetype() -> Arc<Archetype> {
 
 fn limits() -> Limits {
     Limits {
-        inbox_max: 12,
+        inbox_max: 6,
         hops_max: 4,
         turn_mail_max: 4,
         turn_rounds_max: 5,

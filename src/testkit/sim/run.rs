@@ -7,8 +7,8 @@ use ghost_config::plan::Plan;
 use ghost_domain::ports::Ports;
 use ghost_domain::{AgentId, AgentStatus, Clock, Code, Desired, Event, Refusal, Timestamp};
 use ghost_provider::{Provider, Providers};
-use ghost_store::StoreError;
 use ghost_store::memory::MemoryDisk;
+use ghost_store::{Store, StoreError};
 use ghost_tools::workspace::Workspace;
 use ghost_world::{Boot, World, boot};
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ use super::model::SimModel;
 use super::operator::Operator;
 use super::tools::{self, Book};
 use super::whims::Scene;
-use super::{check, plan};
+use super::{check, plan, slow_store};
 
 /// Where virtual time begins.
 const START: Timestamp = Timestamp(1_795_298_880_000);
@@ -202,7 +202,15 @@ impl SimWorld {
         let pulled = !last && self.dice.chance(40);
         let commits = if pulled { self.dice.between(1, 120) } else { u64::MAX };
         self.disk.crash_after_commits(commits);
-        let world = match boot(self.boot(workspace)).await {
+        let dice = Dice::new(self.seed, &format!("store {}", self.dice.below(u64::MAX)));
+        let store = match slow_store::open(&self.disk, self.clock.clone(), dice).await {
+            Ok(store) => store,
+            Err(error) => {
+                self.book.wrong(format!("the store does not open: {error}"));
+                return End::Gone;
+            }
+        };
+        let world = match boot(self.boot(store, workspace)).await {
             Ok(world) => world,
             Err(refusal) if refusal.code == Code::Unavailable => return End::Gone,
             Err(refusal) => {
@@ -229,12 +237,12 @@ impl SimWorld {
         End::Gone
     }
 
-    fn boot(&self, workspace: Workspace) -> Boot {
+    fn boot(&self, store: Store, workspace: Workspace) -> Boot {
         let clock = Arc::clone(&self.ports.clock);
         let provider = Arc::clone(&self.model) as Arc<dyn Provider>;
         Boot {
             plan: self.plan.clone(),
-            store: self.disk.open(),
+            store,
             ports: self.ports.clone(),
             providers: Providers::with(plan::PROVIDER, plan::provider(), provider, clock),
             workspace,

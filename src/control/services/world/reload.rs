@@ -115,7 +115,8 @@ fn change(line: &str) -> Option<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ghost_config::{AgentChange, ReloadPlan};
+    use ghost_config::ReloadPlan;
+    use ghost_config::diff::AgentChange;
     use ghost_domain::Code;
 
     #[test]

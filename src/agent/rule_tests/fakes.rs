@@ -1,0 +1,217 @@
+//! A model and tools that do what a test says.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use ghost_domain::ports::{Ids, Rng};
+use ghost_domain::transcript::{Block, TokenUsage};
+use ghost_domain::{Activity, AgentId, Refusal, Timestamp};
+use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Stop};
+use ghost_tools::{AgentControl, CallCx, Output, OutsideTool, ReadTool, Run, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::Board;
+
+/// What the model does with one request.
+pub(crate) enum Reply {
+    Say(Vec<Block>, Stop),
+    Stream(Vec<&'static str>),
+    Fail(ProviderError),
+    Hang,
+}
+
+pub(crate) fn say(text: &str) -> Reply {
+    Reply::Say(vec![Block::Text { text: text.into() }], Stop::EndTurn)
+}
+
+pub(crate) fn block(id: &str, name: &str, arguments: Value) -> Block {
+    Block::ToolCall { id: id.into(), name: name.into(), arguments }
+}
+
+pub(crate) fn call(name: &str, arguments: Value) -> Reply {
+    calls(vec![block("c1", name, arguments)])
+}
+
+pub(crate) fn calls(blocks: Vec<Block>) -> Reply {
+    Reply::Say(blocks, Stop::ToolUse)
+}
+
+type Think = dyn FnMut(&ModelRequest, usize) -> Reply + Send;
+
+pub(crate) struct Model {
+    think: Mutex<Box<Think>>,
+    pub(crate) requests: Mutex<Vec<ModelRequest>>,
+    pub(crate) hung: Notify,
+}
+
+impl Model {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { think: Mutex::new(Box::new(|_, _| say("ok"))), requests: Mutex::default(), hung: Notify::new() })
+    }
+
+    /// Says what the model does: the request, and how many requests came before it since this was said.
+    pub(crate) fn does(&self, think: impl FnMut(&ModelRequest, usize) -> Reply + Send + 'static) {
+        *self.think.lock().unwrap() = Box::new(think);
+        self.requests.lock().unwrap().clear();
+    }
+
+    pub(crate) fn asked(&self) -> Vec<ModelRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Provider for Model {
+    async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
+        let before = {
+            let mut requests = self.requests.lock().unwrap();
+            requests.push(request.clone());
+            requests.len() - 1
+        };
+        let reply = self.think.lock().unwrap()(request, before);
+        let (blocks, stop) = match reply {
+            Reply::Say(blocks, stop) => (blocks, stop),
+            Reply::Stream(pieces) => {
+                pieces.iter().for_each(|piece| deltas.text(piece));
+                (vec![Block::Text { text: pieces.concat() }], Stop::EndTurn)
+            }
+            Reply::Fail(error) => return Err(error),
+            Reply::Hang => {
+                self.hung.notify_one();
+                std::future::pending().await
+            }
+        };
+        let usage = Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() });
+        Ok(ModelAnswer { model: request.model.clone(), blocks, usage, stop })
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Ids for Count {
+    fn next(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::SeqCst)) + 1)
+    }
+}
+
+impl Rng for Count {
+    fn below(&self, _: u64) -> u64 {
+        0
+    }
+}
+
+/// A board that keeps what it is shown.
+#[derive(Default)]
+pub(crate) struct Seen(pub(crate) Mutex<Vec<(AgentId, Activity)>>);
+
+impl Board for Seen {
+    fn show(&self, agent_id: &AgentId, activity: Activity) {
+        self.0.lock().unwrap().push((agent_id.clone(), activity));
+    }
+
+    fn may_begin(&self, _: &AgentId) -> bool {
+        true
+    }
+
+    fn generation(&self, _: &AgentId) -> u64 {
+        0
+    }
+
+    fn heard(&self, _: &AgentId) {}
+
+    fn try_sleep(&self, _: &AgentId, _: u64) -> bool {
+        false
+    }
+}
+
+pub(crate) struct Quiet;
+
+impl AgentControl for Quiet {
+    fn activities(&self) -> BTreeMap<AgentId, Activity> {
+        BTreeMap::new()
+    }
+
+    fn started_at(&self) -> Timestamp {
+        Timestamp(0)
+    }
+}
+
+/// What the test tools have seen, and what they are to do.
+#[derive(Default)]
+pub(crate) struct Probe {
+    pub(crate) reads: AtomicU32,
+    pub(crate) outside: AtomicU32,
+    pub(crate) together: AtomicU32,
+    pub(crate) most_together: AtomicU32,
+    pub(crate) hangs: AtomicBool,
+    pub(crate) entered: Notify,
+}
+
+impl Probe {
+    pub(crate) fn of(&self, counter: fn(&Self) -> &AtomicU32) -> u32 {
+        counter(self).load(Ordering::SeqCst)
+    }
+
+    async fn run(&self) {
+        let now = self.together.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_together.fetch_max(now, Ordering::SeqCst);
+        self.entered.notify_one();
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        self.together.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Nothing but a number.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Number {
+    /// Any number.
+    n: u32,
+}
+
+struct Looks(Arc<Probe>);
+
+#[async_trait]
+impl ReadTool for Looks {
+    type Params = Number;
+
+    async fn run(&self, _: &CallCx, params: Number) -> Result<Output, Refusal> {
+        self.0.reads.fetch_add(1, Ordering::SeqCst);
+        self.0.run().await;
+        Ok(json!({ "n": params.n }).into())
+    }
+}
+
+struct Acts(Arc<Probe>);
+
+#[async_trait]
+impl OutsideTool for Acts {
+    type Params = Number;
+
+    async fn run(&self, _: &CallCx, params: Number) -> Result<Output, Refusal> {
+        self.0.outside.fetch_add(1, Ordering::SeqCst);
+        assert!(params.n != 666, "the tool fell over");
+        self.0.run().await;
+        Ok(json!({ "n": params.n }).into())
+    }
+}
+
+/// `test.look` changes nothing; `test.act` has an effect outside, and panics when given 666.
+pub(crate) fn tools(probe: &Arc<Probe>) -> [Tool; 2] {
+    [
+        Tool::new::<Number>("test.look", "Looks.", Run::read(Looks(Arc::clone(probe)))),
+        Tool::new::<Number>("test.act", "Acts.", Run::outside(Acts(Arc::clone(probe)))),
+    ]
+}

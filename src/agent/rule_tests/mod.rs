@@ -1,0 +1,12 @@
+//! Turns against a model and tools that the tests own, on the store in memory, under a clock that the test moves.
+
+mod act;
+mod fakes;
+mod limits;
+mod operator;
+mod prompt;
+mod resume;
+mod resume_file;
+mod rig;
+mod think;
+mod think_faults;

@@ -1,0 +1,78 @@
+use ghost_commons::skills;
+use ghost_domain::Timestamp;
+use ghost_domain::time::Clock;
+use ghost_domain::transcript::Role;
+
+use super::rig::{Rig, id, write};
+use crate::prompt::join;
+use crate::turn::preview;
+
+#[tokio::test]
+async fn the_stable_parts_are_the_same_bytes_turn_after_turn_and_hold_no_time() {
+    let rig = Rig::new().await;
+    for body in ["one", "two"] {
+        rig.send("ada", body).await;
+        rig.work("ada").await.unwrap();
+        rig.clock.advance(std::time::Duration::from_secs(86_400));
+    }
+    let asked = rig.model.asked();
+    let [first, second] = asked.as_slice() else { panic!("two turns of one call") };
+    assert_eq!(first.system, second.system);
+    assert_eq!(first.messages[0], second.messages[0]);
+    assert_ne!(first.messages.last(), second.messages.last());
+    assert!(second.messages.iter().any(|m| m.visible_text().contains("<recent>")), "it recalls its last turn");
+    let now: Timestamp = rig.clock.now();
+    let stable = format!("{}{}", first.system, first.messages[0].visible_text());
+    let text = now.rfc3339();
+    for volatile in [&text[..10], &text[..4], "12:0", "message_id"] {
+        assert!(!stable.contains(volatile), "{volatile}");
+    }
+    // The dry run shows the same (ARCH-15).
+    let preview = preview(&rig.engine, &id("ada")).await.unwrap();
+    assert_eq!(join(&preview.system), first.system);
+    assert_eq!(join(&preview.briefing), first.messages[0].visible_text());
+    assert_eq!(preview.tools, first.tools);
+}
+
+#[tokio::test]
+async fn the_sections_stand_in_their_order_and_tools_are_those_of_the_request() {
+    let rig = Rig::new().await;
+    rig.send("ada", "<b>go</b>").await;
+    rig.work("ada").await.unwrap();
+    let request = rig.model.asked().remove(0);
+    let in_order = |text: &str, parts: &[&str]| {
+        let places: Vec<usize> = parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}"))).collect();
+        assert!(places.is_sorted(), "{parts:?} {places:?}");
+    };
+    let system = ["You are ada (ada)", "You work.", "Be exact.", "Tools are sharp.", "## How You Operate", "Runtime:"];
+    in_order(&request.system, &system);
+    let briefing = request.messages[0].visible_text();
+    in_order(&briefing, &["<goal>\nFinish.\n</goal>", "<agent>\nStep by step.\n</agent>", "<tools>\n", "</tools>"]);
+    let lines: Vec<String> =
+        request.tools.iter().map(|tool| format!("- {}: {}", tool.name, tool.description)).collect();
+    assert!(briefing.contains(&format!("<tools>\n{}\n</tools>", lines.join("\n"))));
+    assert!(lines.iter().any(|line| line.starts_with("- test.look: ")));
+    assert!(!lines.iter().any(|line| line.contains("syscall.agent.stop")), "what was not granted is not there");
+    let mail = request.messages.last().unwrap();
+    assert_eq!(mail.role, Role::User);
+    assert!(mail.visible_text().contains("&lt;b&gt;go&lt;/b&gt;"));
+}
+
+#[tokio::test]
+async fn a_held_skill_changes_the_briefing_alone() {
+    let rig = Rig::new().await;
+    let before = preview(&rig.engine, &id("ada")).await.unwrap();
+    write!(rig, |w, cx| skills::activate(w, &cx, &id("ada"), "git").await).unwrap();
+    let after = preview(&rig.engine, &id("ada")).await.unwrap();
+    assert_eq!(before.system, after.system);
+    let differs: Vec<&str> = before
+        .briefing
+        .iter()
+        .zip(&after.briefing)
+        .filter(|(before, after)| before != after)
+        .map(|(section, _)| section.name)
+        .collect();
+    assert_eq!(differs, ["skills"]);
+    assert!(join(&after.briefing).ends_with("<skills>\n- git [active]\n</skills>"));
+    assert_eq!(preview(&rig.engine, &id("bob")).await.unwrap().briefing, before.briefing);
+}

@@ -1,0 +1,264 @@
+//! A world of three agents without supervision: the tests run the turns themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_commons::agents::{self, NewAgent};
+use ghost_commons::mail::{self, Chain, Draft};
+use ghost_commons::{Cx, asks};
+use ghost_config::plan::{Plan, ProviderKind};
+use ghost_domain::event::EventFilter;
+use ghost_domain::journal::Step;
+use ghost_domain::ports::Ports;
+use ghost_domain::redact::Redactor;
+use ghost_domain::transcript::{Block, Role};
+use ghost_domain::{
+    AgentId, AgentKind, Ask, AskId, Desired, Envelope, Event, Kind, LedgerRow, Limits, Party, Refusal, Turn,
+};
+use ghost_provider::testing::{ManualClock, provider_plan};
+use ghost_provider::{ModelRequest, Provider, Providers};
+use ghost_store::Store;
+use ghost_store::memory::MemoryStore;
+use ghost_store::tables::{LedgerFilter, TurnFilter};
+use ghost_tools::workspace::Workspace;
+use ghost_tools::{Office, ToolTable, builtins};
+use serde_json::Value;
+
+use super::fakes::{Count, Model, Probe, Quiet, Seen, tools};
+use crate::Engine;
+use crate::turn::{self, Bench};
+
+macro_rules! write {
+    ($rig:expr, |$w:ident, $cx:ident| $body:expr) => {{
+        let $cx = $rig.cx().clone();
+        $rig.store()
+            .write(move |$w| {
+                Box::pin(async move {
+                    let _ = &$cx;
+                    $body
+                })
+            })
+            .await
+    }};
+}
+macro_rules! read {
+    ($rig:expr, |$r:ident| $body:expr) => {
+        $rig.store()
+            .read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) }))
+            .await
+            .unwrap()
+    };
+}
+pub(crate) use {read, write};
+
+/// A value that the daemon knows to be secret.
+pub(crate) const SECRET: &str = "hunter2-is-my-password";
+
+const WORLD: &str = "\
+world: { id: test, name: Test }
+tool_privileges: { admin: [syscall.agent.stop] }
+agents:
+  - { id: ada, archetype: worker }
+  - { id: bob, archetype: worker }
+  - { id: cyd, archetype: worker }
+llm:
+  default_provider: test
+  default_model: one
+  providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
+";
+
+pub(crate) struct Rig {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) model: Arc<Model>,
+    pub(crate) probe: Arc<Probe>,
+    pub(crate) board: Arc<Seen>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) bench: Arc<Bench>,
+    files: tempfile::TempDir,
+}
+
+pub(crate) fn id(text: &str) -> AgentId {
+    text.parse().unwrap()
+}
+
+pub(crate) fn operator() -> Party {
+    Party::Operator("test".into())
+}
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A rig whose plan, limits included, is changed first.
+    pub(crate) async fn with(change: impl FnOnce(&mut Plan)) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("world-config.yaml", WORLD),
+            ("laws.md", "Be exact."),
+            ("tools.md", "Tools are sharp."),
+            ("archetype/worker/soul.md", "You work."),
+            ("archetype/worker/goal.md", "Finish."),
+            ("archetype/worker/agent.md", "Step by step."),
+            ("archetype/worker/config.md", "## LLM\nprovider: test\nmodel: one\n"),
+        ] {
+            let path = files.path().join("world").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let mut plan = ghost_config::load(&files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"));
+        change(&mut plan);
+        let (clock, count) = (ManualClock::at(1_795_298_880_000), Arc::new(Count::default()));
+        let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
+        let cx = Cx::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, plan.limits.clone());
+        let (model, probe, board) = (Model::new(), Arc::new(Probe::default()), Arc::new(Seen::default()));
+        let workspace = Arc::new(Workspace::inline(&files.path().join("workspace")).unwrap());
+        let office = Office::new(cx, MemoryStore::open(), workspace, Arc::new(Quiet), Arc::new(plan));
+        let mut all = builtins::all();
+        all.extend(tools(&probe));
+        let provider = provider_plan(ProviderKind::OpenAi, None);
+        let providers =
+            Providers::with("test", provider, Arc::clone(&model) as Arc<dyn Provider>, clock.clone());
+        let table = Arc::new(ToolTable::new(all).unwrap());
+        let engine = Engine::new(Arc::new(office), table, board.clone(), Arc::new(providers));
+        let rig = Self {
+            engine: Arc::new(engine),
+            model,
+            probe,
+            board,
+            clock,
+            bench: Arc::new(Bench::default()),
+            files,
+        };
+        for name in ["ada", "bob", "cyd"] {
+            rig.engine.office.workspace.ensure_agent(&id(name)).await.unwrap();
+            let new = NewAgent {
+                agent_id: id(name),
+                archetype: "worker".into(),
+                name: name.into(),
+                team: None,
+                kind: AgentKind::Persistent,
+                desired: Desired::Running,
+                overrides: Value::Null,
+                goal: None,
+                chain: Chain::root(rig.cx()),
+            };
+            write!(rig, |w, cx| agents::create(w, &cx, &operator(), new).await).unwrap();
+        }
+        rig
+    }
+
+    pub(crate) fn cx(&self) -> &Cx {
+        &self.engine.office.cx
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.engine.office.store
+    }
+
+    pub(crate) fn limits(&self, change: impl FnOnce(&mut Limits)) {
+        let mut limits = (*self.cx().limits()).clone();
+        change(&mut limits);
+        self.cx().set_limits(limits);
+    }
+
+    pub(crate) fn file(&self, path: &str) -> std::path::PathBuf {
+        self.files.path().join("workspace").join(path)
+    }
+
+    pub(crate) async fn send(&self, to: &str, body: &str) -> Envelope {
+        let draft = Draft::new(&id(to), operator(), Kind::Message, body, Chain::root(self.cx()));
+        write!(self, |w, cx| mail::deliver(w, &cx, draft).await).unwrap()
+    }
+
+    pub(crate) async fn ask(&self, to: &str) -> Ask {
+        let (to, wait) = (id(to), Duration::from_secs(600));
+        write!(self, |w, cx| {
+            let chain = Chain::root(&cx);
+            asks::open(w, &cx, operator(), None, &to, "how many?".into(), wait, chain).await
+        })
+        .unwrap()
+    }
+
+    /// Works an agent's mail off, while time passes.
+    pub(crate) async fn work(&self, name: &str) -> Result<(), Refusal> {
+        let agent_id = id(name);
+        self.in_time(turn::work(&self.engine, &agent_id, &self.bench)).await
+    }
+
+    /// Works until `cut` happens, and dies there.
+    pub(crate) async fn work_until(&self, name: &str, cut: impl Future<Output = ()>) {
+        let agent_id = id(name);
+        tokio::select! {
+            biased;
+            done = turn::work(&self.engine, &agent_id, &self.bench) => panic!("it ended: {done:?}"),
+            () = cut => {}
+        }
+    }
+
+    /// Moves time on until `done` completes.
+    pub(crate) async fn in_time<T>(&self, done: impl Future<Output = T>) -> T {
+        let passing = async {
+            for _ in 0..20_000 {
+                for _ in 0..60 {
+                    tokio::task::yield_now().await;
+                }
+                self.clock.advance(Duration::from_millis(250));
+            }
+        };
+        tokio::select! {
+            biased;
+            done = done => done,
+            () = passing => panic!("nothing came of it"),
+        }
+    }
+
+    /// The newest turn of an agent.
+    pub(crate) async fn turn(&self, name: &str) -> Turn {
+        let filter = TurnFilter { agent_id: Some(id(name)), ..TurnFilter::default() };
+        read!(self, |r| r.turn_list(&filter).await?).remove(0)
+    }
+
+    pub(crate) async fn steps(&self, name: &str) -> Vec<Step> {
+        let turn_id = self.turn(name).await.turn_id;
+        read!(self, |r| r.journal_of(turn_id).await?).into_iter().map(|row| row.step).collect()
+    }
+
+    /// The ledger, oldest first.
+    pub(crate) async fn ledger(&self) -> Vec<LedgerRow> {
+        let filter = LedgerFilter { limit: 1_000, ..LedgerFilter::default() };
+        let mut rows = read!(self, |r| r.call_list(&filter).await?);
+        rows.reverse();
+        rows
+    }
+
+    pub(crate) async fn ask_row(&self, ask_id: AskId) -> Ask {
+        read!(self, |r| r.ask_get(ask_id).await?.unwrap())
+    }
+
+    pub(crate) async fn asks(&self) -> Vec<Ask> {
+        read!(self, |r| r.asks_open().await?)
+    }
+
+    pub(crate) async fn inbox(&self, name: &str) -> Vec<Envelope> {
+        let agent_id = id(name);
+        read!(self, |r| r.inbox_pending(&agent_id, 100).await?)
+    }
+
+    pub(crate) async fn events(&self) -> Vec<Event> {
+        read!(self, |r| r.event_list(0, &EventFilter::default(), 10_000).await?.0)
+    }
+}
+
+/// The results that a request shows, as JSON where they are JSON.
+pub(crate) fn results(request: &ModelRequest) -> Vec<Value> {
+    let tool = request.messages.iter().filter(|message| message.role == Role::Tool);
+    tool.flat_map(|message| &message.blocks)
+        .filter_map(|block| match block {
+            Block::ToolResult { content, .. } => {
+                Some(serde_json::from_str(content).unwrap_or_else(|_| Value::from(content.as_str())))
+            }
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,119 @@
+use std::time::Duration;
+
+use ghost_domain::journal::Step;
+use ghost_domain::{Activity, AskStatus, TurnStatus};
+use ghost_provider::{ErrorKind, ProviderError};
+
+use super::fakes::{Reply, say};
+use super::rig::{Rig, id, read};
+
+fn fail(kind: ErrorKind) -> Reply {
+    Reply::Fail(ProviderError::new(kind, "no"))
+}
+
+fn failures(steps: &[Step]) -> usize {
+    steps.iter().filter(|step| matches!(step, Step::ModelFailed { .. })).count()
+}
+
+#[tokio::test]
+async fn passing_faults_are_retried_and_cost_what_they_may_have_cost() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, n| match n {
+        0 => fail(ErrorKind::RateLimited),
+        1 => fail(ErrorKind::BrokenStream),
+        _ => say("at last"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("at last"));
+    assert_eq!(failures(&rig.steps("ada").await), 2);
+    let asked = rig.model.asked();
+    assert!(asked.len() == 3 && asked[0].messages == asked[2].messages);
+    // The broken stream counts as spent, the refusal does not.
+    let sums = read!(rig, |r| r.usage_sum(&Default::default()).await?);
+    assert_eq!(sums.iter().map(|sum| sum.calls).sum::<u64>(), 2);
+    let world = read!(rig, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
+    assert_eq!(world.reserved_tokens, 0);
+    assert_eq!(world.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
+    assert!(rig.board.0.lock().unwrap().contains(&(id("ada"), Activity::Queued)));
+}
+
+#[tokio::test]
+async fn a_fall_back_model_is_asked_when_the_first_one_cannot() {
+    let rig = Rig::with(|plan| {
+        for agent in &mut plan.agents {
+            agent.model.fallback_models = vec!["two".into(), "test/three".into()];
+        }
+    })
+    .await;
+    rig.model.does(|request, _| match request.model.as_str() {
+        "one" => fail(ErrorKind::Server),
+        "two" => fail(ErrorKind::UnknownModel),
+        _ => say("third time lucky"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
+    assert_eq!(models, ["one", "one", "one", "two", "three"]);
+    assert_eq!(rig.turn("ada").await.model.as_deref(), Some("three"));
+}
+
+#[tokio::test]
+async fn when_nobody_answers_the_turn_fails_and_the_agent_goes_on() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, _| fail(ErrorKind::Unauthorized));
+    let ask = rig.ask("ada").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.model.asked().len(), 1, "a wrong key is not tried again");
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
+    assert!(rig.ask_row(ask.ask_id).await.error.unwrap().contains("no model answered"));
+    rig.model.does(|_, _| say("well"));
+    let ask = rig.ask("ada").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Answered);
+}
+
+#[tokio::test]
+async fn a_model_that_hangs_is_given_up_after_its_time() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.model_seconds = 5);
+    rig.model.does(|_, n| if n == 0 { Reply::Hang } else { say("well") });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let steps = rig.steps("ada").await;
+    let error = steps.iter().find_map(|step| match step {
+        Step::ModelFailed { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    assert!(error.unwrap().contains("within 5 s"));
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+}
+
+#[tokio::test]
+async fn a_pause_that_the_provider_asks_for_holds_everyone() {
+    let rig = Rig::new().await;
+    let began = rig.cx().now();
+    rig.model.does(|_, n| match n {
+        0 => {
+            let error = ProviderError::new(ErrorKind::RateLimited, "slow down");
+            Reply::Fail(error.retry_after(Some(Duration::from_secs(1))))
+        }
+        _ => say("well"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert!(rig.cx().now().since(began) >= Duration::from_secs(1));
+    assert!(rig.turn("ada").await.text.is_some());
+}
+
+#[tokio::test]
+async fn a_restart_does_not_begin_the_attempts_anew() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, n| if n < 2 { fail(ErrorKind::Server) } else { Reply::Hang });
+    rig.send("ada", "go").await;
+    rig.in_time(rig.work_until("ada", rig.model.hung.notified())).await;
+    rig.model.does(|_, _| fail(ErrorKind::Server));
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.model.asked().len(), 1, "the third attempt is the last, whoever makes it");
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
+}

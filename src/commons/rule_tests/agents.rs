@@ -1,0 +1,112 @@
+use ghost_domain::ports::Signal;
+use ghost_domain::{AgentStatus, Code, Desired, EventKind, Kind, MailState, TurnStatus};
+
+use super::rig::{Rig, code, id, new_agent, operator, party, read, write};
+use crate::agents::{self, NewAgent};
+use crate::mail::Chain;
+use crate::{skills, turns};
+
+async fn create(rig: &Rig, new: NewAgent) -> crate::Result<ghost_domain::Agent> {
+    write!(rig, |w, cx| agents::create(w, &cx, &party("ada"), new).await)
+}
+
+#[tokio::test]
+async fn an_agent_is_created_once_and_may_be_told_what_to_do_first() {
+    let rig = Rig::new().await;
+    let dan = create(&rig, NewAgent { goal: Some("count".into()), ..new_agent(&rig.cx, "dan") }).await.unwrap();
+    assert_eq!((dan.incarnation, dan.owner.as_deref()), (1, Some("agent:ada")));
+    assert!(rig.signals().contains(&Signal::Reconcile(id("dan"))));
+    let first = rig.take("dan").await;
+    assert_eq!((first.mail[0].kind, first.mail[0].body.as_str()), (Kind::System, "count"));
+    assert_eq!(code(create(&rig, new_agent(&rig.cx, "dan")).await), Code::Conflict);
+    let waits = NewAgent { desired: Desired::Stopped, ..new_agent(&rig.cx, "eve") };
+    assert_eq!(create(&rig, waits).await.unwrap().status, AgentStatus::Stopped);
+    // The chain of whoever creates it goes on: spawning is no way around the bound on hops.
+    let far = Chain { hop: 99, ..Chain::root(&rig.cx) };
+    let new = NewAgent { goal: Some("on".into()), chain: far, ..new_agent(&rig.cx, "fay") };
+    assert_eq!(code(create(&rig, new).await), Code::HopLimit);
+    rig.limits(|limits| limits.dynamic_agents_max = 5);
+    assert_eq!(code(create(&rig, new_agent(&rig.cx, "gus")).await), Code::RateLimited);
+    let named = NewAgent { kind: ghost_domain::AgentKind::Persistent, ..new_agent(&rig.cx, "gus") };
+    assert_eq!(create(&rig, named).await.unwrap().owner, None);
+}
+
+#[tokio::test]
+async fn start_and_stop_say_whether_they_changed_anything() {
+    let rig = Rig::new().await;
+    let start = async || write!(rig, |w, cx| agents::start(w, &cx, &operator(), &id("ada")).await).unwrap();
+    let stop = async || write!(rig, |w, cx| agents::stop(w, &cx, &operator(), &id("ada"), Some("rest")).await).unwrap();
+    assert!(!start().await.1);
+    let (stopping, changed) = stop().await;
+    assert_eq!((stopping.status, changed), (AgentStatus::Stopping, true));
+    assert!(!stop().await.1);
+    write!(rig, |w, cx| agents::stopped(w, &cx, &id("ada")).await).unwrap();
+    write!(rig, |w, cx| agents::stopped(w, &cx, &id("ada")).await).unwrap();
+    assert_eq!(rig.count(EventKind::AgentStopped).await, 1);
+    assert!(!stop().await.1);
+    assert_eq!(rig.agent("ada").await.status_reason.as_deref(), Some("by operator:test: rest"));
+    // An agent that an operator stopped stays stopped over boots.
+    let claimed = write!(rig, |w, cx| agents::claim_all(w, &cx).await).unwrap();
+    assert_eq!(claimed[0].status, AgentStatus::Stopped);
+    let (running, changed) = start().await;
+    assert_eq!((running.status, running.status_reason, changed), (AgentStatus::Running, None, true));
+    // A failed agent is started by asking for it.
+    write!(rig, |w, cx| agents::failed(w, &cx, &id("ada"), "too often").await).unwrap();
+    assert!(start().await.1);
+}
+
+#[tokio::test]
+async fn deleting_leaves_a_tombstone_and_nothing_for_the_successor() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await.turn_id;
+    let beside = write!(rig, |w, cx| turns::open_for_operator(w, &cx, &id("ada")).await).unwrap().turn_id;
+    let unread = rig.send("ada", "unread").await;
+    write!(rig, |w, cx| skills::acquire(w, &cx, &id("ada"), "git").await).unwrap();
+    let gone = write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id("ada")).await).unwrap();
+    assert!(gone.is_deleted());
+    assert_eq!(rig.turn(turn).await.status, TurnStatus::Cancelled);
+    assert_eq!(rig.turn(beside).await.status, TurnStatus::Cancelled);
+    assert_eq!(rig.message(unread.message_id).await.state, MailState::Consumed);
+    assert_eq!(code(rig.try_take("ada").await), Code::NotFound);
+    let again = write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id("ada")).await);
+    assert_eq!(code(again), Code::NotFound);
+    let next = create(&rig, new_agent(&rig.cx, "ada")).await.unwrap();
+    assert_eq!((next.incarnation, next.deleted_at), (2, None));
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+    assert!(read!(rig, |r| r.skills_held(&id("ada")).await?).is_empty());
+}
+
+#[tokio::test]
+async fn a_crash_is_followed_by_one_restart_unless_a_stop_came_first() {
+    let rig = Rig::new().await;
+    write!(rig, |w, cx| agents::crashed(w, &cx, &id("ada"), "fell").await).unwrap();
+    let ada = rig.agent("ada").await;
+    assert_eq!((ada.status, ada.status_reason.as_deref()), (AgentStatus::Restarting, Some("fell")));
+    assert!(rig.try_take("ada").await.unwrap().is_none(), "not during the back-off");
+    assert!(!write!(rig, |w, cx| agents::start(w, &cx, &operator(), &id("ada")).await).unwrap().1);
+    for _ in 0..2 {
+        write!(rig, |w, cx| agents::restarted(w, &cx, &id("ada")).await).unwrap();
+    }
+    assert_eq!(rig.agent("ada").await.restarts, 1);
+    write!(rig, |w, cx| agents::stop(w, &cx, &operator(), &id("ada"), None).await).unwrap();
+    write!(rig, |w, cx| agents::crashed(w, &cx, &id("ada"), "fell").await).unwrap();
+    assert_eq!(rig.agent("ada").await.status, AgentStatus::Stopping);
+}
+
+#[tokio::test]
+async fn held_skills_are_counted_once() {
+    let rig = Rig::new().await;
+    let acquire = async |skill: String| write!(rig, |w, cx| skills::acquire(w, &cx, &id("ada"), &skill).await);
+    assert!(acquire("git".into()).await.unwrap());
+    assert!(!acquire("git".into()).await.unwrap());
+    for _ in 0..2 {
+        write!(rig, |w, cx| skills::activate(w, &cx, &id("ada"), "git").await).unwrap();
+    }
+    assert_eq!(rig.count(EventKind::SkillActivated).await, 1);
+    for n in 1..skills::HELD_MAX {
+        acquire(format!("s{n}")).await.unwrap();
+    }
+    assert_eq!(code(acquire("more".into()).await), Code::RateLimited);
+    write!(rig, |w, cx| skills::drop_skill(w, &cx, &id("ada"), "git").await).unwrap();
+    assert_eq!(code(write!(rig, |w, cx| skills::drop_skill(w, &cx, &id("ada"), "git").await)), Code::NotFound);
+}

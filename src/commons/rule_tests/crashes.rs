@@ -1,0 +1,149 @@
+use std::time::Duration;
+
+use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::{CallId, CallStatus, DeadLetterStatus, EventKind, Kind, MailState, TurnId, TurnStatus};
+use serde_json::json;
+
+use super::rig::{Rig, call_start, id, operator, read, write};
+use crate::mail::{self, Chain, Draft};
+use crate::{agents, turns};
+
+async fn boot(rig: &Rig) {
+    write!(rig, |w, cx| turns::review_at_boot(w, &cx).await).unwrap();
+}
+
+async fn held(rig: &Rig) -> Vec<ghost_domain::DeadLetter> {
+    read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?)
+}
+
+#[tokio::test]
+async fn a_turn_of_several_messages_is_split_and_its_effects_are_remembered() {
+    let rig = Rig::new().await;
+    let (one, two) = (rig.send("ada", "one").await, rig.send("ada", "two").await);
+    let first = rig.take("ada").await.turn;
+    let call_id = CallId(rig.cx.id());
+    let (began, start) = (first.clone(), call_start(call_id, "syscall.task.create", Effect::Outside));
+    write!(rig, |w, cx| turns::record_call_start(w, &cx, &began, &start).await).unwrap();
+    rig.crash("ada", "it fell over").await;
+    let split = rig.turn(first.turn_id).await;
+    assert_eq!((split.status, split.reason.as_deref()), (TurnStatus::Split, Some("it fell over")));
+    assert_eq!(rig.call(call_id).await.status, CallStatus::Unknown);
+    for expected in [one.message_id, two.message_id] {
+        rig.send("ada", "this must not ride along").await;
+        let taken = rig.take("ada").await;
+        assert_eq!(taken.mail.iter().map(|m| m.message_id).collect::<Vec<_>>(), [expected], "each alone");
+        assert_eq!((taken.resumed, taken.earlier), (false, vec![first.turn_id]));
+        rig.finish(taken.turn.turn_id, "done").await.unwrap();
+    }
+    assert_eq!(rig.take("ada").await.mail.len(), 2, "what came later was never suspected");
+    assert_eq!(rig.agent("ada").await.restarts, 1);
+}
+
+#[tokio::test]
+async fn a_single_message_goes_on_from_its_journal_until_it_is_set_aside() {
+    let rig = Rig::new().await;
+    let poison = rig.send("ada", "poison").await;
+    let turn_id = rig.take("ada").await.turn.turn_id;
+    for crashes in 1..3 {
+        rig.crash("ada", "it fell over").await;
+        let again = rig.take("ada").await;
+        assert!(again.resumed && again.turn.turn_id == turn_id && again.turn.crashes == crashes);
+    }
+    rig.crash("ada", "it fell over").await;
+    assert_eq!(rig.turn(turn_id).await.status, TurnStatus::Dead);
+    assert_eq!(rig.message(poison.message_id).await.state, MailState::Dead);
+    let dead = held(&rig).await;
+    assert_eq!((dead.len(), dead[0].crashes, dead[0].turn_id), (1, 3, turn_id));
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+    assert_eq!(rig.count(EventKind::DeadLetterHeld).await, 1);
+    assert_eq!(rig.agent("ada").await.status, ghost_domain::AgentStatus::Running);
+}
+
+#[tokio::test]
+async fn mail_that_a_turn_takes_in_addition_does_not_keep_poison_alive() {
+    let rig = Rig::new().await;
+    let poison = rig.send("ada", "poison").await;
+    let mut innocent = Vec::new();
+    for round in 1..=3 {
+        let taken = rig.take("ada").await;
+        assert_eq!(taken.mail.iter().map(|m| m.message_id).collect::<Vec<_>>(), [poison.message_id], "{round}");
+        innocent.push(rig.send("ada", "read on").await);
+        let (agent_id, turn_id) = (id("ada"), taken.turn.turn_id);
+        let joined = write!(rig, |w, _cx| mail::join(w, &agent_id, turn_id, 10).await).unwrap();
+        assert_eq!(joined.mail.len(), 1);
+        rig.crash("ada", "it fell over").await;
+    }
+    let dead = held(&rig).await;
+    assert_eq!(dead.iter().map(|d| (d.messages.clone(), d.crashes)).collect::<Vec<_>>(), [(
+        vec![poison.message_id],
+        3
+    )]);
+    for message in innocent {
+        let taken = rig.take("ada").await;
+        assert_eq!(taken.mail[0].message_id, message.message_id);
+        assert!(!taken.resumed, "it starts a turn of its own");
+        rig.finish(taken.turn.turn_id, "done").await.unwrap();
+    }
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn boots_count_only_without_progress() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.stalled_boots_max = 3);
+    let turn = rig.busy("ada").await;
+    let stalled = async |turn_id: TurnId| rig.turn(turn_id).await.stalled_boots;
+    boot(&rig).await;
+    assert_eq!(stalled(turn.turn_id).await, 0, "the first boot that sees it compares with nothing");
+    boot(&rig).await;
+    boot(&rig).await;
+    assert_eq!(stalled(turn.turn_id).await, 2);
+    let began = turn.clone();
+    let outcome = CallOutcome { content: json!("x"), refusal: None, truncated: false };
+    write!(rig, |w, cx| {
+        let call_id = CallId(cx.id());
+        turns::record_call_end(w, &cx, &began, call_id, "c", "t", &outcome).await
+    })
+    .unwrap();
+    boot(&rig).await;
+    assert_eq!(stalled(turn.turn_id).await, 0, "it has moved");
+    for _ in 0..3 {
+        assert!(held(&rig).await.is_empty());
+        boot(&rig).await;
+    }
+    assert_eq!(rig.turn(turn.turn_id).await.status, TurnStatus::Dead);
+    assert!(held(&rig).await[0].reason.contains("3 starts"));
+}
+
+#[tokio::test]
+async fn waiting_for_an_answer_and_standing_still_by_order_are_no_stall() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.stalled_boots_max = 2);
+    let turn = rig.busy("ada").await;
+    rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
+    let stopped = rig.busy("cyd").await;
+    write!(rig, |w, cx| agents::stop(w, &cx, &operator(), &id("cyd"), None).await).unwrap();
+    write!(rig, |w, cx| agents::stopped(w, &cx, &id("cyd")).await).unwrap();
+    for _ in 0..6 {
+        rig.pass(Duration::from_secs(1));
+        boot(&rig).await;
+    }
+    assert_eq!(rig.turn(turn.turn_id).await.status, TurnStatus::Open);
+    assert_eq!(rig.turn(stopped.turn_id).await.status, TurnStatus::Open);
+}
+
+#[tokio::test]
+async fn a_stalled_turn_of_several_messages_is_split_first() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.stalled_boots_max = 2);
+    rig.send("ada", "one").await;
+    let quiet = Draft::new(&id("ada"), operator(), Kind::Message, "two", Chain::root(&rig.cx));
+    rig.deliver(quiet).await.unwrap();
+    let turn_id = rig.take("ada").await.turn.turn_id;
+    for _ in 0..3 {
+        boot(&rig).await;
+    }
+    assert_eq!(rig.turn(turn_id).await.status, TurnStatus::Split);
+    assert_eq!(rig.take("ada").await.mail.len(), 1);
+    assert!(held(&rig).await.is_empty());
+}

@@ -1,0 +1,78 @@
+//! A daemon that has lost an agent to another one can no longer write for it.
+
+use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::{CallId, Code, Refusal, TurnStatus};
+use serde_json::Value;
+
+use super::rig::{Rig, call_start, code, demand, id, used, write};
+use crate::turns::{self, Ending};
+use crate::agents;
+
+#[tokio::test]
+async fn an_older_epoch_is_refused_everywhere() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let turn_id = turn.turn_id;
+    let (held, _) = rig.model_start(turn_id, demand(10, 16)).await.unwrap();
+    let before = (rig.journal(turn_id).await, rig.events().await.len());
+    let old = rig.stale();
+    let failed = || Ending::Failed(Refusal::new(Code::Internal, "x"));
+    let refusals = [
+        code(old.try_take("ada").await),
+        code(old.model_start(turn_id, demand(1, 16)).await),
+        code(old.model_answer(turn_id, held, used(1, 1)).await),
+        code(write!(old, |w, cx| turns::model_failed(w, &cx, turn_id, held, "m", "x", true).await)),
+        code(write!(old, |w, cx| turns::note(w, &cx, turn_id, "x").await)),
+        code(write!(old, |w, cx| {
+            turns::brief(w, &cx, turn_id, ("a", "a"), ("b", "b"), String::new(), String::new()).await
+        })),
+        code(write!(old, |w, cx| turns::working_turn(w, &cx, turn_id).await)),
+        code(old.finish(turn_id, "mine").await),
+        code(write!(old, |w, cx| turns::finish(w, &cx, turn_id, failed()).await)),
+        code(write!(old, |w, cx| turns::open_for_operator(w, &cx, &id("ada")).await)),
+        code(write!(old, |w, cx| agents::crashed(w, &cx, &id("ada"), "x").await)),
+        code(write!(old, |w, cx| agents::restarted(w, &cx, &id("ada")).await)),
+        code(write!(old, |w, cx| agents::stopped(w, &cx, &id("ada")).await)),
+        code(write!(old, |w, cx| agents::failed(w, &cx, &id("ada"), "x").await)),
+    ];
+    assert_eq!(refusals, [Code::Conflict; 14]);
+    assert_eq!((rig.journal(turn_id).await, rig.events().await.len()), before, "nothing was written");
+    assert_eq!(rig.turn(turn_id).await.status, TurnStatus::Open);
+    assert_eq!(rig.agent("ada").await.status, ghost_domain::AgentStatus::Running);
+    // The owner goes on.
+    rig.model_answer(turn_id, held, used(1, 1)).await.unwrap();
+    rig.finish(turn_id, "done").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_turn_that_ends_completes_a_question_of_another_owners_agent() {
+    // The asker's record is written by whoever ends the target's turn: that is no act for the asker.
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let (_, call_id) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
+    let mut ada = rig.agent("ada").await;
+    ada.epoch = 2;
+    write!(rig, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada).await?)).unwrap();
+    let asked = rig.take("bob").await.turn.turn_id;
+    rig.finish(asked, "seven").await.unwrap();
+    assert!(rig.outcome(turn.turn_id, call_id).await.is_some());
+}
+
+#[tokio::test]
+async fn the_record_of_a_call_adds_up() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let (call_id, began) = (CallId(rig.cx.id()), turn.clone());
+    let start = call_start(call_id, "t", Effect::World);
+    write!(rig, |w, cx| turns::record_call_start(w, &cx, &began, &start).await).unwrap();
+    assert!(rig.journal(turn.turn_id).await.is_empty(), "the store holds the effect itself");
+    rig.pass(std::time::Duration::from_millis(40));
+    rig.limits(|limits| limits.ledger_result_bytes = 5);
+    let outcome = CallOutcome { content: Value::from("ééééé"), refusal: None, truncated: false };
+    let began = turn.clone();
+    write!(rig, |w, cx| turns::record_call_end(w, &cx, &began, call_id, "c1", "t", &outcome).await).unwrap();
+    let row = rig.call(call_id).await;
+    assert_eq!((row.duration_ms, row.result.as_deref(), row.truncated), (Some(40), Some("éé"), true));
+    assert_eq!(rig.turn(turn.turn_id).await.calls, 1);
+    assert_eq!(rig.journal(turn.turn_id).await.len(), 1);
+}

@@ -1,0 +1,107 @@
+use ghost_domain::{Code, EventKind, Kind, MailState, Party, RootId};
+use uuid::Uuid;
+
+use super::rig::{Rig, code, id, operator, party, read, write};
+use crate::mail::{self, Chain, Draft};
+
+fn draft(rig: &Rig, to: &str, from: Party) -> Draft {
+    Draft::new(&id(to), from, Kind::Message, "hello", Chain::root(&rig.cx))
+}
+
+#[tokio::test]
+async fn delivery_is_one_row_one_event_and_one_wake() {
+    let rig = Rig::new().await;
+    let sent = rig.deliver(draft(&rig, "bob", party("ada"))).await.unwrap();
+    let inbox = rig.inbox("bob").await;
+    assert_eq!(inbox.len(), 1);
+    assert!(inbox[0].seq > 0 && inbox[0].message_id == sent.message_id && inbox[0].state == MailState::Pending);
+    assert_eq!(rig.count(EventKind::MessageDelivered).await, 1);
+    assert_eq!(rig.signals(), [ghost_domain::ports::Signal::Wake(id("bob"))]);
+    rig.deliver(Draft { wake: false, ..draft(&rig, "bob", party("ada")) }).await.unwrap();
+    assert!(rig.signals().is_empty(), "quiet mail wakes nobody");
+}
+
+#[tokio::test]
+async fn every_bound_is_a_refusal_that_leaves_nothing_behind() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| {
+        limits.inbox_max = 1;
+        limits.hops_max = 3;
+        limits.message_bytes = 8;
+    });
+    let long = Draft { body: "é".repeat(5), ..draft(&rig, "bob", party("ada")) };
+    assert_eq!(code(rig.deliver(long).await), Code::TooLarge);
+    let root_id = RootId(Uuid::nil());
+    let far = |hop| Draft { chain: Chain { root_id, hop }, ..draft(&rig, "bob", party("ada")) };
+    assert_eq!(code(rig.deliver(far(4)).await), Code::HopLimit);
+    assert!(rig.inbox("bob").await.is_empty());
+    assert_eq!(rig.count(EventKind::MessageDelivered).await, 0);
+    rig.deliver(far(3)).await.unwrap();
+    assert_eq!(code(rig.deliver(far(0)).await), Code::InboxFull);
+    // The supervisor's word passes the bounds on inbox and hops, not the one on size (MSG-09).
+    let chain = Chain { root_id, hop: 99 };
+    rig.deliver(Draft { chain, ..draft(&rig, "bob", Party::System) }).await.unwrap();
+    let long = Draft { body: "x".repeat(9), ..draft(&rig, "bob", Party::System) };
+    assert_eq!(code(rig.deliver(long).await), Code::TooLarge);
+    assert_eq!(rig.inbox("bob").await.len(), 2);
+}
+
+#[tokio::test]
+async fn an_unknown_receiver_names_the_nearest_one() {
+    let rig = Rig::new().await;
+    let refusal = rig.deliver(draft(&rig, "bop", operator())).await.unwrap_err();
+    assert_eq!(refusal.code, Code::NotFound);
+    assert!(refusal.hint.unwrap().contains("`bob`"));
+    write!(rig, |w, cx| crate::agents::delete(w, &cx, &operator(), &id("bob")).await).unwrap();
+    assert_eq!(code(rig.deliver(draft(&rig, "bob", operator())).await), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_broadcast_reaches_all_others_and_reports_whom_it_passed_over() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.inbox_max = 1);
+    rig.send("bob", "fills the inbox").await;
+    let all = draft(&rig, "ada", party("ada"));
+    let copy = all.clone();
+    let sent = write!(rig, |w, cx| mail::broadcast(w, &cx, &copy, &[], None).await).unwrap();
+    assert_eq!(sent.delivered, 1);
+    assert_eq!(sent.skipped.iter().map(|skipped| skipped.agent_id.as_str()).collect::<Vec<_>>(), ["bob"]);
+    assert_eq!(rig.inbox("cyd").await.len(), 1);
+    assert!(rig.inbox("ada").await.is_empty(), "never the sender (MSG-05)");
+    let copy = all.clone();
+    let none = write!(rig, |w, cx| mail::broadcast(w, &cx, &copy, &[id("cyd"), id("bob")], None).await).unwrap();
+    assert_eq!((none.delivered, none.skipped.len()), (0, 0));
+    let copy = all.clone();
+    let other = write!(rig, |w, cx| mail::broadcast(w, &cx, &copy, &[], Some("king")).await).unwrap();
+    assert_eq!(other.delivered, 0);
+    let unknown = write!(rig, |w, cx| mail::broadcast(w, &cx, &all, &[id("cid")], None).await);
+    assert_eq!(code(unknown), Code::NotFound);
+}
+
+#[tokio::test]
+async fn reading_the_inbox_joins_what_may_merge_and_raises_the_hop() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let ask = rig.outside_ask("ada").await.unwrap();
+    rig.deliver(Draft { kind: Kind::Heartbeat, ..draft(&rig, "ada", Party::System) }).await.unwrap();
+    let root_id = RootId(Uuid::from_u128(77));
+    let near = Draft { chain: Chain { root_id: turn.root_id, hop: 2 }, ..draft(&rig, "ada", party("bob")) };
+    let far = Draft { chain: Chain { root_id, hop: 9 }, ..draft(&rig, "ada", party("bob")) };
+    let (near, far) = (rig.deliver(near).await.unwrap(), rig.deliver(far).await.unwrap());
+    let last = rig.send("ada", "the next read takes this").await;
+    let (agent_id, turn_id) = (id("ada"), turn.turn_id);
+    let joined = write!(rig, |w, _cx| mail::join(w, &agent_id, turn_id, 2).await).unwrap();
+    let ids: Vec<_> = joined.mail.iter().map(|mail| mail.message_id).collect();
+    assert_eq!(ids, [near.message_id, far.message_id]);
+    assert_eq!(joined.remaining, 3, "the ask, the heartbeat and what was beyond the limit");
+    let after = rig.turn(turn_id).await;
+    assert_eq!((after.hop, after.other_roots), (9, vec![root_id]));
+    assert_eq!(rig.message(ask.message_id).await.state, MailState::Pending);
+    rig.finish(turn_id, "done").await.unwrap();
+    assert_eq!(rig.message(far.message_id).await.state, MailState::Consumed);
+    assert_eq!(rig.message(last.message_id).await.state, MailState::Pending);
+    let agent_id = id("ada");
+    let ended = write!(rig, |w, _cx| mail::join(w, &agent_id, turn_id, 1).await);
+    assert_eq!(code(ended), Code::Cancelled, "an ended turn takes nothing");
+    assert_eq!(read!(rig, |r| r.inbox_depth(&id("ada")).await?), 3);
+}

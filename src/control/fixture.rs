@@ -1,0 +1,173 @@
+//! A world in this process, on the in-memory store, under a clock that the test moves. For the tests of this room.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::{Ids, Ports, Rng};
+use ghost_domain::{Code, Event, EventId, Refusal};
+use ghost_proto::REFUSAL_TRAILER;
+use ghost_provider::Providers;
+use ghost_provider::testing::ManualClock;
+use ghost_store::memory::MemoryDisk;
+use ghost_tools::workspace::Workspace;
+use ghost_world::{Boot, World, boot};
+use serde_json::json;
+use tokio::sync::watch;
+use tonic::{Request, Status};
+use uuid::Uuid;
+
+use crate::caller::Principal;
+use crate::services::Control;
+
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl Ids for Counter {
+    fn next(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1)
+    }
+}
+
+impl Rng for Counter {
+    fn below(&self, _: u64) -> u64 {
+        0
+    }
+}
+
+/// A world with two agents, `ada` and `ben`.
+pub(crate) struct Scene {
+    pub(crate) world: Arc<World>,
+    pub(crate) control: Control,
+    pub(crate) clock: Arc<ManualClock>,
+    /// Ends the control plane.
+    pub(crate) closing: watch::Sender<bool>,
+    /// How often a shutdown was asked for.
+    pub(crate) shutdowns: Arc<AtomicUsize>,
+    /// What the next reloads give; without it they read the files.
+    pub(crate) reload: Arc<Mutex<Option<Refusal>>>,
+    dir: tempfile::TempDir,
+}
+
+const CONFIG: &str = "\
+world: { id: test, name: Test }
+agents:
+  - { id: ada, archetype: worker }
+  - { id: ben, archetype: worker }
+llm:
+  default_provider: test
+  default_model: test
+  providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
+tool_privileges: { writer: [workspace.write] }
+";
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// With `more` at the end of the world file.
+    pub(crate) async fn with(more: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), "world-config.yaml", &format!("{CONFIG}{more}"));
+        write(dir.path(), "laws.md", "Be exact.");
+        write(dir.path(), "archetype/worker/soul.md", "You work.");
+        write(dir.path(), "archetype/worker/goal.md", "Work.");
+        write(dir.path(), "archetype/worker/config.md", "## Tool Access\n- workspace.read\n- workspace.list\n");
+        let clock = ManualClock::at(1_000_000);
+        let plan = ghost_config::load(&dir.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"));
+        let providers = Providers::build(&plan.llm, &|_| None, clock.clone()).unwrap();
+        let counter = Arc::new(Counter::default());
+        let reload: Arc<Mutex<Option<Refusal>>> = Arc::default();
+        let (refused, path, time) = (Arc::clone(&reload), dir.path().join("world"), clock.clone());
+        let world = boot(Boot {
+            plan,
+            store: MemoryDisk::new().open(),
+            ports: Ports { clock: clock.clone(), ids: counter.clone(), rng: counter },
+            providers,
+            workspace: Workspace::inline(&dir.path().join("workspace")).unwrap(),
+            data_dir: Some(dir.path().to_owned()),
+            secrets: vec![],
+            node: "here".into(),
+            extra_tools: vec![],
+            reloader: Box::new(move || {
+                if let Some(refusal) = refused.lock().unwrap().clone() {
+                    return Err(refusal);
+                }
+                let plan = ghost_config::load(&path, &|_| None)
+                    .map_err(|problems| Refusal::new(Code::InvalidArguments, problems.to_string()))?;
+                let providers = Providers::build(&plan.llm, &|_| None, time.clone())?;
+                Ok((plan, providers))
+            }),
+        })
+        .await
+        .unwrap();
+        let (closing, closed) = watch::channel(false);
+        let shutdowns = Arc::new(AtomicUsize::new(0));
+        let asked = Arc::clone(&shutdowns);
+        let on_shutdown = Arc::new(move |_: &ghost_domain::Party| {
+            asked.fetch_add(1, Ordering::SeqCst);
+        });
+        let control = Control::new(Arc::clone(&world), ["unix:/g.sock".to_owned()].into(), on_shutdown, closed);
+        Self { world, control, clock, closing, shutdowns, reload, dir }
+    }
+
+    /// The directory that holds the world's files in `world/`.
+    pub(crate) fn dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
+    /// Puts another world file in place.
+    pub(crate) fn rewrite(&self, more: &str) {
+        write(self.dir(), "world-config.yaml", &format!("{CONFIG}{more}"));
+    }
+
+    /// One more event, about `agent`, in `channel`.
+    pub(crate) async fn emit(&self, kind: EventKind, agent: Option<&str>, channel: Option<&str>) {
+        let mut event = NewEvent::new(kind, json!({ "n": 1 }));
+        event.agent_id = agent.map(|agent| agent.parse().unwrap());
+        event.channel = channel.map(str::to_owned);
+        let cx = self.world.cx().clone();
+        self.world.store().write(move |w| Box::pin(async move { cx.emit(w, event).await })).await.unwrap();
+    }
+
+    /// As many events of no particular subject.
+    pub(crate) async fn emit_many(&self, count: usize) {
+        for _ in 0..count {
+            self.emit(EventKind::WorldWarning, None, None).await;
+        }
+    }
+
+    /// An event that is streamed only.
+    pub(crate) fn ephemeral(&self, kind: EventKind) {
+        self.world.store().publish_ephemeral(Event {
+            seq: self.world.store().last_seq(),
+            event_id: EventId(Uuid::nil()),
+            ts: self.world.cx().now(),
+            kind,
+            agent_id: Some("ada".parse().unwrap()),
+            channel: None,
+            correlation_id: None,
+            payload: json!({}),
+        });
+    }
+}
+
+fn write(dir: &std::path::Path, path: &str, text: &str) {
+    let path = dir.join("world").join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+/// A request that a listener has vouched for.
+pub(crate) fn from_operator<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.extensions_mut().insert(Principal("tester".into()));
+    request
+}
+
+/// The refusal in a status's trailer.
+pub(crate) fn refusal_of(status: &Status) -> Refusal {
+    let bytes = status.metadata().get_bin(REFUSAL_TRAILER).expect("a refusal travels in a trailer").to_bytes().unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}

@@ -1,0 +1,331 @@
+//! The stream as a reader sees it.
+
+use ghost_domain::event::EventKind;
+use ghost_domain::{Code, Refusal};
+use ghost_proto::LAST_SEQ_TRAILER;
+use ghost_proto::v1::events_client::EventsClient;
+use ghost_proto::v1::events_server::Events;
+use ghost_proto::v1::{SubscribeRequest, SubscribeResponse};
+use proptest::prelude::*;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::{ALIVE, EventsService, PATIENCE, QUEUE, filter};
+use crate::fixture::{Scene, from_operator, refusal_of};
+
+type Stream = ReceiverStream<Result<SubscribeResponse, Status>>;
+
+async fn subscribe(scene: &Scene, request: SubscribeRequest) -> Result<Stream, Status> {
+    let service = EventsService(scene.control.clone());
+    service.subscribe(from_operator(request)).await.map(tonic::Response::into_inner)
+}
+
+fn following(after: i64) -> SubscribeRequest {
+    SubscribeRequest { after_seq: Some(after), follow: true, ..SubscribeRequest::default() }
+}
+
+async fn event(stream: &mut Stream) -> SubscribeResponse {
+    let response = stream.next().await.expect("the stream goes on").expect("it is no refusal");
+    assert!(response.event.is_some(), "{response:?}");
+    response
+}
+
+/// Everything to the end: sequences of stored events, the last position, and how it ended.
+async fn rest(stream: &mut Stream) -> (Vec<i64>, i64, Option<Status>) {
+    let (mut seqs, mut position) = (Vec::new(), 0);
+    while let Some(message) = stream.next().await {
+        match message {
+            Ok(response) => {
+                assert!(response.position_seq >= position, "a position never goes back");
+                position = response.position_seq;
+                seqs.extend(response.event.filter(|_| !response.ephemeral).map(|event| event.seq));
+            }
+            Err(status) => return (seqs, position, Some(status)),
+        }
+    }
+    (seqs, position, None)
+}
+
+fn last_seq_of(status: &Status) -> i64 {
+    status.metadata().get(LAST_SEQ_TRAILER).unwrap().to_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_stored_and_what_comes_are_one_order_and_resume_anywhere() {
+    let scene = Scene::new().await;
+    scene.emit_many(600).await;
+    let stored = scene.world.store().last_seq();
+    let mut stream = subscribe(&scene, following(0)).await.unwrap();
+    for expected in 1..=stored {
+        let response = event(&mut stream).await;
+        assert_eq!((response.event.unwrap().seq, response.position_seq), (expected, expected));
+    }
+    for next in 1..=5 {
+        scene.emit_many(1).await;
+        assert_eq!(event(&mut stream).await.event.unwrap().seq, stored + next);
+    }
+    for after in [1, stored - 1, stored, stored + 4] {
+        let mut resumed = subscribe(&scene, following(after)).await.unwrap();
+        assert_eq!(event(&mut resumed).await.event.unwrap().seq, after + 1);
+    }
+    // Absent is the oldest that is kept.
+    let request = SubscribeRequest::default();
+    let (seqs, position, end) = rest(&mut subscribe(&scene, request).await.unwrap()).await;
+    assert!(seqs.into_iter().eq(1..=stored + 5) && end.is_none());
+    assert_eq!(position, stored + 5);
+}
+
+#[tokio::test]
+async fn filters_pass_what_matches_and_the_position_passes_the_rest() {
+    let scene = Scene::new().await;
+    let start = scene.world.store().last_seq();
+    scene.emit(EventKind::TurnStarted, Some("ada"), None).await;
+    scene.emit(EventKind::TaskCreated, Some("ben"), Some("desk")).await;
+    scene.emit(EventKind::TurnFinished, Some("ben"), None).await;
+    scene.emit_many(3).await;
+    let end = scene.world.store().last_seq();
+    let ask = |kinds: &[&str], agent: Option<&str>, channel: Option<&str>| SubscribeRequest {
+        kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+        agent_id: agent.map(str::to_owned),
+        channel: channel.map(str::to_owned),
+        after_seq: Some(start),
+        ..SubscribeRequest::default()
+    };
+    for (request, expected) in [
+        (ask(&["turn."], None, None), vec![1, 3]),
+        (ask(&["turn.started"], None, None), vec![1]),
+        (ask(&["turn.started", "task."], None, None), vec![1, 2]),
+        (ask(&[], Some("ben"), None), vec![2, 3]),
+        (ask(&["turn."], Some("ben"), None), vec![3]),
+        (ask(&[], None, Some("desk")), vec![2]),
+        (ask(&[], Some("nobody"), None), vec![]),
+    ] {
+        let (seqs, position, refused) = rest(&mut subscribe(&scene, request.clone()).await.unwrap()).await;
+        assert_eq!(seqs, expected.iter().map(|seq| seq + start).collect::<Vec<_>>(), "{request:?}");
+        assert_eq!(position, end, "{request:?}");
+        assert!(refused.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_quiet_stream_says_that_it_lives_and_how_far_it_looked() {
+    let scene = Scene::new().await;
+    let request = SubscribeRequest { kinds: vec!["task.".into()], ..following(scene.world.store().last_seq()) };
+    let mut stream = subscribe(&scene, request).await.unwrap();
+    scene.emit_many(3).await;
+    let reached = scene.world.store().last_seq();
+    let mut heard = next_in_time(&scene, &mut stream).await;
+    while heard.position_seq < reached {
+        heard = next_in_time(&scene, &mut stream).await;
+    }
+    assert_eq!((heard.event, heard.position_seq), (None, reached));
+}
+
+/// The next message, while time goes by.
+async fn next_in_time(scene: &Scene, stream: &mut Stream) -> SubscribeResponse {
+    loop {
+        tokio::select! {
+            biased;
+            message = stream.next() => return message.unwrap().unwrap(),
+            () = tokio::task::yield_now() => scene.clock.advance(ALIVE),
+        }
+    }
+}
+
+#[tokio::test]
+async fn ephemeral_events_come_only_when_asked_for() {
+    let scene = Scene::new().await;
+    let seq = scene.world.store().last_seq();
+    let mut with = subscribe(&scene, SubscribeRequest { ephemeral: true, ..following(seq) }).await.unwrap();
+    let mut without = subscribe(&scene, following(seq)).await.unwrap();
+    scene.ephemeral(EventKind::ModelDelta);
+    scene.emit_many(1).await;
+    let first = event(&mut with).await;
+    assert_eq!((first.ephemeral, first.event.unwrap().seq, first.position_seq), (true, seq, seq));
+    let second = event(&mut with).await;
+    assert_eq!((second.ephemeral, second.position_seq), (false, seq + 1));
+    let only = event(&mut without).await;
+    assert_eq!((only.ephemeral, only.event.unwrap().seq), (false, seq + 1));
+}
+
+#[tokio::test]
+async fn a_reader_that_does_not_read_is_ended_and_resumes_without_gap() {
+    let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
+    let start = scene.world.store().last_seq();
+    let mut stream = subscribe(&scene, following(start)).await.unwrap();
+    scene.emit_many(QUEUE * 3).await;
+    let end = scene.world.store().last_seq();
+    while scene.control.readers.open() > 0 {
+        tokio::task::yield_now().await;
+        scene.clock.advance(PATIENCE);
+    }
+    let (seqs, position, status) = rest(&mut stream).await;
+    let status = status.expect("it is told why");
+    assert_eq!(status.code(), tonic::Code::Aborted);
+    assert_eq!(last_seq_of(&status), position);
+    assert_eq!(refusal_of(&status).code, Code::RateLimited);
+    assert!(seqs.iter().copied().eq(start + 1..=position) && position < end);
+    let request = SubscribeRequest { after_seq: Some(position), ..SubscribeRequest::default() };
+    let (more, _, refused) = rest(&mut subscribe(&scene, request).await.unwrap()).await;
+    assert!(more.into_iter().eq(position + 1..=end) && refused.is_none());
+}
+
+#[tokio::test]
+async fn a_slow_reader_within_its_buffer_is_waited_for() {
+    let scene = Scene::new().await;
+    let start = scene.world.store().last_seq();
+    let mut stream = subscribe(&scene, following(start)).await.unwrap();
+    let many = QUEUE * 3;
+    scene.emit_many(many).await;
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+        scene.clock.advance(PATIENCE);
+    }
+    let mut expected = start;
+    while expected < start + i64::try_from(many).unwrap() {
+        let response = stream.next().await.unwrap().unwrap();
+        if let Some(event) = response.event {
+            expected += 1;
+            assert_eq!(event.seq, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_the_feed_has_overtaken_resumes_without_gap() {
+    let scene = Scene::with("limits: { subscriber_buffer: 1000000 }\n").await;
+    let start = scene.world.store().last_seq();
+    let mut stream = subscribe(&scene, following(start)).await.unwrap();
+    scene.emit_many(4_096 + QUEUE * 2 + 10).await;
+    let end = scene.world.store().last_seq();
+    let (seqs, position, status) = rest(&mut stream).await;
+    let status = status.expect("it is told why");
+    assert_eq!((status.code(), last_seq_of(&status)), (tonic::Code::Aborted, position));
+    assert!(seqs.into_iter().eq(start + 1..=position) && position < end);
+    let request = SubscribeRequest { after_seq: Some(position), ..SubscribeRequest::default() };
+    let (more, _, _) = rest(&mut subscribe(&scene, request).await.unwrap()).await;
+    assert!(more.into_iter().eq(position + 1..=end));
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_readers_and_one_that_leaves_makes_room() {
+    let scene = Scene::with("limits: { subscribers_max: 2 }\n").await;
+    let after = scene.world.store().last_seq();
+    let first = subscribe(&scene, following(after)).await.unwrap();
+    let _second = subscribe(&scene, following(after)).await.unwrap();
+    let status = subscribe(&scene, following(after)).await.map(drop).unwrap_err();
+    assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+    assert!(refusal_of(&status).hint.unwrap().contains("subscribers_max"));
+    drop(first);
+    while scene.control.readers.open() > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert!(subscribe(&scene, following(after)).await.is_ok());
+    // A refused one gives its place back, too.
+    let readers = scene.control.readers.open();
+    let _ = subscribe(&scene, following(after + 1_000)).await.map(drop).unwrap_err();
+    assert_eq!(scene.control.readers.open(), readers);
+}
+
+#[tokio::test]
+async fn a_stopping_daemon_ends_streams_after_their_last_event() {
+    let scene = Scene::new().await;
+    let after = scene.world.store().last_seq();
+    let mut stream = subscribe(&scene, following(after)).await.unwrap();
+    scene.emit_many(3).await;
+    scene.closing.send_replace(true);
+    let (seqs, position, status) = rest(&mut stream).await;
+    let status = status.expect("it is told why");
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    assert!(seqs.into_iter().eq(after + 1..=after + 3));
+    assert_eq!(last_seq_of(&status), position);
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_refused_with_its_field() {
+    let scene = Scene::new().await;
+    let last = scene.world.store().last_seq();
+    let with = |kind: &str| SubscribeRequest { kinds: vec![kind.into()], ..SubscribeRequest::default() };
+    for (request, field) in [
+        (with("turn.startd"), "kinds"),
+        (with("turn"), "kinds"),
+        (with("."), "kinds"),
+        (with(""), "kinds"),
+        (with("nothing."), "kinds"),
+        (SubscribeRequest { kinds: vec!["turn.".into(); 65], ..SubscribeRequest::default() }, "kinds"),
+        (SubscribeRequest { agent_id: Some("A B".into()), ..SubscribeRequest::default() }, "agent_id"),
+        (SubscribeRequest { channel: Some("a\nb".into()), ..SubscribeRequest::default() }, "channel"),
+        (SubscribeRequest { channel: Some("x".repeat(129)), ..SubscribeRequest::default() }, "channel"),
+    ] {
+        let status = subscribe(&scene, request.clone()).await.map(drop).unwrap_err();
+        let refusal = refusal_of(&status);
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{request:?}");
+        assert_eq!(refusal.details.unwrap()["field"], field, "{request:?}");
+    }
+    let near = refusal_of(&subscribe(&scene, with("turn.startd")).await.map(drop).unwrap_err());
+    assert_eq!(near.hint.as_deref(), Some("did you mean `turn.started`?"));
+    for after in [-1, last + 1, i64::MAX, i64::MIN] {
+        let status = subscribe(&scene, following(after)).await.map(drop).unwrap_err();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{after}");
+    }
+    let nobody = EventsService(scene.control.clone()).subscribe(tonic::Request::new(following(0))).await;
+    assert_eq!(nobody.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);
+    assert_eq!(scene.control.readers.open(), 0);
+}
+
+#[tokio::test]
+async fn over_a_socket_a_reader_resumes_with_the_trailer() {
+    let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
+    let path = scene.dir().join("g.sock");
+    let bound = crate::bind(crate::ControlOptions {
+        listeners: vec![crate::Listener::Unix(path.clone())],
+        http: None,
+        data_dir: scene.dir().to_owned(),
+        token: None,
+        tls: None,
+        on_shutdown: Arc::new(|_| {}),
+    })
+    .await
+    .unwrap();
+    let (stop, stopped) = watch::channel(false);
+    let serving = tokio::spawn(bound.serve(Arc::clone(&scene.world), async move {
+        let mut stopped = stopped;
+        let _ = stopped.wait_for(|stop| *stop).await;
+    }));
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("unix:{}", path.display())).unwrap();
+    let mut client = EventsClient::new(endpoint.connect().await.unwrap());
+    let mut stream = client.subscribe(following(0)).await.unwrap().into_inner();
+    scene.emit_many(40).await;
+    let last = scene.world.store().last_seq();
+    let mut seen = 0;
+    while seen < last {
+        let message = stream.message().await.unwrap().unwrap();
+        if let Some(event) = message.event {
+            seen += 1;
+            assert_eq!(event.seq, seen);
+        }
+    }
+    stop.send_replace(true);
+    let status = stream.message().await.unwrap_err();
+    assert_eq!((status.code(), last_seq_of(&status)), (tonic::Code::Unavailable, last));
+    assert_eq!(refusal_of(&status).code, Code::Unavailable);
+    drop((stream, client));
+    serving.await.unwrap().unwrap();
+}
+
+proptest! {
+    #[test]
+    fn any_request_is_checked_without_a_panic(
+        kinds in prop::collection::vec(".{0,20}", 0..70), agent in prop::option::of(".{0,80}"),
+        channel in prop::option::of(".{0,150}"),
+    ) {
+        let request = SubscribeRequest { kinds, agent_id: agent, channel, ..SubscribeRequest::default() };
+        let checked: Result<_, Refusal> = filter(&request);
+        if let Err(refusal) = checked {
+            prop_assert_eq!(refusal.code, Code::InvalidArguments);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The operations on the whole world, and what a repeated request does.
+
+use std::sync::atomic::Ordering;
+
+use ghost_domain::{Code, Refusal};
+use ghost_proto::v1::world_server::World;
+use ghost_proto::v1::{
+    PauseRequest, ReflectRequest, ReloadRequest, ResourcesRequest, ResumeRequest, ShutdownRequest, StatusRequest,
+};
+use tonic::{Request, Response};
+
+use super::WorldService;
+use crate::fixture::{Scene, from_operator, refusal_of};
+
+fn service(scene: &Scene) -> WorldService {
+    WorldService(scene.control.clone())
+}
+
+fn pause(id: &str) -> Request<PauseRequest> {
+    from_operator(PauseRequest { request_id: id.into(), reason: None })
+}
+
+fn resume(id: &str) -> Request<ResumeRequest> {
+    from_operator(ResumeRequest { request_id: id.into() })
+}
+
+fn reload(id: &str, dry_run: bool) -> Request<ReloadRequest> {
+    from_operator(ReloadRequest { request_id: id.into(), dry_run })
+}
+
+#[tokio::test]
+async fn status_shows_the_world() {
+    let scene = Scene::with("budgets: { world: { tokens: 1 } }\n").await;
+    let status = service(&scene).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+    assert_eq!((status.world_id.as_str(), status.name.as_str(), status.node.as_str()), ("test", "Test", "here"));
+    assert_eq!((status.paused, status.open_turns, status.inbox_total, status.dead_letters_held), (false, 0, 0, 0));
+    let by_status: Vec<_> = status.agents_by_status.iter().map(|row| (row.name.as_str(), row.count)).collect();
+    assert_eq!(by_status, [("running", 2)]);
+    assert_eq!(status.agents_by_activity.iter().map(|row| row.count).sum::<u64>(), 2);
+    assert_eq!(status.last_seq, scene.world.store().last_seq());
+    assert_eq!(status.endpoints, ["unix:/g.sock"]);
+    assert!(status.job.is_none() && status.started_at_ms == 1_000_000 && status.now_at_ms >= status.started_at_ms);
+    assert!(status.warnings.iter().all(|warning| !warning.contains('\n')));
+}
+
+#[tokio::test]
+async fn nobody_is_answered_without_a_principal() {
+    let scene = Scene::new().await;
+    let service = service(&scene);
+    let code = |status: tonic::Status| status.code();
+    assert_eq!(
+        service.status(Request::new(StatusRequest {})).await.map(drop).map_err(code),
+        Err(tonic::Code::Unauthenticated)
+    );
+    let request = Request::new(PauseRequest { request_id: "p".into(), reason: None });
+    assert_eq!(service.pause(request).await.map(drop).map_err(code), Err(tonic::Code::Unauthenticated));
+    assert!(!scene.world.directory().is_paused());
+}
+
+#[tokio::test]
+async fn a_repeated_pause_has_the_same_answer_and_no_second_effect() {
+    let scene = Scene::new().await;
+    let service = service(&scene);
+    let first = service.pause(pause("p1")).await.unwrap().into_inner();
+    assert!(first.paused && first.changed && scene.world.directory().is_paused());
+    assert!(!service.pause(pause("p2")).await.unwrap().into_inner().changed);
+    assert!(service.resume(resume("r1")).await.unwrap().into_inner().changed);
+    let seq = scene.world.store().last_seq();
+    assert_eq!(service.pause(pause("p1")).await.unwrap().into_inner(), first);
+    assert!(!scene.world.directory().is_paused(), "the repetition pauses nothing");
+    assert_eq!(scene.world.store().last_seq(), seq);
+    let other = from_operator(PauseRequest { request_id: "p1".into(), reason: Some("tea".into()) });
+    for status in [
+        service.pause(other).await.map(Response::into_inner).unwrap_err(),
+        service.resume(resume("p1")).await.map(drop).unwrap_err(),
+    ] {
+        assert_eq!((status.code(), refusal_of(&status).code), (tonic::Code::FailedPrecondition, Code::Conflict));
+    }
+    assert!(!scene.world.directory().is_paused());
+}
+
+#[tokio::test]
+async fn bad_requests_change_nothing() {
+    let scene = Scene::new().await;
+    let service = service(&scene);
+    for id in ["", "ä", "a\nb", &"x".repeat(129)] {
+        let status = service.pause(pause(id)).await.map(drop).unwrap_err();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{id}");
+    }
+    for reason in ["a\u{7}b".to_owned(), "x".repeat(1_001)] {
+        let request = from_operator(PauseRequest { request_id: "p".into(), reason: Some(reason) });
+        let status = service.pause(request).await.map(drop).unwrap_err();
+        assert_eq!(refusal_of(&status).details.unwrap()["field"], "reason");
+    }
+    let request = from_operator(ShutdownRequest { request_id: "s".into(), grace_ms: Some(u64::MAX) });
+    let status = service.shutdown(request).await.map(drop).unwrap_err();
+    assert_eq!(refusal_of(&status).details.unwrap()["field"], "grace_ms");
+    assert!(!scene.world.directory().is_paused());
+    assert_eq!(scene.shutdowns.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_shutdown_is_begun_once() {
+    let scene = Scene::new().await;
+    let service = service(&scene);
+    let ask = || from_operator(ShutdownRequest { request_id: "s".into(), grace_ms: Some(1_500) });
+    for _ in 0..3 {
+        assert!(service.shutdown(ask()).await.unwrap().into_inner().accepted);
+    }
+    assert_eq!(scene.shutdowns.load(Ordering::SeqCst), 1);
+    assert_eq!(scene.world.cx().limits().stop_grace_seconds, 2);
+}
+
+#[tokio::test]
+async fn a_reload_shows_its_plan_does_it_once_and_tells_problems() {
+    let scene = Scene::new().await;
+    let service = service(&scene);
+    scene.rewrite("limits: { hops_max: 7 }\n");
+    let shown = service.reload(reload("x", true)).await.unwrap().into_inner();
+    assert!(!shown.applied && scene.world.cx().limits().hops_max == 32);
+    let rows: Vec<_> =
+        shown.changes.iter().map(|row| (row.action.as_str(), row.subject.as_str(), row.detail.as_str())).collect();
+    assert_eq!(rows, [("update", "world", "limits"), ("keep", "world", "2 agents unchanged")]);
+    let done = service.reload(reload("y", false)).await.unwrap().into_inner();
+    assert_eq!((done.applied, &done.changes), (true, &shown.changes));
+    assert_eq!(scene.world.cx().limits().hops_max, 7);
+
+    scene.rewrite("");
+    let seq = scene.world.store().last_seq();
+    assert_eq!(service.reload(reload("y", false)).await.unwrap().into_inner(), done);
+    assert_eq!((scene.world.cx().limits().hops_max, scene.world.store().last_seq()), (7, seq));
+
+    let problem =
+        serde_json::json!({ "severity": "error", "file": "w.yaml", "line": 3, "field": "a", "message": "no" });
+    let refusal =
+        Refusal::new(Code::InvalidArguments, "problems").details(serde_json::json!({ "problems": [problem] }));
+    *scene.reload.lock().unwrap() = Some(refusal);
+    let refused = service.reload(reload("z", false)).await.unwrap().into_inner();
+    assert_eq!((refused.applied, refused.problems.len(), refused.problems[0].line), (false, 1, 3));
+    // Mended, the same request may be sent again.
+    *scene.reload.lock().unwrap() = None;
+    assert!(service.reload(reload("z", false)).await.unwrap().into_inner().applied);
+    *scene.reload.lock().unwrap() = Some(Refusal::new(Code::Conflict, "another world"));
+    let status = service.reload(reload("w", false)).await.map(drop).unwrap_err();
+    assert_eq!(refusal_of(&status).code, Code::Conflict);
+}
+
+#[tokio::test]
+async fn reflection_and_resources_show_what_is() {
+    let scene = Scene::new().await;
+    let service = service(&scene);
+    let seen = service.reflect(from_operator(ReflectRequest {})).await.unwrap().into_inner();
+    let ids: Vec<_> = seen.agents.iter().map(|agent| agent.agent_id.as_str()).collect();
+    assert_eq!((ids, seen.cost_micros, seen.world_id.as_str()), (vec!["ada", "ben"], 0, "test"));
+    assert!(seen.agents.iter().all(|agent| agent.activity.is_some()) && seen.token_usage.is_some());
+    let used = service.resources(from_operator(ResourcesRequest {})).await.unwrap().into_inner();
+    assert!(used.process_rss_bytes > 0 && used.host_cpus > 0 && used.disk_total_bytes > 0 && used.tasks > 0);
+}

@@ -1,0 +1,168 @@
+use ghost_domain::EventKind;
+use ghost_proto::v1;
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::turns_client::TurnsClient;
+use tonic::Code;
+
+use crate::rig::{Ground, refused, while_time_passes};
+
+fn create(request_id: &str, agent_id: Option<&str>) -> v1::CreateAgentRequest {
+    v1::CreateAgentRequest {
+        request_id: request_id.into(),
+        archetype: "worker".into(),
+        agent_id: agent_id.map(str::to_owned),
+        goal: Some("begin".into()),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut agents = AgentsClient::new(rig.channel.clone());
+    let first = agents.create(create("r1", None)).await.unwrap().into_inner();
+    let again = agents.create(create("r1", None)).await.unwrap().into_inner();
+    let id = first.agent.as_ref().unwrap().agent_id.clone();
+    assert_eq!((id.as_str(), &again.agent.as_ref().unwrap().agent_id), ("worker-1", &id));
+    refused(agents.create(create("r1", Some("other"))).await, Code::FailedPrecondition, None);
+    refused(agents.create(create("r2", Some(&id))).await, Code::FailedPrecondition, None);
+    let list = agents.list(v1::ListAgentsRequest::default()).await.unwrap().into_inner().agents;
+    assert_eq!(list.iter().map(|agent| agent.agent_id.as_str()).collect::<Vec<_>>(), ["ada", "ben", "worker-1"]);
+    assert!(list[2].owner.as_ref().unwrap().starts_with("operator:uid-"), "{:?}", list[2]);
+    rig.until(EventKind::TurnFinished, &id).await;
+    let get = |agent_id: &str| v1::GetAgentRequest { agent_id: agent_id.into() };
+    let shown = agents.get(get(&id)).await.unwrap().into_inner();
+    assert_eq!((shown.inbox_pending, shown.turn_id, shown.model.as_deref()), (0, None, Some("test")));
+    assert!(shown.tools > 0 && shown.agent.unwrap().last_active_at_ms.is_some());
+    let delete = v1::DeleteAgentRequest { request_id: "r3".into(), agent_id: id.clone(), reason: Some("done".into()) };
+    let gone = agents.delete(delete.clone()).await.unwrap().into_inner().agent.unwrap();
+    assert!(gone.deleted_at_ms.is_some() && gone.status_reason.unwrap().ends_with("done"));
+    agents.delete(delete).await.unwrap();
+    refused(agents.get(get(&id)).await, Code::NotFound, None);
+    let list = agents.list(v1::ListAgentsRequest { deleted: true, ..Default::default() }).await.unwrap().into_inner();
+    assert_eq!(list.agents.iter().filter(|agent| agent.deleted_at_ms.is_some()).count(), 1);
+}
+
+#[tokio::test]
+async fn lists_are_paged_and_filtered() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut agents = AgentsClient::new(rig.channel.clone());
+    for deleted in [false, true] {
+        let page = v1::ListAgentsRequest { limit: 1, deleted, ..Default::default() };
+        let first = agents.list(page.clone()).await.unwrap().into_inner();
+        assert_eq!((first.agents[0].agent_id.as_str(), first.next_cursor.as_str()), ("ada", "ada"));
+        let second =
+            agents.list(v1::ListAgentsRequest { cursor: first.next_cursor, ..page }).await.unwrap().into_inner();
+        assert_eq!((second.agents[0].agent_id.as_str(), second.next_cursor.as_str()), ("ben", ""));
+    }
+    let stopped = v1::ListAgentsRequest { status: Some("stopped".into()), ..Default::default() };
+    assert!(agents.list(stopped).await.unwrap().into_inner().agents.is_empty());
+    let bad = v1::ListAgentsRequest { status: Some("asleep".into()), ..Default::default() };
+    let refusal = refused(agents.list(bad).await, Code::InvalidArgument, Some("status"));
+    assert!(refusal.hint.unwrap().contains("stopped"));
+    let bad = v1::ListAgentsRequest { cursor: "../x".into(), ..Default::default() };
+    refused(agents.list(bad).await, Code::InvalidArgument, Some("cursor"));
+}
+
+#[tokio::test]
+async fn what_would_widen_or_mislead_is_refused() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut agents = AgentsClient::new(rig.channel.clone());
+    let good = create("r", None);
+    for (request, code, field) in [
+        (
+            v1::CreateAgentRequest { agent_id: Some("../x".into()), ..good.clone() },
+            Code::InvalidArgument,
+            Some("agent_id"),
+        ),
+        (
+            v1::CreateAgentRequest { name: Some("a\u{1b}[2J".into()), ..good.clone() },
+            Code::InvalidArgument,
+            Some("name"),
+        ),
+        (v1::CreateAgentRequest { goal: Some(" ".into()), ..good.clone() }, Code::InvalidArgument, Some("goal")),
+        (
+            v1::CreateAgentRequest { overrides_json: "[]".into(), ..good.clone() },
+            Code::InvalidArgument,
+            Some("overrides_json"),
+        ),
+        (
+            v1::CreateAgentRequest { goal: Some("x".repeat(70_000)), ..good.clone() },
+            Code::ResourceExhausted,
+            Some("goal"),
+        ),
+        (v1::CreateAgentRequest { overrides_json: "{\"laws\":1}".into(), ..good.clone() }, Code::InvalidArgument, None),
+        (v1::CreateAgentRequest { archetype: "wroker".into(), ..good.clone() }, Code::NotFound, None),
+        (v1::CreateAgentRequest { request_id: "a b".into(), ..good.clone() }, Code::InvalidArgument, None),
+    ] {
+        let refusal = refused(agents.create(request).await, code, field);
+        assert!(refusal.hint.is_some(), "{refusal:?}");
+    }
+    // What was refused left no trace: the same request_id is free.
+    assert!(agents.create(good).await.unwrap().into_inner().changed);
+}
+
+#[tokio::test]
+async fn stopping_is_idempotent_and_a_grace_period_ends_a_turn() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut agents = AgentsClient::new(rig.channel.clone());
+    let stop = |request_id: &str, agent: &str, grace_ms| v1::StopAgentRequest {
+        request_id: request_id.into(),
+        agent_id: agent.into(),
+        grace_ms,
+        ..Default::default()
+    };
+    let stopped = agents.stop(stop("1", "ben", None)).await.unwrap().into_inner();
+    assert!(stopped.changed && stopped.agent.unwrap().status == "stopped");
+    assert!(!agents.stop(stop("2", "ben", None)).await.unwrap().into_inner().changed);
+    let get = v1::GetAgentRequest { agent_id: "ben".into() };
+    assert_eq!(agents.get(get.clone()).await.unwrap().into_inner().agent.unwrap().desired, "stopped");
+    let start = v1::StartAgentRequest { request_id: "3".into(), agent_id: "ben".into() };
+    assert!(agents.start(start).await.unwrap().into_inner().changed);
+    assert_eq!(agents.get(get).await.unwrap().into_inner().agent.unwrap().status, "running");
+    let mail =
+        v1::SendRequest { request_id: "4".into(), agent_id: "ada".into(), body: "hold".into(), ..Default::default() };
+    MessagesClient::new(rig.channel.clone()).send(mail).await.unwrap();
+    rig.until(EventKind::ModelStarted, "ada").await;
+    let done = while_time_passes(&ground.clock, agents.stop(stop("5", "ada", Some(1_000)))).await.unwrap().into_inner();
+    assert_eq!(done.agent.unwrap().status, "stopped");
+    let turns = v1::ListTurnsRequest { agent_id: Some("ada".into()), ..Default::default() };
+    let turns = TurnsClient::new(rig.channel.clone()).list(turns).await.unwrap().into_inner().turns;
+    assert_eq!((turns.len(), turns[0].status.as_str()), (1, "cancelled"));
+}
+
+#[tokio::test]
+async fn the_prompt_and_the_memory_are_shown() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut agents = AgentsClient::new(rig.channel.clone());
+    let prompt = agents.prompt(v1::AgentPromptRequest { agent_id: "ada".into() }).await.unwrap().into_inner();
+    assert!(prompt.system.contains("Be exact.") && prompt.briefing.contains("Work."));
+    assert_eq!((prompt.system_hash.len(), prompt.briefing_hash.len()), (64, 64));
+    assert!(serde_json::from_str::<Vec<serde_json::Value>>(&prompt.tools_json).unwrap().len() > 1);
+    let look = |path: Option<&str>, limit| v1::InspectAgentRequest {
+        agent_id: "ada".into(),
+        path: path.map(str::to_owned),
+        limit,
+    };
+    assert!(agents.inspect(look(None, 0)).await.unwrap().into_inner().files.is_empty());
+    let memory = ground.data().join("agents/ada/memory");
+    std::fs::create_dir_all(memory.join("deep")).unwrap();
+    std::fs::write(memory.join("deep/notes.md"), "grüße").unwrap();
+    std::fs::write(ground.data().join("token"), "secret").unwrap();
+    std::os::unix::fs::symlink(ground.data().join("token"), memory.join("link")).unwrap();
+    let files = agents.inspect(look(None, 0)).await.unwrap().into_inner().files;
+    assert_eq!(
+        files.iter().map(|file| (file.path.as_str(), file.size_bytes)).collect::<Vec<_>>(),
+        [("deep/notes.md", 7)]
+    );
+    let read = agents.inspect(look(Some("deep/notes.md"), 3)).await.unwrap().into_inner();
+    assert!(read.truncated && "grüße".starts_with(read.content.as_deref().unwrap().trim_end_matches('\u{fffd}')));
+    refused(agents.inspect(look(Some("link"), 0)).await, Code::NotFound, None);
+    refused(agents.inspect(look(Some("../../../token"), 0)).await, Code::InvalidArgument, Some("path"));
+}

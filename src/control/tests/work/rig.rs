@@ -1,0 +1,220 @@
+//! A world in this process, served over a Unix socket as the daemon serves it.
+
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_config::plan::ProviderKind;
+use ghost_control::{ControlOptions, Listener, bind};
+use ghost_domain::event::EventFilter;
+use ghost_domain::ports::{Ids, Ports, Rng};
+use ghost_domain::transcript::{Block, Role, TokenUsage};
+use ghost_domain::{Code, EventKind, Refusal};
+use ghost_proto::REFUSAL_TRAILER;
+use ghost_provider::testing::{ManualClock, provider_plan};
+use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Providers, Stop};
+use ghost_store::memory::MemoryDisk;
+use ghost_tools::workspace::Workspace;
+use ghost_tools::{CallCx, Output, OutsideTool, Run, Tool};
+use ghost_world::{Boot, World, boot};
+use hyper_util::rt::TokioIo;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+use uuid::Uuid;
+
+const CONFIG: &str = "\
+world: { id: test, name: Test }
+agents:
+  - { id: ada, archetype: worker }
+  - { id: ben, archetype: worker }
+limits: { crashes_max: 1 }
+llm:
+  default_provider: test
+  default_model: test
+  providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
+";
+
+/// Falls over on `poison`, never answers `hold`, and says what it was told otherwise.
+struct Parrot;
+
+#[async_trait]
+impl Provider for Parrot {
+    async fn complete(&self, request: &ModelRequest, _: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
+        let told: String =
+            request.messages.iter().filter(|said| said.role == Role::User).map(|said| said.visible_text()).collect();
+        assert!(!told.contains("poison"), "the model falls over");
+        if told.contains("hold") {
+            pending::<()>().await;
+        }
+        Ok(ModelAnswer {
+            model: request.model.clone(),
+            blocks: vec![Block::Text { text: "heard".into() }],
+            usage: Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() }),
+            stop: Stop::EndTurn,
+        })
+    }
+}
+
+/// A tool that never ends by itself.
+struct Hold;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[async_trait]
+impl OutsideTool for Hold {
+    type Params = Nothing;
+
+    async fn run(&self, _: &CallCx, _: Nothing) -> Result<Output, Refusal> {
+        pending().await
+    }
+}
+
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl Ids for Counter {
+    fn next(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1)
+    }
+}
+
+impl Rng for Counter {
+    fn below(&self, _: u64) -> u64 {
+        0
+    }
+}
+
+/// What outlives a daemon: files, disk, clock.
+pub struct Ground {
+    pub files: tempfile::TempDir,
+    disk: MemoryDisk,
+    pub clock: Arc<ManualClock>,
+    ids: Arc<Counter>,
+}
+
+/// A daemon at work, and a client of it.
+pub struct Rig {
+    pub world: Arc<World>,
+    pub channel: Channel,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Ground {
+    pub fn new() -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = files.path().join("world").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("world-config.yaml", CONFIG);
+        write("laws.md", "Be exact.");
+        write("archetype/worker/soul.md", "You work.");
+        write("archetype/worker/goal.md", "Work.");
+        write("archetype/worker/config.md", "## LLM\nprovider: test\nmodel: test\n");
+        Self { files, disk: MemoryDisk::new(), clock: ManualClock::at(1_000_000), ids: Arc::default() }
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.files.path().join("data")
+    }
+
+    pub async fn serve(&self, socket: &str) -> Rig {
+        let world = boot(Boot {
+            plan: ghost_config::load(&self.files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}")),
+            store: self.disk.open(),
+            ports: Ports { clock: self.clock.clone(), ids: self.ids.clone(), rng: self.ids.clone() },
+            providers: Providers::with(
+                "test",
+                provider_plan(ProviderKind::OpenAi, None),
+                Arc::new(Parrot),
+                self.clock.clone(),
+            ),
+            workspace: Workspace::inline(&self.files.path().join("workspace")).unwrap(),
+            data_dir: Some(self.data()),
+            secrets: vec!["hush-hush-secret".into()],
+            node: "test".into(),
+            extra_tools: vec![Tool::new::<Nothing>("test.hold", "Holds.", Run::outside(Hold))],
+            reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "no reload here"))),
+        })
+        .await
+        .unwrap();
+        let path = self.files.path().join(socket);
+        let bound = bind(ControlOptions {
+            listeners: vec![Listener::Unix(path.clone())],
+            http: None,
+            data_dir: self.data(),
+            token: None,
+            tls: None,
+            on_shutdown: Arc::new(|_| {}),
+        })
+        .await
+        .unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let served = Arc::clone(&world);
+        tokio::spawn(async move {
+            let shutdown = async move {
+                // The rig being dropped is the end.
+                let _ = stopped.await;
+            };
+            bound.serve(served, shutdown).await.unwrap();
+        });
+        let connect = tower::service_fn(move |_| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        });
+        let endpoint = Endpoint::from_static("http://ghost");
+        let channel = endpoint.connect_with_connector(connect).await.unwrap();
+        Rig { world, channel, _stop: stop }
+    }
+}
+
+impl Rig {
+    /// Waits for an event of this kind about this agent, from the beginning of the feed.
+    pub async fn until(&self, kind: EventKind, agent: &str) {
+        let filter =
+            EventFilter { kinds: vec![kind.as_str().into()], agent_id: Some(agent.parse().unwrap()), channel: None };
+        let mut feed =
+            ghost_commons::feed::Subscription::open(self.world.store(), Some(0), filter, true).await.unwrap();
+        feed.next().await.unwrap().unwrap();
+    }
+}
+
+/// Moves time on until `done` completes.
+pub async fn while_time_passes<T>(clock: &ManualClock, done: impl Future<Output = T>) -> T {
+    tokio::pin!(done);
+    for _ in 0..200_000 {
+        tokio::select! {
+            biased;
+            done = &mut done => return done,
+            () = tokio::task::yield_now() => clock.advance(Duration::from_millis(5)),
+        }
+    }
+    panic!("nothing came of it");
+}
+
+/// The refusal that came with a status.
+pub fn refusal(status: &Status) -> Refusal {
+    let bytes = status.metadata().get_bin(REFUSAL_TRAILER).unwrap_or_else(|| panic!("no trailer: {status:?}"));
+    serde_json::from_slice(&bytes.to_bytes().unwrap()).unwrap()
+}
+
+/// A status with its gRPC code and its refusal's code and field.
+pub fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: tonic::Code, field: Option<&str>) -> Refusal {
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), code, "{status:?}");
+    let refusal = refusal(&status);
+    if let Some(field) = field {
+        assert_eq!(refusal.details, Some(serde_json::json!({ "field": field })), "{refusal:?}");
+    }
+    refusal
+}

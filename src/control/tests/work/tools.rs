@@ -1,0 +1,109 @@
+use ghost_domain::EventKind;
+use ghost_proto::v1;
+use ghost_proto::v1::ledger_client::LedgerClient;
+use ghost_proto::v1::tools_client::ToolsClient;
+use tonic::Code;
+
+use crate::rig::{Ground, refusal, refused, while_time_passes};
+
+fn call(request_id: &str, tool: &str, arguments: &str) -> v1::CallToolRequest {
+    v1::CallToolRequest {
+        request_id: request_id.into(),
+        agent_id: "ada".into(),
+        tool: tool.into(),
+        arguments_json: arguments.into(),
+        timeout_ms: None,
+    }
+}
+
+#[tokio::test]
+async fn tools_are_listed_briefed_and_called_once() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut tools = ToolsClient::new(rig.channel.clone());
+    let list = tools.list(v1::ListToolsRequest { agent_id: "ada".into() }).await.unwrap().into_inner().tools;
+    let brief = tools.brief(v1::BriefToolsRequest { agent_id: "ada".into() }).await.unwrap().into_inner().text;
+    assert_eq!(brief.lines().count(), list.len());
+    assert!(brief.starts_with(&format!("- {}: {}", list[0].name, list[0].description)));
+    let list_agents = call("1", "syscall.agent.list", "");
+    let done = tools.call(list_agents.clone()).await.unwrap().into_inner();
+    assert_eq!((done.status.as_str(), done.refusal_json.as_deref()), ("ok", None));
+    assert!(done.result_json.contains("\"ben\"") && !done.call_id.is_empty());
+    assert_eq!(tools.call(list_agents).await.unwrap().into_inner(), done);
+    let refused_call = tools.call(call("2", "workspace.read", "{\"path\":\"no/such\"}")).await.unwrap().into_inner();
+    assert_eq!(refused_call.status, "failed");
+    assert!(refused_call.refusal_json.unwrap().contains("\"code\":\"not_found\""));
+    let mut ledger = LedgerClient::new(rig.channel.clone());
+    let newest = v1::ListLedgerRequest { limit: 1, ..Default::default() };
+    let page = ledger.list(newest.clone()).await.unwrap().into_inner();
+    assert_eq!((page.rows[0].tool.as_str(), page.rows[0].error_code.as_deref()), ("workspace.read", Some("not_found")));
+    let next = v1::ListLedgerRequest { cursor: page.next_cursor, ..newest };
+    let page = ledger.list(next).await.unwrap().into_inner();
+    assert_eq!((page.rows[0].call_id.as_str(), page.next_cursor.as_str()), (done.call_id.as_str(), ""));
+    let failed = v1::ListLedgerRequest { status: Some("failed".into()), ..Default::default() };
+    assert_eq!(ledger.list(failed).await.unwrap().into_inner().rows.len(), 1);
+    let bad = v1::ListLedgerRequest { since_at_ms: Some(-1), ..Default::default() };
+    refused(ledger.list(bad).await, Code::InvalidArgument, Some("since_at_ms"));
+}
+
+#[tokio::test]
+async fn what_never_became_a_call_is_a_refusal() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut tools = ToolsClient::new(rig.channel.clone());
+    let refusal = refused(tools.call(call("1", "workspace.raed", "{}")).await, Code::NotFound, None);
+    assert!(refusal.hint.unwrap().contains("workspace.read"));
+    refused(tools.call(call("2", "workspace.read", "{")).await, Code::InvalidArgument, Some("arguments_json"));
+    refused(tools.call(call("2", "workspace.read", "7")).await, Code::InvalidArgument, Some("arguments_json"));
+    let stranger = v1::CallToolRequest { agent_id: "adb".into(), ..call("3", "workspace.read", "{}") };
+    refused(tools.call(stranger).await, Code::NotFound, None);
+    refused(tools.list(v1::ListToolsRequest { agent_id: "A".into() }).await, Code::InvalidArgument, Some("agent_id"));
+}
+
+#[tokio::test]
+async fn a_call_that_outlives_its_caller_or_its_daemon_says_so() {
+    let ground = Ground::new();
+    let rig = ground.serve("one").await;
+    let mut tools = ToolsClient::new(rig.channel.clone());
+    let held = v1::CallToolRequest { timeout_ms: Some(1_000), ..call("1", "test.hold", "{}") };
+    let waited = while_time_passes(&ground.clock, tools.call(held.clone())).await;
+    assert!(refused(waited, Code::DeadlineExceeded, None).hint.unwrap().contains("request_id"));
+    // Sent again it waits for the same call, whose own deadline ends it.
+    let ended = while_time_passes(&ground.clock, async {
+        loop {
+            match tools.call(held.clone()).await {
+                Err(status) if refusal(&status).code == ghost_domain::Code::Timeout => {}
+                ended => return ended,
+            }
+        }
+    })
+    .await
+    .unwrap()
+    .into_inner();
+    assert_eq!(ended.status, "failed");
+    let begun = call("2", "test.hold", "{}");
+    let mut caller = tools.clone();
+    let calling = tokio::spawn({
+        let begun = begun.clone();
+        async move { caller.call(begun).await }
+    });
+    while_time_passes_until_two_started(&rig).await;
+    // Another daemon takes over the disk while the first one is in the call.
+    let second = ground.serve("two").await;
+    let mut tools = ToolsClient::new(second.channel.clone());
+    refused(tools.call(begun).await, Code::Unknown, None);
+    calling.abort();
+}
+
+/// Waits for the second call's start; the clock stands still meanwhile.
+async fn while_time_passes_until_two_started(rig: &crate::rig::Rig) {
+    let filter = ghost_domain::event::EventFilter {
+        kinds: vec![EventKind::ToolStarted.as_str().into()],
+        agent_id: Some("ada".parse().unwrap()),
+        channel: None,
+    };
+    let mut feed = ghost_commons::feed::Subscription::open(rig.world.store(), Some(0), filter, true).await.unwrap();
+    for _ in 0..2 {
+        feed.next().await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,134 @@
+//! The store in memory, as slow as a real one: every command and query waits its moment on the virtual clock, before it
+//! commits and before its caller hears of it, so that crashes and other agents fall between any two of them.
+//!
+//! Must never: change what is committed or in which order it is published.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_domain::ports::{Signal, Wake};
+use ghost_domain::{Clock, Event};
+use ghost_store::memory::MemoryDisk;
+use ghost_store::{Ack, Backend, Committed, Nack, ReadWork, Store, StoreError, Work};
+
+use tokio::sync::broadcast;
+
+use super::chance::Dice;
+use super::clock::SimClock;
+
+/// Opens `disk` as a store with the latencies of `dice`.
+///
+/// # Errors
+/// When the disk cannot be read.
+pub(crate) async fn open(disk: &MemoryDisk, clock: SimClock, dice: Dice) -> Result<Store, StoreError> {
+    let inner = disk.open();
+    Store::open(|committed| async move {
+        committed.opened(inner.last_seq());
+        let bridge = Bridge { feed: Mutex::new(inner.feed()), committed };
+        let bridge = Arc::new(bridge);
+        inner.on_signal(Arc::clone(&bridge) as Arc<dyn Wake>);
+        Ok(SlowStore { inner, bridge, clock, dice: Mutex::new(dice) })
+    })
+    .await
+}
+
+/// Passes on what the inner store publishes.
+struct Bridge {
+    feed: Mutex<broadcast::Receiver<Arc<[Event]>>>,
+    committed: Committed,
+}
+
+impl Bridge {
+    fn publish(&self, signals: &[Signal]) {
+        let mut events = Vec::new();
+        {
+            let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
+            // Emptied after every commit, so it never lags; closed, it has nothing more to say.
+            while let Ok(batch) = feed.try_recv() {
+                events.extend(batch.iter().cloned());
+            }
+        }
+        self.committed.publish(events, signals);
+    }
+}
+
+impl Wake for Bridge {
+    fn signal(&self, signals: &[Signal]) {
+        self.publish(signals);
+    }
+}
+
+/// Why a command of the inner store was undone.
+enum Undone {
+    /// It refused by itself.
+    Refused(Nack),
+    /// The store could not keep it.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Undone {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+struct SlowStore {
+    inner: Store,
+    bridge: Arc<Bridge>,
+    clock: SimClock,
+    dice: Mutex<Dice>,
+}
+
+impl SlowStore {
+    /// Waits as long as a disk may: mostly not at all, but never without letting others go first.
+    async fn wait(&self) {
+        let millis = {
+            let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+            if dice.chance(70) { 0 } else { dice.between(1, 6) }
+        };
+        match millis {
+            0 => tokio::task::yield_now().await,
+            _ => self.clock.sleep(Duration::from_millis(millis)).await,
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for SlowStore {
+    async fn submit(&self, work: Work) -> Result<(), StoreError> {
+        self.wait().await;
+        let done: Result<Ack, Undone> =
+            self.inner.write(move |w| Box::pin(async move { work(w).await.map_err(Undone::Refused) })).await;
+        // Whatever wakes nobody is published, too.
+        self.bridge.publish(&[]);
+        match done {
+            Ok(ack) => {
+                self.wait().await;
+                ack(Ok(()));
+                Ok(())
+            }
+            Err(Undone::Refused(nack)) => {
+                nack();
+                Ok(())
+            }
+            Err(Undone::Store(error)) => Err(error),
+        }
+    }
+
+    async fn query(&self, work: ReadWork) -> Result<(), StoreError> {
+        self.wait().await;
+        self.inner
+            .read(move |r| {
+                Box::pin(async move {
+                    work(r).await;
+                    Ok(())
+                })
+            })
+            .await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
