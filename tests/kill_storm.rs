@@ -28,6 +28,19 @@ fn creates_task(hop: u32) -> bool {
     hop.is_multiple_of(5)
 }
 
+/// Whom the receiver of a hop asks, if it asks: only ever someone after itself, so that nobody waits in a circle.
+fn asks(me: u32, hop: u32) -> Option<u32> {
+    (hop % 10 == 3 && me + 1 < AGENTS).then(|| me + 1 + hop % (AGENTS - me - 1))
+}
+
+/// Who gets the message of a hop.
+fn receiver(chain: u32, hop: u32) -> u32 {
+    (chain % AGENTS + 1 + (hop - 1) * step(chain)) % AGENTS
+}
+fn step(chain: u32) -> u32 {
+    1 + chain % 7
+}
+
 fn agent(number: u32) -> String {
     format!("a{:02}", number % AGENTS)
 }
@@ -74,9 +87,11 @@ fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
                 call("syscall.task.create", json!({ "title": format!("task {tag}"), "owner": agent(me + 3) }));
             }
             if hop < HOPS {
-                let step = 1 + chain % 7;
                 let content = format!("chain={chain} hop={}", hop + 1);
-                call("syscall.message.send", json!({ "to": agent(me + step), "content": content }));
+                call("syscall.message.send", json!({ "to": agent(me + step(chain)), "content": content }));
+            }
+            if let Some(other) = asks(me, hop) {
+                call("syscall.ask", json!({ "agent_id": agent(other), "message": format!("question {tag}") }));
             }
         } else if mail.kind == "task" && !mail.body.contains("\nstatus: ") {
             let id = mail.body.lines().find_map(|line| line.strip_prefix("task_id: ")).unwrap();
@@ -189,6 +204,20 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     assert_eq!(chains, once(wanted));
     let extras = counted(database.texts("SELECT body FROM messages WHERE body LIKE 'extra=%'"));
     assert_eq!(extras, once((0..KILLS).map(|kill| format!("extra={kill}")).collect()));
+    // Every question was put once and answered, however often one of the two died meanwhile.
+    let questions = counted(database.texts("SELECT body FROM messages WHERE kind = 'ask'"));
+    let wanted: BTreeSet<String> = tags(|_| true)
+        .into_iter()
+        .filter(|tag| {
+            let (chain, hop) = tag.split_once('-').unwrap();
+            let (chain, hop) = (chain.parse().unwrap(), hop.parse().unwrap());
+            asks(receiver(chain, hop), hop).is_some()
+        })
+        .map(|tag| format!("question {tag}"))
+        .collect();
+    assert!(wanted.len() > 150);
+    assert_eq!(questions, once(wanted));
+    assert_eq!(database.texts("SELECT DISTINCT status FROM asks"), ["answered"]);
     // Every effect in the world is there once.
     let tasks = counted(database.texts("SELECT json_extract(record, '$.title') FROM tasks WHERE status = 'done'"));
     assert_eq!(tasks, once(tags(creates_task).iter().map(|tag| format!("task {tag}")).collect()));

@@ -179,11 +179,11 @@ pub fn fit(messages: &mut [Message], keep_first: usize, most: usize) {
     let size = |messages: &[Message]| messages.iter().map(message_bytes).sum::<usize>();
     let mut total = size(messages);
     let last = messages.len().saturating_sub(2);
-    for index in keep_first..last {
+    for message in messages.iter_mut().take(last).skip(keep_first) {
         if total <= most {
             return;
         }
-        for block in &mut messages[index].blocks {
+        for block in &mut message.blocks {
             let before = block_bytes(block);
             match block {
                 Block::ToolResult { content, .. } if content.len() > 120 => {
@@ -297,6 +297,43 @@ mod tests {
             .filter_map(|b| if let Block::ToolCall { id, .. } = b { Some(id.clone()) } else { None })
             .collect();
         assert_eq!(ids, ["x", "x-2"]);
+    }
+
+    #[test]
+    fn a_call_without_a_result_gets_one_and_a_result_without_a_call_is_dropped() {
+        let note = row(Step::Note { text: "go on".into() });
+        let rows = [answered(vec![call("a"), call("b")]), finished("a"), finished("stray"), note];
+        let transcript = Transcript::unfold(&rows, &view);
+        assert!(transcript.open.is_empty());
+        let Message { role: Role::Tool, blocks } = &transcript.messages[1] else { panic!("results") };
+        let results: Vec<(&str, bool)> = blocks
+            .iter()
+            .map(|block| match block {
+                Block::ToolResult { id, is_error, .. } => (id.as_str(), *is_error),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(results, [("a", false), ("b", true)]);
+        assert_eq!(transcript.corrections, 0);
+    }
+
+    #[test]
+    fn words_of_ours_after_an_answer_without_calls_are_corrections() {
+        let said = || answered(vec![Block::Text { text: "<tool_call>".into() }]);
+        let note = || row(Step::Note { text: "not so".into() });
+        let rows = [said(), note(), answered(vec![call("a")]), finished("a"), note(), said(), note()];
+        assert_eq!(Transcript::unfold(&rows, &view).corrections, 2);
+    }
+
+    #[test]
+    fn fitting_shortens_old_arguments_too() {
+        let arguments = json!({ "path": "a.md", "content": "y".repeat(5_000) });
+        let big = Block::ToolCall { id: "x".into(), name: "t".into(), arguments };
+        let mut messages = vec![Message { role: Role::Assistant, blocks: vec![big] }; 4];
+        fit(&mut messages, 1, 11_000);
+        let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
+        assert!(sizes[0] > 5_000 && sizes[1] < 400 && sizes[3] > 5_000, "{sizes:?}");
+        assert_eq!(messages[1].calls().next().unwrap().2["path"], "a.md");
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! begins, so that a crash anywhere is a restart here with the journal in hand.
 
 mod act;
+mod ask;
 mod file_call;
 mod open;
 mod operator;
+mod record;
 mod think;
 mod wait;
 
@@ -94,7 +96,7 @@ async fn run(engine: &Arc<Engine>, taken: Taken, bench: &Arc<Bench>) -> Result<(
         // The agent cannot be fitted out: its archetype is gone, or forbids it. Nobody is left waiting for that.
         Err(refusal) => return end(engine, turn_id, Ending::Failed(refusal)).await,
     };
-    match runner.to_the_end().await? {
+    match runner.run_to_end().await? {
         Some(ending) => end(engine, turn_id, ending).await,
         None => Ok(()),
     }
@@ -136,7 +138,7 @@ struct Runner {
 
 impl Runner {
     /// Goes on until the turn has an ending; `None` if the ending was committed already, with the last answer.
-    async fn to_the_end(&mut self) -> Result<Option<Ending>, Refusal> {
+    async fn run_to_end(&mut self) -> Result<Option<Ending>, Refusal> {
         if !self.open.is_empty()
             && let Some(ending) = self.act().await?
         {

@@ -32,6 +32,8 @@ pub struct WaitingCall {
 
 /// Opens an ask and delivers the question. Refuses at once what can never be answered: a cycle of waiting agents, the
 /// asker itself, a target that is stopped or failed.
+// Each is a fact of its own, and callers name all of them; a struct would only repeat their names.
+#[allow(clippy::too_many_arguments)]
 pub async fn open(
     w: &mut dyn Writes,
     cx: &Cx,

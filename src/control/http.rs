@@ -65,7 +65,7 @@ async fn healthz() -> &'static str {
 
 async fn readyz(State(rest): Shared) -> Result<&'static str, Failed> {
     let Control { world, closed, .. } = &rest.control;
-    if *closed.borrow() {
+    if *closed.borrow() || world.directory().is_closing() {
         return Err(Refusal::new(Code::Unavailable, "the daemon is stopping").into());
     }
     // Opening a reader asks the store where the feed stands.

@@ -5,7 +5,7 @@
 
 mod commands;
 
-pub use commands::{TaskText, cancel_turn, cut_off, delete_agent, deliver, edit_task, free_id, keep_answer};
+pub use commands::{TaskText, cancel_turn, delete_agent, deliver, edit_task, free_id, keep_answer};
 
 use ghost_commons::{mail, tasks};
 use ghost_domain::usage::UsageSum;

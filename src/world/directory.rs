@@ -13,6 +13,7 @@ use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Desired, Ti
 use ghost_tools::AgentControl;
 use ractor::{ActorId, ActorRef};
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 /// What lists and lookups show of an agent, from memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,6 +80,8 @@ pub struct Directory {
     started_at: Timestamp,
     paused: AtomicBool,
     closing: AtomicBool,
+    /// Changes with every record that is taken over.
+    changes: watch::Sender<u64>,
 }
 
 impl Directory {
@@ -92,6 +95,7 @@ impl Directory {
             clock,
             paused: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            changes: watch::Sender::new(0),
         }
     }
 
@@ -111,8 +115,20 @@ impl Directory {
         word
     }
 
+    /// Rings with every record that is taken over.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
     /// Takes over what the store says of an agent. A tombstone takes it out, and gives its actor back to be stopped.
     pub(crate) fn record(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
+        let actor = self.take_over(agent);
+        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+        actor
+    }
+
+    fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
         if agent.is_deleted() {
             return self.lock().remove(&agent.agent_id).and_then(|slot| slot.actor).map(|actor| *actor);
         }

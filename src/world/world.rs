@@ -226,6 +226,14 @@ impl World {
         }
     }
 
+    /// Shortens the grace period of an agent that is stopping.
+    pub fn hasten_stop(&self, agent_id: &AgentId, grace: Duration) {
+        if let Some(actor) = self.tree.directory.actor(agent_id) {
+            // An actor that has just ended needs no hastening.
+            drop(actor.cast(ghost_agent::AgentMsg::Stop { grace }));
+        }
+    }
+
     /// Calls a tool as an agent, in a turn of the operator's.
     pub async fn call_tool(
         &self,

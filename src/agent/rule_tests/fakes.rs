@@ -52,7 +52,11 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { think: Mutex::new(Box::new(|_, _| say("ok"))), requests: Mutex::default(), hung: Notify::new() })
+        Arc::new(Self {
+            think: Mutex::new(Box::new(|_, _| say("ok"))),
+            requests: Mutex::default(),
+            hung: Notify::new(),
+        })
     }
 
     /// Says what the model does: the request, and how many requests came before it since this was said.

@@ -43,10 +43,7 @@ macro_rules! write {
 }
 macro_rules! read {
     ($rig:expr, |$r:ident| $body:expr) => {
-        $rig.store()
-            .read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) }))
-            .await
-            .unwrap()
+        $rig.store().read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) })).await.unwrap()
     };
 }
 pub(crate) use {read, write};
@@ -117,19 +114,11 @@ impl Rig {
         let mut all = builtins::all();
         all.extend(tools(&probe));
         let provider = provider_plan(ProviderKind::OpenAi, None);
-        let providers =
-            Providers::with("test", provider, Arc::clone(&model) as Arc<dyn Provider>, clock.clone());
+        let providers = Providers::with("test", provider, Arc::clone(&model) as Arc<dyn Provider>, clock.clone());
         let table = Arc::new(ToolTable::new(all).unwrap());
         let engine = Engine::new(Arc::new(office), table, board.clone(), Arc::new(providers));
-        let rig = Self {
-            engine: Arc::new(engine),
-            model,
-            probe,
-            board,
-            clock,
-            bench: Arc::new(Bench::default()),
-            files,
-        };
+        let rig =
+            Self { engine: Arc::new(engine), model, probe, board, clock, bench: Arc::new(Bench::default()), files };
         for name in ["ada", "bob", "cyd"] {
             rig.engine.office.workspace.ensure_agent(&id(name)).await.unwrap();
             let new = NewAgent {

@@ -32,7 +32,7 @@ async fn a_budget_that_is_spent_in_mid_turn_ends_it_with_an_error_for_whoever_as
     let rig = Rig::new().await;
     rig.model.does(|_, _| call("test.look", json!({ "n": 7 })));
     let ask = rig.ask("ada").await;
-    let limits = NewLimits { tokens: Some(Some(12_000)), money: None };
+    let limits = NewLimits { tokens: Some(Some(100_000)), money: None };
     write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
     // The first call is let through; then someone lowers the limit.
     rig.model.does({
@@ -79,10 +79,10 @@ async fn a_call_written_as_text_is_recorded_and_corrected_and_never_runs() {
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("fine"));
     let rows = rig.ledger().await;
-    assert_eq!(rows.iter().map(|row| (row.tool.as_str(), row.status)).collect::<Vec<_>>(), [(
-        "malformed",
-        CallStatus::Failed
-    )]);
+    assert_eq!(
+        rows.iter().map(|row| (row.tool.as_str(), row.status)).collect::<Vec<_>>(),
+        [("malformed", CallStatus::Failed)]
+    );
     assert!(rows[0].arguments.contains("<tool_call>"));
     assert_eq!(rig.probe.of(|probe| &probe.reads), 0);
 }

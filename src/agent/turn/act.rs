@@ -5,19 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ghost_commons::asks;
 use ghost_commons::turns::{self, CallStart, Ending};
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::transcript::{Block, Message, Role};
-use ghost_domain::{Activity, AskId, CallId, Code, Limits, Refusal};
-use ghost_store::{StoreError, Writes};
+use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_tools::loop_guard::{Verdict, digest_of};
-use ghost_tools::tool::{ErasedAsk, ErasedOutside, ErasedRead, ErasedWorld};
-use ghost_tools::view::refused;
+use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
 use ghost_tools::{Output, Run, Tool};
 use tokio::sync::Semaphore;
 
 use super::Runner;
+use super::record::{InTransaction, outcome_unknown, record_end};
 use super::wait::within;
 use crate::transcript::{Begun, OpenCall};
 
@@ -35,18 +33,6 @@ pub(super) enum Done {
     Recorded(CallOutcome),
     /// The call is refused without having run.
     Refused(Refusal),
-}
-
-/// Refusals inside a store transaction, told apart: the tool's own is the model's to read, the turn's ends the work.
-pub(super) enum InTransaction {
-    Tool(Refusal),
-    Turn(Refusal),
-}
-
-impl From<StoreError> for InTransaction {
-    fn from(error: StoreError) -> Self {
-        Self::Turn(error.into())
-    }
 }
 
 impl Runner {
@@ -79,7 +65,7 @@ impl Runner {
                 continue;
             }
             match self.check(call) {
-                Err((call, refusal)) => outcomes.push(self.refuse(&call, refusal).await?),
+                Err(refused) => outcomes.push(self.refuse(&refused.0, refused.1.clone()).await?),
                 Ok(checked) => match checked.run.effect() {
                     Effect::World | Effect::File => {
                         outcomes.append(&mut self.run_group(std::mem::take(&mut group)).await?);
@@ -103,10 +89,10 @@ impl Runner {
     }
 
     /// Looks a call up, checks its size and its schema, and asks the loop guard. Nothing runs before all have agreed.
-    fn check(&mut self, call: OpenCall) -> Result<Checked, (OpenCall, Refusal)> {
+    fn check(&mut self, call: OpenCall) -> Result<Checked, Box<(OpenCall, Refusal)>> {
         let (tool, alias) = match self.registry.find(&call.name) {
             Ok(found) => found,
-            Err(refusal) => return Err((call, refusal)),
+            Err(refusal) => return Err(Box::new((call, refusal))),
         };
         let most = self.limits().arguments_bytes as usize;
         let size = call.arguments.to_string().len();
@@ -114,23 +100,23 @@ impl Runner {
             let refusal =
                 Refusal::new(Code::TooLarge, format!("the arguments have {size} bytes; at most {most} are taken"))
                     .hint("write in several calls");
-            return Err((call, refusal));
+            return Err(Box::new((call, refusal)));
         }
         // What an alias presets and what a null means is settled before the schema is asked; the journal keeps what the
         // model wrote, the ledger what ran.
         let arguments = tool.normalise(alias.as_deref(), call.arguments.clone());
         if let Err(refusal) = tool.validate(&arguments) {
-            return Err((call, refusal));
+            return Err(Box::new((call, refusal)));
         }
         let raw = call.arguments.clone();
         let call = OpenCall { arguments, ..call };
         if call.begun.is_none() {
             match self.guard.before(&tool.spec.name, &raw) {
                 Verdict::Fine | Verdict::Warn(_) => {}
-                Verdict::Block(refusal) => return Err((call, refusal)),
+                Verdict::Block(refusal) => return Err(Box::new((call, refusal))),
                 Verdict::Stop(refusal) => {
                     self.looped = Some(refusal.clone());
-                    return Err((call, refusal));
+                    return Err(Box::new((call, refusal)));
                 }
             }
         }
@@ -275,89 +261,6 @@ impl Runner {
         self.record_result(call_id, &checked.call.id, &checked.tool.spec.name, result).await.map(Done::Recorded)
     }
 
-    /// An ask: opened with its record; the transaction that closes it records its end.
-    async fn ask(&self, checked: &Checked, tool: &Arc<dyn ErasedAsk>) -> Result<Done, Refusal> {
-        let (call_id, ask_id) = match &checked.call.begun {
-            // Goes on waiting for the same correlation id (promise 2).
-            Some(Begun { call_id, ask_id: Some(ask_id), .. }) => (*call_id, *ask_id),
-            _ => {
-                let start = self.call_start(checked, CallId(self.engine.office.cx.id()), None);
-                let call_cx = self.call_cx(start.call_id, &start.id);
-                let (cx, tool, turn_id) = (self.engine.office.cx.clone(), Arc::clone(tool), self.turn.turn_id);
-                let opened = self
-                    .engine
-                    .office
-                    .store
-                    .write(move |w| {
-                        Box::pin(async move {
-                            let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
-                            let ask =
-                                tool.open(&call_cx, start.arguments.clone(), w).await.map_err(InTransaction::Tool)?;
-                            let start = CallStart { ask_id: Some(ask.ask_id), ..start };
-                            turns::record_call_start(w, &cx, &turn, &start).await.map_err(InTransaction::Turn)?;
-                            Ok((start.call_id, ask.ask_id))
-                        })
-                    })
-                    .await;
-                match opened {
-                    Ok(opened) => opened,
-                    Err(InTransaction::Tool(refusal)) => return Ok(Done::Refused(refusal)),
-                    Err(InTransaction::Turn(refusal)) => return Err(refusal),
-                }
-            }
-        };
-        self.wait_for(call_id, ask_id, &checked.call.id, &checked.tool.spec.name).await.map(Done::Recorded)
-    }
-
-    async fn wait_for(&self, call_id: CallId, ask_id: AskId, id: &str, tool: &str) -> Result<CallOutcome, Refusal> {
-        let (clock, turn_id) = (self.clock(), self.turn.turn_id);
-        loop {
-            // Armed before looking, so that a bell between the two is not missed.
-            let bell = self.bench.bell.notified();
-            tokio::pin!(bell);
-            bell.as_mut().enable();
-            let (deadline, ended) = self
-                .engine
-                .office
-                .store
-                .read(move |r| {
-                    Box::pin(async move {
-                        let deadline = r.ask_get(ask_id).await?.map(|ask| (ask.deadline_at, ask.status));
-                        let ended = r.journal_of(turn_id).await?.into_iter().find_map(|row| match row.step {
-                            ghost_domain::journal::Step::CallFinished { call_id: id, outcome, .. } if id == call_id => {
-                                Some(outcome)
-                            }
-                            _ => None,
-                        });
-                        Ok::<_, Refusal>((deadline, ended))
-                    })
-                })
-                .await?;
-            if let Some(outcome) = ended {
-                return Ok(outcome);
-            }
-            let Some((deadline, ghost_domain::AskStatus::Open)) = deadline else {
-                // Closed without a word to this turn: the turn itself was ended, and this is refused; or it was set aside
-                // with its question and is tried again.
-                let refusal = Refusal::new(Code::Unavailable, "this question was given up when the turn was set aside")
-                    .hint("ask again if you still need the answer");
-                return self.record_result(call_id, id, tool, Err(refusal)).await;
-            };
-            tokio::select! {
-                biased;
-                () = bell => {}
-                () = clock.sleep_until(deadline) => {
-                    let cx = self.engine.office.cx.clone();
-                    self.engine
-                        .office
-                        .store
-                        .write(move |w| Box::pin(async move { asks::expire(w, &cx, ask_id).await }))
-                        .await?;
-                }
-            }
-        }
-    }
-
     /// Runs a call under its deadline.
     async fn in_time(
         &self,
@@ -372,116 +275,6 @@ impl Runner {
                     .hint("it was cancelled; try something smaller, or check what it left behind"))
             }
         }
-    }
-
-    pub(super) fn call_start(
-        &self,
-        checked: &Checked,
-        call_id: CallId,
-        file: Option<ghost_domain::journal::FilePlan>,
-    ) -> CallStart {
-        CallStart {
-            call_id,
-            id: checked.call.id.clone(),
-            tool: checked.tool.spec.name.clone(),
-            alias: checked.alias.clone(),
-            arguments: checked.call.arguments.clone(),
-            effect: checked.run.effect(),
-            file,
-            ask_id: None,
-            begun_at: None,
-        }
-    }
-
-    pub(super) async fn record_start(&self, start: CallStart) -> Result<(), Refusal> {
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        self.engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await?;
-                    turns::record_call_start(w, &cx, &turn, &start).await
-                })
-            })
-            .await
-    }
-
-    /// Records the end of a call that was recorded as started.
-    pub(super) async fn record_result(
-        &self,
-        call_id: CallId,
-        id: &str,
-        tool: &str,
-        result: Result<Output, Refusal>,
-    ) -> Result<CallOutcome, Refusal> {
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        let (id, name) = (id.to_owned(), tool.to_owned());
-        self.engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await?;
-                    record_either(w, &cx, &turn, call_id, &id, &name, result).await
-                })
-            })
-            .await
-    }
-
-    /// Records start and end of a call in one transaction.
-    async fn record_whole(&self, start: CallStart, result: Result<Output, Refusal>) -> Result<CallOutcome, Refusal> {
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        self.engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await?;
-                    turns::record_call_start(w, &cx, &turn, &start).await?;
-                    record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, result).await
-                })
-            })
-            .await
-    }
-
-    /// Records a refusal: of a call that never ran, or, with `begun`, of one that was recorded as started.
-    async fn record_refusal(
-        &self,
-        call: &OpenCall,
-        tool: &str,
-        alias: Option<String>,
-        effect: Effect,
-        begun: Option<CallId>,
-        refusal: Refusal,
-    ) -> Result<CallOutcome, Refusal> {
-        // The journal need not hear that a call begins which is refused in the same breath.
-        let effect = if begun.is_some() { effect } else { Effect::Read };
-        let start = CallStart {
-            call_id: begun.unwrap_or_else(|| CallId(self.engine.office.cx.id())),
-            id: call.id.clone(),
-            tool: tool.to_owned(),
-            alias,
-            arguments: call.arguments.clone(),
-            effect,
-            file: None,
-            ask_id: None,
-            begun_at: None,
-        };
-        if begun.is_none() {
-            return self.record_whole(start, Err(refusal)).await;
-        }
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        self.engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await?;
-                    record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
-                })
-            })
-            .await
     }
 
     /// Shows the results to the model, in its own order, and lets the loop guard judge them.
@@ -548,50 +341,4 @@ impl Runner {
         }
         Ok(None)
     }
-}
-
-/// Records a result with the events that go with it.
-pub(super) async fn record_end(
-    w: &mut dyn Writes,
-    cx: &ghost_commons::Cx,
-    turn: &ghost_domain::Turn,
-    call_id: CallId,
-    id: &str,
-    tool: &str,
-    output: Output,
-) -> Result<CallOutcome, Refusal> {
-    for event in output.events {
-        cx.emit(w, event).await?;
-    }
-    let outcome = CallOutcome { content: output.content, refusal: None, truncated: output.truncated };
-    turns::record_call_end(w, cx, turn, call_id, id, tool, &outcome).await?;
-    Ok(outcome)
-}
-
-async fn record_either(
-    w: &mut dyn Writes,
-    cx: &ghost_commons::Cx,
-    turn: &ghost_domain::Turn,
-    call_id: CallId,
-    id: &str,
-    tool: &str,
-    result: Result<Output, Refusal>,
-) -> Result<CallOutcome, Refusal> {
-    match result {
-        Ok(output) => record_end(w, cx, turn, call_id, id, tool, output).await,
-        Err(refusal) => {
-            let outcome = refused(refusal);
-            turns::record_call_end(w, cx, turn, call_id, id, tool, &outcome).await?;
-            Ok(outcome)
-        }
-    }
-}
-
-/// What the model is told of an outside call that a crash cut off.
-pub(super) fn outcome_unknown(tool: &str) -> Refusal {
-    Refusal::new(
-        Code::OutcomeUnknown,
-        format!("{tool} was running when the daemon stopped: it may or may not have happened"),
-    )
-    .hint("check what it left behind before you do it again")
 }

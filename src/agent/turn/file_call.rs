@@ -10,7 +10,8 @@ use ghost_domain::{CallId, Refusal};
 use ghost_tools::tool::ErasedFile;
 
 use super::Runner;
-use super::act::{Checked, Done, InTransaction, outcome_unknown, record_end};
+use super::act::{Checked, Done};
+use super::record::{InTransaction, outcome_unknown, record_end};
 use crate::transcript::Begun;
 
 impl Runner {

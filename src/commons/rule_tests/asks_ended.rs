@@ -48,8 +48,9 @@ async fn a_daemon_that_died_while_an_agent_stopped_tells_the_waiting_at_boot() {
     rig.take("bob").await;
     write!(rig, |w, cx| agents::stop(w, &cx, &operator(), &id("bob"), None).await).unwrap();
     let agents = write!(rig, |w, cx| agents::claim_all(w, &cx).await).unwrap();
-    assert!(agents.iter().any(|agent| agent.agent_id == id("bob")
-        && agent.status == ghost_domain::AgentStatus::Stopped));
+    assert!(
+        agents.iter().any(|agent| agent.agent_id == id("bob") && agent.status == ghost_domain::AgentStatus::Stopped)
+    );
     assert_eq!(rig.agent("bob").await.status, ghost_domain::AgentStatus::Stopped);
     ended(&rig, &turn, &ask, call_id).await;
     assert_eq!(rig.count(EventKind::AgentStopped).await, 1);

@@ -21,8 +21,7 @@ async fn account(rig: &Rig, scope: &Scope) -> (u64, u64) {
 async fn a_call_is_held_in_every_scope_and_charged_what_it_took() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
-    let scopes =
-        [Scope::World, Scope::Agent(id("ada")), Scope::Team("crew".into()), Scope::Root(turn.root_id)];
+    let scopes = [Scope::World, Scope::Agent(id("ada")), Scope::Team("crew".into()), Scope::Root(turn.root_id)];
     limit(&rig, &scopes[3], Some(1_000), None).await;
     let (held, most) = rig.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
     assert_eq!(most, 50);

@@ -74,10 +74,10 @@ async fn mail_that_a_turn_takes_in_addition_does_not_keep_poison_alive() {
         rig.crash("ada", "it fell over").await;
     }
     let dead = held(&rig).await;
-    assert_eq!(dead.iter().map(|d| (d.messages.clone(), d.crashes)).collect::<Vec<_>>(), [(
-        vec![poison.message_id],
-        3
-    )]);
+    assert_eq!(
+        dead.iter().map(|d| (d.messages.clone(), d.crashes)).collect::<Vec<_>>(),
+        [(vec![poison.message_id], 3)]
+    );
     for message in innocent {
         let taken = rig.take("ada").await;
         assert_eq!(taken.mail[0].message_id, message.message_id);

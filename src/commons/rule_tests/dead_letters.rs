@@ -55,8 +55,7 @@ async fn a_dropped_dead_letter_is_consumed_and_stays_readable() {
     let sent = rig.send("ada", "work").await;
     let dead = dead(&rig).await;
     let dead_letter_id = dead.dead_letter_id;
-    let dropped =
-        write!(rig, |w, cx| dead_letters::discard(w, &cx, &operator(), dead_letter_id).await).unwrap();
+    let dropped = write!(rig, |w, cx| dead_letters::discard(w, &cx, &operator(), dead_letter_id).await).unwrap();
     assert_eq!(dropped.status, DeadLetterStatus::Dropped);
     assert_eq!(rig.message(sent.message_id).await.state, MailState::Consumed);
     assert!(rig.try_take("ada").await.unwrap().is_none());

@@ -5,8 +5,8 @@ use ghost_domain::{CallId, Code, Refusal, TurnStatus};
 use serde_json::Value;
 
 use super::rig::{Rig, call_start, code, demand, id, used, write};
-use crate::turns::{self, Ending};
 use crate::agents;
+use crate::turns::{self, Ending};
 
 #[tokio::test]
 async fn an_older_epoch_is_refused_everywhere() {

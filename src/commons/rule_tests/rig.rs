@@ -45,10 +45,7 @@ macro_rules! write {
 /// Runs one query.
 macro_rules! read {
     ($rig:expr, |$r:ident| $body:expr) => {
-        $rig.store
-            .read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) }))
-            .await
-            .unwrap()
+        $rig.store.read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) })).await.unwrap()
     };
 }
 pub(crate) use {read, write};

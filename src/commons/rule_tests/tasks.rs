@@ -1,9 +1,9 @@
 use ghost_domain::{Code, Kind, Party, Task, TaskId, TaskStatus};
 
 use super::rig::{Rig, code, id, operator, party, read, write};
+use crate::Result;
 use crate::mail::Chain;
 use crate::tasks::{self, NewTask, TaskChange};
-use crate::Result;
 
 async fn create(rig: &Rig, by: Party, owner: &str, depends_on: &[TaskId], hop: u32) -> Result<Task> {
     let (owner, depends_on) = (id(owner), depends_on.to_vec());
@@ -61,11 +61,8 @@ async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
     let body = rig.inbox("ada").await.pop().unwrap().body;
     assert!(body.contains("note: easy") && body.contains("result: seven"), "{body}");
     let task_id = task.task_id;
-    let whole = rig
-        .store
-        .read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await }))
-        .await
-        .unwrap();
+    let whole =
+        rig.store.read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await.unwrap();
     assert_eq!(
         whole.history.iter().map(|event| event.status).collect::<Vec<_>>(),
         [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Done]

@@ -5,7 +5,7 @@
 use ghost_commons::{Cx, agents, mail, tasks, turns};
 use ghost_domain::text::clip;
 use ghost_domain::{
-    Agent, AgentId, Envelope, Party, Refusal, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId,
+    Agent, AgentId, Envelope, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId,
     TurnStatus,
 };
 use ghost_store::{Reads, Writes};
@@ -33,22 +33,6 @@ pub async fn cancel_turn(
             Ok((turn, true))
         }
     }
-}
-
-/// Ends the turn that keeps a stopping agent from its end, if there is still one.
-pub async fn cut_off(world: &World, by: &Party, agent_id: &AgentId) -> Result<()> {
-    let (cx, by, id) = (world.cx().clone(), by.clone(), agent_id.clone());
-    world
-        .store()
-        .write(move |w| {
-            Box::pin(async move {
-                if let Some(turn) = w.turn_open_of(&id).await? {
-                    cancel_turn(w, &cx, &by, turn.turn_id, Some("its grace period to stop was over")).await?;
-                }
-                Ok::<_, Refusal>(())
-            })
-        })
-        .await
 }
 
 /// The first of `<archetype>-1`, `-2`, … that no agent bears or has borne.

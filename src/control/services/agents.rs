@@ -32,9 +32,8 @@ const NAME_MAX: usize = 100;
 const REASON_MAX: usize = 300;
 /// Bytes of overrides.
 const OVERRIDES_MAX: u32 = 16 * 1024;
-/// How long a change may take to show in memory, and how often it is looked for.
+/// How long a change may take to show in memory.
 const SETTLING: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(1);
 
 /// The service.
 pub struct AgentsService {
@@ -184,13 +183,21 @@ impl AgentsService {
 
     /// Waits a moment until memory shows what was committed, so that who made a change finds it in the next list.
     async fn settle(&self, agent_id: &AgentId, shows: impl Fn(Option<AgentCard>) -> bool) {
+        let world = &self.control.world;
+        let mut changes = world.directory().changes();
         let looking = async {
-            while !shows(self.control.world.directory().card(agent_id)) {
-                tokio::time::sleep(LOOK).await;
+            while !shows(world.directory().card(agent_id)) {
+                if changes.changed().await.is_err() {
+                    return;
+                }
             }
         };
-        // Past that time the supervisor is busy or ending; the record is committed and memory follows it.
-        let _ = tokio::time::timeout(SETTLING, looking).await;
+        tokio::select! {
+            biased;
+            () = looking => {}
+            // The supervisor is busy or ending; the record is committed and memory follows it.
+            () = world.cx().ports.clock.sleep(SETTLING) => {}
+        }
     }
 
     fn change(&self, agent: &Agent, changed: bool) -> Response<v1::AgentChange> {
@@ -198,16 +205,12 @@ impl AgentsService {
         Response::new(v1::AgentChange { agent: Some(convert::agent(agent, activity)), changed })
     }
 
-    /// Waits until a stopping agent has stopped. A grace period of the caller's own ends the turn that outlasts it.
-    async fn stopped(&self, by: &Party, agent_id: &AgentId, grace: Option<Duration>) -> Result<Agent, Refusal> {
+    /// Waits until a stopping agent has stopped. A turn that outlasts the grace period is cut off and stays open: it goes
+    /// on when the agent is started again.
+    async fn stopped(&self, agent_id: &AgentId, grace: Option<Duration>) -> Result<Agent, Refusal> {
         let world = &self.control.world;
         if let Some(grace) = grace {
-            let clock = Arc::clone(&world.cx().ports.clock);
-            tokio::select! {
-                biased;
-                agent = world.wait_until_stopped(agent_id) => return agent,
-                () = clock.sleep(grace) => queries::cut_off(world, by, agent_id).await?,
-            }
+            world.hasten_stop(agent_id, grace);
         }
         world.wait_until_stopped(agent_id).await
     }
@@ -260,7 +263,7 @@ impl Agents for AgentsService {
     }
 
     async fn stop(&self, request: Request<v1::StopAgentRequest>) -> Result<Response<v1::AgentChange>, Status> {
-        let by = caller::party(&request)?;
+        let asker = caller::party(&request)?;
         let key = caller::key(&request, "agents.stop", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let agent_id: AgentId = input::parsed("agent_id", &request.agent_id).map_err(to_status)?;
@@ -271,13 +274,13 @@ impl Agents for AgentsService {
             grace => input::wait("grace_ms", grace).map_err(to_status)?,
         };
         let world = &self.control.world;
-        let (cx, id, asker) = (world.cx().clone(), agent_id.clone(), by.clone());
+        let (cx, id) = (world.cx().clone(), agent_id.clone());
         let (_, changed) = requests::once(world.store(), world.cx(), key, move |w| {
             Box::pin(async move { rules::stop(w, &cx, &asker, &id, reason.as_deref()).await })
         })
         .await
         .map_err(to_status)?;
-        let agent = self.stopped(&by, &agent_id, grace).await.map_err(to_status)?;
+        let agent = self.stopped(&agent_id, grace).await.map_err(to_status)?;
         self.settle(&agent_id, |card| card.is_none_or(|card| card.status == agent.status)).await;
         Ok(self.change(&agent, changed))
     }

@@ -44,7 +44,11 @@ fn bin_dir() -> PathBuf {
         // What cargo tells this test about its own package would make other packages' build scripts run anew.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text == "OUT_DIR" || ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"].iter().any(|own| text.starts_with(own)) {
+            if text == "OUT_DIR"
+                || ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
+                    .iter()
+                    .any(|own| text.starts_with(own))
+            {
                 build.env_remove(&name);
             }
         }

@@ -81,11 +81,15 @@ struct SlowStore {
 }
 
 impl SlowStore {
-    /// Waits as long as a disk may: mostly not at all, but never without letting others go first.
+    /// Waits as long as a disk may: mostly not at all, now and then for long, and never without letting others go first.
     async fn wait(&self) {
         let millis = {
             let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
-            if dice.chance(70) { 0 } else { dice.between(1, 6) }
+            match dice.below(100) {
+                0..70 => 0,
+                70..97 => dice.between(1, 6),
+                _ => dice.between(50, 400),
+            }
         };
         match millis {
             0 => tokio::task::yield_now().await,

@@ -125,8 +125,12 @@ async fn stopping_is_idempotent_and_a_grace_period_ends_a_turn() {
     let start = v1::StartAgentRequest { request_id: "3".into(), agent_id: "ben".into() };
     assert!(agents.start(start).await.unwrap().into_inner().changed);
     assert_eq!(agents.get(get).await.unwrap().into_inner().agent.unwrap().status, "running");
-    let mail =
-        v1::SendRequest { request_id: "4".into(), agent_id: "ada".into(), body: "hold".into(), ..Default::default() };
+    let mail = v1::SendRequest {
+        request_id: "4".into(),
+        agent_id: "ada".into(),
+        body: "please wait".into(),
+        ..Default::default()
+    };
     MessagesClient::new(rig.channel.clone()).send(mail).await.unwrap();
     rig.until(EventKind::ModelStarted, "ada").await;
     let done = while_time_passes(&ground.clock, agents.stop(stop("5", "ada", Some(1_000)))).await.unwrap().into_inner();

@@ -26,8 +26,10 @@ async fn mail_is_accepted_once_and_answered_once() {
     let answered = messages.ask(ask("2", "hello", None)).await.unwrap().into_inner();
     assert_eq!((answered.status.as_str(), answered.reply.as_deref()), ("answered", Some("heard")));
     assert_eq!(messages.ask(ask("2", "hello", None)).await.unwrap().into_inner(), answered);
-    let late =
-        while_time_passes(&ground.clock, messages.ask(ask("3", "hold", Some(1_000)))).await.unwrap().into_inner();
+    let late = while_time_passes(&ground.clock, messages.ask(ask("3", "please wait", Some(1_000))))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!((late.status.as_str(), late.reply), ("timed_out", None));
     refused(messages.send(send("4", "bne", "x")).await, Code::NotFound, None);
     refused(messages.send(send("4", "ben", "a\0")).await, Code::InvalidArgument, Some("body"));
@@ -106,7 +108,7 @@ async fn turns_are_listed_in_pages_shown_with_their_journal_and_cancelled() {
     let rest = turns.get(rest).await.unwrap().into_inner();
     assert!(!rest.more && rest.steps.iter().any(|step| step.step == "model_answered"));
     assert!(first.steps.iter().chain(&rest.steps).all(|step| !step.step_json.contains("hush-hush")));
-    messages.send(send("h", "ben", "hold")).await.unwrap();
+    messages.send(send("h", "ben", "please wait")).await.unwrap();
     rig.until(EventKind::ModelStarted, "ben").await;
     let open = v1::ListTurnsRequest { status: Some("open".into()), ..Default::default() };
     let turn_id = turns.list(open).await.unwrap().into_inner().turns[0].turn_id.clone();

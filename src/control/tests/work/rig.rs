@@ -41,7 +41,7 @@ llm:
   providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
 ";
 
-/// Falls over on `poison`, never answers `hold`, and says what it was told otherwise.
+/// Falls over on `poison`, never answers `please wait`, and says what it was told otherwise.
 struct Parrot;
 
 #[async_trait]
@@ -50,7 +50,7 @@ impl Provider for Parrot {
         let told: String =
             request.messages.iter().filter(|said| said.role == Role::User).map(|said| said.visible_text()).collect();
         assert!(!told.contains("poison"), "the model falls over");
-        if told.contains("hold") {
+        if told.contains("please wait") {
             pending::<()>().await;
         }
         Ok(ModelAnswer {

@@ -1,0 +1,126 @@
+use std::sync::atomic::Ordering;
+
+use ghost_domain::{CallStatus, Code, Kind, TurnStatus};
+use serde_json::json;
+
+use super::fakes::{block, call, calls, say};
+use super::rig::{Rig, id, results};
+
+/// The codes of the refusals in a request, `ok` for a result.
+fn codes(request: &ghost_provider::ModelRequest) -> Vec<String> {
+    results(request).iter().map(|result| result["code"].as_str().unwrap_or("ok").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn what_is_refused_does_not_run_and_stands_in_the_ledger() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| {
+        limits.calls_per_answer = 6;
+        limits.arguments_bytes = 1_024;
+    });
+    rig.model.does(|_, n| match n {
+        0 => calls(vec![
+            block("a", "test.act", json!({ "n": "seven" })),
+            block("b", "test.act", json!({ "n": 1, "as": "bob" })),
+            block("c", "test.act", json!([1])),
+            block("d", "test.akt", json!({ "n": 1 })),
+            block("e", "syscall.agent.stop", json!({ "agent_id": "bob" })),
+            block("f", "test.act", json!({ "n": 1, "x": "y".repeat(2_000) })),
+            block("g", "test.act", json!({ "n": 1 })),
+        ]),
+        _ => say("well"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.probe.of(|probe| &probe.outside), 0);
+    let expected = [
+        "invalid_arguments",
+        "invalid_arguments",
+        "invalid_arguments",
+        "unknown_tool",
+        "access_denied",
+        "too_large",
+        "too_large",
+    ];
+    let second = rig.model.asked().remove(1);
+    assert_eq!(codes(&second), expected);
+    assert!(results(&second)[3]["hint"].as_str().unwrap().contains("`test.act`"));
+    let rows = rig.ledger().await;
+    assert_eq!(rows.len(), 7);
+    assert!(rows.iter().all(|row| row.status == CallStatus::Failed && row.duration_ms.is_some()));
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+}
+
+#[tokio::test]
+async fn effects_in_the_world_commit_in_the_models_order() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, n| match n {
+        0 => calls(vec![
+            block("a", "syscall.message.send", json!({ "to": "bob", "content": "one" })),
+            block("b", "test.look", json!({ "n": 1 })),
+            block("c", "syscall.message.send", json!({ "to": "nobody", "content": "lost" })),
+            block("d", "syscall.message.send", json!({ "to": "bob", "content": "two" })),
+            block("e", "test.act", json!({ "n": 2 })),
+            block("f", "syscall.message.send", json!({ "to": "bob", "content": "three" })),
+        ]),
+        _ => say("well"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let mail = rig.inbox("bob").await;
+    let bodies: Vec<&str> = mail.iter().map(|mail| mail.body.as_str()).collect();
+    assert_eq!(bodies, ["one", "two", "three"]);
+    let turn = rig.turn("ada").await;
+    assert!(mail.iter().all(|mail| mail.kind == Kind::Message && mail.hop == 1 && mail.root_id == turn.root_id));
+    assert!(mail.iter().all(|mail| mail.from == ghost_domain::Party::Agent(id("ada"))));
+    assert_eq!(codes(&rig.model.asked()[1]), ["ok", "ok", "not_found", "ok", "ok", "ok"]);
+    let tools: Vec<String> = rig.ledger().await.into_iter().map(|row| row.tool).collect();
+    let send = "syscall.message.send";
+    assert_eq!(tools, [send, "test.look", send, send, "test.act", send]);
+    assert_eq!(turn.calls, 6);
+}
+
+#[tokio::test]
+async fn calls_that_may_overlap_do_so_up_to_their_bound() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.calls_parallel = 3);
+    rig.model.does(|_, n| match n {
+        0 => calls(
+            (0..8).map(|n| block(&format!("c{n}"), ["test.look", "test.act"][n % 2], json!({ "n": n }))).collect(),
+        ),
+        _ => say("well"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.probe.of(|probe| &probe.most_together), 3);
+    let seen: Vec<u64> = results(&rig.model.asked()[1]).iter().map(|result| result["n"].as_u64().unwrap()).collect();
+    assert_eq!(seen, (0..8).collect::<Vec<_>>(), "results stand in the model's order");
+}
+
+#[tokio::test]
+async fn a_tool_that_hangs_ends_at_its_deadline() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.call_seconds = 3);
+    rig.probe.hangs.store(true, Ordering::SeqCst);
+    rig.model.does(|_, n| match n {
+        0 => calls(vec![block("a", "test.look", json!({ "n": 1 })), block("b", "test.act", json!({ "n": 2 }))]),
+        _ => say("well"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(codes(&rig.model.asked()[1]), ["timeout", "timeout"]);
+    let rows = rig.ledger().await;
+    assert!(rows.iter().all(|row| row.error_code == Some(Code::Timeout) && row.duration_ms >= Some(3_000)), "{rows:?}");
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+}
+
+#[tokio::test]
+async fn the_same_call_id_in_two_rounds_is_two_calls() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, n| if n < 3 { call("test.act", json!({ "n": n })) } else { say("well") });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let last = rig.model.asked().pop().unwrap();
+    assert_eq!(results(&last), [json!({ "n": 0 }), json!({ "n": 1 }), json!({ "n": 2 })]);
+    assert_eq!(rig.probe.of(|probe| &probe.outside), 3);
+}

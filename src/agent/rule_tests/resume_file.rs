@@ -1,0 +1,90 @@
+//! A file write that a crash cut off is told apart by the hashes before and after.
+
+use ghost_commons::budgets::Demand;
+use ghost_commons::turns::{self, CallStart, ModelResult};
+use ghost_domain::journal::{Effect, FilePlan};
+use ghost_domain::transcript::TokenUsage;
+use ghost_domain::{CallId, CallStatus, TurnStatus};
+use ghost_tools::workspace::sha256_hex;
+use serde_json::{Value, json};
+
+use super::fakes::{block, say};
+use super::rig::{Rig, id, results, write};
+
+const PATH: &str = "agents/ada/notes/sum.md";
+
+/// A turn of ada's whose journal says that a write of `new` over `old` was begun, with `found` on the disk.
+async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
+    let rig = Rig::new().await;
+    if let Some(found) = found {
+        std::fs::write(rig.file(PATH), found).unwrap();
+    }
+    rig.send("ada", "go").await;
+    let plan =
+        FilePlan { path: PATH.into(), before: old.map(|old| sha256_hex(old.as_bytes())), after: sha256_hex(b"new") };
+    write!(rig, |w, cx| {
+        let turn = turns::take(w, &cx, &id("ada")).await?.unwrap().turn;
+        turns::brief(w, &cx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
+        let demand = Demand { model: "one".into(), input: 1, max_tokens: 16, price: None };
+        let (reservation_id, _) = turns::model_started(w, &cx, turn.turn_id, &demand).await?;
+        let arguments = json!({ "path": "notes/sum.md", "content": "new" });
+        let result = ModelResult {
+            reservation_id,
+            provider: "test".into(),
+            model: "one".into(),
+            blocks: vec![block("c1", "workspace.write", arguments.clone())],
+            usage: Some(TokenUsage::default()),
+            price: None,
+            duration_ms: 0,
+        };
+        turns::model_answered(w, &cx, turn.turn_id, result).await?;
+        let start = CallStart {
+            call_id: CallId(cx.id()),
+            id: "c1".into(),
+            tool: "workspace.write".into(),
+            alias: None,
+            arguments,
+            effect: Effect::File,
+            file: Some(plan),
+            ask_id: None,
+            begun_at: None,
+        };
+        turns::record_call_start(w, &cx, &turn, &start).await
+    })
+    .unwrap();
+    rig.model.does(|_, _| say("well"));
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+    assert_eq!(rig.ledger().await.len(), 1);
+    let result = results(&rig.model.asked()[0]).remove(0);
+    (rig, result)
+}
+
+#[tokio::test]
+async fn a_write_that_is_in_place_is_done() {
+    for old in [None, Some("old")] {
+        let (rig, result) = resumed(old, Some("new")).await;
+        assert!(result.get("code").is_none(), "{result}");
+        assert_eq!(rig.ledger().await[0].status, CallStatus::Ok);
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_did_not_happen_is_carried_out() {
+    for old in [None, Some("old")] {
+        let (rig, result) = resumed(old, old).await;
+        assert!(result.get("code").is_none(), "{result}");
+        assert_eq!(std::fs::read_to_string(rig.file(PATH)).unwrap(), "new");
+        assert_eq!(rig.ledger().await[0].status, CallStatus::Ok);
+    }
+}
+
+#[tokio::test]
+async fn anything_else_is_uncertain_and_left_alone() {
+    for (old, found) in [(Some("old"), Some("someone else's")), (None, Some("someone else's")), (Some("old"), None)] {
+        let (rig, result) = resumed(old, found).await;
+        assert_eq!(result["code"], "outcome_unknown");
+        assert_eq!(std::fs::read_to_string(rig.file(PATH)).ok().as_deref(), found);
+        assert_eq!(rig.ledger().await[0].status, CallStatus::Unknown);
+    }
+}

@@ -1,0 +1,104 @@
+//! Calls that wait for another agent: opened in the transaction that records them, and ended by the one that ends the
+//! other's turn (DESIGN.md section 2, "Asks").
+
+use std::sync::Arc;
+
+use ghost_commons::asks;
+use ghost_commons::turns::{self, CallStart};
+use ghost_domain::journal::{CallOutcome, Step};
+use ghost_domain::{AskId, AskStatus, CallId, Code, Refusal};
+use ghost_tools::tool::ErasedAsk;
+
+use super::Runner;
+use super::act::{Checked, Done};
+use super::record::InTransaction;
+use crate::transcript::Begun;
+
+impl Runner {
+    /// An ask: opened with its record; the transaction that closes it records its end.
+    pub(super) async fn ask(&self, checked: &Checked, tool: &Arc<dyn ErasedAsk>) -> Result<Done, Refusal> {
+        let (call_id, ask_id) = match &checked.call.begun {
+            // Goes on waiting for the same correlation id (promise 2).
+            Some(Begun { call_id, ask_id: Some(ask_id), .. }) => (*call_id, *ask_id),
+            _ => {
+                let start = self.call_start(checked, CallId(self.engine.office.cx.id()), None);
+                let call_cx = self.call_cx(start.call_id, &start.id);
+                let (cx, tool, turn_id) = (self.engine.office.cx.clone(), Arc::clone(tool), self.turn.turn_id);
+                let opened = self
+                    .engine
+                    .office
+                    .store
+                    .write(move |w| {
+                        Box::pin(async move {
+                            let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
+                            let ask =
+                                tool.open(&call_cx, start.arguments.clone(), w).await.map_err(InTransaction::Tool)?;
+                            let start = CallStart { ask_id: Some(ask.ask_id), ..start };
+                            turns::record_call_start(w, &cx, &turn, &start).await.map_err(InTransaction::Turn)?;
+                            Ok((start.call_id, ask.ask_id))
+                        })
+                    })
+                    .await;
+                match opened {
+                    Ok(opened) => opened,
+                    Err(InTransaction::Tool(refusal)) => return Ok(Done::Refused(refusal)),
+                    Err(InTransaction::Turn(refusal)) => return Err(refusal),
+                }
+            }
+        };
+        self.wait_for(call_id, ask_id, &checked.call.id, &checked.tool.spec.name).await.map(Done::Recorded)
+    }
+
+    pub(super) async fn wait_for(
+        &self,
+        call_id: CallId,
+        ask_id: AskId,
+        id: &str,
+        tool: &str,
+    ) -> Result<CallOutcome, Refusal> {
+        let (clock, turn_id) = (self.clock(), self.turn.turn_id);
+        loop {
+            // Armed before looking, so that a bell between the two is not missed.
+            let bell = self.bench.bell.notified();
+            tokio::pin!(bell);
+            bell.as_mut().enable();
+            let (deadline, ended) = self
+                .engine
+                .office
+                .store
+                .read(move |r| {
+                    Box::pin(async move {
+                        let deadline = r.ask_get(ask_id).await?.map(|ask| (ask.deadline_at, ask.status));
+                        let ended = r.journal_of(turn_id).await?.into_iter().find_map(|row| match row.step {
+                            Step::CallFinished { call_id: id, outcome, .. } if id == call_id => Some(outcome),
+                            _ => None,
+                        });
+                        Ok::<_, Refusal>((deadline, ended))
+                    })
+                })
+                .await?;
+            if let Some(outcome) = ended {
+                return Ok(outcome);
+            }
+            let Some((deadline, AskStatus::Open)) = deadline else {
+                // Closed without a word to this turn: the turn itself was ended, and this is refused; or it was set aside
+                // with its question and is tried again.
+                let refusal = Refusal::new(Code::Unavailable, "this question was given up when the turn was set aside")
+                    .hint("ask again if you still need the answer");
+                return self.record_result(call_id, id, tool, Err(refusal)).await;
+            };
+            tokio::select! {
+                biased;
+                () = bell => {}
+                () = clock.sleep_until(deadline) => {
+                    let cx = self.engine.office.cx.clone();
+                    self.engine
+                        .office
+                        .store
+                        .write(move |w| Box::pin(async move { asks::expire(w, &cx, ask_id).await }))
+                        .await?;
+                }
+            }
+        }
+    }
+}

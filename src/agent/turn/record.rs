@@ -1,0 +1,188 @@
+//! The record of calls: started, ended, refused, each in a transaction that only a turn under way may write.
+//!
+//! Must never: run anything.
+
+use ghost_commons::turns::{self, CallStart};
+use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::{CallId, Code, Refusal};
+use ghost_store::{StoreError, Writes};
+use ghost_tools::Output;
+use ghost_tools::view::refused;
+
+use super::Runner;
+use super::act::Checked;
+use crate::transcript::OpenCall;
+
+/// Refusals inside a store transaction, told apart: the tool's own is the model's to read, the turn's ends the work.
+pub(super) enum InTransaction {
+    Tool(Refusal),
+    Turn(Refusal),
+}
+
+impl From<StoreError> for InTransaction {
+    fn from(error: StoreError) -> Self {
+        Self::Turn(error.into())
+    }
+}
+
+impl Runner {
+    pub(super) fn call_start(
+        &self,
+        checked: &Checked,
+        call_id: CallId,
+        file: Option<ghost_domain::journal::FilePlan>,
+    ) -> CallStart {
+        CallStart {
+            call_id,
+            id: checked.call.id.clone(),
+            tool: checked.tool.spec.name.clone(),
+            alias: checked.alias.clone(),
+            arguments: checked.call.arguments.clone(),
+            effect: checked.run.effect(),
+            file,
+            ask_id: None,
+            begun_at: None,
+        }
+    }
+
+    pub(super) async fn record_start(&self, start: CallStart) -> Result<(), Refusal> {
+        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        self.engine
+            .office
+            .store
+            .write(move |w| {
+                Box::pin(async move {
+                    let turn = turns::working_turn(w, &cx, turn_id).await?;
+                    turns::record_call_start(w, &cx, &turn, &start).await
+                })
+            })
+            .await
+    }
+
+    /// Records the end of a call that was recorded as started.
+    pub(super) async fn record_result(
+        &self,
+        call_id: CallId,
+        id: &str,
+        tool: &str,
+        result: Result<Output, Refusal>,
+    ) -> Result<CallOutcome, Refusal> {
+        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let (id, name) = (id.to_owned(), tool.to_owned());
+        self.engine
+            .office
+            .store
+            .write(move |w| {
+                Box::pin(async move {
+                    let turn = turns::working_turn(w, &cx, turn_id).await?;
+                    record_either(w, &cx, &turn, call_id, &id, &name, result).await
+                })
+            })
+            .await
+    }
+
+    /// Records start and end of a call in one transaction.
+    pub(super) async fn record_whole(
+        &self,
+        start: CallStart,
+        result: Result<Output, Refusal>,
+    ) -> Result<CallOutcome, Refusal> {
+        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        self.engine
+            .office
+            .store
+            .write(move |w| {
+                Box::pin(async move {
+                    let turn = turns::working_turn(w, &cx, turn_id).await?;
+                    turns::record_call_start(w, &cx, &turn, &start).await?;
+                    record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, result).await
+                })
+            })
+            .await
+    }
+
+    /// Records a refusal: of a call that never ran, or, with `begun`, of one that was recorded as started.
+    pub(super) async fn record_refusal(
+        &self,
+        call: &OpenCall,
+        tool: &str,
+        alias: Option<String>,
+        effect: Effect,
+        begun: Option<CallId>,
+        refusal: Refusal,
+    ) -> Result<CallOutcome, Refusal> {
+        // The journal need not hear that a call begins which is refused in the same breath.
+        let effect = if begun.is_some() { effect } else { Effect::Read };
+        let start = CallStart {
+            call_id: begun.unwrap_or_else(|| CallId(self.engine.office.cx.id())),
+            id: call.id.clone(),
+            tool: tool.to_owned(),
+            alias,
+            arguments: call.arguments.clone(),
+            effect,
+            file: None,
+            ask_id: None,
+            begun_at: None,
+        };
+        if begun.is_none() {
+            return self.record_whole(start, Err(refusal)).await;
+        }
+        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        self.engine
+            .office
+            .store
+            .write(move |w| {
+                Box::pin(async move {
+                    let turn = turns::working_turn(w, &cx, turn_id).await?;
+                    record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
+                })
+            })
+            .await
+    }
+}
+
+/// Records a result with the events that go with it.
+pub(super) async fn record_end(
+    w: &mut dyn Writes,
+    cx: &ghost_commons::Cx,
+    turn: &ghost_domain::Turn,
+    call_id: CallId,
+    id: &str,
+    tool: &str,
+    output: Output,
+) -> Result<CallOutcome, Refusal> {
+    for event in output.events {
+        cx.emit(w, event).await?;
+    }
+    let outcome = CallOutcome { content: output.content, refusal: None, truncated: output.truncated };
+    turns::record_call_end(w, cx, turn, call_id, id, tool, &outcome).await?;
+    Ok(outcome)
+}
+
+async fn record_either(
+    w: &mut dyn Writes,
+    cx: &ghost_commons::Cx,
+    turn: &ghost_domain::Turn,
+    call_id: CallId,
+    id: &str,
+    tool: &str,
+    result: Result<Output, Refusal>,
+) -> Result<CallOutcome, Refusal> {
+    match result {
+        Ok(output) => record_end(w, cx, turn, call_id, id, tool, output).await,
+        Err(refusal) => {
+            let outcome = refused(refusal);
+            turns::record_call_end(w, cx, turn, call_id, id, tool, &outcome).await?;
+            Ok(outcome)
+        }
+    }
+}
+
+/// What the model is told of an outside call that a crash cut off.
+pub(super) fn outcome_unknown(tool: &str) -> Refusal {
+    Refusal::new(
+        Code::OutcomeUnknown,
+        format!("{tool} was running when the daemon stopped: it may or may not have happened"),
+    )
+    .hint("check what it left behind before you do it again")
+}
