@@ -184,6 +184,7 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
         assert_eq!(client.wait(), 0, "{}", client.err.text());
     }
     house.wait_until_quiet(Deadline::seconds(150));
+    let reported = house.json(&["ledger", "--tool", "test.effect", "--status", "unknown"]);
     daemon.stop();
     let asked = server.asked();
     assert!(asked.len() > asked_when_the_kills_ended + 100, "the work was over before the kills were");
@@ -252,6 +253,7 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     }
     assert_eq!(told.keys().cloned().collect::<BTreeSet<_>>(), tags(has_effect));
     let unknown = told.values().filter(|status| *status == "unknown").count();
+    assert_eq!(reported.as_array().unwrap().len(), unknown, "those of which nobody knows are reported");
     let others = "SELECT count(*) FROM ledger WHERE tool <> 'test.effect' AND status <> 'ok'";
     assert_eq!(database.number(others), 0);
     // The feed has no gap.

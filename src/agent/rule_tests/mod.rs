@@ -1,6 +1,7 @@
 //! Turns against a model and tools that the tests own, on the store in memory, under a clock that the test moves.
 
 mod act;
+mod actor;
 mod fakes;
 mod limits;
 mod operator;

@@ -1,0 +1,66 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ghost_domain::TurnStatus;
+use ractor::{Actor, ActorRef};
+use serde_json::json;
+
+use super::fakes::{call, say};
+use super::rig::{Rig, id, operator, write};
+use crate::{AgentActor, AgentMsg, Arguments};
+
+/// An actor of ada's that is in the middle of a call.
+async fn acting(rig: &Rig) -> (ActorRef<AgentMsg>, tokio::task::JoinHandle<()>) {
+    rig.probe.hangs.store(true, Ordering::SeqCst);
+    rig.model.does(|_, n| if n == 0 { call("test.look", json!({ "n": 1 })) } else { say("well") });
+    rig.send("ada", "go").await;
+    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&rig.engine) };
+    let spawned = Actor::spawn(None, AgentActor, arguments).await.unwrap();
+    rig.probe.entered.notified().await;
+    spawned
+}
+
+/// The newest turn, once it stands so.
+async fn until(rig: &Rig, status: TurnStatus) {
+    let standing = async {
+        while rig.turn("ada").await.status != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    rig.in_time(standing).await;
+}
+
+#[tokio::test]
+async fn the_last_word_of_a_task_that_was_let_go_does_not_hurt_its_successor() {
+    let rig = Rig::new().await;
+    let (actor, ended) = acting(&rig).await;
+    actor.cast(AgentMsg::Worked { task: 0, result: Ok(Ok(())) }).unwrap();
+    until(&rig, TurnStatus::Finished).await;
+    actor.cast(AgentMsg::Stop { grace: Duration::ZERO }).unwrap();
+    ended.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_is_dropped_and_the_next_mail_is_taken() {
+    let rig = Rig::new().await;
+    let (actor, ended) = acting(&rig).await;
+    let turn_id = rig.turn("ada").await.turn_id;
+    write!(rig, |w, cx| ghost_commons::turns::cancel(w, &cx, &operator(), turn_id).await).unwrap();
+    rig.send("ada", "next").await;
+    actor.cast(AgentMsg::Cancel(turn_id)).unwrap();
+    until(&rig, TurnStatus::Finished).await;
+    assert_ne!(rig.turn("ada").await.turn_id, turn_id);
+    actor.cast(AgentMsg::Stop { grace: Duration::ZERO }).unwrap();
+    ended.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_waits_out_the_grace_and_leaves_the_turn_to_its_journal() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.call_seconds = 1_000);
+    let (actor, ended) = acting(&rig).await;
+    actor.cast(AgentMsg::Stop { grace: Duration::from_secs(2) }).unwrap();
+    rig.in_time(ended).await.unwrap();
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Open);
+}
