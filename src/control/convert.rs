@@ -4,6 +4,7 @@
 
 pub mod input;
 
+use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{
@@ -75,9 +76,9 @@ pub fn agent_card(card: &AgentCard, record: &Agent) -> v1::Agent {
     }
 }
 
-/// A turn.
+/// A turn. What agents wrote leaves only redacted; the record keeps the raw words, which resuming needs.
 #[must_use]
-pub fn turn(turn: &Turn) -> v1::Turn {
+pub fn turn(turn: &Turn, redactor: &Redactor) -> v1::Turn {
     v1::Turn {
         turn_id: turn.turn_id.to_string(),
         agent_id: turn.agent_id.to_string(),
@@ -87,20 +88,20 @@ pub fn turn(turn: &Turn) -> v1::Turn {
         hop: turn.hop,
         source: turn.source.clone(),
         status: turn.status.as_str().to_owned(),
-        reason: turn.reason.clone(),
+        reason: turn.reason.as_deref().map(|reason| redactor.redact(reason)),
         model: turn.model.clone(),
         rounds: turn.rounds,
         calls: turn.calls,
         input_tokens: turn.input_tokens,
         output_tokens: turn.output_tokens,
         cost_micros: turn.cost.0,
-        text: turn.text.clone(),
+        text: turn.text.as_deref().map(|text| redactor.redact(text)),
         started_at_ms: turn.started_at.0,
         ended_at_ms: turn.ended_at.map(|at| at.0),
         crashes: turn.crashes,
         stalled_boots: turn.stalled_boots,
         boot_mark: turn.boot_mark,
-        about: turn.about.clone(),
+        about: redactor.redact(&turn.about),
     }
 }
 
@@ -135,17 +136,17 @@ pub fn ledger_row(row: &LedgerRow) -> v1::LedgerRow {
     }
 }
 
-/// A piece of mail.
+/// A piece of mail, redacted.
 #[must_use]
-pub fn envelope(envelope: &Envelope) -> v1::Envelope {
+pub fn envelope(envelope: &Envelope, redactor: &Redactor) -> v1::Envelope {
     v1::Envelope {
         message_id: envelope.message_id.to_string(),
         seq: envelope.seq,
         to: envelope.to.to_string(),
         from: envelope.from.to_string(),
         kind: envelope.kind.as_str().to_owned(),
-        subject: envelope.subject.clone(),
-        body: envelope.body.clone(),
+        subject: envelope.subject.as_deref().map(|subject| redactor.redact(subject)),
+        body: redactor.redact(&envelope.body),
         attachments: envelope.attachments.clone(),
         ask_id: envelope.ask_id.map(|id| id.to_string()),
         conversation_id: envelope.conversation_id.clone(),
@@ -175,13 +176,13 @@ pub fn dead_letter(letter: &DeadLetter) -> v1::DeadLetter {
     }
 }
 
-/// A task.
+/// A task, redacted.
 #[must_use]
-pub fn task(task: &Task) -> v1::Task {
+pub fn task(task: &Task, redactor: &Redactor) -> v1::Task {
     v1::Task {
         task_id: task.task_id.to_string(),
-        title: task.title.clone(),
-        description: task.description.clone(),
+        title: redactor.redact(&task.title),
+        description: redactor.redact(&task.description),
         owner: task.owner.to_string(),
         creator: task.creator.to_string(),
         status: task.status.as_str().to_owned(),
@@ -189,23 +190,23 @@ pub fn task(task: &Task) -> v1::Task {
         depends_on: texts(&task.depends_on),
         parent_id: task.parent_id.map(|id| id.to_string()),
         due_at_ms: task.due_at.map(|at| at.0),
-        result: task.result.clone(),
+        result: task.result.as_deref().map(|result| redactor.redact(result)),
         root_id: task.root_id.to_string(),
         created_at_ms: task.created_at.0,
         updated_at_ms: task.updated_at.0,
     }
 }
 
-/// A change of a task.
+/// A change of a task, redacted.
 #[must_use]
-pub fn task_event(event: &TaskEvent) -> v1::TaskEvent {
+pub fn task_event(event: &TaskEvent, redactor: &Redactor) -> v1::TaskEvent {
     v1::TaskEvent {
         task_id: event.task_id.to_string(),
         by: event.by.to_string(),
         changed_at_ms: event.at.0,
         status: event.status.as_str().to_owned(),
         owner: event.owner.to_string(),
-        note: event.note.clone(),
+        note: event.note.as_deref().map(|note| redactor.redact(note)),
     }
 }
 

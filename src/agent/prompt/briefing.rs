@@ -18,8 +18,8 @@ pub fn briefing(spec: &AgentSpec, tools: &[ToolSpec], held: &[HeldSkill]) -> Vec
     vec![
         tagged("goal", &archetype.goal),
         tagged("agent", &archetype.agent),
-        tagged("user", &archetype.user),
         tagged("tools", &lines.join("\n")),
+        tagged("user", &archetype.user),
         tagged("skills", &skills.join("\n")),
     ]
 }

@@ -5,8 +5,7 @@
 use ghost_commons::{Cx, agents, mail, tasks, turns};
 use ghost_domain::text::clip;
 use ghost_domain::{
-    Agent, AgentId, Envelope, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId,
-    TurnStatus,
+    Agent, AgentId, Envelope, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus,
 };
 use ghost_store::{Reads, Writes};
 use ghost_world::World;

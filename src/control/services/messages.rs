@@ -81,9 +81,10 @@ impl MessagesService {
     async fn dead_with_mail(&self, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse, Refusal> {
         let id: DeadLetterId = input::parsed("dead_letter_id", &request.dead_letter_id)?;
         let (letter, envelopes) = queries::dead_letter(&self.0.world, id).await?;
+        let redactor = &self.0.world.cx().redactor;
         Ok(v1::GetDeadResponse {
             dead_letter: Some(convert::dead_letter(&letter)),
-            envelopes: envelopes.iter().map(convert::envelope).collect(),
+            envelopes: envelopes.iter().map(|envelope| convert::envelope(envelope, redactor)).collect(),
         })
     }
 }
@@ -113,12 +114,13 @@ impl Messages for MessagesService {
                 _ => refusal,
             })
         })?;
+        let redact = |text: String| self.0.world.cx().redactor.redact(&text);
         Ok(Response::new(v1::AskResponse {
             ask_id: ask.ask_id.to_string(),
             status: ask.status.as_str().to_owned(),
             // A late reply is kept with the record, but the ask ended without one.
-            reply: ask.reply.filter(|_| ask.status == AskStatus::Answered),
-            error: ask.error,
+            reply: ask.reply.filter(|_| ask.status == AskStatus::Answered).map(redact),
+            error: ask.error.map(redact),
         }))
     }
 

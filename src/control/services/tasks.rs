@@ -60,15 +60,16 @@ impl TasksService {
         let status = input::parsed_if("status", request.status.as_deref())?;
         let page =
             queries::task_page(&self.0.world, owner, status, &request.cursor, input::page(request.limit)).await?;
-        let (tasks, next_cursor) = page.map(convert::task);
+        let (tasks, next_cursor) = page.map(|task| convert::task(task, &self.0.world.cx().redactor));
         Ok(v1::ListTasksResponse { tasks, next_cursor })
     }
 
     async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
         let found = queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await?;
+        let redactor = &self.0.world.cx().redactor;
         Ok(v1::GetTaskResponse {
-            task: Some(convert::task(&found.task)),
-            history: found.history.iter().map(convert::task_event).collect(),
+            task: Some(convert::task(&found.task, redactor)),
+            history: found.history.iter().map(|event| convert::task_event(event, redactor)).collect(),
         })
     }
 }
@@ -85,7 +86,7 @@ impl Tasks for TasksService {
         })
         .await
         .map_err(to_status)?;
-        Ok(Response::new(convert::task(&task)))
+        Ok(Response::new(convert::task(&task, &self.0.world.cx().redactor)))
     }
 
     async fn list(&self, request: Request<v1::ListTasksRequest>) -> Result<Response<v1::ListTasksResponse>, Status> {
@@ -108,6 +109,6 @@ impl Tasks for TasksService {
         })
         .await
         .map_err(to_status)?;
-        Ok(Response::new(convert::task(&task)))
+        Ok(Response::new(convert::task(&task, &self.0.world.cx().redactor)))
     }
 }

@@ -186,7 +186,7 @@ async fn answer(world: &World, call: Call) -> Result<Answer, Refusal> {
         agent_id: call.agent_id,
         tool: row.as_ref().map_or(call.tool, |row| row.tool.clone()),
         status: asks::ledger_status(&outcome).as_str().to_owned(),
-        result_json: outcome.content.to_string(),
+        result_json: world.cx().redactor.redact_json(&outcome.content).to_string(),
         truncated: outcome.truncated || row.as_ref().is_some_and(|row| row.truncated),
         refusal: outcome.refusal,
         duration_ms: row.and_then(|row| row.duration_ms).unwrap_or(0),

@@ -31,7 +31,7 @@ impl TurnsService {
         let root = input::parsed_if("root_id", request.root_id.as_deref())?;
         let after = input::place(&request.cursor)?;
         let page = queries::turns(&self.0.world, filter, root, after, input::page(request.limit)).await?;
-        let (turns, next_cursor) = page.map(convert::turn);
+        let (turns, next_cursor) = page.map(|turn| convert::turn(turn, &self.0.world.cx().redactor));
         Ok(v1::ListTurnsResponse { turns, next_cursor })
     }
 
@@ -56,7 +56,7 @@ impl TurnsService {
             }
             steps.push(step);
         }
-        Ok(v1::GetTurnResponse { turn: Some(convert::turn(&turn)), steps, more })
+        Ok(v1::GetTurnResponse { turn: Some(convert::turn(&turn, redactor)), steps, more })
     }
 }
 
@@ -87,6 +87,9 @@ impl Turns for TurnsService {
         })
         .await
         .map_err(to_status)?;
-        Ok(Response::new(v1::CancelTurnResponse { turn: Some(convert::turn(&turn)), changed }))
+        Ok(Response::new(v1::CancelTurnResponse {
+            turn: Some(convert::turn(&turn, &self.0.world.cx().redactor)),
+            changed,
+        }))
     }
 }
