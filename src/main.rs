@@ -3,6 +3,7 @@
 mod arguments;
 mod report;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -90,5 +91,10 @@ fn stop_signal() -> Result<watch::Receiver<bool>, ghost_daemon::Failure> {
 fn telemetry() {
     let filter = std::env::var("GHOST_LOG").unwrap_or_else(|_| "warn".to_owned());
     let filter = EnvFilter::try_new(format!("{filter},genai=off")).unwrap_or_else(|_| EnvFilter::new("warn,genai=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
 }

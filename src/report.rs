@@ -32,17 +32,23 @@ pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>)
             Err(error) => eprintln!("error: {error}"),
         }
     } else if !problems.is_empty() {
-        eprint!("{problems}");
+        eprintln!("{problems}");
     }
     let (errors, warnings) = problems.counts();
     if !json {
         if fine {
-            println!("{} is a world that can be started ({warnings} warnings).", world_dir.display());
+            println!("{} is a world that can be started. {}", world_dir.display(), counted(errors, warnings));
         } else {
-            eprintln!("{errors} errors, {warnings} warnings.");
+            eprintln!("{}", counted(errors, warnings));
         }
     }
     if fine { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
+}
+
+/// How many problems there are, in words.
+fn counted(errors: usize, warnings: usize) -> String {
+    let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!("{}, {}.", many(errors, "error"), many(warnings, "warning"))
 }
 
 /// `ghostd init`.
@@ -63,9 +69,9 @@ pub fn init(dir: &Path) -> ExitCode {
 pub fn failure(failure: &Failure) -> ExitCode {
     match failure {
         Failure::Problems(problems) => {
-            eprint!("{problems}");
+            eprintln!("{problems}");
             let (errors, warnings) = problems.counts();
-            eprintln!("{errors} errors, {warnings} warnings. Nothing was started.");
+            eprintln!("{} Nothing was started.", counted(errors, warnings));
             ExitCode::from(USAGE)
         }
         Failure::Refused(refusal) => refused(refusal),

@@ -149,7 +149,12 @@ impl Actor for AgentActor {
             AgentMsg::AskClosed => state.bench.bell.notify_waiters(),
             AgentMsg::Cancel(turn_id) => {
                 if state.bench.current() == Some(turn_id) && state.task.take().is_some() {
-                    state.begin(&myself);
+                    if state.stopping {
+                        // What the grace period was for is over.
+                        myself.stop(None);
+                    } else {
+                        state.begin(&myself);
+                    }
                 }
             }
             AgentMsg::TrySleep => {

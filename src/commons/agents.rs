@@ -3,7 +3,9 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, MailState, MessageId, Party, Refusal};
+use ghost_domain::{
+    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, MailState, MessageId, Party, Refusal, TurnStatus,
+};
 use ghost_store::Writes;
 use serde_json::{Value, json};
 
@@ -156,17 +158,24 @@ pub async fn stopped(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<
     cx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
 }
 
-/// Records a crash: the turn's accounts, and that a restart will follow.
-pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<()> {
+/// Records a crash: the turn's accounts, and that a restart will follow. Says whether its mail was set aside, so that what
+/// made it crash is out of the way.
+pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<bool> {
     let mut agent = turns::owned(w, cx, agent_id).await?;
+    let turn_id = w.turn_open_of(agent_id).await?.map(|turn| turn.turn_id);
     turns::crashed(w, cx, agent_id, reason).await?;
+    let set_aside = match turn_id {
+        Some(turn_id) => w.turn_get(turn_id).await?.is_some_and(|turn| turn.status == TurnStatus::Dead),
+        None => false,
+    };
     let reason = cx.excerpt(reason, 500);
     if agent.desired == Desired::Running && agent.status == AgentStatus::Running {
         agent.status = AgentStatus::Restarting;
         agent.status_reason = Some(reason.clone());
         put(w, cx, &mut agent).await?;
     }
-    cx.emit(w, NewEvent::new(EventKind::AgentCrashed, json!({ "reason": reason })).agent(agent_id)).await
+    cx.emit(w, NewEvent::new(EventKind::AgentCrashed, json!({ "reason": reason })).agent(agent_id)).await?;
+    Ok(set_aside)
 }
 
 /// Records that a crashed agent is back.

@@ -112,7 +112,7 @@ fn unanswerable(agent: &ghost_domain::Agent) -> Option<Refusal> {
         _ => return None,
     };
     Some(
-        Refusal::new(Code::Unavailable, format!("{} {why} and cannot answer", agent.agent_id))
+        Refusal::new(Code::Conflict, format!("{} {why} and cannot answer", agent.agent_id))
             .hint(format!("start it with `ghostctl agent start {}`, or ask someone else", agent.agent_id)),
     )
 }
@@ -124,7 +124,9 @@ pub async fn answer(w: &mut dyn Writes, cx: &Cx, ask_id: AskId, reply: &str) -> 
         if ask.reply.is_none() {
             ask.reply = Some(reply.to_owned());
             w.ask_put(&ask).await?;
-            let event = NewEvent::new(EventKind::AskLate, json!({ "ask_id": ask_id, "status": ask.status }))
+            let event = NewEvent::new(EventKind::AskLate, json!({
+                "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id, "reply": cx.excerpt(reply, 2_000),
+            }))
                 .agent(&ask.target)
                 .correlation(ask_id);
             cx.emit(w, event).await?;

@@ -2,11 +2,11 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Job, Kind, Party};
-use ghost_store::Writes;
+use ghost_store::{Reads, Writes};
 use serde_json::json;
 
 use crate::mail::{self, Chain, Draft};
-use crate::{Cx, Result};
+use crate::{Cx, Result, tasks};
 
 /// Records a job and tells the agent that leads it. Gives the job as recorded, and whether it is new: a job that is
 /// there already is not begun again.
@@ -38,6 +38,29 @@ pub async fn begin(
         .correlation(job.root_id);
     cx.emit(w, event).await?;
     Ok((job, true))
+}
+
+/// Whether nothing in the world is at work or waits to be: then an unfinished job will not end by itself.
+pub async fn stands_still(r: &mut dyn Reads) -> Result<bool> {
+    Ok(r.turns_open().await?.is_empty() && r.inbox_total().await? == 0)
+}
+
+/// Gets an unfinished job going again that stands still: its lead is told of it anew, and so are the owners of its open
+/// tasks. A turn that failed (a budget was spent, a provider was away) has consumed its mail, and nobody else would
+/// begin again. Says whether that was needed.
+pub async fn revive(w: &mut dyn Writes, cx: &Cx, job_id: &str, lead: &AgentId, brief: String) -> Result<bool> {
+    let Some(job) = w.job_get(job_id).await? else { return Ok(false) };
+    if job.finished_at.is_some() || !stands_still(w).await? {
+        return Ok(false);
+    }
+    let chain = Chain { root_id: job.root_id, hop: 0 };
+    let draft = Draft {
+        subject: Some(format!("Job {job_id}, once more")),
+        ..Draft::new(lead, Party::System, Kind::System, brief, chain)
+    };
+    mail::deliver(w, cx, draft).await?;
+    tasks::remind(w, cx, chain, lead).await?;
+    Ok(true)
 }
 
 /// Records where a job's result is. Does nothing the second time.

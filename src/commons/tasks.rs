@@ -7,6 +7,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::{AgentId, Code, Kind, Party, Refusal, Task, TaskEvent, TaskId, TaskStatus, Timestamp};
 use ghost_store::Writes;
+use ghost_store::tables::TaskFilter;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -149,7 +150,9 @@ pub async fn update(
             Refusal::new(Code::InvalidArguments, "nothing to change").hint("give status, owner, note or result")
         );
     }
-    let (before, owner_before) = (task.status, task.owner.clone());
+    let before = task.status;
+    // Naming the owner that it has is a way to remind it: whatever had told it may have come to nothing.
+    let given = change.owner.is_some();
     if let Some(status) = change.status {
         let noted = change.reopen && change.note.as_ref().is_some_and(|note| !note.trim().is_empty());
         task.status.check_change(status, noted)?;
@@ -176,7 +179,7 @@ pub async fn update(
     // Work that is to be done again, or that can be done at last, is news to its owner (TASK-03).
     let freed = before.is_terminal() || before == TaskStatus::Blocked;
     let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
-    if (task.owner != owner_before && !task.status.is_terminal()) || (freed && ready) {
+    if (given && !task.status.is_terminal()) || (freed && ready) {
         assign(w, cx, by, &task, chain).await?;
     }
     if task.status != before {
@@ -186,6 +189,22 @@ pub async fn update(
         }
     }
     Ok(task)
+}
+
+/// Tells the owners of a root's open tasks of them again. For work that came to a stand: mail that a failed turn had
+/// taken is not tried again by itself.
+pub async fn remind(w: &mut dyn Writes, cx: &Cx, chain: Chain, except: &AgentId) -> Result<u32> {
+    let mut told = 0;
+    for status in [TaskStatus::Pending, TaskStatus::InProgress] {
+        let filter = TaskFilter { status: Some(status), limit: 1_000, ..TaskFilter::default() };
+        for task in w.task_list(&filter).await? {
+            if task.root_id == chain.root_id && task.owner != *except {
+                assign(w, cx, &Party::System, &task, chain).await?;
+                told += 1;
+            }
+        }
+    }
+    Ok(told)
 }
 
 /// A task, or a refusal.

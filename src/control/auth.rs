@@ -50,10 +50,18 @@ impl Interceptor for Gate {
             }
             Self::Token(token) => {
                 let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
-                if !given.is_some_and(|given| bearer_matches(given, token)) {
-                    return Err(Status::unauthenticated(
-                        "a token is needed: give --token, set GHOST_TOKEN, or read it from <data>/token",
-                    ));
+                match given {
+                    Some(given) if bearer_matches(given, token) => {}
+                    Some(_) => {
+                        return Err(Status::unauthenticated(
+                            "the token is not this daemon's: it is GHOST_TOKEN of the daemon, else the text of <data>/token",
+                        ));
+                    }
+                    None => {
+                        return Err(Status::unauthenticated(
+                            "a token is needed: give --token, set GHOST_TOKEN, or read it from <data>/token",
+                        ));
+                    }
                 }
                 "token".to_owned()
             }

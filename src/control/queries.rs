@@ -156,6 +156,28 @@ pub struct AtWork {
     pub turn_id: Option<TurnId>,
 }
 
+/// The agent that a filter names. One that never was is a slip of the keyboard, and an empty list would hide it; one that
+/// was deleted has left its records.
+pub async fn agent_in_filter(world: &World, field: &str, text: Option<&str>) -> Result<Option<AgentId>> {
+    let Some(agent_id) = crate::convert::input::parsed_if::<AgentId>(field, text)? else { return Ok(None) };
+    if world.directory().card(&agent_id).is_some() {
+        return Ok(Some(agent_id));
+    }
+    let id = agent_id.clone();
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                if r.agent_get(&id).await?.is_none() {
+                    mail::agent_named(r, &id).await?;
+                }
+                Ok::<_, Refusal>(())
+            })
+        })
+        .await?;
+    Ok(Some(agent_id))
+}
+
 /// A live agent at work, or a refusal that names the nearest one.
 pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
     let id = agent_id.clone();

@@ -23,11 +23,12 @@ struct Input {
     bytes: Vec<u8>,
 }
 
-/// Takes the job in, unless that was done before, and gives its record.
+/// Takes the job in, unless that was done before, and gives its record and the words that its lead is told. An unfinished
+/// job that stands still is begun again where it is.
 ///
 /// # Errors
 /// When the input is missing, empty, too large, or holds what cannot be taken in.
-pub async fn begin(world: &World, plan: &JobPlan, input: &Path) -> Result<Job, Refusal> {
+pub async fn begin(world: &World, plan: &JobPlan, input: &Path) -> Result<(Job, String), Refusal> {
     let limits = world.cx().limits();
     let dir = input.to_owned();
     let files = tokio::task::spawn_blocking(move || read_input(&dir, &limits))
@@ -46,12 +47,26 @@ pub async fn begin(world: &World, plan: &JobPlan, input: &Path) -> Result<Job, R
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
     let brief =
         plan.brief.replace("{job_id}", &job_id).replace("{input}", &base).replace("{files}", &count.to_string());
-    let (cx, lead) = (world.cx().clone(), plan.lead.clone());
-    let (job, _) = world
+    let (cx, lead, words) = (world.cx().clone(), plan.lead.clone(), brief.clone());
+    let job = world
         .store()
-        .write(move |w| Box::pin(async move { jobs::begin(w, &cx, &job_id, count, &lead, brief).await }))
+        .write(move |w| {
+            Box::pin(async move {
+                let (job, new) = jobs::begin(w, &cx, &job_id, count, &lead, words.clone()).await?;
+                if !new {
+                    jobs::revive(w, &cx, &job.job_id, &lead, words).await?;
+                }
+                Ok::<_, Refusal>(job)
+            })
+        })
         .await?;
-    Ok(job)
+    Ok((job, brief))
+}
+
+/// Gets a job going again that stands still.
+async fn revive(world: &World, plan: &JobPlan, job: &Job, brief: &str) -> Result<bool, Refusal> {
+    let (cx, job_id, lead, brief) = (world.cx().clone(), job.job_id.clone(), plan.lead.clone(), brief.to_owned());
+    world.store().write(move |w| Box::pin(async move { jobs::revive(w, &cx, &job_id, &lead, brief).await })).await
 }
 
 /// The first 16 hexadecimal digits of the hash over names and contents, in order of name.
@@ -125,22 +140,43 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
         if total > limits.job_bytes as usize {
             return refuse(format!("the input is larger than {} bytes (limits.job_bytes)", limits.job_bytes));
         }
-        files.push(Input { path: WorkspacePath::parse(&path, false)?, bytes });
+        let checked = WorkspacePath::parse(&path, false).map_err(|refusal| {
+            Refusal::new(
+                Code::InvalidArguments,
+                format!("the input file {path:?} cannot be taken in: {}", refusal.message),
+            )
+            .hint("rename it, or leave it out of the input")
+        })?;
+        files.push(Input { path: checked, bytes });
     }
     Ok(files)
 }
 
 /// Follows the feed until the job's result is there: a file under the result directory that names the job, and the end of
 /// the turn that wrote it. Gives the job's record with its end.
-pub async fn follow(world: Arc<World>, plan: JobPlan, job: Job) -> Result<Job, Refusal> {
+///
+/// A raised budget gets a job going again that had come to a stand; `still` is told, once for each reason, of a job that
+/// nothing works on.
+pub async fn follow(
+    world: Arc<World>,
+    plan: JobPlan,
+    job: Job,
+    brief: String,
+    still: impl Fn(&str) + Send,
+) -> Result<Job, Refusal> {
     if job.finished_at.is_some() {
         return Ok(job);
     }
     let filter = EventFilter {
-        kinds: vec![EventKind::ArtifactCreated.as_str().into(), EventKind::TurnFinished.as_str().into()],
+        kinds: [EventKind::ArtifactCreated, EventKind::TurnFinished, EventKind::BudgetSet, EventKind::DeadLetterHeld]
+            .iter()
+            .map(|kind| kind.as_str().into())
+            .collect(),
         ..EventFilter::default()
     };
     let mut after = 0;
+    let began = world.store().last_seq();
+    let mut told = String::new();
     let mut writer: Option<(String, String)> = None;
     loop {
         let mut events = Subscription::open(world.store(), Some(after), filter.clone(), true).await?;
@@ -172,6 +208,21 @@ pub async fn follow(world: Arc<World>, plan: JobPlan, job: Job) -> Result<Job, R
                     .write(move |w| Box::pin(async move { jobs::finish(w, &cx, &job_id, &path).await }))
                     .await?;
                 return Ok(finished.unwrap_or(job));
+            } else if event.seq > began {
+                // What happened before is history: a job that stood still then was begun again when this daemon started.
+                if event.kind == EventKind::BudgetSet {
+                    revive(&world, &plan, &job, &brief).await?;
+                    continue;
+                }
+                let why = match event.kind {
+                    EventKind::TurnFinished if text("status") == "finished" => "its lead said no more".to_owned(),
+                    _ => text("reason").to_owned(),
+                };
+                let stands = world.store().read(|r| Box::pin(async move { jobs::stands_still(r).await })).await?;
+                if stands && why != told {
+                    still(&why);
+                    told = why;
+                }
             }
         }
     }

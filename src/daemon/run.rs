@@ -265,11 +265,16 @@ async fn begin_job(
         };
     };
     let input = input.unwrap_or_else(|| plan.input.clone());
-    let job = job::begin(world, &plan, &input).await?;
+    let (job, brief) = job::begin(world, &plan, &input).await?;
     terminal.job(&job);
+    if world.directory().is_paused() {
+        terminal.paused();
+    }
     let (world, terminal, root) = (Arc::clone(world), terminal.clone(), data_dir.path().join("workspace"));
     Ok(Some(tokio::spawn(async move {
-        match job::follow(Arc::clone(&world), plan, job).await {
+        let (shown, job_id) = (terminal.clone(), job.job_id.clone());
+        let still = move |why: &str| shown.job_stands(&job_id, why);
+        match job::follow(Arc::clone(&world), plan, job, brief, still).await {
             Ok(job) => {
                 let (tokens, cost) = spent(&world, &job).await.unwrap_or_default();
                 terminal.job_done(&job, &root, tokens, cost);

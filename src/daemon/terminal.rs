@@ -50,6 +50,17 @@ impl Terminal {
         self.line(&format!("Job {} ({} files) {how}.", job.job_id, job.files));
     }
 
+    /// Nothing works on the job, and it is not done.
+    pub fn job_stands(&self, job_id: &str, why: &str) {
+        self.line(&format!("Job {job_id} stands still: {why}"));
+        self.line("  Mend the cause (`ghostctl turn list --status failed`), then raise the budget or start ghostd again: it goes on where it is.");
+    }
+
+    /// The world is paused, so nothing will happen.
+    pub fn paused(&self) {
+        self.line("The world is paused: no turn begins until `ghostctl resume`.");
+    }
+
     /// The job is done.
     pub fn job_done(&self, job: &Job, workspace: &Path, tokens: u64, cost: Money) {
         let path = job.result_path.as_deref().unwrap_or_default();
@@ -74,6 +85,7 @@ impl Terminal {
             loop {
                 match events.next().await {
                     Ok(Some(event)) => {
+                        log(&event);
                         if let Some(text) = words(&event, &mut subjects) {
                             self.line(&text);
                         }
@@ -86,11 +98,23 @@ impl Terminal {
     }
 }
 
+/// An event as a line of the log, for who runs with `GHOST_LOG=info`; what is streamed only, at `debug`.
+fn log(event: &Event) {
+    let agent_id = event.agent_id.as_ref().map_or("-", |id| id.as_str());
+    if event.kind.is_ephemeral() {
+        tracing::debug!(seq = event.seq, kind = event.kind.as_str(), agent_id, payload = %event.payload);
+    } else {
+        tracing::info!(seq = event.seq, kind = event.kind.as_str(), agent_id, payload = %event.payload);
+    }
+}
+
 /// An event in words, or nothing if it is not worth a line. `calls` keeps what calls under way are about.
 fn words(event: &Event, calls: &mut BTreeMap<String, String>) -> Option<String> {
     let who = event.agent_id.as_ref().map_or("world", |id| id.as_str());
     let text = |field: &str| event.payload.get(field).and_then(Value::as_str).unwrap_or_default();
     let say = |what: String| Some(format!("  {who:<10} {}", clip(&one_line(&what), 140)));
+    // What went wrong is shown whole: its end says what to do.
+    let say_whole = |what: String| Some(format!("  {who:<10} {}", clip(&one_line(&what), 600)));
     match event.kind {
         EventKind::ToolStarted => {
             // Bounded by the calls under way; a crash may leave a few behind.
@@ -110,14 +134,14 @@ fn words(event: &Event, calls: &mut BTreeMap<String, String>) -> Option<String> 
         }
         EventKind::TaskCreated => say(format!("gets the task “{}”", text("title"))),
         EventKind::TaskUpdated if text("status") == "done" => say(format!("finished “{}”", text("title"))),
-        EventKind::ModelFailed => say(format!("model {} failed: {}", text("model"), text("error"))),
-        EventKind::AgentCrashed => say(format!("crashed: {}", text("reason"))),
+        EventKind::ModelFailed => say_whole(format!("model {} failed: {}", text("model"), text("error"))),
+        EventKind::AgentCrashed => say_whole(format!("crashed: {}", text("reason"))),
         EventKind::AgentRestarted => say("is back".into()),
-        EventKind::AgentFailed => say(format!("failed: {}", text("reason"))),
+        EventKind::AgentFailed => say_whole(format!("failed: {}", text("reason"))),
         EventKind::TurnResumed => say("goes on where it was".into()),
-        EventKind::TurnFinished if text("status") == "failed" => say(format!("turn failed: {}", text("reason"))),
-        EventKind::DeadLetterHeld => say(format!("set a message aside: {}", text("reason"))),
-        EventKind::WorldWarning => say(format!("warning: {}", text("warning"))),
+        EventKind::TurnFinished if text("status") == "failed" => say_whole(format!("turn failed: {}", text("reason"))),
+        EventKind::DeadLetterHeld => say_whole(format!("set a message aside: {}", text("reason"))),
+        EventKind::WorldWarning => say_whole(format!("warning: {}", text("warning"))),
         _ => None,
     }
 }

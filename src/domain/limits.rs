@@ -74,7 +74,7 @@ limits! {
     /// Crashes on one message before it is a dead letter.
     crashes_max: u32 = 3, 1, 100;
     /// Boots in a row that find a turn without progress before it is a dead letter.
-    stalled_boots_max: u32 = 10, 2, 1_000;
+    stalled_boots_max: u32 = 50, 2, 1_000;
     /// Dynamic agents in the world.
     dynamic_agents_max: u32 = 100, 0, 1_000_000;
     /// Tasks in the world that have not ended.

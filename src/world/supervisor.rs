@@ -185,12 +185,17 @@ impl State {
         let (id, words) = (agent_id.clone(), reason.to_owned());
         let recorded =
             self.write(move |w, cx| Box::pin(async move { agents::crashed(w, &cx, &id, &words).await })).await;
-        if let Err(refusal) = recorded {
-            tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
-            if refusal.code == Code::Unavailable {
-                self.later(myself, STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
+        match recorded {
+            // What it crashed on is out of the way: its next crash is about something else (promise 3).
+            Ok(true) => drop(self.windows.remove(agent_id)),
+            Ok(false) => {}
+            Err(refusal) => {
+                tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
+                if refusal.code == Code::Unavailable {
+                    self.later(myself, STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
+                }
+                return;
             }
-            return;
         }
         let record = match self.refresh(agent_id).await {
             Ok(Some(agent)) if !agent.is_deleted() => agent,

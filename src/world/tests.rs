@@ -363,7 +363,7 @@ async fn a_stopped_agent_refuses_asks_and_works_its_mail_off_when_started() {
         })
         .await
         .unwrap_err();
-    assert_eq!(refused.code, ghost_domain::Code::Unavailable);
+    assert_eq!(refused.code, ghost_domain::Code::Conflict);
     let cx = world.cx().clone();
     world
         .store()

@@ -109,7 +109,17 @@ impl World {
             )
             .hint("a world's id cannot change while it runs"));
         }
-        let words = ghost_config::diff(&before, &plan).to_string();
+        let changes = ghost_config::diff(&before, &plan);
+        // An agent that someone deleted and the file still names is made again, which no comparison of files shows.
+        let again: String = plan
+            .agents
+            .iter()
+            .filter(|named| {
+                self.tree.directory.card(&named.agent_id).is_none() && before.agent(&named.agent_id).is_some()
+            })
+            .map(|named| format!("+ agent {}\n", named.agent_id))
+            .collect();
+        let words = if changes.is_empty() && !again.is_empty() { again } else { format!("{again}{changes}") };
         if dry_run {
             return Ok(Reconciled { plan: words, ..Reconciled::default() });
         }

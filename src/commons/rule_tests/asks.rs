@@ -74,11 +74,11 @@ async fn a_question_from_outside_closes_no_cycle() {
 async fn a_target_that_does_not_run_is_refused_and_the_number_of_questions_is_bounded() {
     let rig = Rig::new().await;
     write!(rig, |w, cx| agents::stop(w, &cx, &operator(), &id("bob"), None).await).unwrap();
-    assert_eq!(code(rig.outside_ask("bob").await), Code::Unavailable, "stopping");
+    assert_eq!(code(rig.outside_ask("bob").await), Code::Conflict, "stopping");
     write!(rig, |w, cx| agents::stopped(w, &cx, &id("bob")).await).unwrap();
-    assert_eq!(code(rig.outside_ask("bob").await), Code::Unavailable, "stopped");
+    assert_eq!(code(rig.outside_ask("bob").await), Code::Conflict, "stopped");
     write!(rig, |w, cx| agents::failed(w, &cx, &id("cyd"), "too often").await).unwrap();
-    assert_eq!(code(rig.outside_ask("cyd").await), Code::Unavailable, "failed");
+    assert_eq!(code(rig.outside_ask("cyd").await), Code::Conflict, "failed");
     rig.limits(|limits| limits.asks_open_max = 1);
     rig.outside_ask("ada").await.unwrap();
     assert_eq!(code(rig.outside_ask("ada").await), Code::RateLimited);

@@ -52,8 +52,10 @@ pub async fn finish(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, ending: Ending
         }
     }
     asks::abandon(w, cx, turn_id).await?;
-    budgets::forfeit_held(w, cx, &turn).await?;
+    // A turn finishes with an answer, and what was held for that is settled. Looking all the same would bring everything
+    // that waits into SQL, for every turn.
     if status != TurnStatus::Finished {
+        budgets::forfeit_held(w, cx, &turn).await?;
         super::orphan(w, cx, &turn).await?;
     }
     let now = cx.now();

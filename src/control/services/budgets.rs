@@ -2,7 +2,7 @@
 
 use ghost_commons::budgets::{self as rules, NewLimits};
 use ghost_commons::requests;
-use ghost_domain::{AgentId, Code, Money, Refusal, Scope};
+use ghost_domain::{Code, Money, Refusal, Scope};
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_server::Budgets;
 use ghost_store::tables::UsageFilter;
@@ -60,7 +60,7 @@ impl BudgetsService {
     }
 
     async fn sums(&self, request: v1::UsageRequest) -> Result<v1::UsageResponse, Refusal> {
-        let agent_id: Option<AgentId> = input::parsed_if("agent_id", request.agent_id.as_deref())?;
+        let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let since = input::instant("since_at_ms", request.since_at_ms)?;
         let filter = UsageFilter { agent_id, root_id: None, since };
         let sums = queries::usage(&self.0.world, filter).await?;

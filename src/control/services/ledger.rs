@@ -22,7 +22,7 @@ impl LedgerService {
     async fn page(&self, request: v1::ListLedgerRequest) -> Result<v1::ListLedgerResponse, Refusal> {
         let tool = input::line_if("tool", request.tool.as_deref(), NAME_MAX)?;
         let filter = LedgerFilter {
-            agent_id: input::parsed_if("agent_id", request.agent_id.as_deref())?,
+            agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,
             turn_id: input::parsed_if("turn_id", request.turn_id.as_deref())?,
             // Rows bear canonical names, so a question by an alias must be turned into one.
             tool: tool.map(|tool| canonical(&tool).map_or_else(|| tool.clone(), ToString::to_string)),

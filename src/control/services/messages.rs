@@ -62,7 +62,7 @@ impl MessagesService {
     }
 
     async fn dead_page(&self, request: v1::ListDeadRequest) -> Result<v1::ListDeadResponse, Refusal> {
-        let agent_id = input::parsed_if("agent_id", request.agent_id.as_deref())?;
+        let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let status = match request.status.as_deref() {
             None => Some(DeadLetterStatus::Held),
             Some("all") => None,

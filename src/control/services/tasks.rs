@@ -56,7 +56,7 @@ fn change(cx: &Cx, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText,
 
 impl TasksService {
     async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
-        let owner = input::parsed_if("owner", request.owner.as_deref())?;
+        let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
         let status = input::parsed_if("status", request.status.as_deref())?;
         let page =
             queries::task_page(&self.0.world, owner, status, &request.cursor, input::page(request.limit)).await?;

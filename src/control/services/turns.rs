@@ -24,7 +24,7 @@ pub struct TurnsService(pub Control);
 impl TurnsService {
     async fn page(&self, request: v1::ListTurnsRequest) -> Result<v1::ListTurnsResponse, Refusal> {
         let filter = TurnFilter {
-            agent_id: input::parsed_if("agent_id", request.agent_id.as_deref())?,
+            agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,
             status: input::parsed_if("status", request.status.as_deref())?,
             ..TurnFilter::default()
         };

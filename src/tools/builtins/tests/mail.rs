@@ -58,7 +58,7 @@ async fn an_ask_opens_and_what_can_never_be_answered_is_refused() {
     let waits = json!({ "to": "bob", "content": "x", "timeout_seconds": 5 });
     assert_eq!(rig.content("syscall.message.send", waits).await["status"], "open");
     rig.content("syscall.agent.stop", json!({ "agent_id": "bob" })).await;
-    assert_eq!(code(rig.call("syscall.ask", json!({ "agent_id": "bob", "message": "x" })).await), Code::Unavailable);
+    assert_eq!(code(rig.call("syscall.ask", json!({ "agent_id": "bob", "message": "x" })).await), Code::Conflict);
 }
 
 #[tokio::test]
