@@ -283,6 +283,7 @@ pub async fn update(
     put(w, cx, &mut agent).await?;
     let payload = json!({ "archetype": archetype, "name": name, "team": team });
     cx.emit(w, NewEvent::new(EventKind::AgentUpdated, payload).agent(agent_id)).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
     Ok(true)
 }
 

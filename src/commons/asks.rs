@@ -56,7 +56,9 @@ pub async fn open(
         let mut waits = Vec::new();
         for ask in w.asks_open().await? {
             // An agent waits for what one of its turns asked; anything else in its name holds nobody up.
-            if let (Some(asker), Some(_)) = (ask.asker.party.agent(), ask.asker.turn_id) {
+            if let (Some(asker), Some(turn_id)) = (ask.asker.party.agent(), ask.asker.turn_id)
+                && w.turn_get(turn_id).await?.is_some_and(|turn| turn.source == "mail")
+            {
                 waits.push((asker.clone(), ask.target));
             }
         }

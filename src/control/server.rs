@@ -188,6 +188,12 @@ fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, Refusal> {
 }
 
 impl Bound {
+    /// The token that TCP and HTTP callers must show, if there is one: a secret like any other.
+    #[must_use]
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     /// Where it listens, for people and for clients.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {

@@ -44,7 +44,20 @@ pub fn load(
     clock: Arc<dyn Clock>,
     recordings: BTreeMap<String, Recording>,
 ) -> Result<Loaded, Problems> {
-    let mut plan = ghost_config::load(world_dir, env)?;
+    complete(ghost_config::load(world_dir, env)?, overrides, env, clock, recordings)
+}
+
+/// What [`load`] does once the files are read.
+///
+/// # Errors
+/// As [`load`].
+pub fn complete(
+    mut plan: Plan,
+    overrides: &Overrides,
+    env: Env<'_>,
+    clock: Arc<dyn Clock>,
+    recordings: BTreeMap<String, Recording>,
+) -> Result<Loaded, Problems> {
     let whole = |refusal: Refusal, plan: &Plan| {
         Problems(vec![Problem {
             severity: Severity::Error,

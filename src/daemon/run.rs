@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ghost_commons::budgets;
 use ghost_config::Problems;
 use ghost_control::{ControlOptions, Listener, TlsFiles};
 use ghost_domain::ports::Ports;
+use ghost_domain::redact::Redactor;
 use ghost_domain::{Code, Job, Money, Refusal};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
@@ -19,9 +20,12 @@ use ghost_world::{Boot, World};
 use tokio::sync::watch;
 
 use crate::data_dir::{DataDir, default_data_dir};
-use crate::loading::{Loaded, Overrides, load, problems_refusal};
+use crate::loading::{Loaded, Overrides, complete, load, problems_refusal};
 use crate::terminal::Terminal;
 use crate::{job, recordings};
+
+/// Reads an environment variable; shared with the reload.
+pub type SharedEnv = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// What a daemon is started with.
 pub struct Options {
@@ -38,7 +42,7 @@ pub struct Options {
     /// Model flags.
     pub overrides: Overrides,
     /// Reads an environment variable.
-    pub env: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub env: SharedEnv,
     /// Tools besides the built-in ones; for tests.
     pub extra_tools: Vec<Tool>,
     /// Clock, ids, jitter.
@@ -74,8 +78,8 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
     let first = ghost_config::load(&options.world_dir, &*env).map_err(Failure::Problems)?;
     let recordings = recordings::read_all(&first.llm).await?;
     let clock = Arc::clone(&options.ports.clock);
-    let loaded = load(&options.world_dir, &options.overrides, &*env, Arc::clone(&clock), recordings)
-        .map_err(Failure::Problems)?;
+    let loaded =
+        complete(first, &options.overrides, &*env, Arc::clone(&clock), recordings).map_err(Failure::Problems)?;
     for warning in &loaded.plan.warnings {
         tracing::warn!("{warning}");
     }
@@ -112,7 +116,7 @@ struct ServeOptions {
     listen: Vec<Listener>,
     http: Option<SocketAddr>,
     overrides: Overrides,
-    env: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    env: SharedEnv,
     extra_tools: Vec<Tool>,
     ports: Ports,
     page_limit: Option<u32>,
@@ -125,7 +129,7 @@ async fn serve_world(
     options: ServeOptions,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    let secrets = secrets(&loaded, &*options.env);
+    let mut secrets = secrets_of(&loaded, &*options.env);
     let (asked, mut ask) = watch::channel(false);
     let asked = Arc::new(asked);
     let asker = Arc::clone(&asked);
@@ -146,6 +150,7 @@ async fn serve_world(
         }),
     })
     .await?;
+    secrets.extend(bound.token().map(str::to_owned));
     let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
     let store = open_store(&data_dir.path().join("ghost.db"), sqlite).await.map_err(Refusal::from)?;
     let outcome = boot_and_serve(
@@ -180,7 +185,7 @@ struct Rest {
     world_dir: PathBuf,
     input: Option<PathBuf>,
     overrides: Overrides,
-    env: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    env: SharedEnv,
     extra_tools: Vec<Tool>,
     ports: Ports,
     terminal: Terminal,
@@ -199,10 +204,16 @@ async fn boot_and_serve(
     let job_plan = loaded.plan.job.clone();
     let world_name = loaded.plan.name.clone();
     let clock = Arc::clone(&ports.clock);
+    let redactor: Arc<OnceLock<Redactor>> = Arc::default();
+    let learning = Arc::clone(&redactor);
     let reloader = Box::new(move || {
-        load(&world_dir, &overrides, &*env, Arc::clone(&clock), BTreeMap::new())
-            .map(|loaded| (loaded.plan, loaded.providers))
-            .map_err(|problems| problems_refusal(&problems))
+        let loaded = load(&world_dir, &overrides, &*env, Arc::clone(&clock), BTreeMap::new())
+            .map_err(|problems| problems_refusal(&problems))?;
+        if let Some(redactor) = learning.get() {
+            // Before anything can use a key that the new configuration names.
+            redactor.learn(secrets_of(&loaded, &*env));
+        }
+        Ok((loaded.plan, loaded.providers))
     });
     let workspace = Workspace::open(&data_dir.path().join("workspace"))?;
     let world = ghost_world::boot(Boot {
@@ -218,9 +229,11 @@ async fn boot_and_serve(
         reloader,
     })
     .await?;
+    // Set once: this is the only place that sets it.
+    let _ = redactor.set((*world.cx().redactor).clone());
     let endpoints = bound.endpoints();
     let (closing, closed) = watch::channel(false);
-    let control = tokio::spawn(bound.serve(Arc::clone(&world), async move {
+    let mut control = tokio::spawn(bound.serve(Arc::clone(&world), async move {
         let mut closed = closed;
         // An error means that the sender is gone, which is the end as well.
         let _ = closed.wait_for(|closed| *closed).await;
@@ -228,23 +241,41 @@ async fn boot_and_serve(
     terminal.ready(&world_name, &endpoints, data_dir.path());
     let watching = tokio::spawn(terminal.clone().watch(store.clone()));
     let main_job = begin_job(&world, job_plan, input, &terminal, data_dir).await;
-    let failed = main_job.as_ref().err().cloned();
+    let mut failed = main_job.as_ref().err().cloned();
+    let mut served = None;
     let reason = match failed {
-        None => stopped.await,
         Some(_) => "the job's input was refused",
+        None => tokio::select! {
+            biased;
+            reason = stopped => reason,
+            // A daemon that nobody can reach is no use: it ends in order, and says why.
+            ended = &mut control => {
+                served = Some(ended);
+                "the control plane failed"
+            }
+        },
     };
     terminal.stopping(reason);
     world.shutdown(reason).await;
     closing.send_replace(true);
-    let served = control.await;
+    let early = served.is_some();
+    let served = match served {
+        Some(served) => served,
+        None => control.await,
+    };
     watching.abort();
     if let Ok(Some(task)) = main_job {
         task.abort();
     }
-    match served {
-        Ok(Ok(())) => {}
-        Ok(Err(refusal)) => tracing::warn!(%refusal, "the control plane did not end well"),
-        Err(error) => tracing::warn!(%error, "the control plane did not end well"),
+    let broken = match served {
+        Ok(Ok(())) => None,
+        Ok(Err(refusal)) => Some(refusal),
+        Err(error) => Some(Refusal::new(Code::Internal, format!("the control plane panicked: {error}"))),
+    };
+    match broken {
+        Some(refusal) if early => failed = failed.or(Some(refusal)),
+        Some(refusal) => tracing::warn!(%refusal, "the control plane did not end well"),
+        None => {}
     }
     failed.map_or(Ok(()), |refusal| Err(refusal.into()))
 }
@@ -292,7 +323,7 @@ async fn spent(world: &World, job: &Job) -> Result<(u64, Money), Refusal> {
 }
 
 /// The values that must not get out: keys of providers and what the world file names besides.
-fn secrets(loaded: &Loaded, env: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Vec<String> {
+fn secrets_of(loaded: &Loaded, env: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Vec<String> {
     let keys = loaded.plan.llm.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
     let named = loaded.plan.secret_env.iter().map(String::as_str);
     keys.chain(named).chain(["GHOST_TOKEN"]).filter_map(env).filter(|value| !value.is_empty()).collect()

@@ -1,5 +1,8 @@
 //! Redaction: secrets are taken out of everything that leaves the daemon or is kept to be read (TOOL-24).
 
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
 /// Shapes of well-known tokens: a prefix and the least number of token characters after it.
 const SHAPES: &[(&str, usize)] = &[
     ("sk-", 16),
@@ -20,9 +23,17 @@ const SHAPES: &[(&str, usize)] = &[
 pub const MARK: &str = "[redacted]";
 
 /// Takes known values and token shapes out of text.
-#[derive(Clone, Debug, Default)]
+///
+/// Clones share what they know: a reload that names a new secret teaches them all at once.
+#[derive(Clone, Default)]
 pub struct Redactor {
-    known: Vec<String>,
+    known: Arc<RwLock<Arc<Vec<String>>>>,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Redactor({} known values)", self.known().len())
+    }
 }
 
 impl Redactor {
@@ -30,18 +41,37 @@ impl Redactor {
     /// tear holes into ordinary words and protect nothing.
     #[must_use]
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
-        let mut known: Vec<String> = secrets.into_iter().filter(|secret| secret.len() >= 6).collect();
+        let redactor = Self::default();
+        redactor.learn(secrets);
+        redactor
+    }
+
+    /// Knows these values, too. What is known is never forgotten: a key that was replaced may still be used elsewhere.
+    pub fn learn(&self, secrets: impl IntoIterator<Item = String>) {
+        let mut known = Vec::clone(&self.known());
+        known.extend(secrets.into_iter().filter(|secret| secret.len() >= 6));
         // Longest first, so that a secret that contains another is replaced whole.
         known.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         known.dedup();
-        Self { known }
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
+    }
+
+    /// The length of the longest known value, in bytes; 0 if none is known.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.known().first().map_or(0, String::len)
+    }
+
+    fn known(&self) -> Arc<Vec<String>> {
+        // The lock is held for a pointer copy only, so a poisoned one still holds a whole value.
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// `text` without secrets.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let mut out = text.to_owned();
-        for secret in &self.known {
+        for secret in self.known().iter() {
             if out.contains(secret.as_str()) {
                 out = out.replace(secret.as_str(), MARK);
             }

@@ -46,6 +46,9 @@ pub enum StoreError {
     /// The file cannot be written.
     #[error("the database cannot be written: {0}")]
     ReadOnly(String),
+    /// A passing fault: locked by another program, or an input or output error. Nothing of the batch was kept.
+    #[error("the database cannot be used for the moment: {0}")]
+    Busy(String),
     /// A stored row does not read back.
     #[error("table {table}, row {key}: {what}")]
     Row {
@@ -64,7 +67,7 @@ pub enum StoreError {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let code = match &error {
-            StoreError::Closed | StoreError::Full | StoreError::ReadOnly(_) => Code::Unavailable,
+            StoreError::Closed | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Busy(_) => Code::Unavailable,
             _ => Code::Internal,
         };
         let hint = match &error {

@@ -45,7 +45,8 @@ pub struct AgentCard {
 /// One agent in the directory. Kept small: a world's population costs only this while it sleeps.
 struct Slot {
     archetype: Arc<str>,
-    name: Arc<str>,
+    /// `None` if it is the id.
+    name: Option<Arc<str>>,
     team: Option<Arc<str>>,
     reason: Option<Arc<str>>,
     actor: Option<Box<ActorRef<AgentMsg>>>,
@@ -133,8 +134,7 @@ impl Directory {
             return self.lock().remove(&agent.agent_id).and_then(|slot| slot.actor).map(|actor| *actor);
         }
         let (archetype, team) = (self.word(&agent.archetype), agent.team.as_deref().map(|team| self.word(team)));
-        let name =
-            if agent.name == agent.agent_id.as_str() { self.word(&agent.name) } else { agent.name.as_str().into() };
+        let name: Option<Arc<str>> = (agent.name != agent.agent_id.as_str()).then(|| agent.name.as_str().into());
         let reason = agent.status_reason.as_deref().map(Arc::from);
         let mut slots = self.lock();
         match slots.get_mut(&agent.agent_id) {
@@ -303,7 +303,7 @@ impl Slot {
         AgentCard {
             agent_id: agent_id.clone(),
             archetype: Arc::clone(&self.archetype),
-            name: Arc::clone(&self.name),
+            name: self.name.clone().unwrap_or_else(|| agent_id.shared()),
             team: self.team.clone(),
             kind: self.kind,
             status: self.status,

@@ -24,6 +24,9 @@ use crate::switchboard::Switchboard;
 /// How long a supervisor waits when the store cannot take its word.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
+/// Pending mail that is looked through when an actor has ended.
+const LOOK: u32 = 128;
+
 /// What a supervisor is told.
 #[derive(Debug)]
 pub(crate) enum TeamMsg {
@@ -152,7 +155,7 @@ impl State {
         let id = agent_id.clone();
         let recorded = self.write(move |w, cx| Box::pin(async move { agents::stopped(w, &cx, &id).await })).await;
         if let Err(refusal) = recorded
-            && refusal.code == Code::Unavailable
+            && passing(&refusal)
         {
             return self.again(myself, TeamMsg::Reconcile(agent_id.clone()), &refusal);
         }
@@ -191,7 +194,7 @@ impl State {
             Ok(false) => {}
             Err(refusal) => {
                 tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
-                if refusal.code == Code::Unavailable {
+                if passing(&refusal) {
                     self.later(myself, STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
                 }
                 return;
@@ -291,7 +294,7 @@ impl State {
         let recorded = self.write(move |w, cx| Box::pin(async move { agents::restarted(w, &cx, &id).await })).await;
         match recorded {
             Ok(()) => {}
-            Err(refusal) if refusal.code == Code::Unavailable => {
+            Err(refusal) if passing(&refusal) => {
                 return self.again(myself, TeamMsg::Restart(agent_id), &refusal);
             }
             Err(refusal) => {
@@ -320,7 +323,10 @@ impl State {
             .read(move |r| {
                 Box::pin(async move {
                     let agent = r.agent_get(&id).await?;
-                    let waits = r.inbox_depth(&id).await? > 0 || r.turn_open_of(&id).await?.is_some();
+                    // Mail that does not wake lets it sleep; past this many pieces one look more does no harm.
+                    let pending = r.inbox_pending(&id, LOOK).await?;
+                    let wakes = pending.len() >= LOOK as usize || pending.iter().any(|mail| mail.wake);
+                    let waits = wakes || r.turn_open_of(&id).await?.is_some();
                     Ok::<_, ghost_store::StoreError>((agent, waits))
                 })
             })
@@ -329,7 +335,7 @@ impl State {
             Ok((Some(agent), waits)) if !agent.is_deleted() => {
                 if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopping {
                     self.stopped(myself, agent_id).await;
-                } else if waits {
+                } else if waits && !self.tree.directory.is_paused() {
                     self.tree.switchboard.wake(agent_id);
                 }
             }
@@ -346,6 +352,12 @@ impl State {
             let _ = done.send(());
         }
     }
+}
+
+/// Whether a refusal of the supervisor's own word may pass by itself. An agent that is gone, or that another daemon owns
+/// now, is let go; anything else must not leave it between two states.
+fn passing(refusal: &Refusal) -> bool {
+    !matches!(refusal.code, Code::NotFound | Code::Conflict)
 }
 
 impl Actor for Supervisor {
@@ -492,12 +504,27 @@ impl Actor for Root {
             "a supervisor died; making another"
         );
         let name: Option<Arc<str>> = team.as_ref().map(|team| Arc::from(team.name.as_str()));
+        // The plan in force may have changed the team since it was adopted.
+        let plan = state.tree.engine.office.plan();
+        let (team, intensity) = match &team {
+            None => (None, plan.root_intensity),
+            Some(old) => match plan.teams.iter().find(|new| new.name == old.name) {
+                Some(new) => (Some(new.clone()), new.intensity),
+                None => (team, intensity),
+            },
+        };
         state.adopt(&myself, team, intensity).await;
+        let Some(supervisor) = state.tree.switchboard.supervisor(name.as_ref()) else { return Ok(()) };
         // Its children died with it. Their journals and inboxes did not.
         for card in state.tree.directory.cards() {
             if card.team == name {
                 state.tree.directory.released(&card.agent_id, None);
-                state.tree.switchboard.wake(&card.agent_id);
+                match card.status {
+                    // Timers and orders that the dead supervisor held are given anew.
+                    AgentStatus::Restarting => drop(supervisor.cast(TeamMsg::Restart(card.agent_id))),
+                    AgentStatus::Stopping => drop(supervisor.cast(TeamMsg::Reconcile(card.agent_id))),
+                    _ => state.tree.switchboard.wake(&card.agent_id),
+                }
             }
         }
         Ok(())

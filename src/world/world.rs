@@ -32,11 +32,20 @@ pub struct World {
     root_task: Mutex<Option<JoinHandle<()>>>,
     keeper: Mutex<Option<JoinHandle<()>>>,
     reloader: Reloader,
+    /// One reload at a time: two that mixed would leave the plan of one with the records of the other.
+    reloading: tokio::sync::Mutex<()>,
 }
 
 impl World {
     pub(crate) fn new(tree: Arc<Tree>, root: ActorRef<RootMsg>, root_task: JoinHandle<()>, reloader: Reloader) -> Self {
-        Self { tree, root, root_task: Mutex::new(Some(root_task)), keeper: Mutex::new(None), reloader }
+        Self {
+            tree,
+            root,
+            root_task: Mutex::new(Some(root_task)),
+            keeper: Mutex::new(None),
+            reloader,
+            reloading: tokio::sync::Mutex::new(()),
+        }
     }
 
     pub(crate) fn keep(&self, keeper: JoinHandle<()>) {
@@ -100,6 +109,7 @@ impl World {
 
     /// Reads the configuration anew and brings the world to it. With `dry_run` it only says what it would do.
     pub async fn reload(&self, by: &Party, dry_run: bool) -> Result<Reconciled, Refusal> {
+        let _one = self.reloading.lock().await;
         let (plan, providers) = (self.reloader)()?;
         let before = self.plan();
         if plan.world_id != before.world_id {
@@ -125,13 +135,14 @@ impl World {
         }
         let plan = Arc::new(plan);
         // In force before the records are: an agent that is created must find its archetype.
+        let providers_before = self.tree.engine.providers();
         self.tree.engine.office.set_plan(Arc::clone(&plan));
         self.tree.engine.set_providers(Arc::new(providers));
         self.cx().set_limits(plan.limits.clone());
         self.replan(&plan).await;
         let (cx, by) = (self.cx().clone(), by.clone());
         let (wanted, text) = (Arc::clone(&plan), words.clone());
-        let mut done = self
+        let recorded = self
             .store()
             .write(move |w| {
                 Box::pin(async move {
@@ -143,7 +154,18 @@ impl World {
                     Ok::<_, Refusal>(done)
                 })
             })
-            .await?;
+            .await;
+        let mut done = match recorded {
+            Ok(done) => done,
+            Err(refusal) => {
+                // Nothing of it may stay in force when its records could not be made.
+                self.tree.engine.office.set_plan(Arc::clone(&before));
+                self.tree.engine.set_providers(providers_before);
+                self.cx().set_limits(before.limits.clone());
+                self.replan(&before).await;
+                return Err(refusal);
+            }
+        };
         for agent_id in done.updated.iter().chain(&done.created) {
             let team = self.tree.directory.card(agent_id).and_then(|card| card.team);
             if let Some(supervisor) = self.tree.switchboard.supervisor(team.as_ref()) {
@@ -236,12 +258,19 @@ impl World {
         }
     }
 
-    /// Shortens the grace period of an agent that is stopping.
-    pub fn hasten_stop(&self, agent_id: &AgentId, grace: Duration) {
-        if let Some(actor) = self.tree.directory.actor(agent_id) {
+    /// Shortens the grace period of an agent that is stopping. One that runs, because it was started again meanwhile, is
+    /// left alone.
+    pub async fn hasten_stop(&self, agent_id: &AgentId, grace: Duration) -> Result<(), Refusal> {
+        let id = agent_id.clone();
+        let record: Option<Agent> =
+            self.store().read(move |r| Box::pin(async move { r.agent_get(&id).await })).await.map_err(Refusal::from)?;
+        if record.is_some_and(|agent| agent.status == AgentStatus::Stopping)
+            && let Some(actor) = self.tree.directory.actor(agent_id)
+        {
             // An actor that has just ended needs no hastening.
             drop(actor.cast(ghost_agent::AgentMsg::Stop { grace }));
         }
+        Ok(())
     }
 
     /// Calls a tool as an agent, in a turn of the operator's.

@@ -76,7 +76,7 @@ impl Runner {
             let mut deltas = Streamer::new(self);
             let most = Limits::seconds(self.limits().model_seconds);
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
-            deltas.flush(0);
+            deltas.flush(true);
             drop(slot);
             let took = clock.now().since(began);
             self.worked += took;
@@ -322,6 +322,24 @@ const DELTA_BYTES: usize = 48;
 /// Bytes that are held back until more has come: a secret that is streamed in two pieces is recognised in neither.
 const DELTA_HELD: usize = 256;
 
+/// Where raw text may be cut so that redacting the two pieces hides what redacting the whole would: far enough from the
+/// end, between two words, and not inside anything that is known. 0 if there is no such place yet.
+fn safe_cut(text: &str, redactor: &ghost_domain::redact::Redactor) -> usize {
+    let whole = redactor.redact(text);
+    let held = DELTA_HELD.max(redactor.longest());
+    let mut before = prefix_bytes(text, text.len().saturating_sub(held));
+    while let Some(space) = before.rfind(char::is_whitespace) {
+        // Behind the space; a token's own prefix may end in one, as `Bearer ` does, so the pieces are compared, too.
+        let cut = space + text[space..].chars().next().map_or(1, char::len_utf8);
+        let (head, tail) = text.split_at(cut);
+        if !head.trim_end().ends_with("Bearer") && redactor.redact(head) + &redactor.redact(tail) == whole {
+            return cut;
+        }
+        before = &text[..space];
+    }
+    0
+}
+
 /// Streams an answer while it is made, to whoever watches.
 struct Streamer {
     engine: Arc<crate::engine::Engine>,
@@ -342,12 +360,12 @@ impl Streamer {
         }
     }
 
-    /// Streams what waits but for its last `held` bytes.
-    fn flush(&mut self, held: usize) {
+    /// Streams what waits; unless it is the end, but for what a secret that is still coming may be a part of.
+    fn flush(&mut self, end: bool) {
         let (cx, store) = (&self.engine.office.cx, &self.engine.office.store);
-        let mut text = cx.redactor.redact(&std::mem::take(&mut self.waiting));
-        let shown = prefix_bytes(&text, text.len().saturating_sub(held)).len();
-        self.waiting = text.split_off(shown);
+        let shown = if end { self.waiting.len() } else { safe_cut(&self.waiting, &cx.redactor) };
+        let rest = self.waiting.split_off(shown);
+        let text = cx.redactor.redact(&std::mem::replace(&mut self.waiting, rest));
         if text.is_empty() {
             return;
         }
@@ -368,8 +386,9 @@ impl Deltas for Streamer {
     fn text(&mut self, text: &str) {
         if self.watched {
             self.waiting.push_str(text);
-            if self.waiting.len() >= DELTA_BYTES + DELTA_HELD {
-                self.flush(DELTA_HELD);
+            let held = DELTA_HELD.max(self.engine.office.cx.redactor.longest());
+            if self.waiting.len() >= DELTA_BYTES + held {
+                self.flush(false);
             }
         }
     }

@@ -210,7 +210,7 @@ impl AgentsService {
     async fn stopped(&self, agent_id: &AgentId, grace: Option<Duration>) -> Result<Agent, Refusal> {
         let world = &self.control.world;
         if let Some(grace) = grace {
-            world.hasten_stop(agent_id, grace);
+            world.hasten_stop(agent_id, grace).await?;
         }
         world.wait_until_stopped(agent_id).await
     }

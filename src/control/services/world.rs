@@ -72,7 +72,11 @@ impl world_server::World for WorldService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.shutdown", &request.get_ref().request_id)?;
         let grace_ms = request.get_ref().grace_ms;
-        self.begin_shutdown(&by, key, grace_ms).await.map(Response::new).map_err(to_status)
+        // A task of its own: a caller that goes away after the record must not leave a shutdown that was promised undone.
+        let service = Self(self.0.clone());
+        let begun = tokio::spawn(async move { service.begin_shutdown(&by, key, grace_ms).await });
+        let lost = |_| Err(Refusal::new(Code::Internal, "the shutdown could not be begun").hint("ask again"));
+        begun.await.unwrap_or_else(lost).map(Response::new).map_err(to_status)
     }
 
     async fn reflect(&self, request: Request<ReflectRequest>) -> Result<Response<ReflectResponse>, Status> {

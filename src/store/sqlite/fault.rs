@@ -36,13 +36,11 @@ pub(super) fn of(path: &Path, error: &sqlx::Error) -> StoreError {
                 path.display()
             )),
             CORRUPT | NOTADB => StoreError::Damaged { path: path.to_owned(), what: text },
-            BUSY | LOCKED => StoreError::Database(format!(
+            BUSY | LOCKED => StoreError::Busy(format!(
                 "{} is locked by another program: close what else has it open ({text})",
                 path.display()
             )),
-            IOERR => {
-                StoreError::Database(format!("input or output on {} failed: check the disk ({text})", path.display()))
-            }
+            IOERR => StoreError::Busy(format!("input or output on {} failed: check the disk ({text})", path.display())),
             _ => StoreError::Database(text),
         },
         None => StoreError::Database(text),
@@ -62,5 +60,6 @@ pub(super) fn again(error: &StoreError) -> StoreError {
         StoreError::ReadOnly(what) => StoreError::ReadOnly(what.clone()),
         StoreError::Row { table, key, what } => StoreError::Row { table, key: key.clone(), what: what.clone() },
         StoreError::Database(what) => StoreError::Database(what.clone()),
+        StoreError::Busy(what) => StoreError::Busy(what.clone()),
     }
 }

@@ -161,7 +161,7 @@ async fn number(conn: &mut SqliteConnection, sql: &'static str) -> Result<i64, s
 
 fn opening(path: &Path, error: &sqlx::Error) -> StoreError {
     match fault::of(path, error) {
-        StoreError::Database(what) => StoreError::Open { path: PathBuf::from(path), what },
+        StoreError::Database(what) | StoreError::Busy(what) => StoreError::Open { path: PathBuf::from(path), what },
         other => other,
     }
 }
