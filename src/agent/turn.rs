@@ -7,6 +7,7 @@ mod file_call;
 mod open;
 mod operator;
 mod record;
+mod stream;
 mod think;
 mod wait;
 
@@ -16,7 +17,7 @@ pub use operator::call_for_operator;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ghost_commons::turns::{self, Ending, Taken};
+use ghost_commons::turns::{self, Ending, Held, Next, Taken};
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::time::Clock;
@@ -60,7 +61,18 @@ impl Bench {
 pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) -> Result<(), Refusal> {
     while engine.board.may_begin(agent_id) {
         let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
-        let taken = engine.office.store.write(move |w| Box::pin(async move { turns::take(w, &cx, &id).await })).await?;
+        let next = engine.office.store.read(move |r| Box::pin(async move { turns::next(r, &cx, &id).await })).await?;
+        let seen = match next {
+            Next::Nothing => return Ok(()),
+            Next::Resume => None,
+            Next::Mail(ids) => Some(ids),
+        };
+        let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
+        let taken = engine
+            .office
+            .store
+            .write(move |w| Box::pin(async move { turns::take(w, &cx, &id, seen.as_deref()).await }))
+            .await?;
         let Some(taken) = taken else { return Ok(()) };
         let turn_id = taken.turn.turn_id;
         bench.set(Some(turn_id));
@@ -123,6 +135,8 @@ struct Runner {
     opening_messages: usize,
     /// Calls of the last answer that have no result yet.
     open: Vec<OpenCall>,
+    /// The mail that the turn holds; `None` if only the store knows, after a restart or when mail has joined.
+    held: Option<Held>,
     rounds: u32,
     corrections: u32,
     failures: Vec<String>,

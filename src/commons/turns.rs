@@ -9,7 +9,7 @@ mod model;
 pub(crate) use calls::orphan;
 pub use calls::{CallStart, malformed, record_call_end, record_call_start};
 pub use crash::{crashed, review_at_boot};
-pub use end::{Ending, cancel, finish};
+pub use end::{Ending, Held, cancel, finish, finish_held};
 pub use model::{ModelResult, brief, model_answered, model_failed, model_started, note};
 
 use ghost_domain::event::{EventKind, NewEvent};
@@ -17,7 +17,7 @@ use ghost_domain::mail::plan_turn;
 use ghost_domain::{
     Agent, AgentId, AgentStatus, Code, Desired, Envelope, MailState, MessageId, Refusal, Turn, TurnId, TurnStatus,
 };
-use ghost_store::Writes;
+use ghost_store::{Reads, Writes};
 use serde_json::json;
 
 use crate::{Cx, Result};
@@ -67,8 +67,60 @@ pub async fn working_turn(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId) -> Resul
     Ok(turn)
 }
 
-/// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do.
-pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Option<Taken>> {
+/// What an agent has to do next, as a snapshot shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing.
+    Nothing,
+    /// To go on with its open turn.
+    Resume,
+    /// To open a turn with this mail.
+    Mail(Vec<MessageId>),
+}
+
+/// Looks what an agent has to do next. Done over a snapshot, because looking through an inbox inside the writer would
+/// bring everything that waits there into SQL, for every turn; only the agent's own turns take its mail, so what is seen
+/// here is still there when [`take`] comes for it, or take looks anew.
+pub async fn next(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId) -> Result<Next> {
+    if r.turn_open_of(agent_id).await?.is_some() {
+        return Ok(Next::Resume);
+    }
+    let ids = choose(r, cx, agent_id).await?.iter().map(|envelope| envelope.message_id).collect::<Vec<_>>();
+    Ok(if ids.is_empty() { Next::Nothing } else { Next::Mail(ids) })
+}
+
+/// The mail of an agent's next turn.
+async fn choose(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId) -> Result<Vec<Envelope>> {
+    let limits = cx.limits();
+    let window = limits.turn_mail_max.saturating_mul(2);
+    let mut pending = r.inbox_pending(agent_id, window).await?;
+    if pending.len() >= window as usize && !pending.iter().any(|envelope| envelope.wake) {
+        // Quiet mail fills the window; what wakes lies behind it.
+        pending = r.inbox_pending(agent_id, limits.inbox_max.saturating_mul(2)).await?;
+    }
+    Ok(plan_turn(&pending, limits.turn_mail_max as usize).into_iter().cloned().collect())
+}
+
+/// The mail that was seen by [`next`], if all of it still waits.
+async fn still_there(w: &mut dyn Writes, agent_id: &AgentId, ids: &[MessageId]) -> Result<Option<Vec<Envelope>>> {
+    let mut mail = Vec::with_capacity(ids.len());
+    for message_id in ids {
+        match w.message_get(*message_id).await? {
+            Some(envelope) if envelope.state == MailState::Pending && envelope.to == *agent_id => mail.push(envelope),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(mail))
+}
+
+/// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do. `seen` is the
+/// mail that [`next`] saw; without it the inbox is looked through here.
+pub async fn take(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    agent_id: &AgentId,
+    seen: Option<&[MessageId]>,
+) -> Result<Option<Taken>> {
     let agent = owned(w, cx, agent_id).await?;
     if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
         return Ok(None);
@@ -76,15 +128,14 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Opt
     if let Some(turn) = w.turn_open_of(agent_id).await? {
         return resume(w, cx, agent, turn).await.map(Some);
     }
-    let limits = cx.limits();
-    let most = limits.turn_mail_max as usize;
-    let window = limits.turn_mail_max.saturating_mul(2);
-    let mut pending = w.inbox_pending(agent_id, window).await?;
-    if pending.len() >= window as usize && !pending.iter().any(|envelope| envelope.wake) {
-        // Quiet mail fills the window; what wakes lies behind it.
-        pending = w.inbox_pending(agent_id, limits.inbox_max.saturating_mul(2)).await?;
-    }
-    let mail: Vec<Envelope> = plan_turn(&pending, most).into_iter().cloned().collect();
+    let waiting = match seen {
+        Some(ids) => still_there(w, agent_id, ids).await?,
+        None => None,
+    };
+    let mail = match waiting {
+        Some(mail) => mail,
+        None => choose(w, cx, agent_id).await?,
+    };
     let Some(first) = mail.iter().find(|envelope| envelope.wake) else { return Ok(None) };
     let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();

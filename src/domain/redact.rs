@@ -76,9 +76,11 @@ impl Redactor {
                 out = out.replace(secret.as_str(), MARK);
             }
         }
-        for (prefix, least) in SHAPES {
-            if out.contains(prefix) {
-                out = redact_shape(&out, prefix, *least);
+        if may_hold_shape(&out) {
+            for (prefix, least) in SHAPES {
+                if out.contains(prefix) {
+                    out = redact_shape(&out, prefix, *least);
+                }
             }
         }
         out
@@ -97,6 +99,18 @@ impl Redactor {
             other => other.clone(),
         }
     }
+}
+
+/// Whether any shape begins in `text` with room for its token: one pass, because nearly no text holds any, and every
+/// string of every event is looked at.
+fn may_hold_shape(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.iter().enumerate().any(|(at, byte)| {
+        matches!(byte, b's' | b'g' | b'x' | b'A' | b'e' | b'B')
+            && SHAPES.iter().any(|(prefix, least)| {
+                bytes.len() - at >= prefix.len() + least && bytes[at..].starts_with(prefix.as_bytes())
+            })
+    })
 }
 
 fn redact_shape(text: &str, prefix: &str, least: usize) -> String {
@@ -134,6 +148,24 @@ mod tests {
         assert_eq!(redactor.redact(text), "key [redacted], [redacted]; abc task-ABCDEFGHIJKLMNOPQRST stays");
         let json = serde_json::json!({ "a": ["Bearer abcdefghijklmnop"], "n": 1 });
         assert_eq!(redactor.redact_json(&json), serde_json::json!({ "a": ["[redacted]"], "n": 1 }));
+    }
+
+    #[test]
+    fn every_shape_is_looked_for() {
+        for (prefix, least) in SHAPES {
+            let token = format!("{prefix}{}", "a".repeat(*least));
+            assert_eq!(Redactor::default().redact(&format!("x {token}")), format!("x {MARK}"), "{prefix}");
+            assert!(!may_hold_shape(&token[..token.len() - 1]), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn what_is_learnt_later_is_known_to_every_clone() {
+        let first = Redactor::default();
+        let second = first.clone();
+        first.learn(["a-new-key-of-ours".to_owned()]);
+        assert_eq!(second.redact("it is a-new-key-of-ours"), "it is [redacted]");
+        assert_eq!(second.longest(), 17);
     }
 
     proptest! {

@@ -23,7 +23,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
     let plan =
         FilePlan { path: PATH.into(), before: old.map(|old| sha256_hex(old.as_bytes())), after: sha256_hex(b"new") };
     write!(rig, |w, cx| {
-        let turn = turns::take(w, &cx, &id("ada")).await?.unwrap().turn;
+        let turn = turns::take(w, &cx, &id("ada"), None).await?.unwrap().turn;
         turns::brief(w, &cx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
         let demand = Demand { model: "one".into(), input: 1, max_tokens: 16, price: None };
         let (reservation_id, _) = turns::model_started(w, &cx, turn.turn_id, &demand).await?;

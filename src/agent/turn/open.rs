@@ -74,7 +74,10 @@ impl Runner {
         let opening_messages = messages.len();
         messages.extend(transcript.messages);
         let guard = LoopGuard::replay(&limits, &sources.journal);
+        let held = (!taken.resumed)
+            .then(|| taken.mail.iter().map(|envelope| (envelope.message_id, envelope.ask_id)).collect());
         Ok(Ok(Self {
+            held,
             engine: Arc::clone(engine),
             agent_id: taken.turn.agent_id.clone(),
             turn: taken.turn,

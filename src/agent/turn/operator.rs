@@ -52,6 +52,7 @@ pub async fn call_for_operator(
     let call = Block::ToolCall { id: CALL.into(), name: tool.to_owned(), arguments: arguments.clone() };
     let nothing = Part::new(String::new());
     let mut runner = Runner {
+        held: None,
         engine: Arc::clone(engine),
         agent_id: agent_id.clone(),
         turn,

@@ -6,16 +6,14 @@ use std::time::Duration;
 use ghost_commons::budgets::Demand;
 use ghost_commons::turns::{self, Ending, ModelResult};
 use ghost_domain::budget::{Allowance, Price};
-use ghost_domain::event::{Event, EventKind};
-use ghost_domain::text::prefix_bytes;
 use ghost_domain::transcript::{Message, Role};
-use ghost_domain::{Activity, Code, EventId, Limits, Refusal, ReservationId};
+use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId};
 use ghost_provider::{
-    Charge, Deltas, Entry, ErrorKind, ModelAnswer, ModelRequest, Next, ProviderError, Stop, clean_visible, decide,
+    Charge, Entry, ErrorKind, ModelAnswer, ModelRequest, Next, ProviderError, Stop, clean_visible, decide,
     estimate_tokens, malformed_tool_call,
 };
-use serde_json::json;
 
+use super::stream::Streamer;
 use super::wait::within;
 use super::{CORRECTIONS_MAX, Runner};
 use crate::transcript::{OpenCall, fit, with_unique_ids};
@@ -76,7 +74,7 @@ impl Runner {
             let mut deltas = Streamer::new(self);
             let most = Limits::seconds(self.limits().model_seconds);
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
-            deltas.flush(true);
+            deltas.end();
             drop(slot);
             let took = clock.now().since(began);
             self.worked += took;
@@ -266,6 +264,7 @@ impl Runner {
         };
         let (cx, turn_id, note, ended) =
             (self.engine.office.cx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
+        let held = self.held.clone();
         self.turn = self
             .engine
             .office
@@ -280,7 +279,7 @@ impl Runner {
                         turns::note(w, &cx, turn_id, &note).await?;
                     }
                     match ending {
-                        Some(ending) => turns::finish(w, &cx, turn_id, ending).await,
+                        Some(ending) => turns::finish_held(w, &cx, turn_id, ending, held).await,
                         None => Ok(turn),
                     }
                 })
@@ -315,83 +314,4 @@ fn flaw(visible: &str, stop: &Stop) -> Option<(Option<String>, String)> {
         return Some((None, note.to_owned()));
     }
     None
-}
-
-/// Bytes of text that are streamed at once: single tokens would cost more than they show.
-const DELTA_BYTES: usize = 48;
-/// Bytes that are held back until more has come: a secret that is streamed in two pieces is recognised in neither.
-const DELTA_HELD: usize = 256;
-
-/// Where raw text may be cut so that redacting the two pieces hides what redacting the whole would: far enough from the
-/// end, between two words, and not inside anything that is known. 0 if there is no such place yet.
-fn safe_cut(text: &str, redactor: &ghost_domain::redact::Redactor) -> usize {
-    let whole = redactor.redact(text);
-    let held = DELTA_HELD.max(redactor.longest());
-    let mut before = prefix_bytes(text, text.len().saturating_sub(held));
-    while let Some(space) = before.rfind(char::is_whitespace) {
-        // Behind the space; a token's own prefix may end in one, as `Bearer ` does, so the pieces are compared, too.
-        let cut = space + text[space..].chars().next().map_or(1, char::len_utf8);
-        let (head, tail) = text.split_at(cut);
-        if !head.trim_end().ends_with("Bearer") && redactor.redact(head) + &redactor.redact(tail) == whole {
-            return cut;
-        }
-        before = &text[..space];
-    }
-    0
-}
-
-/// Streams an answer while it is made, to whoever watches.
-struct Streamer {
-    engine: Arc<crate::engine::Engine>,
-    agent_id: ghost_domain::AgentId,
-    turn_id: ghost_domain::TurnId,
-    waiting: String,
-    watched: bool,
-}
-
-impl Streamer {
-    fn new(runner: &Runner) -> Self {
-        Self {
-            engine: Arc::clone(&runner.engine),
-            agent_id: runner.agent_id.clone(),
-            turn_id: runner.turn.turn_id,
-            waiting: String::new(),
-            watched: runner.engine.office.store.has_listeners(),
-        }
-    }
-
-    /// Streams what waits; unless it is the end, but for what a secret that is still coming may be a part of.
-    fn flush(&mut self, end: bool) {
-        let (cx, store) = (&self.engine.office.cx, &self.engine.office.store);
-        let shown = if end { self.waiting.len() } else { safe_cut(&self.waiting, &cx.redactor) };
-        let rest = self.waiting.split_off(shown);
-        let text = cx.redactor.redact(&std::mem::replace(&mut self.waiting, rest));
-        if text.is_empty() {
-            return;
-        }
-        store.publish_ephemeral(Event {
-            seq: store.last_seq(),
-            event_id: EventId(cx.id()),
-            ts: cx.now(),
-            kind: EventKind::ModelDelta,
-            agent_id: Some(self.agent_id.clone()),
-            channel: None,
-            correlation_id: Some(self.turn_id.to_string()),
-            payload: json!({ "turn_id": self.turn_id, "text": text }),
-        });
-    }
-}
-
-impl Deltas for Streamer {
-    fn text(&mut self, text: &str) {
-        if self.watched {
-            self.waiting.push_str(text);
-            let held = DELTA_HELD.max(self.engine.office.cx.redactor.longest());
-            if self.waiting.len() >= DELTA_BYTES + held {
-                self.flush(false);
-            }
-        }
-    }
-
-    fn thinking(&mut self, _: &str) {}
 }

@@ -173,7 +173,7 @@ impl Rig {
 
     pub(crate) async fn try_take(&self, name: &str) -> Result<Option<Taken>> {
         let agent_id = id(name);
-        write!(self, |w, cx| turns::take(w, &cx, &agent_id).await)
+        write!(self, |w, cx| turns::take(w, &cx, &agent_id, None).await)
     }
 
     pub(crate) async fn take(&self, name: &str) -> Taken {

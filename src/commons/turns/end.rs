@@ -1,9 +1,8 @@
 //! The end of a turn: its status, the consumed mail, the answer that it owed, in one transaction.
 
-use ghost_domain::envelope::Kind;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{Code, Envelope, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
+use ghost_domain::{AskId, Code, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
@@ -24,9 +23,24 @@ pub enum Ending {
     Cancelled(String),
 }
 
+/// The mail that a turn holds, as its runner knows it: each piece with the ask that it carries, if any.
+pub type Held = Vec<(MessageId, Option<AskId>)>;
+
 /// Ends an open turn: its mail is consumed and its debts are paid. Only a cancellation may come from outside; any other
 /// end is the word of the daemon that owns the agent.
 pub async fn finish(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, ending: Ending) -> Result<Turn> {
+    finish_held(w, cx, turn_id, ending, None).await
+}
+
+/// As [`finish`], for a runner that knows what mail its turn holds: looking for it inside the writer would bring everything
+/// that waits there into SQL, for every turn.
+pub async fn finish_held(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn_id: TurnId,
+    ending: Ending,
+    held: Option<Held>,
+) -> Result<Turn> {
     let mut turn = open_turn(w, turn_id).await?;
     if !matches!(ending, Ending::Cancelled(_)) {
         super::owned(w, cx, &turn.agent_id).await?;
@@ -36,12 +50,17 @@ pub async fn finish(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, ending: Ending
         Ending::Failed(refusal) => (TurnStatus::Failed, Some(cx.excerpt(&refusal.to_string(), REASON_MAX)), None),
         Ending::Cancelled(why) => (TurnStatus::Cancelled, Some(cx.excerpt(why, REASON_MAX)), None),
     };
-    let mail = w.messages_of_turn(turn_id).await?;
-    let taken: Vec<Envelope> = mail.into_iter().filter(|envelope| envelope.state == MailState::Taken).collect();
-    let ids: Vec<MessageId> = taken.iter().map(|envelope| envelope.message_id).collect();
+    let held: Held = match held {
+        Some(held) => held,
+        None => {
+            let mail = w.messages_of_turn(turn_id).await?;
+            let taken = mail.into_iter().filter(|envelope| envelope.state == MailState::Taken);
+            taken.map(|envelope| (envelope.message_id, envelope.ask_id)).collect()
+        }
+    };
+    let ids: Vec<MessageId> = held.iter().map(|(message_id, _)| *message_id).collect();
     w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0).await?;
-    for envelope in taken.iter().filter(|envelope| envelope.kind == Kind::Ask) {
-        let Some(ask_id) = envelope.ask_id else { continue };
+    for ask_id in held.into_iter().filter_map(|(_, ask_id)| ask_id) {
         match &ending {
             Ending::Finished(text) => asks::answer(w, cx, ask_id, text).await?,
             Ending::Failed(refusal) => asks::fail(w, cx, ask_id, refusal).await?,
@@ -51,10 +70,10 @@ pub async fn finish(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, ending: Ending
             }
         }
     }
-    asks::abandon(w, cx, turn_id).await?;
-    // A turn finishes with an answer, and what was held for that is settled. Looking all the same would bring everything
-    // that waits into SQL, for every turn.
+    // A turn finishes with an answer, after all its calls have ended: it waits for no ask, and what was held for the answer
+    // is settled. Looking all the same would bring everything that waits into SQL, for every turn.
     if status != TurnStatus::Finished {
+        asks::abandon(w, cx, turn_id).await?;
         budgets::forfeit_held(w, cx, &turn).await?;
         super::orphan(w, cx, &turn).await?;
     }

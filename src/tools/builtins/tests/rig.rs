@@ -262,7 +262,7 @@ pub(super) async fn caller(office: &Arc<Office>, name: &str) -> CallCx {
     let (cx, agent_id) = (office.cx.clone(), id(name));
     let taken = office
         .store
-        .write(move |w| Box::pin(async move { turns::take(w, &cx, &agent_id).await }))
+        .write(move |w| Box::pin(async move { turns::take(w, &cx, &agent_id, None).await }))
         .await
         .unwrap()
         .unwrap();
