@@ -80,13 +80,16 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         let name = if alpha.contains(agent_id) { "alpha" } else { "beta" };
         (alpha.contains(agent_id) || beta.contains(agent_id)).then(|| name.to_owned())
     };
+    let short =
+        RestartPlan { intensity: Intensity { max: 1, window: Duration::from_secs(60) }, ..RestartPlan::default() };
     let agents = names.iter().map(|agent_id| AgentPlan {
         agent_id: agent_id.clone(),
         name: agent_id.to_string(),
         archetype: WORKER.to_owned(),
         team: team_of(agent_id),
         autostart: true,
-        restart: RestartPlan::default(),
+        // Mail that was set aside no longer counts against its agent, so only a short rope is ever used up.
+        restart: if team_of(agent_id).is_none() { short } else { RestartPlan::default() },
         access: Arc::clone(&tools),
         write_acl: WriteAcl::own_directory(agent_id),
         model: ModelChoice { fallback_models: vec!["small".to_owned()], ..ModelChoice::default() },
