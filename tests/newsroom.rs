@@ -212,3 +212,42 @@ fn the_job_is_done_by_models_behind_a_providers_protocol() {
     }
     daemon.stop();
 }
+
+/// A copy of the newsroom whose files a test may change.
+fn copy_of_newsroom(to: &Path) {
+    for (name, content) in files(Path::new(NEWSROOM)) {
+        let path = to.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+}
+
+#[test]
+fn a_job_that_a_spent_budget_brought_to_a_stand_goes_on_when_it_is_raised() {
+    let house = house();
+    let world = house.join("newsroom");
+    copy_of_newsroom(&world);
+    let file = world.join("world-config.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("200_000_000"), "the world's own budget");
+    std::fs::write(&file, text.replace("200_000_000", "100_000")).unwrap();
+    let daemon = house.up(&world, &[]);
+    daemon.wait_for_line("the stand", Deadline::seconds(60), |line| line.contains("stands still"));
+    house.ctl(&["budget", "set", "world", "--tokens", "none"]).ok();
+    check(&briefing(&daemon), &world.join("input"));
+    daemon.stop();
+}
+
+#[test]
+fn a_job_whose_provider_was_away_goes_on_after_a_restart() {
+    let house = house();
+    let away = ["--provider", "openai", "--model", "any", "--base-url", "http://127.0.0.1:1/v1"];
+    let daemon = house.up(Path::new(NEWSROOM), &away);
+    daemon.wait_for_line("the stand", Deadline::seconds(60), |line| line.contains("stands still"));
+    daemon.stop();
+    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    check(&briefing(&daemon), &Path::new(NEWSROOM).join("input"));
+    let jobs = house.json(&["status"]);
+    assert_eq!(jobs["job"]["state"], "finished");
+    daemon.stop();
+}

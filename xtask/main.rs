@@ -82,7 +82,9 @@ fn summary(passed: &[&str]) {
 fn run(arguments: &[&str]) -> std::io::Result<bool> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
-    command.args(arguments);
+    // The step before the tests has built the programs that they start; building them again in the middle of a test would
+    // only make it wait.
+    command.args(arguments).env("GHOST_PROGRAMS_BUILT", "1");
     // `cargo run` describes this package in the environment. Build scripts that watch these variables (ring's does) would
     // run again, and everything above them would be compiled again.
     for (name, _) in env::vars_os() {
