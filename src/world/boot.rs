@@ -21,7 +21,8 @@ use tokio::sync::oneshot;
 use crate::directory::Directory;
 use crate::keeper;
 use crate::reconcile;
-use crate::supervisor::{Root, RootMsg, Tree};
+use crate::root::{Root, RootMsg};
+use crate::supervisor::Tree;
 use crate::switchboard::Switchboard;
 use crate::world::{Reloader, World};
 

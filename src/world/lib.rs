@@ -7,6 +7,7 @@ pub mod boot;
 pub mod directory;
 mod keeper;
 pub mod reconcile;
+mod root;
 mod supervisor;
 mod switchboard;
 mod world;

@@ -20,7 +20,8 @@ use tokio::task::JoinHandle;
 use crate::boot::{PAUSED, waiting};
 use crate::directory::Directory;
 use crate::reconcile::{self, Reconciled};
-use crate::supervisor::{RootMsg, TeamMsg, Tree};
+use crate::root::RootMsg;
+use crate::supervisor::{TeamMsg, Tree};
 
 /// Reads the configuration anew: a plan with its providers, or every problem in words.
 pub type Reloader = Box<dyn Fn() -> Result<(Plan, Providers), Refusal> + Send + Sync>;
