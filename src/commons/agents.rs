@@ -3,6 +3,7 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
+use ghost_domain::text::clip;
 use ghost_domain::{
     Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, MailState, MessageId, Party, Refusal, TurnStatus,
 };
@@ -36,7 +37,52 @@ pub struct NewAgent {
     pub chain: Chain,
 }
 
-/// Creates an agent. An id that a living agent bears is a conflict; after a tombstone the incarnation counts on.
+/// The number that ids of one archetype have reached, as a fact about the world.
+const NUMBER: &str = "agent_number:";
+
+/// Ids that are looked at for one that is free.
+const TRIES: u32 = 48;
+
+/// An id that no agent on record bears or has borne, for one of `archetype`: `<archetype>-<number>`. The number only rises, so
+/// that it costs one look however many agents there were. Ids that someone chose by hand may be in its way: past the
+/// first few it doubles its step, which leaves any row of them behind within [`TRIES`] looks.
+///
+/// # Errors
+/// When every id that was looked at is taken, which takes someone who means it.
+pub async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
+    let clean: String = archetype
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' })
+        .take(40)
+        .collect();
+    let clean = clean.trim_start_matches(['.', '_', '-']);
+    let base = if clean.is_empty() { "agent" } else { clean };
+    let key = format!("{NUMBER}{base}");
+    let mut number: u64 = match w.meta_get(&key).await? {
+        None => 0,
+        Some(text) => text.parse().map_err(|error| {
+            Refusal::new(Code::Internal, format!("the fact `{key}` is `{}`: {error}", clip(&text, 40)))
+        })?,
+    };
+    let mut step = 1;
+    for tries in 0..TRIES {
+        number = number.saturating_add(step);
+        if tries >= 16 {
+            step *= 2;
+        }
+        let agent_id: AgentId = format!("{base}-{number}").parse()?;
+        if w.agent_get(&agent_id).await?.is_none() {
+            w.meta_put(&key, &number.to_string()).await?;
+            return Ok(agent_id);
+        }
+    }
+    Err(Refusal::new(Code::Conflict, format!("no free id was found for an agent of {archetype}"))
+        .hint("give it an agent_id of its own"))
+}
+
+/// Creates an agent. An id that a living agent bears is a conflict. The incarnation counts on after a tombstone, and
+/// after one that was pruned: a turn or a dead letter of a predecessor that is still there must not be taken for its own.
 pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> Result<Agent> {
     let before = w.agent_get(&new.agent_id).await?;
     if before.as_ref().is_some_and(|agent| !agent.is_deleted()) {
@@ -53,11 +99,15 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
             .hint("delete some, or raise limits.dynamic_agents_max"));
         }
     }
+    let last = match before {
+        Some(old) => old.incarnation,
+        None => w.agent_incarnation_floor().await?,
+    };
     let now = cx.now();
     let running = new.desired == Desired::Running;
     let agent = Agent {
         agent_id: new.agent_id,
-        incarnation: before.map_or(1, |old| old.incarnation.saturating_add(1)),
+        incarnation: last.saturating_add(1),
         archetype: new.archetype,
         name: new.name,
         team: new.team,

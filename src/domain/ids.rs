@@ -76,6 +76,15 @@ uuid_id!(
     ReservationId, "reservation"
 );
 
+uuid_id!(
+    /// A conversation with someone outside.
+    ConversationId, "conversation"
+);
+uuid_id!(
+    /// A timer, a cron job, a watch or a heartbeat.
+    ScheduleId, "schedule"
+);
+
 /// A client's own name for one mutation, unique to its principal. 1 to 128 printable ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -103,67 +112,87 @@ impl FromStr for RequestId {
     }
 }
 
-/// The name of an agent, unique in its world: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with a
-/// letter or digit. It is also a directory name, which is why nothing else is allowed.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct AgentId(Arc<str>);
+macro_rules! name_id {
+    ($(#[$doc:meta])* $name:ident, $article:literal, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
 
-impl AgentId {
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+        impl $name {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
 
-    /// The id as text that shares its memory.
-    #[must_use]
-    pub fn shared(&self) -> Arc<str> {
-        Arc::clone(&self.0)
-    }
-}
-
-impl fmt::Display for AgentId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for AgentId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AgentId({})", self.0)
-    }
-}
-
-impl FromStr for AgentId {
-    type Err = Refusal;
-
-    fn from_str(text: &str) -> Result<Self, Refusal> {
-        let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        let body =
-            text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
-        if starts && body && text.len() <= 64 {
-            Ok(Self(text.into()))
-        } else {
-            Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not an agent id", crate::text::clip(text, 80)))
-                .hint("use 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or a digit"))
+            /// The name as text that shares its memory.
+            #[must_use]
+            pub fn shared(&self) -> Arc<str> {
+                Arc::clone(&self.0)
+            }
         }
-    }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Refusal;
+
+            fn from_str(text: &str) -> Result<Self, Refusal> {
+                if is_name(text) {
+                    Ok(Self(text.into()))
+                } else {
+                    Err(Refusal::new(
+                        Code::InvalidArguments,
+                        format!(concat!("`{}` is not ", $article, " ", $what), crate::text::clip(text, 80)),
+                    )
+                    .hint("use 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or a digit"))
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Refusal;
+
+            fn try_from(text: String) -> Result<Self, Refusal> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0.to_string()
+            }
+        }
+    };
 }
 
-impl TryFrom<String> for AgentId {
-    type Error = Refusal;
-
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
+/// Whether a text can be a name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with a letter or digit.
+fn is_name(text: &str) -> bool {
+    let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let body = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
+    starts && body && text.len() <= 64
 }
 
-impl From<AgentId> for String {
-    fn from(id: AgentId) -> Self {
-        id.0.to_string()
-    }
-}
+name_id!(
+    /// The name of an agent, unique in its world: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with a
+    /// letter or digit. It is also a directory name, which is why nothing else is allowed.
+    AgentId, "an", "agent id"
+);
+name_id!(
+    /// The name of a chat channel, unique in its world: as an agent's (CHAT-12).
+    ChannelName, "a", "channel name"
+);
 
 #[cfg(test)]
 mod tests {

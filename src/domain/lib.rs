@@ -7,6 +7,8 @@
 pub mod agent;
 pub mod ask;
 pub mod budget;
+pub mod chat;
+pub mod conversation;
 pub mod dead_letter;
 pub mod envelope;
 pub mod event;
@@ -14,6 +16,7 @@ pub mod idempotency;
 pub mod ids;
 pub mod job;
 pub mod journal;
+pub mod knowledge;
 pub mod ledger;
 pub mod limits;
 pub mod mail;
@@ -22,6 +25,8 @@ pub mod ports;
 pub mod redact;
 pub mod refusal;
 pub mod restart;
+pub mod schedule;
+pub mod shared_state;
 pub mod skill;
 pub mod task;
 pub mod text;
@@ -35,19 +40,25 @@ pub mod write_acl;
 pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};
 pub use ask::{Ask, AskStatus, Asker};
 pub use budget::{Budget, BudgetLimits, Money, Reservation, ReservationStatus, Scope};
+pub use chat::{ChatChannel, ChatMember, ChatPost, ChatWake};
+pub use conversation::{Attachment, Conversation, ConversationEntry, Delivery, Direction};
 pub use dead_letter::{DeadLetter, DeadLetterStatus};
 pub use envelope::{Envelope, Kind, MailState};
 pub use event::{Event, EventKind, NewEvent};
 pub use idempotency::{RequestKey, StoredAnswer};
 pub use ids::{
-    AgentId, AskId, CallId, DeadLetterId, EventId, MessageId, RequestId, ReservationId, RootId, TaskId, TurnId,
+    AgentId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, MessageId, RequestId, ReservationId,
+    RootId, ScheduleId, TaskId, TurnId,
 };
 pub use job::Job;
 pub use journal::{JournalRow, Step};
+pub use knowledge::{Grantee, KnowledgeEntry, KnowledgeVersion};
 pub use ledger::{CallStatus, LedgerRow};
 pub use limits::Limits;
 pub use party::Party;
 pub use refusal::{Code, Refusal};
+pub use schedule::{Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
+pub use shared_state::StateEntry;
 pub use skill::HeldSkill;
 pub use task::{Task, TaskEvent, TaskStatus};
 pub use time::{Clock, Timestamp};

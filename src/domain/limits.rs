@@ -99,6 +99,12 @@ limits! {
     usage_days: u32 = 400, 1, 3_650;
     /// Days of stored answers to repeated requests.
     requests_days: u32 = 7, 1, 3_650;
+    /// Days of chat posts.
+    chat_days: u32 = 90, 1, 3_650;
+    /// Days of conversations in which nothing more was said.
+    conversation_days: u32 = 90, 1, 3_650;
+    /// Days of the record of schedules' runs.
+    schedule_run_days: u32 = 30, 1, 3_650;
     /// Times that the same call may give the same outcome before a warning, a block and the end (TOOL-21).
     loop_warn: u32 = 10, 2, 1_000;
     /// See `loop_warn`.

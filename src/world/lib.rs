@@ -18,4 +18,4 @@ pub use reconcile::Reconciled;
 pub use world::World;
 
 #[cfg(test)]
-mod tests;
+mod world_tests;

@@ -2,12 +2,13 @@
 //!
 //! Must never: take the daemon down, or end with a supervisor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ghost_config::plan::TeamPlan;
-use ghost_domain::AgentStatus;
 use ghost_domain::restart::Intensity;
+use ghost_domain::{AgentId, AgentStatus};
+use ghost_store::StoreError;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
@@ -40,6 +41,28 @@ impl RootState {
             }
             Err(error) => tracing::error!(%error, "a supervisor could not start"),
         }
+    }
+}
+
+impl RootState {
+    /// Everyone whom the supervisor of `own` looks after: those that memory knows, and those that only their record does.
+    async fn household(&self, own: Option<&Arc<str>>) -> BTreeSet<AgentId> {
+        let (directory, switchboard) = (&self.tree.directory, &self.tree.switchboard);
+        let cards = directory.cards().into_iter();
+        let known = cards.filter(|card| switchboard.falls_to(own, card.team.as_ref())).map(|card| card.agent_id);
+        let mut household: BTreeSet<AgentId> = known.collect();
+        match self.tree.engine.office.store.read(|r| Box::pin(async move { r.agent_list(false).await })).await {
+            Ok(records) => household.extend(records.into_iter().filter_map(|agent| {
+                let team = agent.team.as_deref().map(Arc::from);
+                (directory.card(&agent.agent_id).is_none() && switchboard.falls_to(own, team.as_ref()))
+                    .then_some(agent.agent_id)
+            })),
+            Err(error) => {
+                let error: StoreError = error;
+                tracing::warn!(%error, "an agent that was created a moment ago may wait for the next order or start");
+            }
+        }
+        household
     }
 }
 
@@ -95,16 +118,15 @@ impl Actor for Root {
         state.adopt(&myself, team, intensity).await;
         let Some(supervisor) = state.tree.switchboard.supervisor(name.as_ref()) else { return Ok(()) };
         // Its children died with it. Their journals and inboxes did not.
-        for card in state.tree.directory.cards() {
-            if card.team == name {
-                state.tree.directory.released(&card.agent_id, None);
-                match card.status {
-                    // Timers and orders that the dead supervisor held are given anew.
-                    AgentStatus::Restarting => drop(supervisor.cast(TeamMsg::Restart(card.agent_id))),
-                    AgentStatus::Stopping => drop(supervisor.cast(TeamMsg::Reconcile(card.agent_id))),
-                    _ => state.tree.switchboard.wake(&card.agent_id),
-                }
-            }
+        for agent_id in state.household(name.as_ref()).await {
+            state.tree.directory.released(&agent_id, None);
+            let restarting =
+                state.tree.directory.card(&agent_id).map(|card| card.status) == Some(AgentStatus::Restarting);
+            // The timers that the dead supervisor held are wound anew. So are the orders that it had not carried out, or
+            // had not even read: memory may not know of them, so that every record is looked at. That wakes, too.
+            let order = if restarting { TeamMsg::Restart(agent_id) } else { TeamMsg::Reconcile(agent_id) };
+            // One that is dead already has a successor, which is told the same.
+            drop(supervisor.cast(order));
         }
         Ok(())
     }

@@ -43,6 +43,11 @@ impl Switchboard {
         self.teams.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&Some(Arc::clone(team)))
     }
 
+    /// Whether the supervisor of `own` is the one that agents of `team` fall to.
+    pub(crate) fn falls_to(&self, own: Option<&Arc<str>>, team: Option<&Arc<str>>) -> bool {
+        team == own || (own.is_none() && team.is_some_and(|team| !self.has(team)))
+    }
+
     pub(crate) fn supervisors(&self) -> Vec<ActorRef<TeamMsg>> {
         self.teams.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

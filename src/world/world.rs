@@ -53,6 +53,12 @@ impl World {
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
     }
 
+    /// The supervision tree, for tests that break it.
+    #[cfg(test)]
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
     /// What its agents work with.
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {

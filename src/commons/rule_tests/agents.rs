@@ -110,3 +110,57 @@ async fn held_skills_are_counted_once() {
     write!(rig, |w, cx| skills::drop_skill(w, &cx, &id("ada"), "git").await).unwrap();
     assert_eq!(code(write!(rig, |w, cx| skills::drop_skill(w, &cx, &id("ada"), "git").await)), Code::NotFound);
 }
+
+async fn free_id(rig: &Rig, archetype: &str) -> crate::Result<String> {
+    let archetype = archetype.to_owned();
+    write!(rig, |w, _cx| agents::free_id(w, &archetype).await.map(|agent_id| agent_id.to_string()))
+}
+
+#[tokio::test]
+async fn a_free_id_is_new_even_when_its_predecessors_have_left_no_record() {
+    let rig = Rig::new().await;
+    assert_eq!(free_id(&rig, "worker").await.unwrap(), "worker-1");
+    // Given out once, it is never given out again, whatever became of it.
+    assert_eq!(free_id(&rig, "worker").await.unwrap(), "worker-2");
+    // Living or dead, an agent that someone named keeps its id.
+    for name in ["worker-3", "worker-4"] {
+        create(&rig, new_agent(&rig.cx, name)).await.unwrap();
+    }
+    write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id("worker-4")).await).unwrap();
+    assert_eq!(free_id(&rig, "worker").await.unwrap(), "worker-5");
+    // Each archetype counts for itself, and any name makes an id.
+    assert_eq!(free_id(&rig, "Ünder Writer").await.unwrap(), "nder-writer-1");
+    assert_eq!(free_id(&rig, "über").await.unwrap(), "ber-1");
+    assert_eq!(free_id(&rig, "日本").await.unwrap(), "agent-1");
+    assert!(free_id(&rig, &"long".repeat(100)).await.unwrap().ends_with("-1"));
+    // A command that refuses has given nothing out.
+    let refused: crate::Result<()> = write!(rig, |w, _cx| {
+        agents::free_id(w, "worker").await?;
+        Err(ghost_domain::Refusal::new(Code::Cancelled, "no"))
+    });
+    assert_eq!(code(refused), Code::Cancelled);
+    assert_eq!(free_id(&rig, "worker").await.unwrap(), "worker-6");
+}
+
+#[tokio::test]
+async fn a_free_id_takes_few_looks_however_many_are_taken() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.dynamic_agents_max = 10_000);
+    for number in 1..=400 {
+        create(&rig, new_agent(&rig.cx, &format!("worker-{number}"))).await.unwrap();
+    }
+    let number = |id: String| id.rsplit_once('-').unwrap().1.parse::<u32>().unwrap();
+    let first = number(free_id(&rig, "worker").await.unwrap());
+    assert!((401..2_000).contains(&first), "{first}");
+    assert_eq!(number(free_id(&rig, "worker").await.unwrap()), first + 1);
+    // Every id that would be looked at is taken: a refusal that says what to do, and no endless search.
+    let (mut next, mut step) = (0_u64, 1);
+    for tries in 0..48 {
+        next += step;
+        step *= if tries >= 16 { 2 } else { 1 };
+        create(&rig, new_agent(&rig.cx, &format!("helper-{next}"))).await.unwrap();
+    }
+    let refused = free_id(&rig, "helper").await.unwrap_err();
+    assert_eq!(refused.code, Code::Conflict);
+    assert!(refused.hint.unwrap().contains("agent_id"));
+}

@@ -12,6 +12,8 @@ mod fencing;
 mod mail;
 mod redaction;
 mod requests;
+mod retention;
 mod rig;
+mod store_faults;
 mod tasks;
 mod turns;

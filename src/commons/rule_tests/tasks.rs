@@ -153,3 +153,19 @@ async fn the_board_is_bounded_and_carries_no_chain_past_its_end() {
     rig.limits(|limits| limits.message_bytes = 4);
     assert_eq!(code(create(&rig, party("ada"), "bob", &[], 1).await), Code::TooLarge);
 }
+
+#[tokio::test]
+async fn an_owner_that_was_deleted_does_not_hold_up_whom_its_task_waited_for() {
+    let rig = Rig::new().await;
+    let first = create(&rig, party("ada"), "ada", &[], 1).await.unwrap();
+    let orphan = create(&rig, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
+    let other = create(&rig, party("ada"), "cyd", &[first.task_id], 1).await.unwrap();
+    write!(rig, |w, cx| crate::agents::delete(w, &cx, &operator(), &id("bob")).await).unwrap();
+    set(&rig, "ada", &first, TaskStatus::Done).await.unwrap();
+    // The board shows it as work that can be done, and those after it are told all the same.
+    assert_eq!(status(&rig, &first).await, TaskStatus::Done);
+    assert_eq!(status(&rig, &orphan).await, TaskStatus::Pending);
+    assert_eq!(status(&rig, &other).await, TaskStatus::Pending);
+    assert_eq!(told(&rig, "cyd").await.len(), 1);
+    assert!(rig.inbox("bob").await.is_empty());
+}

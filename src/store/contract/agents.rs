@@ -7,7 +7,9 @@ use serde_json::json;
 
 use super::Medium;
 use super::rows::{AWKWARD, agent, answer, at, held, job, who};
-use super::tools::{each, keep, look, open};
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+use crate::tables::Family;
 
 pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
@@ -40,6 +42,39 @@ pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
     let (all, living) = look!(&store, |r| { (r.agent_list(true).await?, r.agent_list(false).await?) });
     assert_eq!(each(&all, |agent| agent.agent_id.clone()), [who("a"), who("b"), who("c")]);
     assert_eq!(each(&living, |agent| agent.agent_id.clone()), [who("a"), who("b")]);
+    tombstones_are_pruned(&store).await;
+}
+
+/// Goes on with two living agents and the tombstone of `c`, the seventh of its id, deleted at second 4.
+async fn tombstones_are_pruned(store: &Store) {
+    let floor = async || look!(store, |r| { r.agent_incarnation_floor().await? });
+    assert_eq!(floor().await, 0);
+    keep!(store, |w| {
+        w.agent_put(&Agent { incarnation: 3, deleted_at: Some(at(2)), ..agent("d") }).await?;
+        w.agent_put(&Agent { incarnation: 9, deleted_at: Some(at(8)), ..agent("e") }).await?;
+    });
+    assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(2), 9).await? }), 0, "only what is older");
+    assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 0).await? }), 0, "bounded");
+    refuse!(store, |w| {
+        assert_eq!(w.prune(Family::Agents, at(8), 9).await?, 2);
+        assert_eq!((w.agent_get(&who("c")).await?, w.agent_incarnation_floor().await?), (None, 7));
+    });
+    assert_eq!(floor().await, 0, "what was refused raised nothing");
+    // The floor follows what goes, and the oldest go first.
+    for (gone, left, risen) in [(1, "a b c e", 3), (1, "a b e", 7), (0, "a b e", 7)] {
+        assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 1).await? }), gone);
+        let all = look!(store, |r| { r.agent_list(true).await? });
+        assert_eq!(each(&all, |agent| agent.agent_id.to_string()).join(" "), left);
+        assert_eq!(floor().await, risen);
+    }
+    let inside = keep!(store, |w| { (w.agent_get(&who("c")).await?, w.agent_get(&who("a")).await?) });
+    assert_eq!(inside, (None, Some(agent("a"))), "what a writer remembers is pruned, too");
+    // A floor never falls.
+    keep!(store, |w| {
+        w.agent_put(&Agent { deleted_at: Some(at(3)), ..agent("d") }).await?;
+        assert_eq!(w.prune(Family::Agents, at(8), 9).await?, 1);
+    });
+    assert_eq!(floor().await, 7);
 }
 
 pub(super) async fn dynamic_agents_are_counted(medium: Arc<dyn Medium>) {

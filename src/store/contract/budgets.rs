@@ -4,12 +4,20 @@ use std::sync::Arc;
 
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
-use ghost_domain::{AgentId, Budget, Money, Reservation, ReservationStatus, Scope, UsageRow};
+use ghost_domain::{
+    AgentId, Budget, DeadLetter, DeadLetterStatus, Envelope, Job, MailState, Money, Reservation, ReservationStatus,
+    Schedule, ScheduleKind, Scope, Task, TaskStatus, Turn, TurnStatus, UsageRow,
+};
 
 use super::Medium;
-use super::rows::{LARGE, at, budget, job, reservation, reservation_id, root_id, turn_id, usage, who};
-use super::tools::{each, keep, look, open};
-use crate::tables::UsageFilter;
+use super::rows::{
+    LARGE, at, budget, job, letter, mail, message_id, reservation, reservation_id, root_id, task, turn, turn_id, usage,
+    who,
+};
+use super::rows_together::schedule;
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+use crate::tables::{Family, UsageFilter};
 
 pub(super) async fn budgets_are_listed_by_scope(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
@@ -37,6 +45,68 @@ pub(super) async fn budgets_are_listed_by_scope(medium: Arc<dyn Medium>) {
     let root = format!("root:{}", root_id(2));
     assert_eq!(scopes(&all), ["agent:a", &root, "team:news", "world"]);
     assert_eq!(scopes(&limited), ["agent:a", &root, "world"]);
+    accounts_of_roots_are_pruned(&store).await;
+}
+
+/// Goes on with four accounts of second 1, that of root 2 among them. Each root from 3 on has one thing that may go on.
+async fn accounts_of_roots_are_pruned(store: &Store) {
+    let of = |n: u64| Budget { updated_at: at(n), ..budget(Scope::Root(root_id(n)), Some(1), None) };
+    keep!(store, |w| {
+        for n in 3..=14 {
+            w.budget_put(&of(n)).await?;
+        }
+        w.budget_put(&Budget { reserved_tokens: 1, ..of(3) }).await?;
+        w.budget_put(&Budget { reserved_money: Money(1), ..of(4) }).await?;
+        w.turn_put(&Turn { root_id: root_id(5), ..turn(5, "a", TurnStatus::Open) }).await?;
+        w.message_append(&Envelope { root_id: root_id(6), ..mail(6, "a") }).await?;
+        w.message_append(&Envelope { root_id: root_id(7), ..mail(7, "a") }).await?;
+        w.message_mark(&[message_id(7)], MailState::Taken, Some(turn_id(5)), 0).await?;
+        w.task_put(&Task { root_id: root_id(8), ..task(8, "a", TaskStatus::Done) }).await?;
+        w.job_put(&Job { root_id: root_id(9), ..job("nine", 9) }).await?;
+        w.turn_put(&Turn { root_id: root_id(10), ..turn(10, "a", TurnStatus::Dead) }).await?;
+        w.message_append(&Envelope { root_id: root_id(11), ..mail(11, "a") }).await?;
+        w.message_mark(&[message_id(11)], MailState::Dead, Some(turn_id(10)), 0).await?;
+        let messages = vec![message_id(11)];
+        w.dead_letter_put(&DeadLetter { messages, ..letter(10, "a", DeadLetterStatus::Held) }).await?;
+        let timer = schedule(14, "a", ScheduleKind::Timer, "later");
+        w.schedule_put(&Schedule { root_id: root_id(14), ..timer }).await?;
+        w.budget_put(&Budget { updated_at: at(11), ..of(14) }).await?;
+        // What is left of root 12 is over; the account of 13 is young.
+        w.turn_put(&Turn { root_id: root_id(12), ..turn(12, "a", TurnStatus::Finished) }).await?;
+        w.message_append(&Envelope { root_id: root_id(12), ..mail(12, "a") }).await?;
+        w.message_mark(&[message_id(12)], MailState::Consumed, Some(turn_id(12)), 0).await?;
+        w.job_put(&Job { root_id: root_id(12), finished_at: Some(at(12)), ..job("twelve", 12) }).await?;
+    });
+    assert_eq!(keep!(store, |w| { w.prune(Family::RootBudgets, at(1), 9).await? }), 0, "only what is older");
+    refuse!(store, |w| {
+        assert_eq!(w.prune(Family::RootBudgets, at(13), 9).await?, 2);
+        assert_eq!(w.budget_get(&Scope::Root(root_id(12))).await?, None);
+    });
+    let kept = async || {
+        let mut kept = Vec::new();
+        for budget in look!(store, |r| { r.budget_list(true).await? }) {
+            if let Scope::Root(root) = budget.scope {
+                kept.push(u64::try_from(root.0.as_u128()).unwrap());
+            }
+        }
+        kept
+    };
+    assert_eq!(kept().await, (2..=14).collect::<Vec<_>>());
+    assert_eq!(keep!(store, |w| { w.prune(Family::RootBudgets, at(13), 1).await? }), 1);
+    assert_eq!(kept().await, (3..=14).collect::<Vec<_>>(), "the oldest goes first");
+    assert_eq!(keep!(store, |w| { w.prune(Family::RootBudgets, at(13), 9).await? }), 1);
+    assert_eq!(kept().await, [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14]);
+    let inside = keep!(store, |w| {
+        (w.budget_get(&Scope::Root(root_id(12))).await?, w.budget_get(&Scope::Agent(who("a"))).await?.is_some())
+    });
+    assert_eq!(inside, (None, true), "what a writer remembers is pruned, too");
+    keep!(store, |w| {
+        w.dead_letter_put(&letter(10, "a", DeadLetterStatus::Dropped)).await?;
+        w.budget_put(&of(3)).await?;
+        w.budget_put(&of(4)).await?;
+    });
+    assert_eq!(keep!(store, |w| { w.prune(Family::RootBudgets, at(13), 9).await? }), 4);
+    assert_eq!(kept().await, [5, 6, 7, 8, 9, 13, 14]);
 }
 
 pub(super) async fn reservations_are_held_by_turn(medium: Arc<dyn Medium>) {

@@ -9,16 +9,25 @@
 mod agents;
 mod asks;
 mod budgets;
+mod chat;
 mod concurrency;
+mod conversations;
 mod events;
+mod knowledge;
 mod ledger;
 mod messages;
 mod model;
 mod prune;
 mod prune_mail;
+mod prune_together;
 mod rows;
+mod rows_together;
+mod schedules;
 mod script;
+mod script_together;
+mod shared_state;
 mod signals;
+mod taken;
 mod tasks;
 mod tools;
 mod transactions;
@@ -48,11 +57,16 @@ macro_rules! for_each_check {
                 jobs_are_newest_first, requests_are_kept_by_principal;
             asks: asks_round_trip, open_asks_are_found, dead_letters_are_newest_first;
             budgets: budgets_are_listed_by_scope, reservations_are_held_by_turn, usage_is_summed, lists_are_bounded;
+            chat: channels_are_listed_by_name, members_are_listed_both_ways, members_leave_and_come_back,
+                unread_channels_follow_the_cursor, posts_are_read_by_cursor, a_post_concerns_a_thousand;
             concurrency: concurrent_commands_keep_one_order, reads_see_whole_commits_only,
                 a_caller_that_gives_up_hurts_nobody;
+            conversations: conversations_are_found_by_thread, conversations_are_listed_last_spoken_first,
+                entries_are_in_order, entries_of_a_turn_are_found, deliveries_fall_due;
             events: events_are_gapless_and_in_order, refused_commands_use_no_sequence, events_are_published_after_commit,
                 ephemeral_kinds_are_refused, events_are_paged, a_filter_that_matches_little_ends,
                 bounds_follow_pruning, the_sequence_goes_on_over_opening;
+            knowledge: entries_round_trip, what_is_there_is_listed, versions_are_newest_first;
             ledger: calls_round_trip, calls_are_filtered, call_lists_are_bounded;
             messages: mail_round_trips, inboxes_are_in_order_of_append, the_depth_is_exact, marking_moves_mail,
                 crashes_add_up_and_are_forgiven, waiting_agents_have_waking_mail, recent_mail_is_newest_first,
@@ -63,7 +77,12 @@ macro_rules! for_each_check {
                 usage_and_requests_are_pruned, held_letters_are_kept, needed_tasks_are_kept, a_prune_is_bounded,
                 a_refused_prune_deletes_nothing;
             prune_mail: only_consumed_mail_is_pruned, mail_of_held_letters_is_kept, mail_ends_with_its_turn;
+            prune_together: old_posts_go_and_channels_go_on, conversations_on_their_way_are_kept, old_runs_go;
+            schedules: schedules_round_trip, schedules_are_listed_and_counted, schedules_are_removed, schedules_fall_due,
+                runs_are_newest_first, snapshots_are_replaced;
+            shared_state: values_round_trip, keys_are_listed_by_prefix;
             signals: signals_follow_commits_in_order, signals_of_undone_commands_are_dropped;
+            taken: taken_names_are_errors_of_their_command, names_that_were_given_up_are_free;
             tasks: tasks_round_trip, tasks_are_listed_by_priority, dependants_are_found, history_is_in_order;
             transactions: commands_see_their_own_writes, scans_see_writes_before_them, a_refusal_undoes_its_writes_alone,
                 a_refusal_after_scans_undoes_its_writes_alone, a_refusal_restores_replaced_rows,

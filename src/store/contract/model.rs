@@ -13,6 +13,7 @@ use ghost_domain::event::EventFilter;
 use super::Medium;
 use super::rows::{ask_id, message_id, reservation_id, task_id, turn_id, who};
 use super::script::{Command, Dice, End, script};
+use super::script_together;
 use super::tools::{Stop, blow_up, look, open, write};
 use crate::Store;
 use crate::memory::MemoryStore;
@@ -111,6 +112,7 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
         for hash in ["h1", "h2", "h3", "h4"] {
             line!(hash, r.prompt_get(hash).await?);
         }
+        lines.extend(script_together::observe(r).await?);
         lines
     })
 }
@@ -139,7 +141,7 @@ fn ops(script: &[Command]) -> u64 {
 
 /// One command after the other, each answer and every tenth state compared; opened anew now and then.
 pub(super) async fn sequences_equal_memory(medium: Arc<dyn Medium>) {
-    let script = script(1, 250);
+    let script = script(1, 350);
     let (mut store, model) = (open(&medium).await, MemoryStore::open());
     let ops = ops(&script);
     for (at, command) in script.iter().enumerate() {
@@ -162,7 +164,7 @@ pub(super) async fn sequences_equal_memory(medium: Arc<dyn Medium>) {
 /// Several commands queued at once, so that a backend that shares commits shares them.
 pub(super) async fn batches_equal_memory(medium: Arc<dyn Medium>) {
     let mut dice = Dice::new(7);
-    let script = script(2, 400);
+    let script = script(2, 600);
     let (store, model) = (open(&medium).await, MemoryStore::open());
     let ops = ops(&script);
     let mut rest = script.as_slice();

@@ -11,9 +11,10 @@ use super::rows::{
     agent, answer, ask, briefed, budget, call, event_id, held, job, letter, mail, message_id, note, reservation,
     root_id, task, task_id, turn, turn_id, usage, who,
 };
+use super::script_together::Together;
 use crate::tables::{Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter, Writes};
 
-const AGENTS: [&str; 3] = ["a", "b", "c"];
+pub(super) const AGENTS: [&str; 3] = ["a", "b", "c"];
 
 /// A small generator of numbers (splitmix64): the same seed gives the same script on every machine.
 pub(super) struct Dice(u64);
@@ -65,6 +66,7 @@ enum What {
     ScanTasks,
     ScanTurns,
     ScanRest,
+    Together(Together),
 }
 
 impl What {
@@ -116,10 +118,10 @@ impl What {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
     what: What,
-    n: u64,
-    a: u64,
-    b: u64,
-    c: u64,
+    pub(super) n: u64,
+    pub(super) a: u64,
+    pub(super) b: u64,
+    pub(super) c: u64,
 }
 
 /// How a command ends.
@@ -146,11 +148,11 @@ pub(super) fn script(seed: u64, count: u64) -> Vec<Command> {
             let ops = (0..=dice.below(6))
                 .map(|_| {
                     n += 1;
-                    let pick = |list: &[What], dice: &mut Dice| {
-                        usize::try_from(dice.below(u64::try_from(list.len()).unwrap())).map(|at| list[at]).unwrap()
+                    let what = match dice.below(3) {
+                        0 => one_of(&What::COMMON, dice.below(1_000)),
+                        1 => one_of(&What::ALL, dice.below(1_000)),
+                        _ => What::Together(one_of(&Together::ALL, dice.below(1_000))),
                     };
-                    let what =
-                        if dice.below(2) == 0 { pick(&What::COMMON, &mut dice) } else { pick(&What::ALL, &mut dice) };
                     Op { what, n, a: dice.below(1_000), b: dice.below(1_000), c: dice.below(1_000) }
                 })
                 .collect();
@@ -164,7 +166,7 @@ pub(super) fn script(seed: u64, count: u64) -> Vec<Command> {
         .collect()
 }
 
-fn one_of<T: Copy>(all: &[T], dice: u64) -> T {
+pub(super) fn one_of<T: Copy>(all: &[T], dice: u64) -> T {
     all[usize::try_from(dice % u64::try_from(all.len()).unwrap()).unwrap()]
 }
 
@@ -189,13 +191,16 @@ fn turn_of(op: Op) -> Turn {
 }
 
 /// The time of operation `n`: later operations are later.
-fn moment(n: u64) -> Timestamp {
+pub(super) fn moment(n: u64) -> Timestamp {
     Timestamp(1_000_000 + i64::try_from(n).unwrap())
 }
 
 impl Op {
     /// Does it, and gives what it saw.
     pub(super) async fn run(self, w: &mut dyn Writes) -> Result<String> {
+        if let What::Together(what) = self.what {
+            return what.run(w, self).await;
+        }
         if let Some(done) = self.put(w).await {
             done?;
             return Ok(String::new());

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{
-    AskStatus, CallStatus, DeadLetterStatus, MailState, MessageId, ReservationId, Step, TaskId, Timestamp, TurnId,
-    TurnStatus,
+    AgentId, AskStatus, CallStatus, DeadLetterStatus, MailState, MessageId, Money, ReservationId, RootId, Scope, Step,
+    TaskId, Timestamp, TurnId, TurnStatus,
 };
 use uuid::Uuid;
 
 use super::session::{Session, bound};
 use super::tables::Tables;
-use crate::tables::{Family, PruneWrites, Result};
+use crate::tables::{AgentWrites, Family, PruneWrites, Result};
 
 /// The keys of what ended before `before`, oldest first, at most `limit`.
-fn oldest<K: Ord>(ended: impl Iterator<Item = (Timestamp, K)>, before: Timestamp, limit: usize) -> Vec<K> {
+pub(super) fn oldest<K: Ord>(ended: impl Iterator<Item = (Timestamp, K)>, before: Timestamp, limit: usize) -> Vec<K> {
     let mut found: Vec<(Timestamp, K)> = ended.filter(|(at, _)| *at < before).collect();
     found.sort();
     found.truncate(limit);
@@ -144,6 +144,43 @@ impl Tables {
         }
         old.len()
     }
+
+    /// The roots that work may still be charged to.
+    fn live_roots(&self) -> BTreeSet<RootId> {
+        let is_open = |turn_id: TurnId| self.turns.get(&turn_id).is_some_and(|turn| turn.status == TurnStatus::Open);
+        let held: BTreeSet<MessageId> =
+            self.held_letters().flat_map(|letter| letter.messages.iter().copied()).collect();
+        let open = self.turns.values().filter(|turn| turn.status == TurnStatus::Open);
+        let set_aside = self.held_letters().filter_map(|letter| self.turns.get(&letter.turn_id));
+        let mail = self.messages.values().filter(|mail| {
+            mail.state == MailState::Pending || mail.turn_id.is_some_and(is_open) || held.contains(&mail.message_id)
+        });
+        let jobs = self.jobs.values().filter(|job| job.finished_at.is_none());
+        let mut roots: BTreeSet<RootId> = open.chain(set_aside).map(|turn| turn.root_id).collect();
+        roots.extend(mail.map(|mail| mail.root_id));
+        roots.extend(self.tasks.values().map(|task| task.root_id));
+        roots.extend(jobs.map(|job| job.root_id));
+        roots.extend(self.schedules.values().map(|schedule| schedule.root_id));
+        roots
+    }
+
+    fn prune_root_budgets(&mut self, before: Timestamp, limit: usize) -> usize {
+        let live = self.live_roots();
+        let over = self.budgets.iter().filter(|(_, budget)| {
+            let Scope::Root(root_id) = &budget.scope else { return false };
+            budget.reserved_tokens == 0 && budget.reserved_money == Money(0) && !live.contains(root_id)
+        });
+        let old = oldest(over.map(|(scope, budget)| (budget.updated_at, scope.clone())), before, limit);
+        old.iter().filter(|scope| self.budgets.remove(scope)).count()
+    }
+
+    /// Gives how many tombstones went, and the highest incarnation among them.
+    fn prune_agents(&mut self, before: Timestamp, limit: usize) -> (usize, u32) {
+        let dead = self.agents.values().filter_map(|agent| Some((agent.deleted_at?, agent.agent_id.clone())));
+        let old: Vec<AgentId> = oldest(dead, before, limit);
+        let highest = old.iter().filter_map(|id| self.agents.get(id)).map(|agent| agent.incarnation).max();
+        (old.iter().filter(|agent_id| self.agents.remove(agent_id)).count(), highest.unwrap_or(0))
+    }
 }
 
 #[async_trait]
@@ -160,6 +197,15 @@ impl PruneWrites for Session<'_> {
             Family::Requests => tables.prune_requests(before, limit),
             Family::DeadLetters => tables.prune_dead_letters(before, limit),
             Family::Tasks => tables.prune_tasks(before, limit),
+            Family::ChatPosts => tables.prune_chat_posts(before, limit),
+            Family::Conversations => tables.prune_conversations(before, limit),
+            Family::ScheduleRuns => tables.prune_schedule_runs(before, limit),
+            Family::RootBudgets => tables.prune_root_budgets(before, limit),
+            Family::Agents => {
+                let (pruned, highest) = tables.prune_agents(before, limit);
+                self.agent_incarnation_raise(highest).await?;
+                pruned
+            }
         };
         Ok(u64::try_from(pruned).unwrap_or(u64::MAX))
     }

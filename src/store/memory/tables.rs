@@ -1,12 +1,19 @@
 //! All tables of one world, the indexes over them, and the counters that give rows their place.
 
+use std::sync::Arc;
+
 use ghost_domain::{
-    Agent, AgentId, Ask, AskId, Budget, CallId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job, JournalRow,
-    LedgerRow, MessageId, Party, RequestId, Reservation, ReservationId, StoredAnswer, Task, TaskEvent, TaskId,
-    Timestamp, Turn, TurnId, UsageRow,
+    Agent, AgentId, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation,
+    ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job, JournalRow,
+    KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, Reservation, ReservationId, Schedule,
+    ScheduleId, ScheduleRun, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId, UsageRow,
+    WatchSnapshot,
 };
 
 use super::table::{Journaled, Table};
+
+/// Two names. As texts, because an empty text comes before every name: where a range begins.
+pub(super) type Pair = (Arc<str>, Arc<str>);
 
 /// A prompt part and when it was first kept.
 #[derive(Debug)]
@@ -57,10 +64,31 @@ pub(super) struct Tables {
     pub(super) turns_by_open: Table<(Timestamp, TurnId), ()>,
     pub(super) journal: Table<(TurnId, i64), JournalRow>,
     pub(super) prompts: Table<String, Prompt>,
+    pub(super) chat_channels: Table<ChannelName, ChatChannel>,
+    /// By channel and member.
+    pub(super) chat_members: Table<Pair, ChatMember>,
+    /// By member and channel.
+    pub(super) chat_members_by_agent: Table<Pair, ()>,
+    pub(super) chat_posts: Table<(ChannelName, i64), ChatPost>,
+    pub(super) conversations: Table<ConversationId, Conversation>,
+    pub(super) conversations_by_thread: Table<(String, String), ConversationId>,
+    pub(super) conversation_entries: Table<(ConversationId, i64), ConversationEntry>,
+    pub(super) conversation_entries_by_due: Table<(Timestamp, ConversationId, i64), ()>,
+    pub(super) conversation_entries_by_turn: Table<(TurnId, ConversationId, i64), ()>,
+    pub(super) knowledge: Table<String, KnowledgeEntry>,
+    pub(super) knowledge_versions: Table<(String, i64), KnowledgeVersion>,
+    pub(super) state: Table<String, StateEntry>,
+    pub(super) schedules: Table<ScheduleId, Schedule>,
+    /// By agent, kind as text, and name: the order that lists promise.
+    pub(super) schedules_by_name: Table<(Arc<str>, &'static str, String), ScheduleId>,
+    pub(super) schedules_by_due: Table<(Timestamp, ScheduleId), ()>,
+    pub(super) schedule_runs: Table<(ScheduleId, i64), ScheduleRun>,
+    pub(super) schedule_runs_by_message: Table<(MessageId, ScheduleId, i64), ()>,
+    pub(super) watch_snapshots: Table<ScheduleId, WatchSnapshot>,
 }
 
 impl Tables {
-    fn each(&mut self) -> [&mut dyn Journaled; 26] {
+    fn each(&mut self) -> [&mut dyn Journaled; 44] {
         [
             &mut self.agents,
             &mut self.meta,
@@ -88,6 +116,24 @@ impl Tables {
             &mut self.turns_by_open,
             &mut self.journal,
             &mut self.prompts,
+            &mut self.chat_channels,
+            &mut self.chat_members,
+            &mut self.chat_members_by_agent,
+            &mut self.chat_posts,
+            &mut self.conversations,
+            &mut self.conversations_by_thread,
+            &mut self.conversation_entries,
+            &mut self.conversation_entries_by_due,
+            &mut self.conversation_entries_by_turn,
+            &mut self.knowledge,
+            &mut self.knowledge_versions,
+            &mut self.state,
+            &mut self.schedules,
+            &mut self.schedules_by_name,
+            &mut self.schedules_by_due,
+            &mut self.schedule_runs,
+            &mut self.schedule_runs_by_message,
+            &mut self.watch_snapshots,
         ]
     }
 

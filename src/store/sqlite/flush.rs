@@ -36,7 +36,18 @@ pub(super) mod bit {
     pub(in super::super) const USAGE: u32 = 1 << 16;
     pub(in super::super) const TASK_EVENTS: u32 = 1 << 17;
     pub(in super::super) const EVENTS: u32 = 1 << 18;
-    pub(in super::super) const ALL: u32 = (1 << 19) - 1;
+    pub(in super::super) const CHAT_CHANNELS: u32 = 1 << 19;
+    pub(in super::super) const CHAT_MEMBERS: u32 = 1 << 20;
+    pub(in super::super) const CHAT_POSTS: u32 = 1 << 21;
+    pub(in super::super) const CONVERSATIONS: u32 = 1 << 22;
+    pub(in super::super) const ENTRIES: u32 = 1 << 23;
+    pub(in super::super) const KNOWLEDGE: u32 = 1 << 24;
+    pub(in super::super) const KNOWLEDGE_VERSIONS: u32 = 1 << 25;
+    pub(in super::super) const STATE: u32 = 1 << 26;
+    pub(in super::super) const SCHEDULES: u32 = 1 << 27;
+    pub(in super::super) const SCHEDULE_RUNS: u32 = 1 << 28;
+    pub(in super::super) const SNAPSHOTS: u32 = 1 << 29;
+    pub(in super::super) const ALL: u32 = (1 << 30) - 1;
 }
 
 /// Where rows go.
@@ -151,7 +162,10 @@ pub(super) async fn flush(
     families! {
         META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, HEADS => heads, ASKS => asks, TURNS => turns,
         PROMPTS => prompts, BUDGETS => budgets, RESERVATIONS => reservations, CALLS => calls, REQUESTS => requests,
-        DEAD_LETTERS => dead_letters, TASKS => tasks,
+        DEAD_LETTERS => dead_letters, TASKS => tasks, CHAT_CHANNELS => chat_channels, CHAT_MEMBERS => chat_members,
+        CONVERSATIONS => conversations, ENTRIES => entries, KNOWLEDGE => knowledge,
+        KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, SCHEDULES => schedules,
+        SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
     }
     if tables & bit::JOURNAL != 0 {
         table(out, &mut layers.journal, side).await?;
@@ -161,6 +175,9 @@ pub(super) async fn flush(
     }
     if tables & bit::TASK_EVENTS != 0 {
         table(out, &mut layers.task_events, side).await?;
+    }
+    if tables & bit::CHAT_POSTS != 0 {
+        table(out, &mut layers.chat_posts, side).await?;
     }
     if tables & bit::EVENTS != 0 && side == Side::Batch {
         let rows: Vec<_> = layers.events[layers.events_written..].iter().collect();
@@ -182,7 +199,10 @@ impl Layers {
             META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, MAIL => mail, HEADS => heads,
             ASKS => asks, TURNS => turns, PROMPTS => prompts, BUDGETS => budgets, RESERVATIONS => reservations,
             CALLS => calls, REQUESTS => requests, DEAD_LETTERS => dead_letters, TASKS => tasks, JOURNAL => journal,
-            USAGE => usage, TASK_EVENTS => task_events,
+            USAGE => usage, TASK_EVENTS => task_events, CHAT_CHANNELS => chat_channels, CHAT_MEMBERS => chat_members,
+            CHAT_POSTS => chat_posts, CONVERSATIONS => conversations, ENTRIES => entries, KNOWLEDGE => knowledge,
+            KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, SCHEDULES => schedules,
+            SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
         };
         rows || (tables & bit::EVENTS != 0 && side == Side::Batch && self.events_written < self.events.len())
     }

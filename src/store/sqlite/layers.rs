@@ -5,15 +5,18 @@
 //! Must never: answer from a layer that SQL could contradict. The writer is the only one that writes, and what it
 //! remembers is dropped wholesale whenever that could stop being exact.
 
+use std::sync::Arc;
+
 use ghost_domain::event::NewEvent;
 use ghost_domain::ports::Signal;
 use ghost_domain::usage::UsageRow;
 use ghost_domain::{
-    Agent, AgentId, Ask, Budget, DeadLetter, Envelope, Event, EventId, HeldSkill, Job, JournalRow, LedgerRow,
-    MessageId, Reservation, StoredAnswer, Task, Timestamp, Turn, TurnId,
+    Agent, AgentId, Ask, Budget, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
+    DeadLetter, Envelope, Event, EventId, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow,
+    MessageId, Reservation, Schedule, ScheduleRun, StateEntry, StoredAnswer, Task, Timestamp, Turn, TurnId,
 };
 
-use super::rows::{Head, Meta, Numbered, Prompt, TaskHistory};
+use super::rows::{Head, Meta, Numbered, Prompt, Seen, TaskHistory};
 use super::shelf::{Ids, Known, Log, Shelf};
 
 /// The sequences of the world: the last number given out in each.
@@ -46,9 +49,20 @@ pub(super) struct Layers {
     pub(super) requests: Shelf<StoredAnswer>,
     pub(super) dead_letters: Shelf<DeadLetter>,
     pub(super) tasks: Shelf<Task>,
+    pub(super) chat_channels: Shelf<ChatChannel>,
+    pub(super) chat_members: Shelf<ChatMember>,
+    pub(super) conversations: Shelf<Conversation>,
+    pub(super) entries: Shelf<ConversationEntry>,
+    pub(super) knowledge: Shelf<KnowledgeEntry>,
+    pub(super) knowledge_versions: Shelf<KnowledgeVersion>,
+    pub(super) state: Shelf<StateEntry>,
+    pub(super) schedules: Shelf<Schedule>,
+    pub(super) schedule_runs: Shelf<ScheduleRun>,
+    pub(super) snapshots: Shelf<Seen>,
     pub(super) journal: Log<JournalRow>,
     pub(super) usage: Log<Numbered<UsageRow>>,
     pub(super) task_events: Log<TaskHistory>,
+    pub(super) chat_posts: Log<ChatPost>,
     /// Events of accepted commands, numbered. Not cleared by a flush: they are published after COMMIT.
     pub(super) events: Vec<Event>,
     /// How many of `events` are in SQL.
@@ -60,13 +74,19 @@ pub(super) struct Layers {
     pub(super) depths: Known<AgentId, u32>,
     /// The open turn that mail opened, by agent.
     pub(super) open_turns: Known<AgentId, Option<TurnId>>,
+    /// Who is in a channel, in order; `None` where that may have changed.
+    pub(super) rosters: Known<ChannelName, Option<Arc<[AgentId]>>>,
+    /// The channels that an agent is in, in order; `None` where that may have changed.
+    pub(super) joined: Known<AgentId, Option<Arc<[ChannelName]>>>,
+    /// The largest sequence of a post, by channel.
+    pub(super) last_posts: Known<ChannelName, i64>,
     pub(super) mail_ids: Ids,
     pub(super) counters: Counters,
     at_command: Counters,
     at_batch: Counters,
 }
 
-/// Runs the same call on every shelf and log.
+/// Runs the same call on every shelf, every log, and all that is known besides.
 macro_rules! every {
     ($layers:ident, $call:ident) => {
         $layers.meta.$call();
@@ -84,6 +104,26 @@ macro_rules! every {
         $layers.requests.$call();
         $layers.dead_letters.$call();
         $layers.tasks.$call();
+        $layers.chat_channels.$call();
+        $layers.chat_members.$call();
+        $layers.conversations.$call();
+        $layers.entries.$call();
+        $layers.knowledge.$call();
+        $layers.knowledge_versions.$call();
+        $layers.state.$call();
+        $layers.schedules.$call();
+        $layers.schedule_runs.$call();
+        $layers.snapshots.$call();
+        $layers.journal.$call();
+        $layers.usage.$call();
+        $layers.task_events.$call();
+        $layers.chat_posts.$call();
+        $layers.depths.$call();
+        $layers.open_turns.$call();
+        $layers.rosters.$call();
+        $layers.joined.$call();
+        $layers.last_posts.$call();
+        $layers.mail_ids.$call();
     };
 }
 
@@ -106,9 +146,20 @@ impl Layers {
             requests: Shelf::new(),
             dead_letters: Shelf::new(),
             tasks: Shelf::new(),
+            chat_channels: Shelf::new(),
+            chat_members: Shelf::new(),
+            conversations: Shelf::new(),
+            entries: Shelf::new(),
+            knowledge: Shelf::new(),
+            knowledge_versions: Shelf::new(),
+            state: Shelf::new(),
+            schedules: Shelf::new(),
+            schedule_runs: Shelf::new(),
+            snapshots: Shelf::new(),
             journal: Log::new(),
             usage: Log::new(),
             task_events: Log::new(),
+            chat_posts: Log::new(),
             events: Vec::new(),
             events_written: 0,
             stated: Vec::new(),
@@ -116,6 +167,9 @@ impl Layers {
             own_signals: Vec::new(),
             depths: Known::new(3_584),
             open_turns: Known::new(3_584),
+            rosters: Known::new(64),
+            joined: Known::new(3_584),
+            last_posts: Known::new(512),
             mail_ids: Ids::new(newest),
             counters,
             at_command: counters,
@@ -126,12 +180,6 @@ impl Layers {
     /// Makes the running command's rows the batch's.
     pub(super) fn accept(&mut self) {
         every!(self, accept);
-        self.journal.accept();
-        self.usage.accept();
-        self.task_events.accept();
-        self.depths.accept();
-        self.open_turns.accept();
-        self.mail_ids.accept();
         self.signals.append(&mut self.own_signals);
         for (event_id, ts, new) in self.stated.drain(..) {
             self.counters.events += 1;
@@ -152,12 +200,6 @@ impl Layers {
     /// Drops the running command's rows.
     pub(super) fn reject(&mut self) {
         every!(self, reject);
-        self.journal.reject();
-        self.usage.reject();
-        self.task_events.reject();
-        self.depths.reject();
-        self.open_turns.reject();
-        self.mail_ids.reject();
         self.stated.clear();
         self.own_signals.clear();
         self.counters = self.at_command;

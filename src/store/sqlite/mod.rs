@@ -10,6 +10,7 @@ mod fault;
 mod flush;
 mod layers;
 mod open;
+mod overlay;
 mod reader;
 mod row;
 mod rows;

@@ -187,6 +187,38 @@ impl<R: Keyed> Shelf<R> {
         self.own.values().chain(self.batch.values()).any(wanted)
     }
 
+    /// The newest versions of the rows that wait to be written.
+    pub(super) fn newest(&self) -> impl Iterator<Item = &R> {
+        let older = self.batch.iter().filter(|(key, _)| !self.own.contains_key(*key)).map(|(_, row)| row);
+        self.own.values().chain(older)
+    }
+
+    /// Whether a row of this key waits to be written, so that what SQL has is out of date.
+    pub(super) fn has_newer(&self, key: &R::Key) -> bool {
+        self.own.contains_key(key) || self.batch.contains_key(key)
+    }
+
+    /// Rows of which `wanted` is true, in order of key: those that wait to be written, and of `found`, which SQL gave,
+    /// those that none of these replaces.
+    pub(super) fn overlay(&self, mut found: Vec<R>, wanted: impl Fn(&R) -> bool) -> Vec<R>
+    where
+        R::Key: Ord,
+    {
+        if self.own.is_empty() && self.batch.is_empty() {
+            return found;
+        }
+        found.retain(|row| !self.has_newer(&row.key()));
+        found.extend(self.newest().filter(|row| wanted(row)).cloned());
+        found.sort_by_cached_key(Keyed::key);
+        found
+    }
+
+    /// Forgets a row that was deleted in SQL, where none waits.
+    pub(super) fn lose(&mut self, key: &R::Key) {
+        self.own_clean.remove(key);
+        self.cache.remove(key);
+    }
+
     /// Forgets what is remembered, not what waits to be written.
     pub(super) fn forget(&mut self) {
         self.own_clean.clear();

@@ -4,10 +4,14 @@ use async_trait::async_trait;
 use ghost_domain::{Agent, AgentId};
 
 use super::Result;
+use crate::StoreError;
+
+/// The fact under which the floor of incarnations is kept.
+const FLOOR: &str = "incarnation_floor";
 
 /// Reading agents. Tombstones are included: the rules need their incarnations.
 #[async_trait]
-pub trait AgentReads {
+pub trait AgentReads: Send {
     /// The record of an agent, tombstone or not.
     async fn agent_get(&mut self, agent_id: &AgentId) -> Result<Option<Agent>>;
 
@@ -19,14 +23,33 @@ pub trait AgentReads {
 
     /// A fact about the world itself, such as its id.
     async fn meta_get(&mut self, key: &str) -> Result<Option<String>>;
+
+    /// The highest incarnation among the tombstones that were pruned; 0 if none was. It never falls. One number stands
+    /// for all ids, because one for each would keep as many rows as pruning takes away.
+    async fn agent_incarnation_floor(&mut self) -> Result<u32> {
+        let Some(text) = self.meta_get(FLOOR).await? else { return Ok(0) };
+        text.parse().map_err(|error: std::num::ParseIntError| StoreError::Row {
+            table: "world_meta",
+            key: FLOOR.to_owned(),
+            what: error.to_string(),
+        })
+    }
 }
 
 /// Writing agents.
 #[async_trait]
-pub trait AgentWrites {
+pub trait AgentWrites: AgentReads {
     /// Inserts or replaces the record of an agent.
     async fn agent_put(&mut self, agent: &Agent) -> Result<()>;
 
     /// Sets a fact about the world itself.
     async fn meta_put(&mut self, key: &str, value: &str) -> Result<()>;
+
+    /// Raises the floor of incarnations to `incarnation`, if it is lower. For backends, when they prune tombstones.
+    async fn agent_incarnation_raise(&mut self, incarnation: u32) -> Result<()> {
+        if self.agent_incarnation_floor().await? < incarnation {
+            self.meta_put(FLOOR, &incarnation.to_string()).await?;
+        }
+        Ok(())
+    }
 }

@@ -6,13 +6,18 @@
 mod agents;
 mod asks;
 mod budgets;
+mod chat;
+mod conversations;
 mod dead_letters;
 mod events;
 mod jobs;
+mod knowledge;
 mod ledger;
 mod messages;
 mod prune;
 mod requests;
+mod schedules;
+mod shared_state;
 mod skills;
 mod tasks;
 mod turns;
@@ -20,13 +25,18 @@ mod turns;
 pub use agents::{AgentReads, AgentWrites};
 pub use asks::{AskReads, AskWrites};
 pub use budgets::{BudgetReads, BudgetWrites, UsageFilter};
+pub use chat::{ChatReads, ChatWrites};
+pub use conversations::{ConversationReads, ConversationWrites};
 pub use dead_letters::{DeadLetterReads, DeadLetterWrites};
 pub use events::{EventReads, EventWrites};
 pub use jobs::{JobReads, JobWrites};
+pub use knowledge::{KnowledgeReads, KnowledgeWrites};
 pub use ledger::{LedgerFilter, LedgerReads, LedgerWrites};
 pub use messages::{MessageReads, MessageWrites};
 pub use prune::{Family, PruneWrites};
 pub use requests::{RequestReads, RequestWrites};
+pub use schedules::{ScheduleReads, ScheduleWrites};
+pub use shared_state::{StateReads, StateWrites};
 pub use skills::{SkillReads, SkillWrites};
 pub use tasks::{TaskFilter, TaskReads, TaskWrites};
 pub use turns::{TurnFilter, TurnReads, TurnWrites};
@@ -41,13 +51,18 @@ pub trait Reads:
     AgentReads
     + AskReads
     + BudgetReads
+    + ChatReads
+    + ConversationReads
     + DeadLetterReads
     + EventReads
     + JobReads
+    + KnowledgeReads
     + LedgerReads
     + MessageReads
     + RequestReads
+    + ScheduleReads
     + SkillReads
+    + StateReads
     + TaskReads
     + TurnReads
     + Send
@@ -60,14 +75,19 @@ pub trait Writes:
     + AgentWrites
     + AskWrites
     + BudgetWrites
+    + ChatWrites
+    + ConversationWrites
     + DeadLetterWrites
     + EventWrites
     + JobWrites
+    + KnowledgeWrites
     + LedgerWrites
     + MessageWrites
     + PruneWrites
     + RequestWrites
+    + ScheduleWrites
     + SkillWrites
+    + StateWrites
     + TaskWrites
     + TurnWrites
 {

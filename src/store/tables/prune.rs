@@ -1,4 +1,4 @@
-//! Retention: the only deletes in the store.
+//! Retention: the only deletes of rows that nobody names.
 
 use async_trait::async_trait;
 use ghost_domain::Timestamp;
@@ -26,11 +26,25 @@ pub enum Family {
     DeadLetters,
     /// Ended tasks and their history, unless a task that has not ended depends on them.
     Tasks,
+    /// Accounts of roots that are over: nothing is held in them, and of their root there is no open turn, no mail that
+    /// waits or that an open turn has, no task, no schedule, no unfinished job and no held dead letter. All other accounts
+    /// stay.
+    RootBudgets,
+    /// Tombstones of agents. The floor of incarnations
+    /// ([`agent_incarnation_floor`](super::AgentReads::agent_incarnation_floor)) rises to theirs.
+    Agents,
+    /// Chat posts. Channels keep their sequence.
+    ChatPosts,
+    /// Conversations in which nothing was said lately, with their entries, unless one of these is a draft or waits to
+    /// be delivered. A conversation counts as one row, whatever it holds.
+    Conversations,
+    /// Runs of schedules, by when they went off.
+    ScheduleRuns,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self::Events,
         Self::Turns,
         Self::Messages,
@@ -40,6 +54,11 @@ impl Family {
         Self::Requests,
         Self::DeadLetters,
         Self::Tasks,
+        Self::RootBudgets,
+        Self::Agents,
+        Self::ChatPosts,
+        Self::Conversations,
+        Self::ScheduleRuns,
     ];
 }
 

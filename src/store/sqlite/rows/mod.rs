@@ -5,13 +5,18 @@
 mod agents;
 mod asks;
 mod budgets;
+mod chat;
+mod conversations;
 mod dead_letters;
 mod events;
 mod jobs;
+mod knowledge;
 mod ledger;
 mod messages;
 mod prune;
 mod requests;
+mod schedules;
+mod shared_state;
 mod skills;
 mod tasks;
 mod turns;
@@ -19,6 +24,7 @@ mod turns;
 pub(super) use agents::Meta;
 pub(super) use budgets::Numbered;
 pub(super) use messages::Head;
+pub(super) use schedules::Seen;
 pub(super) use tasks::TaskHistory;
 pub(super) use turns::Prompt;
 

@@ -1,14 +1,14 @@
-//! Retention: the only deletes besides a dropped skill.
+//! Retention. The only other deletes are of rows that a caller names: skills, members, schedules, old versions.
 //!
 //! Must never: delete what an open turn, a held dead letter or an unfinished task needs, or let a sequence fall back.
 
 use async_trait::async_trait;
-use ghost_domain::Timestamp;
+use ghost_domain::{Agent, Timestamp};
 
 use crate::sqlite::flush::bit;
-use crate::sqlite::row::{Args, get, to_json};
+use crate::sqlite::row::{Args, Row, get, to_json};
 use crate::sqlite::session::Session;
-use crate::tables::{Family, PruneWrites, Result};
+use crate::tables::{AgentWrites, Family, PruneWrites, Result};
 
 /// The feed is cut from its old end only, so that what is kept has no gap: up to the first young row among the oldest.
 const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2) AND seq < ifnull(\
@@ -35,6 +35,34 @@ const USAGE: &str = "DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE
 const REQUESTS: &str = "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
     FROM requests WHERE at < ?1 ORDER BY at, principal, request_id LIMIT ?2)";
 
+/// Accounts of roots that nothing can be charged to any more. What is looked at for that are the few rows that are open,
+/// by their partial indexes, the tasks and the schedules; and that only when there is an account that is old enough.
+const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets \
+    WHERE scope > 'root:' AND scope < 'root;' AND json_extract(record, '$.updated_at') < ?1 \
+    AND json_extract(record, '$.reserved_tokens') = 0 AND json_extract(record, '$.reserved_money') = 0 \
+    AND unhex(replace(substr(scope, 6), '-', '')) NOT IN (\
+    SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM turns WHERE status = 'open' \
+    UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM tasks \
+    UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM jobs \
+    WHERE json_extract(record, '$.finished_at') IS NULL \
+    UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM schedules \
+    UNION ALL SELECT root_id FROM messages WHERE state = 'pending' \
+    UNION ALL SELECT m.root_id FROM turns AS t JOIN messages AS m ON m.turn_id = t.turn_id WHERE t.status = 'open' \
+    UNION ALL SELECT unhex(replace(json_extract(t.record, '$.root_id'), '-', '')) FROM dead_letters AS d \
+    JOIN turns AS t ON t.turn_id = d.turn_id WHERE d.status = 'held' \
+    UNION ALL SELECT m.root_id FROM dead_letters AS d JOIN dead_letter_mail AS h ON h.dead_letter_id = d.dead_letter_id \
+    JOIN messages AS m ON m.message_id = h.message_id WHERE d.status = 'held') \
+    ORDER BY json_extract(record, '$.updated_at'), scope LIMIT ?2)";
+
+/// No index has the tombstones: one look through the population in an hour costs less than one kept for every agent.
+const TOMBSTONES: &str = "SELECT record FROM agents WHERE deleted_at < ?1 ORDER BY deleted_at, agent_id LIMIT ?2";
+const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
+
+const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (SELECT channel, seq FROM chat_posts \
+    WHERE ts < ?1 ORDER BY ts, channel, seq LIMIT ?2)";
+const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
+    FROM schedule_runs WHERE fired_at < ?1 ORDER BY fired_at, schedule_id, run LIMIT ?2)";
+
 /// Identifiers of rows with rows of their own; they are named to several deletes.
 const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
@@ -44,6 +72,10 @@ const DEAD_LETTER_IDS: &str = "SELECT hex(dead_letter_id) FROM dead_letters WHER
 const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND updated_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM task_deps AS d JOIN tasks AS u ON u.task_id = d.task_id \
     WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id LIMIT ?2";
+
+const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations AS c WHERE updated_at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM conversation_entries AS e WHERE e.conversation_id = c.conversation_id \
+    AND e.delivery IN ('draft', 'pending')) ORDER BY updated_at, conversation_id LIMIT ?2";
 
 /// What goes with the identifiers; the last delete counts.
 const TURNS_OUT: [&str; 3] = [
@@ -59,6 +91,10 @@ const TASKS_OUT: [&str; 3] = [
     "DELETE FROM task_deps WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
     "DELETE FROM task_events WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
     "DELETE FROM tasks WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+const CONVERSATIONS_OUT: [&str; 2] = [
+    "DELETE FROM conversation_entries WHERE conversation_id IN (SELECT unhex(value) FROM json_each(?1))",
+    "DELETE FROM conversations WHERE conversation_id IN (SELECT unhex(value) FROM json_each(?1))",
 ];
 
 impl Session {
@@ -93,6 +129,19 @@ impl Session {
             deleted = self.change(bit::ALL, sql, args).await?;
         }
         Ok(deleted)
+    }
+
+    /// Deletes tombstones, and keeps what their successors have to know of them.
+    async fn delete_tombstones(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit));
+        let old: Vec<Agent> = self.list(TOMBSTONES, args).await?;
+        let Some(highest) = old.iter().map(|agent| agent.incarnation).max() else { return Ok(0) };
+        self.agent_incarnation_raise(highest).await?;
+        let ids: Vec<&str> = old.iter().map(|agent| agent.agent_id.as_str()).collect();
+        let mut args = Args::default();
+        args.text(&to_json(Agent::TABLE, "ids", &ids)?);
+        self.change(bit::ALL, TOMBSTONES_OUT, args).await
     }
 
     /// Writes down where a sequence stands, so that it goes on from there when its last rows are gone.
@@ -141,6 +190,23 @@ impl PruneWrites for Session {
                 self.keep_counter("task_events", counters.task_events).await?;
                 deleted
             }
+            Family::RootBudgets => {
+                let deleted = self.delete_old(ROOT_BUDGETS, before, limit).await?;
+                self.pending()?.budgets.forget();
+                deleted
+            }
+            Family::Agents => {
+                let deleted = self.delete_tombstones(before, limit).await?;
+                self.pending()?.agents.forget();
+                deleted
+            }
+            Family::ChatPosts => self.delete_old(CHAT_POSTS, before, limit).await?,
+            Family::Conversations => {
+                let deleted = self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit).await?;
+                self.pending()?.conversations.forget();
+                deleted
+            }
+            Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit).await?,
         };
         // What is remembered may be gone.
         let layers = self.pending()?;

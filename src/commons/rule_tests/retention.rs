@@ -1,0 +1,110 @@
+//! What retention takes of agents and accounts, and what it must leave behind for those who come after.
+
+use std::time::Duration;
+
+use ghost_domain::{Budget, Code, Limits, RootId, Scope, TurnStatus};
+
+use super::rig::{Rig, code, demand, id, new_agent, operator, party, read, used, write};
+use crate::agents::{self, NewAgent};
+use crate::budgets::{self, NewLimits};
+use crate::{retention, turns};
+
+async fn sweep(rig: &Rig) {
+    retention::sweep(&rig.store, &rig.cx).await.unwrap();
+}
+
+async fn create(rig: &Rig, new: NewAgent) -> crate::Result<ghost_domain::Agent> {
+    write!(rig, |w, cx| agents::create(w, &cx, &party("ada"), new).await)
+}
+
+async fn delete(rig: &Rig, name: &str) {
+    let agent_id = id(name);
+    write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &agent_id).await).unwrap();
+}
+
+async fn tombstones(rig: &Rig) -> Vec<String> {
+    let all = read!(rig, |r| r.agent_list(true).await?);
+    all.into_iter().filter(|agent| agent.is_deleted()).map(|agent| agent.agent_id.to_string()).collect()
+}
+
+async fn account(rig: &Rig, root_id: RootId) -> Option<Budget> {
+    read!(rig, |r| r.budget_get(&Scope::Root(root_id)).await?)
+}
+
+async fn limit(rig: &Rig, root_id: RootId) {
+    let limits = NewLimits { tokens: Some(Some(1_000)), money: None };
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::Root(root_id), limits).await).unwrap();
+}
+
+#[tokio::test]
+async fn tombstones_go_when_nothing_names_their_agent_and_incarnations_never_fall() {
+    let rig = Rig::new().await;
+    // The third of its id.
+    for incarnation in 1..=3 {
+        let dan = create(&rig, new_agent(&rig.cx, "dan")).await.unwrap();
+        assert_eq!(dan.incarnation, incarnation);
+        delete(&rig, "dan").await;
+    }
+    rig.limits(|limits| limits.usage_days = 100);
+    rig.pass(Limits::days(100));
+    sweep(&rig).await;
+    assert_eq!(tombstones(&rig).await, ["dan"], "a usage row as old may still name it");
+    rig.pass(Duration::from_millis(1));
+    sweep(&rig).await;
+    assert!(tombstones(&rig).await.is_empty());
+    assert_eq!(rig.agent("ada").await.incarnation, 1, "the living stay");
+    assert_eq!(create(&rig, new_agent(&rig.cx, "dan")).await.unwrap().incarnation, 4);
+    // While a record is there, it alone counts.
+    delete(&rig, "ada").await;
+    assert_eq!(create(&rig, new_agent(&rig.cx, "ada")).await.unwrap().incarnation, 2);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_outlives_a_tombstone_is_not_taken_for_its_successors() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crashes_max = 1);
+    let turn = rig.busy("bob").await;
+    rig.crash("bob", "fell").await;
+    assert_eq!(rig.turn(turn.turn_id).await.status, TurnStatus::Dead);
+    delete(&rig, "bob").await;
+    rig.pass(Limits::days(3_650));
+    sweep(&rig).await;
+    let held = read!(rig, |r| r.dead_letter_list(None, None).await?).remove(0).dead_letter_id;
+    assert!(tombstones(&rig).await.is_empty());
+    let heir = create(&rig, new_agent(&rig.cx, "bob")).await.unwrap();
+    assert_ne!(heir.incarnation, turn.incarnation);
+    let retried = write!(rig, |w, cx| crate::dead_letters::retry(w, &cx, &operator(), held, false).await);
+    assert_eq!(code(retried), Code::Conflict);
+}
+
+#[tokio::test]
+async fn the_account_of_a_root_goes_when_its_root_is_over() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    limit(&rig, turn.root_id).await;
+    let (held, _) = rig.model_start(turn.turn_id, demand(10, 20)).await.unwrap();
+    rig.pass(Limits::days(31));
+    sweep(&rig).await;
+    assert_eq!(account(&rig, turn.root_id).await.unwrap().reserved_tokens, 30, "work is under way");
+    rig.model_answer(turn.turn_id, held, used(10, 5)).await.unwrap();
+    rig.finish(turn.turn_id, "done").await.unwrap();
+    rig.pass(Limits::days(30));
+    sweep(&rig).await;
+    assert!(account(&rig, turn.root_id).await.is_some(), "as long as its journals");
+    // Mail that waits may still be charged to its root, however old its account is.
+    let waits = rig.send("bob", "later").await;
+    limit(&rig, waits.root_id).await;
+    rig.pass(Limits::days(31));
+    sweep(&rig).await;
+    assert_eq!(account(&rig, turn.root_id).await, None);
+    assert!(account(&rig, waits.root_id).await.is_some());
+    // The sums of the others are kept, and so is what the usage rows say of the root.
+    for scope in [Scope::World, Scope::Agent(id("ada"))] {
+        let kept = read!(rig, |r| r.budget_get(&scope).await?.unwrap());
+        assert_eq!(kept.spent_tokens, 15);
+    }
+    limit(&rig, turn.root_id).await;
+    assert_eq!(account(&rig, turn.root_id).await.unwrap().spent_tokens, 15);
+    let taken = write!(rig, |w, cx| turns::take(w, &cx, &id("bob"), None).await).unwrap().unwrap();
+    assert_eq!(taken.turn.root_id, waits.root_id);
+}

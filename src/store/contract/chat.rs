@@ -1,0 +1,237 @@
+//! Chat: channels, who is in them, and posts by cursor.
+
+use std::sync::Arc;
+
+use ghost_domain::{ChatChannel, ChatMember, ChatPost, Party};
+
+use super::Medium;
+use super::rows::{AWKWARD, at, message_id, who};
+use super::rows_together::{channel, member, named, post};
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+
+/// Names of which one begins another, in their order.
+const ALIKE: [&str; 5] = ["a", "a-b", "a.b", "a0", "aa"];
+
+pub(super) async fn channels_are_listed_by_name(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = ChatChannel {
+        creator: Party::Operator(AWKWARD.to_owned()),
+        gated: true,
+        topic: Some(AWKWARD.to_owned()),
+        members: u32::MAX,
+        ..channel("b", i64::MAX)
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        w.chat_channel_put(&channel("b", 1)).await?;
+        assert_eq!(w.chat_channel_get(&named("b")).await?, Some(channel("b", 1)));
+        w.chat_channel_put(&full).await?;
+        w.chat_channel_put(&channel("c", 0)).await?;
+        w.chat_channel_put(&channel("a", 0)).await?;
+        assert_eq!(w.chat_channel_get(&named("b")).await?.as_ref(), Some(&full));
+        let list = w.chat_channel_list().await?;
+        assert_eq!(each(&list, |channel| channel.channel.to_string()), ["a", "b", "c"]);
+        assert_eq!(w.chat_channel_count().await?, 3);
+    });
+    let (b, none) =
+        look!(&store, |r| { (r.chat_channel_get(&named("b")).await?, r.chat_channel_get(&named("x")).await?) });
+    assert_eq!((b.as_ref(), none), (Some(&wanted), None));
+    assert_eq!(look!(&store, |r| { r.chat_channel_list().await? })[1], wanted);
+
+    keep!(&store, |w| {
+        for n in 0..1_000 {
+            w.chat_channel_put(&channel(&format!("d{n:04}"), 0)).await?;
+        }
+        assert_eq!(w.chat_channel_count().await?, 1_003);
+    });
+    let (list, count) = look!(&store, |r| { (r.chat_channel_list().await?, r.chat_channel_count().await?) });
+    assert_eq!((list.len(), list[999].channel.to_string(), count), (1_000, "d0996".to_owned(), 1_003));
+}
+
+async fn in_channel(store: &Store, name: &'static str) -> Vec<String> {
+    each(&look!(store, |r| { r.chat_members(&named(name)).await? }), |member| member.agent_id.to_string())
+}
+
+async fn of_agent(store: &Store, name: &'static str) -> Vec<String> {
+    each(&look!(store, |r| { r.chat_memberships(&who(name)).await? }), |member| member.channel.to_string())
+}
+
+pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for name in ALIKE.into_iter().rev() {
+            for agent in ALIKE {
+                w.chat_member_put(&member(name, agent, 0)).await?;
+            }
+        }
+        let inside = w.chat_members(&named("a")).await?;
+        assert_eq!(each(&inside, |member| member.agent_id.to_string()), ALIKE);
+        w.chat_member_put(&member("z", "a", 0)).await?;
+        let inside = w.chat_memberships(&who("a")).await?;
+        assert_eq!(each(&inside, |member| member.channel.to_string()), ["a", "a-b", "a.b", "a0", "aa", "z"]);
+    });
+    for name in ALIKE {
+        assert_eq!(in_channel(&store, name).await, ALIKE, "members of {name}");
+    }
+    assert_eq!(of_agent(&store, "aa").await, ALIKE);
+    assert_eq!((in_channel(&store, "none").await, of_agent(&store, "none").await), (vec![], vec![]));
+
+    let woken =
+        ChatMember { read_seq: i64::MAX, wake_id: Some(message_id(7)), joined_at: at(9), ..member("a", "a-b", 0) };
+    let wanted = woken.clone();
+    keep!(&store, |w| {
+        w.chat_member_put(&woken).await?;
+        assert_eq!(w.chat_member_get(&named("a"), &who("a-b")).await?.as_ref(), Some(&woken));
+        assert_eq!(w.chat_member_get(&named("a"), &who("b")).await?, None);
+    });
+    assert_eq!(look!(&store, |r| { r.chat_member_get(&named("a"), &who("a-b")).await? }), Some(wanted.clone()));
+    assert_eq!(look!(&store, |r| { r.chat_members(&named("a")).await? })[1], wanted);
+    keep!(&store, |w| { w.chat_member_put(&member("a", "a-b", 3)).await? });
+    assert_eq!(keep!(&store, |w| { w.chat_member_get(&named("a"), &who("a-b")).await? }), Some(member("a", "a-b", 3)));
+}
+
+pub(super) async fn members_leave_and_come_back(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for agent in ["a", "b", "c"] {
+            w.chat_member_put(&member("x", agent, 1)).await?;
+        }
+        // One that the same command has put goes like any other, with or without a look before.
+        w.chat_member_delete(&named("x"), &who("b")).await?;
+        assert_eq!(w.chat_member_get(&named("x"), &who("b")).await?, None);
+        assert_eq!(w.chat_members(&named("x")).await?.len(), 2);
+        w.chat_member_delete(&named("x"), &who("b")).await?;
+        w.chat_member_delete(&named("nowhere"), &who("a")).await?;
+    });
+    assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
+    refuse!(&store, |w| {
+        w.chat_member_delete(&named("x"), &who("a")).await?;
+        assert_eq!(w.chat_member_get(&named("x"), &who("a")).await?, None);
+        w.chat_member_put(&member("x", "b", 1)).await?;
+        assert_eq!(w.chat_memberships(&who("a")).await?, []);
+    });
+    refuse!(&store, |w| {
+        w.chat_member_put(&member("x", "a", 5)).await?;
+        w.chat_member_delete(&named("x"), &who("a")).await?;
+    });
+    let inside = keep!(&store, |w| {
+        (w.chat_member_get(&named("x"), &who("a")).await?, w.chat_member_get(&named("x"), &who("b")).await?)
+    });
+    assert_eq!(inside, (Some(member("x", "a", 1)), None));
+    assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
+    keep!(&store, |w| {
+        w.chat_member_delete(&named("x"), &who("a")).await?;
+        w.chat_member_put(&member("x", "a", 9)).await?;
+        assert_eq!(w.chat_member_get(&named("x"), &who("a")).await?, Some(member("x", "a", 9)));
+        w.chat_member_delete(&named("x"), &who("c")).await?;
+    });
+    assert_eq!(look!(&store, |r| { r.chat_members(&named("x")).await? }), [member("x", "a", 9)]);
+    assert_eq!(keep!(&store, |w| { w.chat_member_get(&named("x"), &who("c")).await? }), None);
+    store.close().await;
+    let store = open(&medium).await;
+    assert_eq!((in_channel(&store, "x").await, of_agent(&store, "c").await), (vec!["a".to_owned()], vec![]));
+}
+
+pub(super) async fn unread_channels_follow_the_cursor(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for (name, gated, last_seq, read_seq) in [
+            ("c", false, 3, 2),
+            ("read", false, 3, 3),
+            ("gated", true, 3, 0),
+            ("empty", false, 0, 0),
+            ("b", false, 1, 0),
+        ] {
+            w.chat_channel_put(&ChatChannel { gated, ..channel(name, last_seq) }).await?;
+            w.chat_member_put(&member(name, "a", read_seq)).await?;
+        }
+        w.chat_channel_put(&channel("not-mine", 5)).await?;
+        w.chat_member_put(&member("not-mine", "aa", 0)).await?;
+        w.chat_member_put(&member("gone", "a", 0)).await?;
+        let unread = w.chat_unread(&who("a")).await?;
+        assert_eq!(unread, [(member("b", "a", 0), channel("b", 1)), (member("c", "a", 2), channel("c", 3))]);
+    });
+    let unread = async || {
+        let unread = look!(&store, |r| { r.chat_unread(&who("a")).await? });
+        each(&unread, |(member, channel)| format!("{} {} {}", member.channel, member.read_seq, channel.last_seq))
+    };
+    assert_eq!(unread().await, ["b 0 1", "c 2 3"]);
+    keep!(&store, |w| { w.chat_member_put(&member("b", "a", 1)).await? });
+    assert_eq!(unread().await, ["c 2 3"]);
+    keep!(&store, |w| {
+        w.chat_channel_put(&channel("read", 4)).await?;
+        w.chat_channel_put(&channel("gated", 3)).await?;
+        w.chat_member_delete(&named("c"), &who("a")).await?;
+        assert_eq!(w.chat_unread(&who("a")).await?.len(), 2);
+    });
+    assert_eq!(unread().await, ["gated 0 3", "read 3 4"]);
+}
+
+async fn seqs(store: &Store, after: i64, before: i64, limit: u32) -> Vec<i64> {
+    each(&look!(store, |r| { r.chat_posts(&named("a"), after, before, limit).await? }), |post| post.seq)
+}
+
+pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = ChatPost {
+        from: Party::Operator("me".to_owned()),
+        content: AWKWARD.to_owned(),
+        mentions: vec![who("b"), who("c")],
+        reply_to: Some(3),
+        hop: u32::MAX,
+        ..post("a", 6)
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        for seq in 1..=5 {
+            w.chat_post_append(&post("a", seq)).await?;
+            w.chat_post_append(&post("aa", seq)).await?;
+            assert_eq!(w.chat_posts(&named("a"), 0, 0, 99).await?.len(), usize::try_from(seq).unwrap());
+        }
+        w.chat_post_append(&full).await?;
+        assert_eq!(w.chat_posts(&named("a"), 5, 0, 9).await?, [full]);
+    });
+    assert_eq!(seqs(&store, 0, 0, 99).await, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(seqs(&store, 0, 0, 2).await, [5, 6], "the newest, in order");
+    assert_eq!(seqs(&store, 2, 0, 2).await, [5, 6]);
+    assert_eq!(seqs(&store, 0, 4, 2).await, [2, 3]);
+    assert_eq!(seqs(&store, 2, 5, 99).await, [3, 4], "neither end counts");
+    for (after, before, limit) in [(0, 0, 0), (6, 0, 9), (99, 0, 9), (0, 1, 9), (3, 4, 9), (5, 2, 9), (i64::MAX, 0, 9)]
+    {
+        assert_eq!(seqs(&store, after, before, limit).await, [] as [i64; 0], "{after} {before} {limit}");
+    }
+    assert_eq!(seqs(&store, 0, 0, u32::MAX).await.len(), 6);
+    let posts = look!(&store, |r| { r.chat_posts(&named("a"), 4, 0, 9).await? });
+    assert_eq!(posts, [post("a", 5), wanted]);
+    assert_eq!(look!(&store, |r| { r.chat_posts(&named("none"), 0, 0, 9).await? }), []);
+}
+
+/// One command that concerns a thousand members, as a post that wakes them all does.
+pub(super) async fn a_post_concerns_a_thousand(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.chat_channel_put(&channel("all", 0)).await?;
+        for n in 0..1_000 {
+            w.chat_member_put(&member("all", &format!("m{n:03}"), 0)).await?;
+        }
+    });
+    keep!(&store, |w| {
+        let members = w.chat_members(&named("all")).await?;
+        assert_eq!(members.len(), 1_000);
+        w.chat_post_append(&post("all", 1)).await?;
+        w.chat_channel_put(&channel("all", 1)).await?;
+        for (member, n) in members.into_iter().zip(1..) {
+            let woken = ChatMember { wake_id: Some(message_id(n)), ..member };
+            w.chat_member_put(&woken).await?;
+            assert_eq!(w.chat_member_get(&woken.channel, &woken.agent_id).await?.as_ref(), Some(&woken));
+            let mail = ghost_domain::Envelope { to: woken.agent_id, ..super::rows::mail(n, "a") };
+            w.message_append(&mail).await?;
+        }
+    });
+    let (members, total, unread) = look!(&store, |r| {
+        (r.chat_members(&named("all")).await?, r.inbox_total().await?, r.chat_unread(&who("m500")).await?)
+    });
+    assert!(members.iter().zip(1..).all(|(member, n)| member.wake_id == Some(message_id(n))));
+    assert_eq!((members.len(), total, unread.len()), (1_000, 1_000, 1));
+}

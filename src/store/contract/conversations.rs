@@ -1,0 +1,220 @@
+//! Conversations with the outside, and what is still to be delivered.
+
+use std::sync::Arc;
+
+use ghost_domain::{Attachment, Conversation, ConversationEntry, Delivery, Direction, Party, Timestamp};
+
+use super::Medium;
+use super::rows::{AWKWARD, LARGE, at, turn_id, who};
+use super::rows_together::{conversation, conversation_id, entry};
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+
+pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = Conversation {
+        adapter: "webhook:shop".to_owned(),
+        thread: AWKWARD.to_owned(),
+        party: Party::Outside(AWKWARD.to_owned()),
+        last_seq: i64::MAX,
+        ..conversation(1, "a")
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        w.conversation_put(&Conversation { owner: who("z"), ..full.clone() }).await?;
+        assert_eq!(w.conversation_find("webhook:shop", AWKWARD).await?.map(|found| found.owner), Some(who("z")));
+        w.conversation_put(&full).await?;
+        w.conversation_put(&conversation(2, "a")).await?;
+        assert_eq!(w.conversation_get(conversation_id(1)).await?.as_ref(), Some(&full));
+        assert_eq!(w.conversation_find("webhook:shop", AWKWARD).await?.as_ref(), Some(&full));
+        assert_eq!(w.conversation_find("control", AWKWARD).await?, None);
+    });
+    let (got, found, other, none) = look!(&store, |r| {
+        (
+            r.conversation_get(conversation_id(1)).await?,
+            r.conversation_find("webhook:shop", AWKWARD).await?,
+            r.conversation_find("control", "thread 2").await?,
+            (r.conversation_get(conversation_id(9)).await?, r.conversation_find("control", "thread").await?),
+        )
+    });
+    assert_eq!((got.as_ref(), found.as_ref()), (Some(&wanted), Some(&wanted)));
+    assert_eq!((other, none), (Some(conversation(2, "a")), (None, None)));
+    refuse!(&store, |w| {
+        w.conversation_put(&conversation(3, "a")).await?;
+        w.conversation_put(&Conversation { owner: who("b"), ..conversation(2, "a") }).await?;
+        assert_eq!(w.conversation_find("control", "thread 3").await?, Some(conversation(3, "a")));
+    });
+    let inside = keep!(&store, |w| {
+        (w.conversation_find("control", "thread 3").await?, w.conversation_find("control", "thread 2").await?)
+    });
+    assert_eq!(inside, (None, Some(conversation(2, "a"))));
+    store.close().await;
+    let store = open(&medium).await;
+    let found = look!(&store, |r| { r.conversation_find("webhook:shop", AWKWARD).await? });
+    assert_eq!(found, Some(wanted));
+}
+
+pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for (n, owner) in [(2, "a"), (4, "b"), (1, "a"), (3, "aa")] {
+            w.conversation_put(&conversation(n, owner)).await?;
+        }
+        assert_eq!(w.conversation_list(None).await?.len(), 4);
+        w.conversation_put(&Conversation { updated_at: at(5), ..conversation(1, "a") }).await?;
+        let inside = w.conversation_list(Some(&who("a"))).await?;
+        assert_eq!(each(&inside, |found| found.conversation_id), [conversation_id(1), conversation_id(2)]);
+    });
+    let (all, of_b, none) = look!(&store, |r| {
+        (
+            r.conversation_list(None).await?,
+            r.conversation_list(Some(&who("b"))).await?,
+            r.conversation_list(Some(&who("c"))).await?,
+        )
+    });
+    assert_eq!(each(&all, |found| found.conversation_id), [1, 4, 3, 2].map(conversation_id));
+    assert_eq!((of_b, none), (vec![conversation(4, "b")], vec![]));
+    // An owner may hand a conversation over.
+    keep!(&store, |w| { w.conversation_put(&conversation(4, "c")).await? });
+    let owned = look!(&store, |r| {
+        (r.conversation_list(Some(&who("b"))).await?.len(), r.conversation_list(Some(&who("c"))).await?.len())
+    });
+    assert_eq!(owned, (0, 1));
+    keep!(&store, |w| {
+        for n in 10..=1_010 {
+            w.conversation_put(&conversation(n, "d")).await?;
+        }
+    });
+    let (all, of_d) =
+        look!(&store, |r| { (r.conversation_list(None).await?, r.conversation_list(Some(&who("d"))).await?) });
+    assert_eq!((all.len(), of_d.len(), of_d[999].conversation_id), (1_000, 1_000, conversation_id(11)));
+}
+
+pub(super) async fn entries_are_in_order(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let file = |name: &str| Attachment {
+        path: format!("out/{name}"),
+        name: AWKWARD.to_owned(),
+        mime_type: "text/markdown".to_owned(),
+        bytes: LARGE,
+    };
+    let full = ConversationEntry {
+        direction: Direction::In,
+        from: Party::Outside("web".to_owned()),
+        content: AWKWARD.to_owned(),
+        attachments: vec![file("b"), file("a")],
+        reply_to: Some(AWKWARD.to_owned()),
+        external_id: Some("x-1".to_owned()),
+        turn_id: Some(turn_id(3)),
+        attempts: u32::MAX,
+        next_at: Some(at(9)),
+        error: Some(AWKWARD.to_owned()),
+        ..entry(1, 2, Delivery::Failed)
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        for seq in [3, 1, 2] {
+            w.conversation_entry_put(&entry(1, seq, Delivery::None)).await?;
+            w.conversation_entry_put(&entry(2, seq, Delivery::Draft)).await?;
+        }
+        assert_eq!(w.conversation_entries(conversation_id(1), 0, 9).await?[1], entry(1, 2, Delivery::None));
+        w.conversation_entry_put(&full).await?;
+        let inside = w.conversation_entries(conversation_id(1), 0, 9).await?;
+        assert_eq!(inside, [entry(1, 1, Delivery::None), full, entry(1, 3, Delivery::None)]);
+    });
+    let seqs = async |after: i64, limit: u32| {
+        let entries = look!(&store, |r| { r.conversation_entries(conversation_id(1), after, limit).await? });
+        each(&entries, |entry| entry.seq)
+    };
+    assert_eq!((seqs(0, 9).await, seqs(0, 2).await, seqs(1, 1).await), (vec![1, 2, 3], vec![1, 2], vec![2]));
+    assert_eq!((seqs(3, 9).await, seqs(0, 0).await, seqs(i64::MAX, 9).await), (vec![], vec![], vec![]));
+    let second = look!(&store, |r| { r.conversation_entries(conversation_id(1), 1, 1).await? });
+    assert_eq!(second, std::slice::from_ref(&wanted));
+    refuse!(&store, |w| {
+        w.conversation_entry_put(&entry(1, 2, Delivery::Pending)).await?;
+        w.conversation_entry_put(&entry(1, 4, Delivery::Pending)).await?;
+        assert_eq!(w.conversation_entries(conversation_id(1), 0, 9).await?.len(), 4);
+    });
+    let second = keep!(&store, |w| { w.conversation_entries(conversation_id(1), 1, 9).await? });
+    assert_eq!(second, [wanted, entry(1, 3, Delivery::None)]);
+    store.close().await;
+    let store = open(&medium).await;
+    assert_eq!(look!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 3);
+}
+
+pub(super) async fn entries_of_a_turn_are_found(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let of = |n, seq, turn| ConversationEntry { turn_id: Some(turn_id(turn)), ..entry(n, seq, Delivery::Draft) };
+    keep!(&store, |w| {
+        for written in [of(2, 1, 1), of(1, 5, 1), of(1, 4, 2), of(1, 2, 1), entry(1, 3, Delivery::None)] {
+            w.conversation_entry_put(&written).await?;
+        }
+        assert_eq!(w.conversation_entries_of_turn(turn_id(1)).await?, [of(1, 2, 1), of(1, 5, 1), of(2, 1, 1)]);
+        w.conversation_entry_put(&of(1, 5, 2)).await?;
+        assert_eq!(w.conversation_entries_of_turn(turn_id(1)).await?, [of(1, 2, 1), of(2, 1, 1)]);
+        w.conversation_entry_put(&entry(2, 1, Delivery::Failed)).await?;
+    });
+    let (one, two, none) = look!(&store, |r| {
+        (
+            r.conversation_entries_of_turn(turn_id(1)).await?,
+            r.conversation_entries_of_turn(turn_id(2)).await?,
+            r.conversation_entries_of_turn(turn_id(3)).await?,
+        )
+    });
+    assert_eq!((one, two, none), (vec![of(1, 2, 1)], vec![of(1, 4, 2), of(1, 5, 2)], vec![]));
+}
+
+async fn due(store: &Store, now: u64, limit: u32) -> Vec<(u128, i64)> {
+    let due = look!(store, |r| { r.deliveries_due(at(now), limit).await? });
+    each(&due, |entry| (entry.conversation_id.0.as_u128(), entry.seq))
+}
+
+async fn next(store: &Store) -> Option<Timestamp> {
+    look!(store, |r| { r.delivery_next_at().await? })
+}
+
+pub(super) async fn deliveries_fall_due(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let waits = |n, seq, until| ConversationEntry { next_at: Some(at(until)), ..entry(n, seq, Delivery::Pending) };
+    assert_eq!((due(&store, 1_000_000, 9).await, next(&store).await), (vec![], None));
+    keep!(&store, |w| {
+        assert_eq!(w.delivery_next_at().await?, None);
+        w.conversation_entry_put(&waits(1, 1, 30)).await?;
+        w.conversation_entry_put(&waits(1, 2, 10)).await?;
+        w.conversation_entry_put(&waits(3, 1, 20)).await?;
+        w.conversation_entry_put(&waits(2, 2, 20)).await?;
+        w.conversation_entry_put(&waits(2, 1, 20)).await?;
+        for (seq, delivery) in
+            [(4, Delivery::None), (5, Delivery::Draft), (6, Delivery::Delivered), (7, Delivery::Failed)]
+        {
+            w.conversation_entry_put(&ConversationEntry { next_at: Some(at(1)), ..entry(3, seq, delivery) }).await?;
+        }
+        assert_eq!(w.delivery_next_at().await?, Some(at(10)));
+        assert_eq!(w.deliveries_due(at(10), 9).await?, [waits(1, 2, 10)]);
+    });
+    assert_eq!(due(&store, 9, 9).await, []);
+    assert_eq!(due(&store, 20, 9).await, [(1, 2), (2, 1), (2, 2), (3, 1)]);
+    assert_eq!(due(&store, 99, 2).await, [(1, 2), (2, 1)]);
+    assert_eq!((due(&store, 99, 0).await, due(&store, 99, 9).await.len()), (vec![], 5));
+    keep!(&store, |w| {
+        w.conversation_entry_put(&ConversationEntry { next_at: None, ..entry(1, 2, Delivery::Delivered) }).await?;
+        w.conversation_entry_put(&ConversationEntry { attempts: 1, ..waits(2, 1, 40) }).await?;
+        assert_eq!(w.delivery_next_at().await?, Some(at(20)));
+        // One that names no time has been due since it was committed.
+        w.conversation_entry_put(&entry(4, 15, Delivery::Pending)).await?;
+        assert_eq!(w.delivery_next_at().await?, Some(at(15)));
+    });
+    assert_eq!(due(&store, 14, 9).await, []);
+    assert_eq!(due(&store, 39, 9).await, [(4, 15), (2, 2), (3, 1), (1, 1)]);
+    assert_eq!(next(&store).await, Some(at(15)));
+    refuse!(&store, |w| {
+        for unwanted in w.deliveries_due(at(99), 9).await? {
+            w.conversation_entry_put(&ConversationEntry { delivery: Delivery::Failed, ..unwanted }).await?;
+        }
+        assert_eq!((w.delivery_next_at().await?, w.deliveries_due(at(99), 9).await?), (None, vec![]));
+    });
+    assert_eq!(due(&store, 99, 9).await, [(4, 15), (2, 2), (3, 1), (1, 1), (2, 1)]);
+    store.close().await;
+    let store = open(&medium).await;
+    assert_eq!((due(&store, 99, 9).await.len(), next(&store).await), (5, Some(at(15))));
+}

@@ -1,0 +1,117 @@
+//! Knowledge: entries as they stand, and what they were.
+
+use std::sync::Arc;
+
+use ghost_domain::{Grantee, KnowledgeEntry, KnowledgeVersion, Party};
+
+use super::Medium;
+use super::rows::{AWKWARD, at, who};
+use super::rows_together::{knowledge, version};
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+
+pub(super) async fn entries_round_trip(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = KnowledgeEntry {
+        title: AWKWARD.to_owned(),
+        content: AWKWARD.to_owned(),
+        tags: vec![AWKWARD.to_owned(), "b".to_owned(), "a".to_owned()],
+        readers: vec![Grantee::Agent(who("b")), Grantee::Everyone, Grantee::Group("g".to_owned())],
+        writers: vec![Grantee::Archetype("scribe".to_owned())],
+        creator: Party::Agent(who("a")),
+        updated_by: Party::Operator("me".to_owned()),
+        created_at: at(3),
+        updated_at: at(4),
+        deleted: true,
+        ..knowledge("style/guide.v1", i64::MAX)
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        w.knowledge_put(&knowledge("style/guide.v1", 1)).await?;
+        assert_eq!(w.knowledge_get("style/guide.v1").await?, Some(knowledge("style/guide.v1", 1)));
+        w.knowledge_put(&full).await?;
+        assert_eq!(w.knowledge_get("style/guide.v1").await?.as_ref(), Some(&full));
+    });
+    refuse!(&store, |w| {
+        w.knowledge_put(&knowledge("style/guide.v1", 2)).await?;
+        w.knowledge_put(&knowledge("new", 1)).await?;
+        assert_eq!(w.knowledge_count().await?, 2);
+    });
+    let got = keep!(&store, |w| { (w.knowledge_get("style/guide.v1").await?, w.knowledge_get("new").await?) });
+    assert_eq!(got, (Some(wanted.clone()), None));
+    store.close().await;
+    let store = open(&medium).await;
+    let got = look!(&store, |r| { (r.knowledge_get("style/guide.v1").await?, r.knowledge_get("style").await?) });
+    assert_eq!(got, (Some(wanted), None));
+}
+
+async fn listed(store: &Store, after: &'static str, limit: u32) -> Vec<String> {
+    each(&look!(store, |r| { r.knowledge_list(after, limit).await? }), |entry| entry.entry_id.clone())
+}
+
+pub(super) async fn what_is_there_is_listed(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for entry_id in ["b", "a/b", "a", "c", "a-b"] {
+            w.knowledge_put(&knowledge(entry_id, 1)).await?;
+        }
+        assert_eq!((w.knowledge_list("", 9).await?.len(), w.knowledge_count().await?), (5, 5));
+        w.knowledge_put(&KnowledgeEntry { deleted: true, ..knowledge("b", 2) }).await?;
+        let inside = w.knowledge_list("", 9).await?;
+        assert_eq!(each(&inside, |entry| entry.entry_id.clone()), ["a", "a-b", "a/b", "c"]);
+        assert_eq!(w.knowledge_count().await?, 4);
+    });
+    assert_eq!(listed(&store, "", 99).await, ["a", "a-b", "a/b", "c"]);
+    assert_eq!(listed(&store, "", 2).await, ["a", "a-b"]);
+    assert_eq!(listed(&store, "a-b", 2).await, ["a/b", "c"]);
+    assert_eq!(listed(&store, "b", 9).await, ["c"], "from after what is deleted");
+    assert_eq!((listed(&store, "c", 9).await, listed(&store, "", 0).await), (vec![], vec![]));
+    keep!(&store, |w| { w.knowledge_put(&knowledge("b", 3)).await? });
+    assert_eq!(listed(&store, "a/b", u32::MAX).await, ["b", "c"]);
+    assert_eq!(look!(&store, |r| { r.knowledge_count().await? }), 5);
+}
+
+pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = KnowledgeVersion {
+        title: AWKWARD.to_owned(),
+        content: AWKWARD.to_owned(),
+        by: Party::Agent(who("b")),
+        at: at(7),
+        ..version("a", 3)
+    };
+    let wanted = full.clone();
+    keep!(&store, |w| {
+        for n in [2, 4, 1, 3] {
+            w.knowledge_version_put(&version("a", n)).await?;
+            w.knowledge_version_put(&version("a/b", n)).await?;
+        }
+        assert_eq!(w.knowledge_versions("a").await?.len(), 4);
+        w.knowledge_version_put(&full).await?;
+        assert_eq!(w.knowledge_versions("a").await?, [version("a", 4), full, version("a", 2), version("a", 1)]);
+    });
+    refuse!(&store, |w| {
+        w.knowledge_version_put(&version("a", 5)).await?;
+        w.knowledge_versions_prune("a", 4).await?;
+        assert_eq!(w.knowledge_versions("a").await?, [version("a", 5), version("a", 4)]);
+    });
+    let versions = async |entry_id: &'static str| look!(&store, |r| { r.knowledge_versions(entry_id).await? });
+    assert_eq!(each(&versions("a").await, |version| version.version), [4, 3, 2, 1]);
+    keep!(&store, |w| {
+        w.knowledge_versions_prune("a", 1).await?;
+        w.knowledge_versions_prune("none", 9).await?;
+        w.knowledge_version_put(&version("a", 5)).await?;
+        // Rows of the same command are pruned like any others.
+        w.knowledge_version_put(&version("a", 0)).await?;
+        w.knowledge_versions_prune("a", 3).await?;
+    });
+    assert_eq!(versions("a").await, [version("a", 5), version("a", 4), wanted]);
+    assert_eq!(each(&versions("a/b").await, |version| version.version), [4, 3, 2, 1]);
+    assert_eq!(versions("b").await, []);
+    keep!(&store, |w| { w.knowledge_versions_prune("a", i64::MAX).await? });
+    store.close().await;
+    let store = open(&medium).await;
+    let left =
+        look!(&store, |r| { (r.knowledge_versions("a").await?.len(), r.knowledge_versions("a/b").await?.len()) });
+    assert_eq!(left, (0, 4));
+}

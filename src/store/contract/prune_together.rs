@@ -1,0 +1,147 @@
+//! Retention of chat, conversations and the record of runs.
+
+use std::sync::Arc;
+
+use ghost_domain::{ChatPost, Delivery, ScheduleKind, ScheduleRun, Timestamp};
+
+use super::Medium;
+use super::prune::prune_all;
+use super::rows::{at, message_id, turn_id, who};
+use super::rows_together::{
+    channel, conversation, conversation_id, entry, member, named, post, run, schedule, schedule_id,
+};
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+use crate::tables::Family;
+
+pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let posts = async |store: &Store, name: &'static str| {
+        each(&look!(store, |r| { r.chat_posts(&named(name), 0, 0, 99).await? }), |post| post.seq)
+    };
+    keep!(&store, |w| {
+        w.chat_channel_put(&channel("a", 5)).await?;
+        w.chat_member_put(&member("a", "m", 1)).await?;
+        for seq in 1..=5 {
+            w.chat_post_append(&post("a", seq)).await?;
+        }
+        // The clock went back: age decides, not the place.
+        w.chat_post_append(&ChatPost { ts: at(3), ..post("b", 1) }).await?;
+        w.chat_post_append(&ChatPost { ts: at(1), ..post("b", 2) }).await?;
+    });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(1), 9).await? }), 0, "only what is older");
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(9), 0).await? }), 0, "bounded");
+    refuse!(&store, |w| {
+        w.chat_post_append(&post("a", 6)).await?;
+        assert_eq!(w.prune(Family::ChatPosts, at(9), 99).await?, 8);
+        assert_eq!(w.chat_posts(&named("a"), 0, 0, 99).await?, []);
+    });
+    assert_eq!((posts(&store, "a").await, posts(&store, "b").await), (vec![1, 2, 3, 4, 5], vec![1, 2]));
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(9), 3).await? }), 3);
+    assert_eq!((posts(&store, "a").await, posts(&store, "b").await), (vec![3, 4, 5], vec![1]), "oldest first");
+    prune_all(&store, Family::ChatPosts, 5).await;
+    assert_eq!((posts(&store, "a").await, posts(&store, "b").await), (vec![5], vec![]));
+    prune_all(&store, Family::ChatPosts, 9).await;
+    let inside = keep!(&store, |w| {
+        (
+            w.chat_channel_get(&named("a")).await?,
+            w.chat_unread(&who("m")).await?.len(),
+            w.chat_posts(&named("a"), 0, 0, 9).await?,
+        )
+    });
+    assert_eq!(inside, (Some(channel("a", 5)), 1, vec![]), "the sequence never falls");
+    keep!(&store, |w| { w.chat_post_append(&post("a", 6)).await? });
+    assert_eq!(posts(&store, "a").await, [6]);
+}
+
+pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let kept = async |store: &Store| {
+        let mut kept =
+            each(&look!(store, |r| { r.conversation_list(None).await? }), |found| found.conversation_id.0.as_u128());
+        kept.sort_unstable();
+        kept
+    };
+    keep!(&store, |w| {
+        // Conversation 6 is the newest, and 1 the oldest; 7 has no entry.
+        for (n, delivery) in [
+            (6, Delivery::None),
+            (1, Delivery::Delivered),
+            (2, Delivery::Pending),
+            (3, Delivery::Draft),
+            (4, Delivery::Failed),
+            (5, Delivery::None),
+        ] {
+            w.conversation_put(&conversation(n, "a")).await?;
+            let of_turn = ghost_domain::ConversationEntry { turn_id: Some(turn_id(n)), ..entry(n, 1, delivery) };
+            w.conversation_entry_put(&of_turn).await?;
+            w.conversation_entry_put(&entry(n, 2, Delivery::None)).await?;
+        }
+        w.conversation_put(&ghost_domain::Conversation { updated_at: at(5), ..conversation(7, "a") }).await?;
+    });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Conversations, at(1), 9).await? }), 0, "only what is older");
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Conversations, at(6), 0).await? }), 0, "bounded");
+    refuse!(&store, |w| {
+        assert_eq!(w.prune(Family::Conversations, at(6), 99).await?, 4);
+        assert_eq!(w.conversation_find("control", "thread 1").await?, None);
+        assert_eq!(w.conversation_entries(conversation_id(1), 0, 9).await?, []);
+    });
+    assert_eq!(kept(&store).await, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(keep!(&store, |w| { w.conversation_entries(conversation_id(1), 0, 9).await? }).len(), 2);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Conversations, at(6), 1).await? }), 1, "a conversation is one row");
+    assert_eq!(kept(&store).await, [2, 3, 4, 5, 6, 7], "oldest first");
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Conversations, at(6), 99).await? }), 3);
+    assert_eq!(kept(&store).await, [2, 3, 6]);
+    let inside = keep!(&store, |w| {
+        (
+            w.conversation_get(conversation_id(1)).await?,
+            w.conversation_find("control", "thread 4").await?,
+            w.conversation_entries(conversation_id(4), 0, 9).await?,
+            w.conversation_entries_of_turn(turn_id(1)).await?,
+        )
+    });
+    assert_eq!(inside, (None, None, vec![], vec![]));
+    assert_eq!(look!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 2);
+    // What was on its way goes when it has arrived.
+    keep!(&store, |w| { w.conversation_entry_put(&entry(2, 1, Delivery::Delivered)).await? });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Conversations, at(6), 99).await? }), 1);
+    // The name of one that is gone is free.
+    let again = ghost_domain::Conversation { thread: "thread 1".to_owned(), ..conversation(8, "a") };
+    keep!(&store, |w| { w.conversation_put(&again).await? });
+    assert_eq!(kept(&store).await, [3, 6, 8]);
+}
+
+pub(super) async fn old_runs_go(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let runs = async |store: &Store, n: u64| {
+        each(&look!(store, |r| { r.schedule_runs(schedule_id(n), 99).await? }), |run| run.run)
+    };
+    keep!(&store, |w| {
+        w.schedule_put(&schedule(1, "a", ScheduleKind::Cron, "x")).await?;
+        for number in 1..=4 {
+            w.schedule_run_put(&run(1, number)).await?;
+        }
+        // An old slot that went off late is as young as its run.
+        w.schedule_run_put(&ScheduleRun { slot_at: Timestamp(0), fired_at: at(9), ..run(2, 1) }).await?;
+        w.schedule_run_put(&ScheduleRun { message_id: None, ..run(2, 2) }).await?;
+    });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ScheduleRuns, at(1), 9).await? }), 0, "only what is older");
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ScheduleRuns, at(9), 0).await? }), 0, "bounded");
+    refuse!(&store, |w| {
+        assert_eq!(w.prune(Family::ScheduleRuns, at(10), 99).await?, 6);
+        assert_eq!(w.schedule_run_of(message_id(1_001)).await?, None);
+    });
+    assert_eq!((runs(&store, 1).await, runs(&store, 2).await), (vec![4, 3, 2, 1], vec![2, 1]));
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ScheduleRuns, at(9), 3).await? }), 3);
+    assert_eq!((runs(&store, 1).await, runs(&store, 2).await), (vec![4, 3], vec![1]), "oldest first");
+    prune_all(&store, Family::ScheduleRuns, 4).await;
+    let inside = keep!(&store, |w| {
+        (
+            w.schedule_run_of(message_id(1_001)).await?,
+            w.schedule_run_of(message_id(1_004)).await?,
+            w.schedule_get(schedule_id(1)).await?.is_some(),
+        )
+    });
+    assert_eq!(inside, (None, Some(run(1, 4)), true));
+    assert_eq!((runs(&store, 1).await, runs(&store, 2).await), (vec![4], vec![1]));
+}

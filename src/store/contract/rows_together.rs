@@ -1,0 +1,185 @@
+//! Rows of chat, conversations, knowledge, shared state and schedules for the checks: plain ones by name and number.
+
+use std::collections::BTreeMap;
+
+use ghost_domain::schedule::{FileStamp, Missed, When};
+use ghost_domain::{
+    ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, ConversationId, Delivery,
+    Direction, Grantee, KnowledgeEntry, KnowledgeVersion, Party, Schedule, ScheduleId, ScheduleKind, ScheduleRun,
+    StateEntry, WatchSnapshot,
+};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::rows::{at, message_id, root_id, who};
+
+fn uuid(n: u64) -> Uuid {
+    Uuid::from_u128(u128::from(n))
+}
+
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap()
+}
+
+pub(super) fn named(channel: &str) -> ChannelName {
+    channel.parse().unwrap()
+}
+
+pub(super) fn conversation_id(n: u64) -> ConversationId {
+    ConversationId(uuid(n))
+}
+
+pub(super) fn schedule_id(n: u64) -> ScheduleId {
+    ScheduleId(uuid(n))
+}
+
+/// An ungated channel whose last post is `last_seq`.
+pub(super) fn channel(name: &str, last_seq: i64) -> ChatChannel {
+    ChatChannel {
+        channel: named(name),
+        creator: Party::System,
+        gated: false,
+        topic: None,
+        members: 0,
+        last_seq,
+        created_at: at(1),
+    }
+}
+
+pub(super) fn member(channel: &str, agent: &str, read_seq: i64) -> ChatMember {
+    ChatMember { channel: named(channel), agent_id: who(agent), read_seq, wake_id: None, joined_at: at(1) }
+}
+
+/// Post `seq` of a channel, of second `seq`.
+pub(super) fn post(channel: &str, seq: u64) -> ChatPost {
+    ChatPost {
+        channel: named(channel),
+        seq: number(seq),
+        message_id: message_id(seq),
+        from: Party::Agent(who("a")),
+        content: format!("post {seq}"),
+        mentions: Vec::new(),
+        reply_to: None,
+        root_id: root_id(1),
+        hop: 0,
+        ts: at(seq),
+    }
+}
+
+/// Conversation `n` over the control plane, last spoken in at second `n`.
+pub(super) fn conversation(n: u64, owner: &str) -> Conversation {
+    Conversation {
+        conversation_id: conversation_id(n),
+        adapter: "control".to_owned(),
+        thread: format!("thread {n}"),
+        owner: who(owner),
+        party: Party::Outside("web".to_owned()),
+        last_seq: 0,
+        created_at: at(1),
+        updated_at: at(n),
+    }
+}
+
+/// Entry `seq` of conversation `n`, of second `seq`, on its way out as `delivery` says.
+pub(super) fn entry(n: u64, seq: u64, delivery: Delivery) -> ConversationEntry {
+    ConversationEntry {
+        conversation_id: conversation_id(n),
+        seq: number(seq),
+        message_id: message_id(1_000 * n + seq),
+        direction: Direction::Out,
+        from: Party::Agent(who("a")),
+        content: format!("entry {seq}"),
+        attachments: Vec::new(),
+        reply_to: None,
+        external_id: None,
+        turn_id: None,
+        delivery,
+        attempts: 0,
+        next_at: None,
+        error: None,
+        at: at(seq),
+    }
+}
+
+pub(super) fn knowledge(entry_id: &str, version: i64) -> KnowledgeEntry {
+    KnowledgeEntry {
+        entry_id: entry_id.to_owned(),
+        title: format!("title of {entry_id}"),
+        content: format!("version {version}"),
+        tags: Vec::new(),
+        readers: vec![Grantee::Everyone],
+        writers: Vec::new(),
+        version,
+        creator: Party::System,
+        updated_by: Party::System,
+        created_at: at(1),
+        updated_at: at(1),
+        deleted: false,
+    }
+}
+
+pub(super) fn version(entry_id: &str, version: i64) -> KnowledgeVersion {
+    KnowledgeVersion {
+        entry_id: entry_id.to_owned(),
+        version,
+        title: format!("title of {entry_id}"),
+        content: format!("version {version}"),
+        by: Party::System,
+        at: at(1),
+    }
+}
+
+pub(super) fn state(key: &str, value: Value) -> StateEntry {
+    StateEntry { key: key.to_owned(), value, version: 1, writer: Party::System, updated_at: at(1) }
+}
+
+/// Schedule `n`, due at second `n`; a watch is never due.
+pub(super) fn schedule(n: u64, agent: &str, kind: ScheduleKind, name: &str) -> Schedule {
+    Schedule {
+        schedule_id: schedule_id(n),
+        kind,
+        agent_id: who(agent),
+        name: name.to_owned(),
+        when: When::At { at: at(n) },
+        message: format!("schedule {n}"),
+        missed: Missed::Skip,
+        enabled: true,
+        root_id: root_id(1),
+        hop: 0,
+        next_at: (kind != ScheduleKind::Watch).then(|| at(n)),
+        last_at: None,
+        last_status: None,
+        runs: 0,
+        creator: Party::System,
+        created_at: at(1),
+    }
+}
+
+/// Run `run` of schedule `n`, of second `run`; each has mail of its own.
+pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
+    ScheduleRun {
+        schedule_id: schedule_id(n),
+        run: number(run),
+        agent_id: who("a"),
+        slot_at: at(run),
+        fired_at: at(run),
+        late: false,
+        missed: 0,
+        status: ghost_domain::schedule::RunStatus::Queued,
+        message_id: Some(message_id(1_000 * n + run)),
+        note: None,
+    }
+}
+
+/// What a watch saw: `files` files, the first of which changed long before 1970.
+pub(super) fn snapshot(files: u64) -> WatchSnapshot {
+    let stamp =
+        |n| FileStamp { bytes: n, changed_ns: i128::from(n) * 1_000_000_007 - (1_i128 << 62), inode: u64::MAX - n };
+    let files: BTreeMap<String, FileStamp> = (0..files).map(|n| (format!("dir/é {n}"), stamp(n))).collect();
+    WatchSnapshot { files }
+}
+
+/// A value that a careless backend breaks.
+pub(super) fn deep() -> Value {
+    json!({"n": super::rows::LARGE, "list": [null, true, 1.5, -7], "text": super::rows::AWKWARD, "empty": {}})
+}

@@ -1,0 +1,273 @@
+//! Schedules, the record of their runs, and what watches last saw.
+
+use std::sync::Arc;
+
+use ghost_domain::schedule::{Change, Missed, RunStatus, When};
+use ghost_domain::{Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
+
+use super::Medium;
+use super::rows::{AWKWARD, LARGE, at, message_id, root_id, who};
+use super::rows_together::{run, schedule, schedule_id, snapshot};
+use super::tools::{each, keep, look, open, refuse};
+use crate::Store;
+
+/// One of each.
+fn whens() -> [When; 4] {
+    [
+        When::At { at: at(1) },
+        When::Every { every_ms: LARGE, anchor: at(2) },
+        When::Cron { expression: "0 */5 * * * *".to_owned(), zone: Some("Europe/Vienna".to_owned()) },
+        When::Change {
+            path: AWKWARD.to_owned(),
+            recursive: true,
+            changes: vec![Change::Removed, Change::Created],
+            debounce_ms: u32::MAX,
+        },
+    ]
+}
+
+pub(super) async fn schedules_round_trip(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = Schedule {
+        message: AWKWARD.to_owned(),
+        missed: Missed::RunOnce,
+        enabled: false,
+        root_id: root_id(9),
+        hop: u32::MAX,
+        next_at: None,
+        last_at: Some(at(5)),
+        last_status: Some(RunStatus::Refused),
+        runs: i64::MAX,
+        creator: Party::Agent(who("b")),
+        created_at: at(6),
+        ..schedule(1, "a", ScheduleKind::Cron, AWKWARD)
+    };
+    for (when, n) in whens().into_iter().zip(1..) {
+        let full = Schedule { schedule_id: schedule_id(n), name: format!("{n}{AWKWARD}"), when, ..full.clone() };
+        let wanted = full.clone();
+        keep!(&store, |w| {
+            w.schedule_put(&schedule(n, "a", ScheduleKind::Cron, "before")).await?;
+            assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Cron, "before").await?.map(|s| s.runs), Some(0));
+            w.schedule_put(&full).await?;
+            assert_eq!(w.schedule_get(schedule_id(n)).await?.as_ref(), Some(&full));
+            assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Cron, "before").await?, None);
+            assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Cron, &full.name).await?.as_ref(), Some(&full));
+        });
+        let name = wanted.name.clone();
+        let got = look!(&store, |r| {
+            (r.schedule_get(schedule_id(n)).await?, r.schedule_find(&who("a"), ScheduleKind::Cron, &name).await?)
+        });
+        assert_eq!(got, (Some(wanted.clone()), Some(wanted)));
+    }
+    let none = look!(&store, |r| {
+        (r.schedule_get(schedule_id(9)).await?, r.schedule_find(&who("a"), ScheduleKind::Timer, "before").await?)
+    });
+    assert_eq!(none, (None, None));
+}
+
+pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
+    use ScheduleKind::{Cron, Heartbeat, Timer, Watch};
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for (n, agent, kind, name) in [
+            (1, "b", Cron, "x"),
+            (2, "a", Timer, "y"),
+            (3, "a", Timer, "x"),
+            (4, "a", Watch, "x"),
+            (5, "a", Heartbeat, "x"),
+            (6, "a", Cron, "x"),
+            (7, "aa", Timer, "x"),
+        ] {
+            w.schedule_put(&schedule(n, agent, kind, name)).await?;
+        }
+        assert_eq!((w.schedule_list(None, None).await?.len(), w.schedule_count(&who("a"), Timer).await?), (7, 2));
+    });
+    let numbers = |found: &[Schedule]| each(found, |schedule| schedule.schedule_id.0.as_u128());
+    let (all, of_a, timers, both, none) = look!(&store, |r| {
+        (
+            r.schedule_list(None, None).await?,
+            r.schedule_list(Some(&who("a")), None).await?,
+            r.schedule_list(None, Some(Timer)).await?,
+            r.schedule_list(Some(&who("a")), Some(Timer)).await?,
+            r.schedule_list(Some(&who("b")), Some(Timer)).await?,
+        )
+    });
+    assert_eq!(numbers(&all), [6, 5, 3, 2, 4, 7, 1]);
+    assert_eq!((numbers(&of_a), numbers(&timers), numbers(&both)), (vec![6, 5, 3, 2, 4], vec![3, 2, 7], vec![3, 2]));
+    assert_eq!(none, []);
+    let counts = look!(&store, |r| {
+        (
+            r.schedule_count(&who("a"), Timer).await?,
+            r.schedule_count(&who("b"), Cron).await?,
+            r.schedule_count(&who("b"), Timer).await?,
+        )
+    });
+    assert_eq!(counts, (2, 1, 0));
+    keep!(&store, |w| {
+        for n in 100..=1_100 {
+            w.schedule_put(&schedule(n, "c", Timer, &format!("{n}"))).await?;
+        }
+        assert_eq!(w.schedule_count(&who("c"), Timer).await?, 1_001);
+    });
+    let (all, of_c) = look!(&store, |r| {
+        (r.schedule_list(None, None).await?.len(), r.schedule_list(Some(&who("c")), Some(Timer)).await?.len())
+    });
+    assert_eq!((all, of_c), (1_000, 1_000));
+}
+
+pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let named = |n| schedule(n, "a", ScheduleKind::Timer, "x");
+    keep!(&store, |w| {
+        w.schedule_put(&named(1)).await?;
+        w.watch_snapshot_put(schedule_id(1), &snapshot(1)).await?;
+        w.schedule_run_put(&run(1, 1)).await?;
+        w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "brief")).await?;
+        w.schedule_delete(schedule_id(2)).await?;
+        assert_eq!(w.schedule_get(schedule_id(2)).await?, None);
+        w.schedule_delete(schedule_id(9)).await?;
+    });
+    refuse!(&store, |w| {
+        w.schedule_delete(schedule_id(1)).await?;
+        assert_eq!((w.schedule_get(schedule_id(1)).await?, w.watch_snapshot_get(schedule_id(1)).await?), (None, None));
+        assert_eq!((w.schedule_next_at().await?, w.schedule_list(None, None).await?), (None, vec![]));
+    });
+    let inside = keep!(&store, |w| {
+        (
+            w.schedule_get(schedule_id(1)).await?,
+            w.watch_snapshot_get(schedule_id(1)).await?,
+            w.schedule_next_at().await?,
+        )
+    });
+    assert_eq!(inside, (Some(named(1)), Some(snapshot(1)), Some(at(1))));
+    // The name is free again at once, for another.
+    keep!(&store, |w| {
+        w.schedule_delete(schedule_id(1)).await?;
+        w.schedule_put(&named(3)).await?;
+        assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Timer, "x").await?, Some(named(3)));
+        assert_eq!(w.schedule_count(&who("a"), ScheduleKind::Timer).await?, 1);
+    });
+    let removed =
+        keep!(&store, |w| { (w.schedule_get(schedule_id(1)).await?, w.watch_snapshot_get(schedule_id(1)).await?) });
+    assert_eq!(removed, (None, None));
+    keep!(&store, |w| { w.schedule_delete(schedule_id(3)).await? });
+    keep!(&store, |w| { w.schedule_put(&named(1)).await? });
+    store.close().await;
+    let store = open(&medium).await;
+    let (list, runs, saw) = look!(&store, |r| {
+        (
+            r.schedule_list(None, None).await?,
+            r.schedule_runs(schedule_id(1), 9).await?,
+            r.watch_snapshot_get(schedule_id(1)).await?,
+        )
+    });
+    assert_eq!((list, runs, saw), (vec![named(1)], vec![run(1, 1)], None), "runs outlive their schedule");
+}
+
+async fn due(store: &Store, now: u64, limit: u32) -> Vec<u128> {
+    let due = look!(store, |r| { r.schedules_due(at(now), limit).await? });
+    each(&due, |schedule| schedule.schedule_id.0.as_u128())
+}
+
+pub(super) async fn schedules_fall_due(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let until = |n: u64, second: u64| Schedule {
+        next_at: Some(at(second)),
+        ..schedule(n, "a", ScheduleKind::Cron, &format!("{n}"))
+    };
+    assert_eq!(look!(&store, |r| { (r.schedule_next_at().await?, r.schedules_due(at(99), 9).await?) }), (None, vec![]));
+    keep!(&store, |w| {
+        w.schedule_put(&until(1, 30)).await?;
+        w.schedule_put(&until(4, 20)).await?;
+        w.schedule_put(&until(3, 20)).await?;
+        w.schedule_put(&until(2, 10)).await?;
+        w.schedule_put(&schedule(5, "a", ScheduleKind::Watch, "never")).await?;
+        assert_eq!(w.schedules_due(at(10), 9).await?, [until(2, 10)]);
+        assert_eq!(w.schedule_next_at().await?, Some(at(10)));
+    });
+    assert_eq!((due(&store, 9, 9).await, due(&store, 99, 0).await), (vec![], vec![]));
+    assert_eq!((due(&store, 20, 9).await, due(&store, 99, 2).await), (vec![2, 3, 4], vec![2, 3]));
+    keep!(&store, |w| {
+        w.schedule_put(&until(2, 40)).await?;
+        w.schedule_put(&Schedule { next_at: None, enabled: false, ..until(3, 20) }).await?;
+        assert_eq!(w.schedule_next_at().await?, Some(at(20)));
+    });
+    refuse!(&store, |w| {
+        w.schedule_put(&until(4, 50)).await?;
+        w.schedule_put(&until(1, 50)).await?;
+        assert_eq!(w.schedule_next_at().await?, Some(at(40)));
+    });
+    store.close().await;
+    let store = open(&medium).await;
+    assert_eq!(due(&store, 99, 9).await, [4, 1, 2]);
+    assert_eq!(look!(&store, |r| { r.schedule_next_at().await? }), Some(at(20)));
+}
+
+pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let full = ScheduleRun {
+        slot_at: at(40),
+        late: true,
+        missed: u32::MAX,
+        status: RunStatus::Failed,
+        message_id: Some(message_id(7)),
+        note: Some(AWKWARD.to_owned()),
+        ..run(1, 2)
+    };
+    let wanted = full.clone();
+    let quiet = |n, number| ScheduleRun { message_id: None, status: RunStatus::Skipped, ..run(n, number) };
+    keep!(&store, |w| {
+        for number in [3, 1, 2] {
+            w.schedule_run_put(&quiet(1, number)).await?;
+            w.schedule_run_put(&run(2, number)).await?;
+        }
+        assert_eq!(w.schedule_run_of(message_id(7)).await?, None);
+        w.schedule_run_put(&full).await?;
+        assert_eq!(w.schedule_run_of(message_id(7)).await?.as_ref(), Some(&full));
+        assert_eq!(w.schedule_runs(schedule_id(1), 9).await?, [quiet(1, 3), full, quiet(1, 1)]);
+    });
+    let (all, two, none) = look!(&store, |r| {
+        (
+            r.schedule_runs(schedule_id(1), u32::MAX).await?,
+            r.schedule_runs(schedule_id(2), 2).await?,
+            (r.schedule_runs(schedule_id(2), 0).await?, r.schedule_runs(schedule_id(3), 9).await?),
+        )
+    });
+    assert_eq!((all, two), (vec![quiet(1, 3), wanted.clone(), quiet(1, 1)], vec![run(2, 3), run(2, 2)]));
+    assert_eq!(none, (vec![], vec![]));
+    refuse!(&store, |w| {
+        w.schedule_run_put(&quiet(1, 2)).await?;
+        w.schedule_run_put(&run(1, 4)).await?;
+        assert_eq!(w.schedule_run_of(message_id(7)).await?, None);
+    });
+    let inside =
+        keep!(&store, |w| { (w.schedule_run_of(message_id(7)).await?, w.schedule_run_of(message_id(1_004)).await?) });
+    assert_eq!(inside, (Some(wanted.clone()), None));
+    keep!(&store, |w| { w.schedule_run_put(&ScheduleRun { status: RunStatus::Done, ..run(2, 1) }).await? });
+    store.close().await;
+    let store = open(&medium).await;
+    let (of, done) = look!(&store, |r| {
+        (r.schedule_run_of(message_id(7)).await?, r.schedule_run_of(message_id(2_001)).await?.map(|run| run.status))
+    });
+    assert_eq!((of, done), (Some(wanted), Some(RunStatus::Done)));
+}
+
+async fn seen(store: &Store, n: u64) -> Option<WatchSnapshot> {
+    look!(store, |r| { r.watch_snapshot_get(schedule_id(n)).await? })
+}
+
+pub(super) async fn snapshots_are_replaced(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.watch_snapshot_put(schedule_id(1), &snapshot(3)).await?;
+        w.watch_snapshot_put(schedule_id(2), &snapshot(0)).await?;
+        assert_eq!(w.watch_snapshot_get(schedule_id(1)).await?, Some(snapshot(3)));
+    });
+    assert_eq!((seen(&store, 1).await, seen(&store, 2).await), (Some(snapshot(3)), Some(snapshot(0))));
+    refuse!(&store, |w| { w.watch_snapshot_put(schedule_id(1), &snapshot(5)).await? });
+    assert_eq!(keep!(&store, |w| { w.watch_snapshot_get(schedule_id(1)).await? }), Some(snapshot(3)));
+    keep!(&store, |w| { w.watch_snapshot_put(schedule_id(1), &snapshot(2)).await? });
+    store.close().await;
+    let store = open(&medium).await;
+    assert_eq!((seen(&store, 1).await, seen(&store, 3).await), (Some(snapshot(2)), None));
+}

@@ -1,0 +1,304 @@
+//! The part of the random scripts that is about chat, conversations, knowledge, shared state and schedules.
+//!
+//! Must never: break a rule that rows of these tables rest on (a post's place, the names that are unique), for what a
+//! backend does then is its own affair.
+
+use ghost_domain::schedule::RunStatus;
+use ghost_domain::{
+    AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, Delivery, KnowledgeEntry,
+    Schedule, ScheduleKind, ScheduleRun, StateEntry,
+};
+use serde_json::json;
+
+use super::rows::{message_id, turn_id, who};
+use super::rows_together::{
+    channel, conversation, conversation_id, entry, knowledge, member, named, post, run, schedule, schedule_id,
+    snapshot, state, version,
+};
+use super::script::{AGENTS, Op, moment, one_of};
+use crate::tables::{Reads, Result, Writes};
+
+const CHANNELS: [&str; 3] = ["a", "a-b", "b"];
+const KNOWN: [&str; 4] = ["k", "k/1", "k/2", "l"];
+const KEYS: [&str; 5] = ["a", "a.b", "a.c", "a_b", "b"];
+const PREFIXES: [&str; 4] = ["", "a", "a.", "a_"];
+
+/// What one operation does to these tables.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Together {
+    PutChannel,
+    PutMember,
+    RemoveMember,
+    AppendPost,
+    PutConversation,
+    PutEntry,
+    PutKnowledge,
+    PutVersion,
+    PruneVersions,
+    PutState,
+    PutSchedule,
+    RemoveSchedule,
+    PutRun,
+    PutSnapshot,
+    GetPoints,
+    ScanChat,
+    ScanConversations,
+    ScanKnowledge,
+    ScanState,
+    ScanSchedules,
+}
+
+impl Together {
+    pub(super) const ALL: [Self; 20] = [
+        Self::PutChannel,
+        Self::PutMember,
+        Self::RemoveMember,
+        Self::AppendPost,
+        Self::PutConversation,
+        Self::PutEntry,
+        Self::PutKnowledge,
+        Self::PutVersion,
+        Self::PruneVersions,
+        Self::PutState,
+        Self::PutSchedule,
+        Self::RemoveSchedule,
+        Self::PutRun,
+        Self::PutSnapshot,
+        Self::GetPoints,
+        Self::ScanChat,
+        Self::ScanConversations,
+        Self::ScanKnowledge,
+        Self::ScanState,
+        Self::ScanSchedules,
+    ];
+
+    /// Does it, and gives what it saw.
+    pub(super) async fn run(self, w: &mut dyn Writes, op: Op) -> Result<String> {
+        if let Some(done) = self.chat_and_conversations(w, op).await {
+            return done.map(|()| String::new());
+        }
+        if let Some(done) = self.knowledge_and_schedules(w, op).await {
+            return done.map(|()| String::new());
+        }
+        self.look(w, op).await
+    }
+
+    async fn chat_and_conversations(self, w: &mut dyn Writes, op: Op) -> Option<Result<()>> {
+        let Op { n, a, b, c, .. } = op;
+        let (in_channel, agent) = (one_of(&CHANNELS, a), one_of(&AGENTS, b));
+        let number = a % 4;
+        Some(match self {
+            Self::PutChannel => put_channel(w, in_channel, c.is_multiple_of(3), 0).await.map(|_| ()),
+            Self::PutMember => {
+                let wake_id = c.is_multiple_of(2).then(|| message_id(n));
+                let read_seq = i64::try_from(c % 4).unwrap();
+                w.chat_member_put(&ChatMember { wake_id, ..member(in_channel, agent, read_seq) }).await
+            }
+            Self::RemoveMember => w.chat_member_delete(&named(in_channel), &who(agent)).await,
+            Self::AppendPost => append_post(w, op, in_channel, agent).await,
+            Self::PutConversation => {
+                let updated_at = moment(n);
+                w.conversation_put(&Conversation { updated_at, ..conversation(number, agent) }).await
+            }
+            Self::PutEntry => {
+                let row = ConversationEntry {
+                    // Few instants, so that some are the same.
+                    next_at: (!c.is_multiple_of(3)).then(|| moment(c % 8)),
+                    turn_id: b.is_multiple_of(2).then(|| turn_id(c % 6)),
+                    content: format!("{n}"),
+                    at: moment(n),
+                    ..entry(number, 1 + b % 5, one_of(Delivery::ALL, c))
+                };
+                w.conversation_entry_put(&row).await
+            }
+            _ => return None,
+        })
+    }
+
+    async fn knowledge_and_schedules(self, w: &mut dyn Writes, op: Op) -> Option<Result<()>> {
+        let Op { n, a, b, c, .. } = op;
+        let (agent, known) = (one_of(&AGENTS, b), one_of(&KNOWN, a));
+        Some(match self {
+            Self::PutKnowledge => {
+                let row = knowledge(known, i64::try_from(n).unwrap());
+                w.knowledge_put(&KnowledgeEntry { deleted: c.is_multiple_of(3), ..row }).await
+            }
+            Self::PutVersion => {
+                let row = version(known, i64::try_from(b % 8).unwrap());
+                w.knowledge_version_put(&ghost_domain::KnowledgeVersion { title: format!("{n}"), ..row }).await
+            }
+            Self::PruneVersions => w.knowledge_versions_prune(known, i64::try_from(b % 8).unwrap()).await,
+            Self::PutState => {
+                let row = state(one_of(&KEYS, a), json!({ "n": n }));
+                w.state_put(&StateEntry { version: i64::try_from(n).unwrap(), ..row }).await
+            }
+            Self::PutSchedule => put_schedule(w, op, agent).await,
+            Self::RemoveSchedule => w.schedule_delete(schedule_id(a % 8)).await,
+            Self::PutRun => {
+                let row = run(a % 8, 1 + b % 4);
+                let row = ScheduleRun {
+                    message_id: row.message_id.filter(|_| !c.is_multiple_of(3)),
+                    status: one_of(RunStatus::ALL, c),
+                    fired_at: moment(n),
+                    ..row
+                };
+                w.schedule_run_put(&row).await
+            }
+            Self::PutSnapshot => w.watch_snapshot_put(schedule_id(a % 8), &snapshot(c % 3)).await,
+            _ => return None,
+        })
+    }
+
+    async fn look(self, w: &mut dyn Writes, op: Op) -> Result<String> {
+        let Op { n, a, b, c, .. } = op;
+        let (in_channel, agent) = (named(one_of(&CHANNELS, a)), who(one_of(&AGENTS, b)));
+        let limit = u32::try_from(1 + c % 5).unwrap();
+        Ok(match self {
+            Self::GetPoints => {
+                let found = (
+                    w.chat_channel_get(&in_channel).await?,
+                    w.chat_member_get(&in_channel, &agent).await?,
+                    w.conversation_get(conversation_id(a % 4)).await?,
+                    w.conversation_find("control", &format!("thread {}", b % 4)).await?,
+                    w.knowledge_get(one_of(&KNOWN, a)).await?,
+                    w.state_get(one_of(&KEYS, c)).await?,
+                    w.schedule_get(schedule_id(a % 8)).await?,
+                    w.schedule_find(&agent, one_of(ScheduleKind::ALL, c), &name(a)).await?,
+                    w.schedule_run_of(message_id(1_000 * (a % 8) + 1 + b % 4)).await?,
+                    w.watch_snapshot_get(schedule_id(c % 8)).await?,
+                );
+                format!("{found:?}")
+            }
+            Self::ScanChat => chat(w, &in_channel, &agent, i64::try_from(c % 5).unwrap(), limit).await?,
+            Self::ScanConversations => {
+                let owner = c.is_multiple_of(2).then_some(&agent);
+                let found = (
+                    w.conversation_list(owner).await?,
+                    w.conversation_entries(conversation_id(a % 4), i64::try_from(b % 4).unwrap(), limit).await?,
+                    w.conversation_entries_of_turn(turn_id(c % 6)).await?,
+                    w.deliveries_due(moment(if c.is_multiple_of(4) { n } else { c % 9 }), limit).await?,
+                    w.delivery_next_at().await?,
+                );
+                format!("{found:?}")
+            }
+            Self::ScanKnowledge => {
+                let (after, of) = (if c.is_multiple_of(2) { "" } else { one_of(&KNOWN, b) }, one_of(&KNOWN, a));
+                let listed = (w.knowledge_list(after, limit).await?, w.knowledge_count().await?);
+                format!("{listed:?} {:?}", w.knowledge_versions(of).await?)
+            }
+            Self::ScanState => {
+                let after = if c.is_multiple_of(2) { "" } else { one_of(&KEYS, b) };
+                let listed = w.state_list(one_of(&PREFIXES, a), after, limit).await?;
+                format!("{listed:?} {}", w.state_count().await?)
+            }
+            _ => {
+                let (of, kind) = (c.is_multiple_of(2).then_some(&agent), one_of(ScheduleKind::ALL, a));
+                let found = (
+                    w.schedule_list(of, b.is_multiple_of(3).then_some(kind)).await?,
+                    w.schedule_count(&agent, kind).await?,
+                    w.schedules_due(moment(c % 9), limit).await?,
+                    w.schedule_next_at().await?,
+                    w.schedule_runs(schedule_id(a % 8), limit).await?,
+                );
+                format!("{found:?}")
+            }
+        })
+    }
+}
+
+fn name(dice: u64) -> String {
+    one_of(&["x", "y"], dice).to_owned()
+}
+
+/// Writes a channel without letting its sequence fall; gives the sequence that is `more` further.
+async fn put_channel(w: &mut dyn Writes, in_channel: &str, gated: bool, more: i64) -> Result<i64> {
+    let seq = w.chat_channel_get(&named(in_channel)).await?.map_or(0, |found| found.last_seq) + more;
+    w.chat_channel_put(&ChatChannel { gated, ..channel(in_channel, seq) }).await?;
+    Ok(seq)
+}
+
+async fn append_post(w: &mut dyn Writes, op: Op, in_channel: &str, agent: &str) -> Result<()> {
+    let seq = put_channel(w, in_channel, op.c.is_multiple_of(5), 1).await?;
+    let mentions = if op.c.is_multiple_of(2) { vec![who(agent)] } else { Vec::new() };
+    let row = post(in_channel, u64::try_from(seq).unwrap());
+    w.chat_post_append(&ChatPost { message_id: message_id(op.n), mentions, ts: moment(op.n), ..row }).await
+}
+
+/// Replaces the schedule of a name, or makes one under an id that no other has.
+async fn put_schedule(w: &mut dyn Writes, op: Op, agent: &str) -> Result<()> {
+    let Op { n, a, c, .. } = op;
+    let (kind, name) = (one_of(ScheduleKind::ALL, c), name(a));
+    let number = match w.schedule_find(&who(agent), kind, &name).await? {
+        Some(found) => u64::try_from(found.schedule_id.0.as_u128()).unwrap(),
+        // Taken by another name: that one is renamed.
+        None => a % 8,
+    };
+    let next_at = (!c.is_multiple_of(3)).then(|| moment(c % 8));
+    let row = Schedule { next_at, runs: i64::try_from(n).unwrap(), ..schedule(number, agent, kind, &name) };
+    w.schedule_put(&row).await
+}
+
+async fn chat<R: Reads + ?Sized>(
+    r: &mut R,
+    in_channel: &ChannelName,
+    agent: &AgentId,
+    cursor: i64,
+    limit: u32,
+) -> Result<String> {
+    let found = (
+        r.chat_channel_list().await?,
+        r.chat_channel_count().await?,
+        r.chat_members(in_channel).await?,
+        r.chat_memberships(agent).await?,
+        r.chat_unread(agent).await?,
+        r.chat_posts(in_channel, cursor, 0, limit).await?,
+        r.chat_posts(in_channel, 0, cursor, limit).await?,
+    );
+    Ok(format!("{found:?}"))
+}
+
+/// Everything that can be seen of these tables, a line a fact.
+pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for in_channel in CHANNELS {
+        for agent in AGENTS {
+            lines.push(chat(r, &named(in_channel), &who(agent), 0, 10_000).await?);
+        }
+    }
+    lines.push(format!("{:?}", r.conversation_list(None).await?));
+    for n in 0..4 {
+        let found = r.conversation_find("control", &format!("thread {n}")).await?;
+        lines.push(format!("{found:?} {:?}", r.conversation_entries(conversation_id(n), 0, 10_000).await?));
+    }
+    for n in 0..6 {
+        lines.push(format!("{:?}", r.conversation_entries_of_turn(turn_id(n)).await?));
+    }
+    let due = r.deliveries_due(ghost_domain::Timestamp(i64::MAX), 10_000).await?;
+    lines.push(format!("{due:?} {:?}", r.delivery_next_at().await?));
+    lines.push(format!("{:?} {}", r.knowledge_list("", 10_000).await?, r.knowledge_count().await?));
+    for known in KNOWN {
+        lines.push(format!("{:?} {:?}", r.knowledge_get(known).await?, r.knowledge_versions(known).await?));
+    }
+    for prefix in PREFIXES {
+        lines.push(format!("{:?} {}", r.state_list(prefix, "", 10_000).await?, r.state_count().await?));
+    }
+    lines.push(format!("{:?}", r.schedule_list(None, None).await?));
+    let due = r.schedules_due(ghost_domain::Timestamp(i64::MAX), 10_000).await?;
+    lines.push(format!("{due:?} {:?}", r.schedule_next_at().await?));
+    for agent in AGENTS {
+        for kind in ScheduleKind::ALL {
+            lines.push(format!("{agent} {kind} {}", r.schedule_count(&who(agent), *kind).await?));
+        }
+    }
+    for n in 0..8 {
+        lines.push(format!(
+            "{:?} {:?}",
+            r.schedule_runs(schedule_id(n), 10_000).await?,
+            r.watch_snapshot_get(schedule_id(n)).await?
+        ));
+        for number in 1..=4 {
+            lines.push(format!("{:?}", r.schedule_run_of(message_id(1_000 * n + number)).await?));
+        }
+    }
+    Ok(lines)
+}

@@ -1,0 +1,113 @@
+//! Names and places that only one row may have: a command that takes one twice fails alone.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use ghost_domain::{ChatPost, Conversation, ScheduleKind};
+
+use super::Medium;
+use super::rows::who;
+use super::rows_together::{conversation, conversation_id, named, post, schedule, schedule_id, state};
+use super::tools::{Outcome, Stop, keep, look, open, write};
+use crate::{Store, StoreError};
+
+/// What a command of these checks takes.
+#[derive(Clone, Copy)]
+enum Take {
+    Thread,
+    ScheduleName,
+    PostPlace,
+}
+
+/// Writes something, takes what is taken, and goes on as far as it comes.
+async fn take(store: &Store, what: Take) -> Outcome<()> {
+    write(store, move |w| {
+        Box::pin(async move {
+            w.state_put(&state("lost", true.into())).await?;
+            match what {
+                Take::Thread => {
+                    let other = Conversation { thread: "thread 1".to_owned(), ..conversation(2, "b") };
+                    w.conversation_put(&other).await?;
+                }
+                Take::ScheduleName => w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "x")).await?,
+                Take::PostPlace => w.chat_post_append(&ChatPost { hop: 7, ..post("a", 1) }).await?,
+            }
+            Ok(())
+        })
+    })
+    .await
+}
+
+fn assert_taken(outcome: &Outcome<()>) {
+    assert!(matches!(outcome, Err(Stop::Store(StoreError::Row { .. }))), "{outcome:?}");
+}
+
+pub(super) async fn taken_names_are_errors_of_their_command(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let all = [Take::Thread, Take::ScheduleName, Take::PostPlace];
+    // Once beside the command that takes the names first, once over what is remembered, once over what is stored.
+    for round in 0..3 {
+        let first = async {
+            if round == 0 {
+                keep!(&store, |w| {
+                    w.conversation_put(&conversation(1, "a")).await?;
+                    w.schedule_put(&schedule(1, "a", ScheduleKind::Timer, "x")).await?;
+                    w.chat_post_append(&post("a", 1)).await?;
+                });
+            }
+        };
+        let others = async { join_all(all.map(|what| take(&store, what))).await };
+        // Commands are queued in the order in which they are polled first.
+        let (_, outcomes) = futures_util::future::join(first, others).await;
+        outcomes.iter().for_each(assert_taken);
+    }
+    store.close().await;
+    let store = open(&medium).await;
+    for what in all {
+        assert_taken(&take(&store, what).await);
+    }
+    let (found, scheduled, posts, lost) = look!(&store, |r| {
+        (
+            r.conversation_find("control", "thread 1").await?,
+            r.schedule_list(None, None).await?,
+            r.chat_posts(&named("a"), 0, 0, 9).await?,
+            r.state_get("lost").await?,
+        )
+    });
+    assert_eq!(found, Some(conversation(1, "a")));
+    assert_eq!(scheduled, [schedule(1, "a", ScheduleKind::Timer, "x")]);
+    assert_eq!((posts, lost), (vec![post("a", 1)], None));
+}
+
+pub(super) async fn names_that_were_given_up_are_free(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let threaded = |n, thread: &str| Conversation { thread: thread.to_owned(), ..conversation(n, "a") };
+    let timed = |n, name| schedule(n, "a", ScheduleKind::Timer, name);
+    keep!(&store, |w| {
+        w.conversation_put(&threaded(1, "x")).await?;
+        w.schedule_put(&timed(1, "x")).await?;
+    });
+    keep!(&store, |w| {
+        w.conversation_put(&threaded(1, "y")).await?;
+        w.conversation_put(&threaded(2, "x")).await?;
+        w.schedule_put(&timed(1, "y")).await?;
+        w.schedule_put(&timed(2, "x")).await?;
+    });
+    let inside = keep!(&store, |w| {
+        let found = (w.conversation_find("control", "x").await?, w.conversation_find("control", "y").await?);
+        let (x, y) = (found.0.map(|c| c.conversation_id), found.1.map(|c| c.conversation_id));
+        assert_eq!((x, y), (Some(conversation_id(2)), Some(conversation_id(1))));
+        let timer = ScheduleKind::Timer;
+        let found = (
+            w.schedule_find(&who("a"), timer, "x").await?.map(|found| found.schedule_id),
+            w.schedule_find(&who("a"), timer, "y").await?.map(|found| found.schedule_id),
+        );
+        (found, w.schedule_count(&who("a"), timer).await?)
+    });
+    assert_eq!(inside, ((Some(schedule_id(2)), Some(schedule_id(1))), 2));
+    store.close().await;
+    let store = open(&medium).await;
+    let stored =
+        look!(&store, |r| { (r.conversation_find("control", "x").await?, r.schedule_list(None, None).await?) });
+    assert_eq!(stored, (Some(threaded(2, "x")), vec![timed(2, "x"), timed(1, "y")]));
+}

@@ -1,0 +1,129 @@
+//! Chat channels, their members and their posts.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, Timestamp};
+
+use super::prune::oldest;
+use super::session::{LIST_MAX, Session, bound, count};
+use super::tables::{Pair, Tables};
+use crate::StoreError;
+use crate::tables::{ChatReads, ChatWrites, Result};
+
+/// Where the pairs of a name begin.
+fn first_of(name: Arc<str>) -> Pair {
+    (name, Arc::from(""))
+}
+
+impl Tables {
+    /// Memberships of an agent in order of channel.
+    fn memberships<'a>(&'a self, agent_id: &'a AgentId) -> impl Iterator<Item = &'a ChatMember> {
+        self.chat_members_by_agent
+            .range(first_of(agent_id.shared())..)
+            .take_while(|((member, _), ())| **member == *agent_id.as_str())
+            .filter_map(|((member, channel), ())| self.chat_members.get(&(channel.clone(), member.clone())))
+    }
+
+    pub(super) fn prune_chat_posts(&mut self, before: Timestamp, limit: usize) -> usize {
+        let old = oldest(self.chat_posts.iter().map(|(place, post)| (post.ts, place.clone())), before, limit);
+        old.iter().filter(|place| self.chat_posts.remove(place)).count()
+    }
+}
+
+#[async_trait]
+impl ChatReads for Session<'_> {
+    async fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>> {
+        Ok(self.tables.chat_channels.get(channel).cloned())
+    }
+
+    async fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
+        Ok(self.tables.chat_channels.values().take(LIST_MAX).cloned().collect())
+    }
+
+    async fn chat_channel_count(&mut self) -> Result<u32> {
+        Ok(count(self.tables.chat_channels.iter().len()))
+    }
+
+    async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
+        Ok(self.tables.chat_members.get(&(channel.shared(), agent_id.shared())).cloned())
+    }
+
+    async fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
+        Ok(self
+            .tables
+            .chat_members
+            .range(first_of(channel.shared())..)
+            .take_while(|((of, _), _)| **of == *channel.as_str())
+            .map(|(_, member)| member.clone())
+            .collect())
+    }
+
+    async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
+        Ok(self.tables.memberships(agent_id).cloned().collect())
+    }
+
+    async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
+        Ok(self
+            .tables
+            .memberships(agent_id)
+            .filter_map(|member| Some((member, self.tables.chat_channels.get(&member.channel)?)))
+            .filter(|(member, channel)| !channel.gated && channel.last_seq > member.read_seq)
+            .map(|(member, channel)| (member.clone(), channel.clone()))
+            .collect())
+    }
+
+    async fn chat_posts(
+        &mut self,
+        channel: &ChannelName,
+        after: i64,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<ChatPost>> {
+        let to = if before == 0 { i64::MAX } else { before.saturating_sub(1) };
+        if after >= to {
+            return Ok(Vec::new());
+        }
+        let from = Bound::Excluded((channel.clone(), after));
+        let posts = self.tables.chat_posts.range((from, Bound::Included((channel.clone(), to))));
+        let mut newest: Vec<ChatPost> = posts.rev().take(bound(limit)).map(|(_, post)| post.clone()).collect();
+        newest.reverse();
+        Ok(newest)
+    }
+}
+
+#[async_trait]
+impl ChatWrites for Session<'_> {
+    async fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
+        self.tables.chat_channels.put(channel.channel.clone(), channel.clone());
+        Ok(())
+    }
+
+    async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
+        let (channel, agent_id) = (member.channel.shared(), member.agent_id.shared());
+        self.tables.chat_members_by_agent.put((agent_id.clone(), channel.clone()), ());
+        self.tables.chat_members.put((channel, agent_id), member.clone());
+        Ok(())
+    }
+
+    async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
+        let (channel, agent_id) = (channel.shared(), agent_id.shared());
+        self.tables.chat_members_by_agent.remove(&(agent_id.clone(), channel.clone()));
+        self.tables.chat_members.remove(&(channel, agent_id));
+        Ok(())
+    }
+
+    async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
+        let place = (post.channel.clone(), post.seq);
+        if self.tables.chat_posts.contains(&place) {
+            return Err(StoreError::Row {
+                table: "chat_posts",
+                key: format!("{} {}", post.channel, post.seq),
+                what: "a post of this sequence was appended before".to_owned(),
+            });
+        }
+        self.tables.chat_posts.put(place, post.clone());
+        Ok(())
+    }
+}

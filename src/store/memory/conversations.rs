@@ -1,0 +1,165 @@
+//! Conversations with the outside, and what was said in them.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
+use uuid::Uuid;
+
+use super::prune::oldest;
+use super::session::{LIST_MAX, Session, bound};
+use super::tables::Tables;
+use crate::StoreError;
+use crate::tables::{ConversationReads, ConversationWrites, Result};
+
+/// When an entry falls due, if it waits: from the start if nobody said when.
+fn due_at(entry: &ConversationEntry) -> Option<Timestamp> {
+    (entry.delivery == Delivery::Pending).then(|| entry.next_at.unwrap_or(entry.at))
+}
+
+impl Tables {
+    /// Entries of a conversation after a sequence, in order.
+    fn entries_of(&self, conversation_id: ConversationId, after: i64) -> impl Iterator<Item = &ConversationEntry> {
+        let from = Bound::Excluded((conversation_id, after));
+        let all = (from, Bound::Included((conversation_id, i64::MAX)));
+        // A range that begins after its end has no meaning; nothing comes after the last sequence.
+        let any = after < i64::MAX;
+        any.then(|| self.conversation_entries.range(all)).into_iter().flatten().map(|(_, entry)| entry)
+    }
+
+    fn entry_unindex(&mut self, place: (ConversationId, i64)) {
+        let Some((due, turn_id)) = self.conversation_entries.get(&place).map(|before| (due_at(before), before.turn_id))
+        else {
+            return;
+        };
+        if let Some(due) = due {
+            self.conversation_entries_by_due.remove(&(due, place.0, place.1));
+        }
+        if let Some(turn_id) = turn_id {
+            self.conversation_entries_by_turn.remove(&(turn_id, place.0, place.1));
+        }
+    }
+
+    /// Deletes a conversation with its entries and their places in the indexes.
+    fn conversation_delete(&mut self, conversation_id: ConversationId) {
+        let seqs: Vec<i64> = self.entries_of(conversation_id, i64::MIN).map(|entry| entry.seq).collect();
+        for seq in seqs {
+            self.entry_unindex((conversation_id, seq));
+            self.conversation_entries.remove(&(conversation_id, seq));
+        }
+        self.conversation_unindex(conversation_id);
+        self.conversations.remove(&conversation_id);
+    }
+
+    fn conversation_unindex(&mut self, conversation_id: ConversationId) {
+        let before = self.conversations.get(&conversation_id);
+        if let Some(name) = before.map(|before| (before.adapter.clone(), before.thread.clone())) {
+            self.conversations_by_thread.remove(&name);
+        }
+    }
+
+    pub(super) fn prune_conversations(&mut self, before: Timestamp, limit: usize) -> usize {
+        let on_its_way = |entry: &ConversationEntry| matches!(entry.delivery, Delivery::Draft | Delivery::Pending);
+        let quiet = self
+            .conversations
+            .values()
+            .filter(|conversation| !self.entries_of(conversation.conversation_id, i64::MIN).any(on_its_way))
+            .map(|conversation| (conversation.updated_at, conversation.conversation_id));
+        let old = oldest(quiet, before, limit);
+        for conversation_id in &old {
+            self.conversation_delete(*conversation_id);
+        }
+        old.len()
+    }
+}
+
+#[async_trait]
+impl ConversationReads for Session<'_> {
+    async fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>> {
+        Ok(self.tables.conversations.get(&conversation_id).cloned())
+    }
+
+    async fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
+        let found = self.tables.conversations_by_thread.get(&(adapter.to_owned(), thread.to_owned()));
+        Ok(found.and_then(|conversation_id| self.tables.conversations.get(conversation_id)).cloned())
+    }
+
+    async fn conversation_list(&mut self, owner: Option<&AgentId>) -> Result<Vec<Conversation>> {
+        let of_owner = |conversation: &&Conversation| owner.is_none_or(|owner| conversation.owner == *owner);
+        let mut found: Vec<&Conversation> = self.tables.conversations.values().filter(of_owner).collect();
+        found.sort_by_key(|conversation| std::cmp::Reverse((conversation.updated_at, conversation.conversation_id)));
+        Ok(found.into_iter().take(LIST_MAX).cloned().collect())
+    }
+
+    async fn conversation_entries(
+        &mut self,
+        conversation_id: ConversationId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<ConversationEntry>> {
+        Ok(self.tables.entries_of(conversation_id, after).take(bound(limit)).cloned().collect())
+    }
+
+    async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
+        let least = (turn_id, ConversationId(Uuid::nil()), i64::MIN);
+        let most = (turn_id, ConversationId(Uuid::max()), i64::MAX);
+        Ok(self
+            .tables
+            .conversation_entries_by_turn
+            .range(least..=most)
+            .filter_map(|((_, conversation_id, seq), ())| {
+                self.tables.conversation_entries.get(&(*conversation_id, *seq))
+            })
+            .cloned()
+            .collect())
+    }
+
+    async fn deliveries_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<ConversationEntry>> {
+        Ok(self
+            .tables
+            .conversation_entries_by_due
+            .range(..=(now, ConversationId(Uuid::max()), i64::MAX))
+            .take(bound(limit))
+            .filter_map(|((_, conversation_id, seq), ())| {
+                self.tables.conversation_entries.get(&(*conversation_id, *seq))
+            })
+            .cloned()
+            .collect())
+    }
+
+    async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
+        Ok(self.tables.conversation_entries_by_due.iter().next().map(|((due, _, _), ())| *due))
+    }
+}
+
+#[async_trait]
+impl ConversationWrites for Session<'_> {
+    async fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
+        let conversation_id = conversation.conversation_id;
+        let name = (conversation.adapter.clone(), conversation.thread.clone());
+        if self.tables.conversations_by_thread.get(&name).is_some_and(|other| *other != conversation_id) {
+            return Err(StoreError::Row {
+                table: "conversations",
+                key: conversation_id.to_string(),
+                what: format!("{} has another conversation for this thread", conversation.adapter),
+            });
+        }
+        self.tables.conversation_unindex(conversation_id);
+        self.tables.conversations_by_thread.put(name, conversation_id);
+        self.tables.conversations.put(conversation_id, conversation.clone());
+        Ok(())
+    }
+
+    async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
+        let place = (entry.conversation_id, entry.seq);
+        self.tables.entry_unindex(place);
+        if let Some(due) = due_at(entry) {
+            self.tables.conversation_entries_by_due.put((due, place.0, place.1), ());
+        }
+        if let Some(turn_id) = entry.turn_id {
+            self.tables.conversation_entries_by_turn.put((turn_id, place.0, place.1), ());
+        }
+        self.tables.conversation_entries.put(place, entry.clone());
+        Ok(())
+    }
+}

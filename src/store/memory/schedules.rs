@@ -1,0 +1,154 @@
+//! Schedules, their runs, and what watches last saw.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
+use uuid::Uuid;
+
+use super::prune::oldest;
+use super::session::{LIST_MAX, Session, bound, count};
+use super::tables::Tables;
+use crate::StoreError;
+use crate::tables::{Result, ScheduleReads, ScheduleWrites};
+
+/// What a schedule is found by.
+fn name_of(schedule: &Schedule) -> (Arc<str>, &'static str, String) {
+    (schedule.agent_id.shared(), schedule.kind.as_str(), schedule.name.clone())
+}
+
+impl Tables {
+    /// Schedules in order of agent, kind and name.
+    fn schedules_in_order(&self) -> impl Iterator<Item = &Schedule> {
+        self.schedules_by_name.values().filter_map(|schedule_id| self.schedules.get(schedule_id))
+    }
+
+    fn schedule_unindex(&mut self, schedule_id: ScheduleId) {
+        let Some((name, next_at)) = self.schedules.get(&schedule_id).map(|before| (name_of(before), before.next_at))
+        else {
+            return;
+        };
+        self.schedules_by_name.remove(&name);
+        if let Some(next_at) = next_at {
+            self.schedules_by_due.remove(&(next_at, schedule_id));
+        }
+    }
+
+    fn schedule_run_unindex(&mut self, place: (ScheduleId, i64)) {
+        if let Some(message_id) = self.schedule_runs.get(&place).and_then(|before| before.message_id) {
+            self.schedule_runs_by_message.remove(&(message_id, place.0, place.1));
+        }
+    }
+
+    pub(super) fn prune_schedule_runs(&mut self, before: Timestamp, limit: usize) -> usize {
+        let old = oldest(self.schedule_runs.iter().map(|(place, run)| (run.fired_at, *place)), before, limit);
+        for place in &old {
+            self.schedule_run_unindex(*place);
+            self.schedule_runs.remove(place);
+        }
+        old.len()
+    }
+}
+
+#[async_trait]
+impl ScheduleReads for Session<'_> {
+    async fn schedule_get(&mut self, schedule_id: ScheduleId) -> Result<Option<Schedule>> {
+        Ok(self.tables.schedules.get(&schedule_id).cloned())
+    }
+
+    async fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
+        let found = self.tables.schedules_by_name.get(&(agent_id.shared(), kind.as_str(), name.to_owned()));
+        Ok(found.and_then(|schedule_id| self.tables.schedules.get(schedule_id)).cloned())
+    }
+
+    async fn schedule_list(&mut self, agent_id: Option<&AgentId>, kind: Option<ScheduleKind>) -> Result<Vec<Schedule>> {
+        let wanted = |schedule: &&Schedule| {
+            agent_id.is_none_or(|agent_id| schedule.agent_id == *agent_id)
+                && kind.is_none_or(|kind| schedule.kind == kind)
+        };
+        Ok(self.tables.schedules_in_order().filter(wanted).take(LIST_MAX).cloned().collect())
+    }
+
+    async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
+        let of_agent = self
+            .tables
+            .schedules_by_name
+            .range((agent_id.shared(), kind.as_str(), String::new())..)
+            .take_while(|((of, of_kind, _), _)| **of == *agent_id.as_str() && *of_kind == kind.as_str());
+        Ok(count(of_agent.count()))
+    }
+
+    async fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
+        Ok(self
+            .tables
+            .schedules_by_due
+            .range(..=(now, ScheduleId(Uuid::max())))
+            .take(bound(limit))
+            .filter_map(|((_, schedule_id), ())| self.tables.schedules.get(schedule_id))
+            .cloned()
+            .collect())
+    }
+
+    async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
+        Ok(self.tables.schedules_by_due.iter().next().map(|((next_at, _), ())| *next_at))
+    }
+
+    async fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+        let all = (schedule_id, i64::MIN)..=(schedule_id, i64::MAX);
+        let newest = self.tables.schedule_runs.range(all).rev();
+        Ok(newest.take(bound(limit)).map(|(_, run)| run.clone()).collect())
+    }
+
+    async fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
+        let all = (message_id, ScheduleId(Uuid::nil()), i64::MIN)..=(message_id, ScheduleId(Uuid::max()), i64::MAX);
+        let first = self.tables.schedule_runs_by_message.range(all).next();
+        Ok(first.and_then(|((_, schedule_id, run), ())| self.tables.schedule_runs.get(&(*schedule_id, *run))).cloned())
+    }
+
+    async fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
+        Ok(self.tables.watch_snapshots.get(&schedule_id).cloned())
+    }
+}
+
+#[async_trait]
+impl ScheduleWrites for Session<'_> {
+    async fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
+        let (schedule_id, name) = (schedule.schedule_id, name_of(schedule));
+        if self.tables.schedules_by_name.get(&name).is_some_and(|other| *other != schedule_id) {
+            return Err(StoreError::Row {
+                table: "schedules",
+                key: schedule_id.to_string(),
+                what: format!("{} has another {} named `{}`", schedule.agent_id, schedule.kind, schedule.name),
+            });
+        }
+        self.tables.schedule_unindex(schedule_id);
+        self.tables.schedules_by_name.put(name, schedule_id);
+        if let Some(next_at) = schedule.next_at {
+            self.tables.schedules_by_due.put((next_at, schedule_id), ());
+        }
+        self.tables.schedules.put(schedule_id, schedule.clone());
+        Ok(())
+    }
+
+    async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
+        self.tables.schedule_unindex(schedule_id);
+        self.tables.schedules.remove(&schedule_id);
+        self.tables.watch_snapshots.remove(&schedule_id);
+        Ok(())
+    }
+
+    async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
+        let place = (run.schedule_id, run.run);
+        self.tables.schedule_run_unindex(place);
+        if let Some(message_id) = run.message_id {
+            self.tables.schedule_runs_by_message.put((message_id, place.0, place.1), ());
+        }
+        self.tables.schedule_runs.put(place, run.clone());
+        Ok(())
+    }
+
+    async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
+        self.tables.watch_snapshots.put(schedule_id, snapshot.clone());
+        Ok(())
+    }
+}

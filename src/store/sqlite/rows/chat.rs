@@ -1,0 +1,371 @@
+//! Chat channels, their members and their posts. A post changes a row of every member that it wakes, so the writer
+//! knows who is in a channel, and which channels an agent is in, without asking SQL again.
+//!
+//! Must never: let a roster stand that a membership has left or joined since.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, RootId, Timestamp};
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::StoreError;
+use crate::sqlite::flush::bit;
+use crate::sqlite::layers::Layers;
+use crate::sqlite::row::{
+    Args, Keyed, Row, Shape, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
+};
+use crate::sqlite::session::Session;
+use crate::tables::{ChatReads, ChatWrites, Result};
+
+impl Row for ChatChannel {
+    const TABLE: &'static str = "chat_channels";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO chat_channels (channel, gated, last_seq, record) VALUES ",
+        columns: 4,
+        tail: " ON CONFLICT (channel) DO UPDATE SET gated = excluded.gated, last_seq = excluded.last_seq, \
+               record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.channel.as_str()).put(self.gated).int(self.last_seq).put(to_json(
+            Self::TABLE,
+            &self.channel,
+            self,
+        )?);
+        Ok(())
+    }
+}
+
+impl Keyed for ChatChannel {
+    type Key = ChannelName;
+    const KEPT: usize = 512;
+    const SELECT: &'static str = "SELECT record FROM chat_channels WHERE channel = ?";
+    shelf!(chat_channels, CHAT_CHANNELS);
+
+    fn key(&self) -> ChannelName {
+        self.channel.clone()
+    }
+
+    fn bind_key(key: &ChannelName, args: &mut Args) {
+        args.text(key.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Row for ChatMember {
+    const TABLE: &'static str = "chat_members";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO chat_members (channel, agent_id, read_seq, wake_id, joined_at) VALUES ",
+        columns: 5,
+        tail: " ON CONFLICT (channel, agent_id) DO UPDATE SET read_seq = excluded.read_seq, \
+               wake_id = excluded.wake_id, joined_at = excluded.joined_at",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(self.channel.as_str())
+            .text(self.agent_id.as_str())
+            .int(self.read_seq)
+            .maybe_id(self.wake_id.map(|id| id.0))
+            .int(self.joined_at.0);
+        Ok(())
+    }
+}
+
+impl Keyed for ChatMember {
+    type Key = (ChannelName, AgentId);
+    const KEPT: usize = 4_096;
+    const SELECT: &'static str = "SELECT read_seq, wake_id, joined_at, channel, agent_id FROM chat_members \
+                                  WHERE channel = ? AND agent_id = ?";
+    shelf!(chat_members, CHAT_MEMBERS);
+
+    fn key(&self) -> Self::Key {
+        (self.channel.clone(), self.agent_id.clone())
+    }
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.text(key.0.as_str()).text(key.1.as_str());
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        member(row, get_parsed(Self::TABLE, row, 3)?, get_parsed(Self::TABLE, row, 4)?)
+    }
+}
+
+/// A membership whose first three columns are its cursor, its wake-up and when it began.
+fn member(row: &SqliteRow, channel: ChannelName, agent_id: AgentId) -> Result<ChatMember> {
+    const TABLE: &str = ChatMember::TABLE;
+    Ok(ChatMember {
+        channel,
+        agent_id,
+        read_seq: get(TABLE, row, 0)?,
+        wake_id: get_maybe_id(TABLE, row, 1)?.map(MessageId),
+        joined_at: Timestamp(get(TABLE, row, 2)?),
+    })
+}
+
+impl Row for ChatPost {
+    const TABLE: &'static str = "chat_posts";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO chat_posts (channel, seq, message_id, from_party, content, mentions, reply_to, root_id, hop, \
+               ts) VALUES ",
+        columns: 10,
+        tail: "",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let mentions = match self.mentions.is_empty() {
+            true => None,
+            false => Some(to_json(Self::TABLE, self.seq, &self.mentions)?),
+        };
+        args.text(self.channel.as_str())
+            .int(self.seq)
+            .id(self.message_id.0)
+            .put(self.from.to_string())
+            .text(&self.content)
+            .put(mentions)
+            .put(self.reply_to)
+            .id(self.root_id.0)
+            .int(i64::from(self.hop))
+            .int(self.ts.0);
+        Ok(())
+    }
+}
+
+/// A post of a channel whose columns are those of its shape without the channel.
+fn post(row: &SqliteRow, channel: &ChannelName) -> Result<ChatPost> {
+    const TABLE: &str = ChatPost::TABLE;
+    let mentions: Option<&str> = get(TABLE, row, 4)?;
+    let mentions = match mentions {
+        Some(text) => serde_json::from_str(text).map_err(|error| unreadable(TABLE, text, error))?,
+        None => Vec::new(),
+    };
+    Ok(ChatPost {
+        channel: channel.clone(),
+        seq: get(TABLE, row, 0)?,
+        message_id: MessageId(get_id(TABLE, row, 1)?),
+        from: get_parsed(TABLE, row, 2)?,
+        content: get(TABLE, row, 3)?,
+        mentions,
+        reply_to: get(TABLE, row, 5)?,
+        root_id: RootId(get_id(TABLE, row, 6)?),
+        hop: get_count(TABLE, row, 7)?,
+        ts: Timestamp(get(TABLE, row, 8)?),
+    })
+}
+
+/// The members of a channel whose roster and rows are all known.
+fn known_members(layers: &Layers, channel: &ChannelName) -> Option<Vec<ChatMember>> {
+    let roster = layers.rosters.get(channel)?.as_ref()?;
+    let row = |agent_id: &AgentId| layers.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
+    roster.iter().map(row).collect()
+}
+
+/// The memberships of an agent whose channels and rows are all known.
+fn known_memberships(layers: &Layers, agent_id: &AgentId) -> Option<Vec<ChatMember>> {
+    let joined = layers.joined.get(agent_id)?.as_ref()?;
+    let row = |channel: &ChannelName| layers.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
+    joined.iter().map(row).collect()
+}
+
+impl Session {
+    /// Remembers memberships that SQL gave, and sets those that wait to be written beside or over them. Gives all of
+    /// which `wanted` is true, in order; `found` must hold every one in SQL.
+    fn with_waiting(
+        &mut self,
+        found: Vec<ChatMember>,
+        wanted: impl Fn(&ChatMember) -> bool + Send,
+    ) -> Result<Vec<ChatMember>> {
+        let saved = self.saved();
+        // Removals are in SQL at once: a row that waits adds or replaces, and never takes away.
+        let shelf = &mut self.pending()?.chat_members;
+        found.iter().for_each(|member| shelf.learn(member.clone(), saved));
+        Ok(shelf.overlay(found, wanted))
+    }
+
+    /// The largest sequence that a post of a channel has or had; 0 if there is none.
+    async fn last_post(&mut self, channel: &ChannelName) -> Result<i64> {
+        if let Some(last) = self.pending()?.last_posts.get(channel) {
+            return Ok(*last);
+        }
+        self.scan(bit::CHAT_POSTS).await?;
+        let mut args = Args::default();
+        args.text(channel.as_str());
+        let row = self.row("SELECT ifnull(max(seq), 0) FROM chat_posts WHERE channel = ?", args).await?;
+        row.map_or(Ok(0), |row| get(ChatPost::TABLE, &row, 0))
+    }
+
+    /// Whether a channel has a post of this sequence.
+    async fn has_post(&mut self, channel: &ChannelName, seq: i64) -> Result<bool> {
+        self.scan(bit::CHAT_POSTS).await?;
+        let mut args = Args::default();
+        args.text(channel.as_str()).int(seq);
+        let row = self.row("SELECT seq FROM chat_posts WHERE channel = ? AND seq = ?", args).await?;
+        Ok(row.is_some())
+    }
+
+    /// Says that an agent may have joined or left a channel.
+    fn forget_roster(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
+        let layers = self.pending()?;
+        layers.rosters.put(channel.clone(), None);
+        layers.joined.put(agent_id.clone(), None);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ChatReads for Session {
+    async fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>> {
+        self.get(channel).await
+    }
+
+    async fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>> {
+        self.list("SELECT record FROM chat_channels ORDER BY channel LIMIT 1000", Args::default()).await
+    }
+
+    async fn chat_channel_count(&mut self) -> Result<u32> {
+        self.scan(ChatChannel::BIT).await?;
+        let row = self.row("SELECT count(*) FROM chat_channels", Args::default()).await?;
+        row.map_or(Ok(0), |row| get_count(ChatChannel::TABLE, &row, 0))
+    }
+
+    async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
+        if let Some(Some(roster)) = self.layers().and_then(|layers| layers.rosters.get(channel))
+            && roster.binary_search(agent_id).is_err()
+        {
+            return Ok(None);
+        }
+        self.get(&(channel.clone(), agent_id.clone())).await
+    }
+
+    async fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
+        if let Some(known) = self.layers().and_then(|layers| known_members(layers, channel)) {
+            return Ok(known);
+        }
+        let mut args = Args::default();
+        args.text(channel.as_str());
+        let sql = "SELECT read_seq, wake_id, joined_at, agent_id FROM chat_members WHERE channel = ? ORDER BY agent_id";
+        let rows = self.rows(sql, args).await?;
+        let read = |row: &SqliteRow| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
+        let found = rows.iter().map(read).collect::<Result<Vec<_>>>()?;
+        if self.layers().is_none() {
+            return Ok(found);
+        }
+        let found = self.with_waiting(found, |member| member.channel == *channel)?;
+        let roster: Arc<[AgentId]> = found.iter().map(|member| member.agent_id.clone()).collect();
+        self.pending()?.rosters.put(channel.clone(), Some(roster));
+        Ok(found)
+    }
+
+    async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
+        if let Some(known) = self.layers().and_then(|layers| known_memberships(layers, agent_id)) {
+            return Ok(known);
+        }
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        let sql = "SELECT read_seq, wake_id, joined_at, channel FROM chat_members WHERE agent_id = ? ORDER BY channel";
+        let rows = self.rows(sql, args).await?;
+        let read = |row: &SqliteRow| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
+        let found = rows.iter().map(read).collect::<Result<Vec<_>>>()?;
+        if self.layers().is_none() {
+            return Ok(found);
+        }
+        let found = self.with_waiting(found, |member| member.agent_id == *agent_id)?;
+        let joined: Arc<[ChannelName]> = found.iter().map(|member| member.channel.clone()).collect();
+        self.pending()?.joined.put(agent_id.clone(), Some(joined));
+        Ok(found)
+    }
+
+    async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
+        if self.layers().is_some() {
+            let mut unread = Vec::new();
+            for member in self.chat_memberships(agent_id).await? {
+                if let Some(channel) = self.chat_channel_get(&member.channel).await?
+                    && !channel.gated
+                    && channel.last_seq > member.read_seq
+                {
+                    unread.push((member, channel));
+                }
+            }
+            return Ok(unread);
+        }
+        let mut args = Args::default();
+        args.text(agent_id.as_str());
+        // A cross join keeps its order: the agent's few memberships first, then the channel of each.
+        let sql = "SELECT m.read_seq, m.wake_id, m.joined_at, c.record FROM chat_members AS m \
+                   CROSS JOIN chat_channels AS c WHERE m.agent_id = ? AND c.channel = m.channel AND c.gated = 0 \
+                   AND c.last_seq > m.read_seq ORDER BY m.channel";
+        let rows = self.rows(sql, args).await?;
+        rows.iter()
+            .map(|row| {
+                let text: &str = get(ChatChannel::TABLE, row, 3)?;
+                let channel: ChatChannel =
+                    serde_json::from_str(text).map_err(|error| unreadable(ChatChannel::TABLE, text, error))?;
+                Ok((member(row, channel.channel.clone(), agent_id.clone())?, channel))
+            })
+            .collect()
+    }
+
+    async fn chat_posts(
+        &mut self,
+        channel: &ChannelName,
+        after: i64,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<ChatPost>> {
+        self.scan(bit::CHAT_POSTS).await?;
+        let before = if before == 0 { i64::MAX } else { before };
+        let mut args = Args::default();
+        args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
+        let sql = "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
+                   WHERE channel = ? AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?";
+        let rows = self.rows(sql, args).await?;
+        rows.iter().rev().map(|row| post(row, channel)).collect()
+    }
+}
+
+#[async_trait]
+impl ChatWrites for Session {
+    async fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
+        self.pending()?.chat_channels.put(channel.clone());
+        Ok(())
+    }
+
+    async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
+        // A row that some layer has is on every roster that is known.
+        if self.pending()?.chat_members.get(&member.key()).is_none() {
+            self.forget_roster(&member.channel, &member.agent_id)?;
+        }
+        self.pending()?.chat_members.put(member.clone());
+        Ok(())
+    }
+
+    async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
+        let mut args = Args::default();
+        args.text(channel.as_str()).text(agent_id.as_str());
+        let sql = "DELETE FROM chat_members WHERE channel = ? AND agent_id = ?";
+        self.change(ChatMember::BIT, sql, args).await?;
+        self.forget_roster(channel, agent_id)?;
+        self.pending()?.chat_members.lose(&(channel.clone(), agent_id.clone()));
+        Ok(())
+    }
+
+    async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
+        let last = self.last_post(&post.channel).await?;
+        if post.seq <= last && self.has_post(&post.channel, post.seq).await? {
+            return Err(StoreError::Row {
+                table: ChatPost::TABLE,
+                key: format!("{} {}", post.channel, post.seq),
+                what: "a post of this sequence was appended before".to_owned(),
+            });
+        }
+        let layers = self.pending()?;
+        layers.last_posts.put(post.channel.clone(), last.max(post.seq));
+        layers.chat_posts.push(post.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Conversations with the outside and what was said in them.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
+use sqlx::sqlite::SqliteRow;
+
+use super::{Conditions, LIST_MAX, shelf};
+use crate::StoreError;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{ConversationReads, ConversationWrites, Result};
+
+impl Row for Conversation {
+    const TABLE: &'static str = "conversations";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO conversations (conversation_id, adapter, thread, owner, updated_at, record) VALUES ",
+        columns: 6,
+        tail: " ON CONFLICT (conversation_id) DO UPDATE SET adapter = excluded.adapter, thread = excluded.thread, \
+               owner = excluded.owner, updated_at = excluded.updated_at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.conversation_id.0)
+            .text(&self.adapter)
+            .text(&self.thread)
+            .text(self.owner.as_str())
+            .int(self.updated_at.0)
+            .put(to_json(Self::TABLE, self.conversation_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Conversation {
+    type Key = ConversationId;
+    const KEPT: usize = 512;
+    const SELECT: &'static str = "SELECT record FROM conversations WHERE conversation_id = ?";
+    shelf!(conversations, CONVERSATIONS);
+
+    fn key(&self) -> ConversationId {
+        self.conversation_id
+    }
+
+    fn bind_key(key: &ConversationId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Row for ConversationEntry {
+    const TABLE: &'static str = "conversation_entries";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO conversation_entries (conversation_id, seq, turn_id, delivery, next_at, at, record) VALUES ",
+        columns: 7,
+        tail: " ON CONFLICT (conversation_id, seq) DO UPDATE SET turn_id = excluded.turn_id, \
+               delivery = excluded.delivery, next_at = excluded.next_at, at = excluded.at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        // What waits without a time is due since it was said.
+        let due = (self.delivery == Delivery::Pending).then(|| self.next_at.unwrap_or(self.at));
+        args.id(self.conversation_id.0)
+            .int(self.seq)
+            .maybe_id(self.turn_id.map(|id| id.0))
+            .text(self.delivery.as_str())
+            .maybe_at(due)
+            .int(self.at.0)
+            .put(to_json(Self::TABLE, self.conversation_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for ConversationEntry {
+    type Key = (ConversationId, i64);
+    // Read in ranges only.
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq = ?";
+    shelf!(entries, ENTRIES);
+
+    fn key(&self) -> Self::Key {
+        (self.conversation_id, self.seq)
+    }
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.id(key.0.0).int(key.1);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+#[async_trait]
+impl ConversationReads for Session {
+    async fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>> {
+        self.get(&conversation_id).await
+    }
+
+    async fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>> {
+        let wanted = |conversation: &Conversation| conversation.adapter == adapter && conversation.thread == thread;
+        let mut args = Args::default();
+        args.text(adapter).text(thread);
+        self.find("SELECT record FROM conversations WHERE adapter = ? AND thread = ?", args, wanted).await
+    }
+
+    async fn conversation_list(&mut self, owner: Option<&AgentId>) -> Result<Vec<Conversation>> {
+        let (sql, args) = Conditions::new("SELECT record FROM conversations")
+            .when(owner, "owner = ?", |id, args| {
+                args.text(id.as_str());
+            })
+            .order("updated_at DESC, conversation_id DESC", i64::from(LIST_MAX));
+        self.scan(Conversation::BIT).await?;
+        self.rows_of(sql, args).await?.iter().map(Conversation::read).collect()
+    }
+
+    async fn conversation_entries(
+        &mut self,
+        conversation_id: ConversationId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<ConversationEntry>> {
+        let sql = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?";
+        let mut args = Args::default();
+        args.id(conversation_id.0).int(after).int(i64::from(limit));
+        self.list_waiting(sql, args, |entry: &ConversationEntry| entry.conversation_id == conversation_id).await
+    }
+
+    async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
+        let sql = "SELECT record FROM conversation_entries WHERE turn_id = ? ORDER BY conversation_id, seq";
+        let mut args = Args::default();
+        args.id(turn_id.0);
+        self.list_over(sql, args, |entry: &ConversationEntry| entry.turn_id == Some(turn_id)).await
+    }
+
+    async fn deliveries_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<ConversationEntry>> {
+        let mut args = Args::default();
+        args.int(now.0).int(i64::from(limit));
+        let sql = "SELECT record FROM conversation_entries WHERE delivery = 'pending' AND next_at <= ? \
+                   ORDER BY next_at, conversation_id, seq LIMIT ?";
+        self.list(sql, args).await
+    }
+
+    async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
+        self.scan(ConversationEntry::BIT).await?;
+        let sql = "SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'";
+        let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
+        Ok(get::<Option<i64>>(ConversationEntry::TABLE, &row, 0)?.map(Timestamp))
+    }
+}
+
+#[async_trait]
+impl ConversationWrites for Session {
+    async fn conversation_put(&mut self, conversation: &Conversation) -> Result<()> {
+        let conversation_id = conversation.conversation_id;
+        let was = self.conversation_get(conversation_id).await?;
+        let renamed = was.map(|was| was.adapter != conversation.adapter || was.thread != conversation.thread);
+        if renamed != Some(false)
+            && let Some(other) = self.conversation_find(&conversation.adapter, &conversation.thread).await?
+            && other.conversation_id != conversation_id
+        {
+            return Err(StoreError::Row {
+                table: Conversation::TABLE,
+                key: conversation_id.to_string(),
+                what: format!("{} has another conversation for this thread", conversation.adapter),
+            });
+        }
+        self.pending()?.conversations.put(conversation.clone());
+        if renamed == Some(true) {
+            // To SQL at once, where the old name is then free for the next.
+            self.scan(Conversation::BIT).await?;
+        }
+        Ok(())
+    }
+
+    async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
+        self.pending()?.entries.put(entry.clone());
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Knowledge and its earlier versions. Texts are large and read rarely, so none is remembered.
+
+use async_trait::async_trait;
+use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{KnowledgeReads, KnowledgeWrites, Result};
+
+impl Row for KnowledgeEntry {
+    const TABLE: &'static str = "knowledge";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO knowledge (entry_id, deleted, updated_at, record) VALUES ",
+        columns: 4,
+        tail: " ON CONFLICT (entry_id) DO UPDATE SET deleted = excluded.deleted, updated_at = excluded.updated_at, \
+               record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.entry_id).put(self.deleted).int(self.updated_at.0).put(to_json(
+            Self::TABLE,
+            &self.entry_id,
+            self,
+        )?);
+        Ok(())
+    }
+}
+
+impl Keyed for KnowledgeEntry {
+    type Key = String;
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record FROM knowledge WHERE entry_id = ?";
+    shelf!(knowledge, KNOWLEDGE);
+
+    fn key(&self) -> String {
+        self.entry_id.clone()
+    }
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Row for KnowledgeVersion {
+    const TABLE: &'static str = "knowledge_versions";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO knowledge_versions (entry_id, version, record) VALUES ",
+        columns: 3,
+        tail: " ON CONFLICT (entry_id, version) DO UPDATE SET record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.entry_id).int(self.version).put(to_json(Self::TABLE, &self.entry_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for KnowledgeVersion {
+    type Key = (String, i64);
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record FROM knowledge_versions WHERE entry_id = ? AND version = ?";
+    shelf!(knowledge_versions, KNOWLEDGE_VERSIONS);
+
+    fn key(&self) -> Self::Key {
+        (self.entry_id.clone(), self.version)
+    }
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.text(&key.0).int(key.1);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+#[async_trait]
+impl KnowledgeReads for Session {
+    async fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>> {
+        self.get(&entry_id.to_owned()).await
+    }
+
+    async fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
+        let mut args = Args::default();
+        args.text(after).int(i64::from(limit));
+        let sql = "SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > ? ORDER BY entry_id LIMIT ?";
+        self.list(sql, args).await
+    }
+
+    async fn knowledge_count(&mut self) -> Result<u32> {
+        self.scan(KnowledgeEntry::BIT).await?;
+        let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default()).await?;
+        row.map_or(Ok(0), |row| get_count(KnowledgeEntry::TABLE, &row, 0))
+    }
+
+    async fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>> {
+        let sql = "SELECT record FROM knowledge_versions WHERE entry_id = ? ORDER BY version DESC";
+        let mut args = Args::default();
+        args.text(entry_id);
+        self.list_waiting(sql, args, |version: &KnowledgeVersion| version.entry_id == entry_id).await
+    }
+}
+
+#[async_trait]
+impl KnowledgeWrites for Session {
+    async fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
+        self.pending()?.knowledge.put(entry.clone());
+        Ok(())
+    }
+
+    async fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
+        self.pending()?.knowledge_versions.put(version.clone());
+        Ok(())
+    }
+
+    async fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
+        let mut args = Args::default();
+        args.text(entry_id).int(oldest_kept);
+        let sql = "DELETE FROM knowledge_versions WHERE entry_id = ? AND version < ?";
+        self.change(KnowledgeVersion::BIT, sql, args).await.map(|_| ())
+    }
+}

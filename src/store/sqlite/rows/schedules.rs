@@ -1,0 +1,248 @@
+//! Schedules, their runs, and what watches last saw.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
+use sqlx::sqlite::SqliteRow;
+
+use super::{Conditions, LIST_MAX, shelf};
+use crate::StoreError;
+use crate::sqlite::flush::bit;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{Result, ScheduleReads, ScheduleWrites};
+
+impl Row for Schedule {
+    const TABLE: &'static str = "schedules";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO schedules (schedule_id, agent_id, kind, name, next_at, record) VALUES ",
+        columns: 6,
+        tail: " ON CONFLICT (schedule_id) DO UPDATE SET agent_id = excluded.agent_id, kind = excluded.kind, \
+               name = excluded.name, next_at = excluded.next_at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.schedule_id.0)
+            .text(self.agent_id.as_str())
+            .text(self.kind.as_str())
+            .text(&self.name)
+            .maybe_at(self.next_at)
+            .put(to_json(Self::TABLE, self.schedule_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Schedule {
+    type Key = ScheduleId;
+    const KEPT: usize = 512;
+    const SELECT: &'static str = "SELECT record FROM schedules WHERE schedule_id = ?";
+    shelf!(schedules, SCHEDULES);
+
+    fn key(&self) -> ScheduleId {
+        self.schedule_id
+    }
+
+    fn bind_key(key: &ScheduleId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+impl Row for ScheduleRun {
+    const TABLE: &'static str = "schedule_runs";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO schedule_runs (schedule_id, run, message_id, fired_at, record) VALUES ",
+        columns: 5,
+        tail: " ON CONFLICT (schedule_id, run) DO UPDATE SET message_id = excluded.message_id, \
+               fired_at = excluded.fired_at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.schedule_id.0)
+            .int(self.run)
+            .maybe_id(self.message_id.map(|id| id.0))
+            .int(self.fired_at.0)
+            .put(to_json(Self::TABLE, self.schedule_id, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for ScheduleRun {
+    type Key = (ScheduleId, i64);
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record FROM schedule_runs WHERE schedule_id = ? AND run = ?";
+    shelf!(schedule_runs, SCHEDULE_RUNS);
+
+    fn key(&self) -> Self::Key {
+        (self.schedule_id, self.run)
+    }
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.id(key.0.0).int(key.1);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// What a watch last saw.
+#[derive(Clone, Debug)]
+pub(in crate::sqlite) struct Seen {
+    schedule_id: ScheduleId,
+    snapshot: WatchSnapshot,
+}
+
+impl Row for Seen {
+    const TABLE: &'static str = "watch_snapshots";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO watch_snapshots (schedule_id, record) VALUES ",
+        columns: 2,
+        tail: " ON CONFLICT (schedule_id) DO UPDATE SET record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.schedule_id.0).put(to_json(Self::TABLE, self.schedule_id, &self.snapshot)?);
+        Ok(())
+    }
+}
+
+impl Keyed for Seen {
+    type Key = ScheduleId;
+    // One may name thousands of files.
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = ?";
+    shelf!(snapshots, SNAPSHOTS);
+
+    fn key(&self) -> ScheduleId {
+        self.schedule_id
+    }
+
+    fn bind_key(key: &ScheduleId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        Ok(Self { schedule_id: ScheduleId(get_id(Self::TABLE, row, 1)?), snapshot: from_record(Self::TABLE, row)? })
+    }
+}
+
+#[async_trait]
+impl ScheduleReads for Session {
+    async fn schedule_get(&mut self, schedule_id: ScheduleId) -> Result<Option<Schedule>> {
+        self.get(&schedule_id).await
+    }
+
+    async fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>> {
+        let wanted =
+            |schedule: &Schedule| schedule.agent_id == *agent_id && schedule.kind == kind && schedule.name == name;
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).text(kind.as_str()).text(name);
+        self.find("SELECT record FROM schedules WHERE agent_id = ? AND kind = ? AND name = ?", args, wanted).await
+    }
+
+    async fn schedule_list(&mut self, agent_id: Option<&AgentId>, kind: Option<ScheduleKind>) -> Result<Vec<Schedule>> {
+        let (sql, args) = Conditions::new("SELECT record FROM schedules")
+            .when(agent_id, "agent_id = ?", |id, args| {
+                args.text(id.as_str());
+            })
+            .when(kind, "kind = ?", |kind, args| {
+                args.text(kind.as_str());
+            })
+            .order("agent_id, kind, name", i64::from(LIST_MAX));
+        self.scan(Schedule::BIT).await?;
+        self.rows_of(sql, args).await?.iter().map(Schedule::read).collect()
+    }
+
+    async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
+        self.scan(Schedule::BIT).await?;
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).text(kind.as_str());
+        let row = self.row("SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args).await?;
+        row.map_or(Ok(0), |row| get_count(Schedule::TABLE, &row, 0))
+    }
+
+    async fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>> {
+        let mut args = Args::default();
+        args.int(now.0).int(i64::from(limit));
+        let sql = "SELECT record FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
+                   ORDER BY next_at, schedule_id LIMIT ?";
+        self.list(sql, args).await
+    }
+
+    async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
+        self.scan(Schedule::BIT).await?;
+        let sql = "SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL";
+        let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
+        Ok(get::<Option<i64>>(Schedule::TABLE, &row, 0)?.map(Timestamp))
+    }
+
+    async fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+        let sql = "SELECT record FROM schedule_runs WHERE schedule_id = ? ORDER BY run DESC LIMIT ?";
+        let mut args = Args::default();
+        args.id(schedule_id.0).int(i64::from(limit));
+        self.list_waiting(sql, args, |run: &ScheduleRun| run.schedule_id == schedule_id).await
+    }
+
+    async fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
+        let sql = "SELECT record FROM schedule_runs WHERE message_id = ? ORDER BY schedule_id, run";
+        let mut args = Args::default();
+        args.id(message_id.0);
+        let runs = self.list_over(sql, args, |run: &ScheduleRun| run.message_id == Some(message_id)).await?;
+        Ok(runs.into_iter().next())
+    }
+
+    async fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
+        Ok(self.get::<Seen>(&schedule_id).await?.map(|seen| seen.snapshot))
+    }
+}
+
+#[async_trait]
+impl ScheduleWrites for Session {
+    async fn schedule_put(&mut self, schedule: &Schedule) -> Result<()> {
+        let name = |schedule: &Schedule| (schedule.agent_id.clone(), schedule.kind, schedule.name.clone());
+        let was = self.schedule_get(schedule.schedule_id).await?;
+        let renamed = was.map(|was| name(&was) != name(schedule));
+        if renamed != Some(false)
+            && let Some(other) = self.schedule_find(&schedule.agent_id, schedule.kind, &schedule.name).await?
+            && other.schedule_id != schedule.schedule_id
+        {
+            return Err(StoreError::Row {
+                table: Schedule::TABLE,
+                key: schedule.schedule_id.to_string(),
+                what: format!("{} has another {} named `{}`", schedule.agent_id, schedule.kind, schedule.name),
+            });
+        }
+        self.pending()?.schedules.put(schedule.clone());
+        if renamed == Some(true) {
+            // To SQL at once, where the old name is then free for the next.
+            self.scan(Schedule::BIT).await?;
+        }
+        Ok(())
+    }
+
+    async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
+        for sql in ["DELETE FROM watch_snapshots WHERE schedule_id = ?", "DELETE FROM schedules WHERE schedule_id = ?"]
+        {
+            let mut args = Args::default();
+            args.id(schedule_id.0);
+            self.change(bit::SCHEDULES | bit::SNAPSHOTS, sql, args).await?;
+        }
+        let layers = self.pending()?;
+        layers.schedules.lose(&schedule_id);
+        layers.snapshots.lose(&schedule_id);
+        Ok(())
+    }
+
+    async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
+        self.pending()?.schedule_runs.put(run.clone());
+        Ok(())
+    }
+
+    async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
+        self.pending()?.snapshots.put(Seen { schedule_id, snapshot: snapshot.clone() });
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Shared state: values by key.
+
+use async_trait::async_trait;
+use ghost_domain::StateEntry;
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{Result, StateReads, StateWrites};
+
+impl Row for StateEntry {
+    const TABLE: &'static str = "shared_state";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO shared_state (key, record) VALUES ",
+        columns: 2,
+        tail: " ON CONFLICT (key) DO UPDATE SET record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.text(&self.key).put(to_json(Self::TABLE, &self.key, self)?);
+        Ok(())
+    }
+}
+
+impl Keyed for StateEntry {
+    type Key = String;
+    // Values may be large, and who looks at one looks at it again only to change it.
+    const KEPT: usize = 0;
+    const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
+    shelf!(state, STATE);
+
+    fn key(&self) -> String {
+        self.key.clone()
+    }
+
+    fn bind_key(key: &String, args: &mut Args) {
+        args.text(key);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// The smallest text that is larger than every text that begins with `prefix`, if there is one. Texts are compared byte
+/// by byte, which for UTF-8 is the order of its characters.
+fn past(prefix: &str) -> Option<String> {
+    let mut rest = prefix.chars();
+    while let Some(last) = rest.next_back() {
+        // The characters after the last one before the surrogates begin behind them.
+        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        if let Some(next) = next {
+            let mut text = rest.as_str().to_owned();
+            text.push(next);
+            return Some(text);
+        }
+    }
+    None
+}
+
+#[async_trait]
+impl StateReads for Session {
+    async fn state_get(&mut self, key: &str) -> Result<Option<StateEntry>> {
+        self.get(&key.to_owned()).await
+    }
+
+    async fn state_list(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Vec<StateEntry>> {
+        let mut args = Args::default();
+        args.text(after).text(prefix);
+        let sql = if let Some(past) = past(prefix) {
+            args.put(past);
+            "SELECT record FROM shared_state WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+        } else {
+            "SELECT record FROM shared_state WHERE key > ? AND key >= ? ORDER BY key LIMIT ?"
+        };
+        args.int(i64::from(limit));
+        self.list(sql, args).await
+    }
+
+    async fn state_count(&mut self) -> Result<u32> {
+        self.scan(StateEntry::BIT).await?;
+        let row = self.row("SELECT count(*) FROM shared_state", Args::default()).await?;
+        row.map_or(Ok(0), |row| get_count(StateEntry::TABLE, &row, 0))
+    }
+}
+
+#[async_trait]
+impl StateWrites for Session {
+    async fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
+        self.pending()?.state.put(entry.clone());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::past;
+
+    #[test]
+    fn a_prefix_ends_where_the_next_text_begins() {
+        assert_eq!(past("plan."), Some("plan/".to_owned()));
+        assert_eq!(past("a\u{d7ff}"), Some("a\u{e000}".to_owned()));
+        assert_eq!(past("a\u{10ffff}\u{10ffff}"), Some("b".to_owned()));
+        assert_eq!(past("\u{10ffff}"), None);
+        assert_eq!(past(""), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! What the writer remembers of channels and of who is in them is what SQL would say, whatever is undone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, Party, RootId, Timestamp};
+use uuid::Uuid;
+
+use super::tools::{Stop, dir, open, together, who};
+use crate::{Reads, Store, StoreError, Writes};
+
+fn named(name: &str) -> ChannelName {
+    name.parse().unwrap()
+}
+
+fn channel(name: &str, gated: bool, last_seq: i64) -> ChatChannel {
+    ChatChannel {
+        channel: named(name),
+        creator: Party::System,
+        gated,
+        topic: None,
+        members: 0,
+        last_seq,
+        created_at: Timestamp(1),
+    }
+}
+
+fn member(channel: &str, agent_id: &str, read_seq: i64) -> ChatMember {
+    ChatMember {
+        channel: named(channel),
+        agent_id: who(agent_id),
+        read_seq,
+        wake_id: (read_seq % 2 == 1).then(|| MessageId(Uuid::from_u128(u128::try_from(read_seq).unwrap()))),
+        joined_at: Timestamp(2),
+    }
+}
+
+fn post(channel: &str, seq: i64) -> ChatPost {
+    ChatPost {
+        channel: named(channel),
+        seq,
+        message_id: MessageId(Uuid::from_u128(9)),
+        from: Party::Agent(who("a0")),
+        content: format!("post {seq}"),
+        mentions: if seq % 2 == 0 { vec![who("a1"), who("a2")] } else { vec![] },
+        reply_to: (seq > 1).then_some(seq - 1),
+        root_id: RootId(Uuid::from_u128(7)),
+        hop: 3,
+        ts: Timestamp(seq),
+    }
+}
+
+const CHANNELS: [&str; 4] = ["c0", "c1", "c2", "gated"];
+const AGENTS: [&str; 6] = ["a0", "a1", "a2", "a3", "a4", "a5"];
+/// The last sequence of every channel.
+const LAST: i64 = 50;
+
+type Model = BTreeMap<(ChannelName, AgentId), ChatMember>;
+
+/// Every read, against the model.
+async fn compare(r: &mut (impl Reads + ?Sized), model: &Model) -> Result<(), StoreError> {
+    for name in CHANNELS {
+        let here: Vec<_> = model.values().filter(|member| member.channel == named(name)).cloned().collect();
+        assert_eq!(r.chat_members(&named(name)).await?, here);
+    }
+    for agent_id in AGENTS {
+        let there: Vec<_> = model.values().filter(|member| member.agent_id == who(agent_id)).cloned().collect();
+        assert_eq!(r.chat_memberships(&who(agent_id)).await?, there);
+        let unread: Vec<_> = there
+            .into_iter()
+            .filter(|member| member.channel != named("gated") && member.read_seq < LAST)
+            .map(|member| (member.clone(), channel(member.channel.as_str(), false, LAST)))
+            .collect();
+        assert_eq!(r.chat_unread(&who(agent_id)).await?, unread);
+        for name in CHANNELS {
+            let expected = model.get(&(named(name), who(agent_id)));
+            assert_eq!(r.chat_member_get(&named(name), &who(agent_id)).await?.as_ref(), expected);
+        }
+    }
+    Ok(())
+}
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+/// A few changes and looks at a few memberships; refuses one time in four.
+async fn command(w: &mut dyn Writes, mut dice: Dice, shared: &Mutex<Model>) -> Result<(), Stop> {
+    let mut model = shared.lock().unwrap().clone();
+    for _ in 0..=dice.roll(6) {
+        let (name, agent_id) = (CHANNELS[dice.roll(4)], AGENTS[dice.roll(6)]);
+        let key = (named(name), who(agent_id));
+        match dice.roll(8) {
+            0..=2 => {
+                let member = member(name, agent_id, i64::try_from(dice.roll(60)).unwrap());
+                w.chat_member_put(&member).await?;
+                model.insert(key, member);
+            }
+            3 => {
+                w.chat_member_delete(&key.0, &key.1).await?;
+                model.remove(&key);
+            }
+            4 => {
+                let here: Vec<_> = model.values().filter(|member| member.channel == key.0).cloned().collect();
+                assert_eq!(w.chat_members(&key.0).await?, here);
+            }
+            5 => {
+                let there: Vec<_> = model.values().filter(|member| member.agent_id == key.1).cloned().collect();
+                assert_eq!(w.chat_memberships(&key.1).await?, there);
+            }
+            6 => assert_eq!(w.chat_member_get(&key.0, &key.1).await?.as_ref(), model.get(&key)),
+            _ => compare(w, &model).await?,
+        }
+    }
+    if dice.roll(4) == 0 {
+        return Err(Stop::Refused);
+    }
+    *shared.lock().unwrap() = model;
+    Ok(())
+}
+
+async fn put_channels(store: &Store) {
+    store
+        .write::<_, StoreError, _>(|w| {
+            Box::pin(async move {
+                for name in CHANNELS {
+                    w.chat_channel_put(&channel(name, name == "gated", LAST)).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+        .unwrap();
+}
+
+async fn compare_outside(store: &Store, shared: &Arc<Mutex<Model>>) {
+    let model = shared.lock().unwrap().clone();
+    store.read::<_, StoreError, _>(move |r| Box::pin(async move { compare(r, &model).await })).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memberships_are_what_a_model_says() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let shared = Arc::new(Mutex::new(Model::new()));
+    let mut dice = Dice(41);
+    for _reopened in 0..3 {
+        let store = open(&path).await;
+        put_channels(&store).await;
+        for _batch in 0..25 {
+            let commands = (0..=dice.roll(8)).map(|_| {
+                let (store, shared, dice) = (store.clone(), shared.clone(), Dice(dice.roll(1 << 30) as u64));
+                async move {
+                    let fate = store
+                        .write::<_, Stop, _>(move |w| Box::pin(async move { command(w, dice, &shared).await }))
+                        .await;
+                    assert!(matches!(fate, Ok(()) | Err(Stop::Refused)), "{fate:?}");
+                }
+            });
+            let commands: Vec<_> = commands.collect();
+            together(&store, commands).await;
+            compare_outside(&store, &shared).await;
+        }
+        store.close().await;
+    }
+    assert!(!shared.lock().unwrap().is_empty());
+}
+
+/// Posts that wake a thousand members each, many in one batch, leave every row as the last of them wrote it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_members_are_woken_by_every_post() {
+    const MEMBERS: i64 = 1_000;
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = open(&path).await;
+    put_channels(&store).await;
+    store
+        .write::<_, StoreError, _>(|w| {
+            Box::pin(async move {
+                for n in 0..MEMBERS {
+                    w.chat_member_put(&member("c0", &format!("m{n:04}"), 0)).await?;
+                }
+                Ok(())
+            })
+        })
+        .await
+        .unwrap();
+    let posts = (1..=5_i64).map(|seq| {
+        let store = store.clone();
+        async move {
+            store
+                .write::<_, StoreError, _>(move |w| {
+                    Box::pin(async move {
+                        w.chat_post_append(&post("c0", seq)).await?;
+                        let members = w.chat_members(&named("c0")).await?;
+                        assert_eq!(members.len(), 1_000);
+                        for mut member in members {
+                            assert_eq!(member.wake_id.map(|id| id.0.as_u128()), (seq > 1).then_some(seq as u128 - 1));
+                            member.wake_id = Some(MessageId(Uuid::from_u128(seq as u128)));
+                            w.chat_member_put(&member).await?;
+                        }
+                        Ok(())
+                    })
+                })
+                .await
+                .unwrap();
+        }
+    });
+    together(&store, posts.collect()).await;
+    store.close().await;
+    let store = open(&path).await;
+    let (members, newest) = store
+        .read::<_, StoreError, _>(|r| {
+            Box::pin(
+                async move { Ok((r.chat_members(&named("c0")).await?, r.chat_posts(&named("c0"), 1, 5, 2).await?)) },
+            )
+        })
+        .await
+        .unwrap();
+    assert_eq!(members.len(), 1_000);
+    assert!(members.iter().all(|member| member.wake_id == Some(MessageId(Uuid::from_u128(5)))));
+    assert_eq!(newest, vec![post("c0", 3), post("c0", 4)]);
+}
+
+/// A post that comes twice is refused before it can hurt its neighbours, whatever the writer has forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_post_that_comes_twice_hurts_no_neighbour() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    for reopened in 0..2 {
+        let store = open(&path).await;
+        let posts = [1, 2, 2, 3, 1].map(|seq| {
+            let store = store.clone();
+            async move {
+                let append = store.write::<_, StoreError, _>(move |w| {
+                    Box::pin(async move { w.chat_post_append(&post("c0", seq)).await })
+                });
+                match append.await {
+                    Ok(()) => true,
+                    Err(StoreError::Row { table: "chat_posts", .. }) => false,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        let fates = together(&store, posts.into()).await;
+        assert_eq!(fates, if reopened == 0 { [true, true, false, true, false] } else { [false; 5] });
+        store.close().await;
+    }
+}

@@ -1,0 +1,140 @@
+//! Names that only one row may have: taken, given up and taken again in one batch.
+
+use ghost_domain::schedule::{Missed, When};
+use ghost_domain::{
+    Conversation, ConversationId, Party, RootId, Schedule, ScheduleId, ScheduleKind, Timestamp, WatchSnapshot,
+};
+use uuid::Uuid;
+
+use super::tools::{dir, open, together, who};
+use crate::{Store, StoreError};
+
+fn conversation(n: u128, thread: &str) -> Conversation {
+    Conversation {
+        conversation_id: ConversationId(Uuid::from_u128(n)),
+        adapter: "control".to_owned(),
+        thread: thread.to_owned(),
+        owner: who("a"),
+        party: Party::System,
+        last_seq: 0,
+        created_at: Timestamp(1),
+        updated_at: Timestamp(1),
+    }
+}
+
+fn schedule(n: u128, name: &str) -> Schedule {
+    Schedule {
+        schedule_id: ScheduleId(Uuid::from_u128(n)),
+        kind: ScheduleKind::Timer,
+        agent_id: who("a"),
+        name: name.to_owned(),
+        when: When::At { at: Timestamp(9) },
+        message: "wake up".to_owned(),
+        missed: Missed::RunOnce,
+        enabled: true,
+        root_id: RootId(Uuid::from_u128(7)),
+        hop: 0,
+        next_at: Some(Timestamp(9)),
+        last_at: None,
+        last_status: None,
+        runs: 0,
+        creator: Party::System,
+        created_at: Timestamp(1),
+    }
+}
+
+/// Whether a command that gives names was accepted; `None` as a name deletes the schedule instead.
+async fn give(store: &Store, given: Vec<(u128, Option<&'static str>)>) -> bool {
+    let fate = store
+        .write::<_, StoreError, _>(move |w| {
+            Box::pin(async move {
+                for (n, name) in given {
+                    match name {
+                        Some(name) => {
+                            w.conversation_put(&conversation(n, name)).await?;
+                            w.schedule_put(&schedule(n, name)).await?;
+                            w.watch_snapshot_put(ScheduleId(Uuid::from_u128(n)), &WatchSnapshot::default()).await?;
+                        }
+                        None => w.schedule_delete(ScheduleId(Uuid::from_u128(n))).await?,
+                    }
+                }
+                Ok(())
+            })
+        })
+        .await;
+    match fate {
+        Ok(()) => true,
+        Err(StoreError::Row { table: "conversations" | "schedules", .. }) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The number under each name, of conversations and of schedules.
+async fn names(store: &Store) -> Vec<(Option<u128>, Option<u128>)> {
+    store
+        .read::<_, StoreError, _>(|r| {
+            Box::pin(async move {
+                let mut found = Vec::new();
+                for name in ["x", "y", "z"] {
+                    let conversation = r.conversation_find("control", name).await?;
+                    let schedule = r.schedule_find(&who("a"), ScheduleKind::Timer, name).await?;
+                    found.push((
+                        conversation.map(|found| found.conversation_id.0.as_u128()),
+                        schedule.map(|found| found.schedule_id.0.as_u128()),
+                    ));
+                }
+                Ok(found)
+            })
+        })
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_change_hands_in_one_batch() {
+    let dir = dir();
+    let store = open(&dir.path().join("ghost.db")).await;
+    assert!(give(&store, vec![(1, Some("x")), (2, Some("y"))]).await);
+    let commands = [
+        // The older row comes first in the batch, and takes a name that the other has in SQL.
+        vec![(2, Some("y"))],
+        vec![(1, Some("x")), (1, Some("z"))],
+        vec![(2, Some("x"))],
+        // Taken.
+        vec![(3, Some("z"))],
+        vec![(1, Some("y")), (3, Some("z"))],
+    ];
+    let fates = together(&store, commands.map(|given| give(&store, given)).into()).await;
+    assert_eq!(fates, [true, true, true, false, true]);
+    assert_eq!(names(&store).await, [(Some(2), Some(2)), (Some(1), Some(1)), (Some(3), Some(3))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_name_of_a_deleted_schedule_is_free_at_once() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = open(&path).await;
+    assert!(give(&store, vec![(1, Some("x"))]).await);
+    let command = store.write::<_, StoreError, _>(|w| {
+        Box::pin(async move {
+            let (first, second) = (ScheduleId(Uuid::from_u128(1)), ScheduleId(Uuid::from_u128(2)));
+            w.schedule_put(&Schedule { runs: 1, ..schedule(1, "x") }).await?;
+            w.schedule_delete(first).await?;
+            assert_eq!(w.schedule_get(first).await?, None);
+            assert_eq!(w.watch_snapshot_get(first).await?, None);
+            w.schedule_put(&schedule(2, "x")).await?;
+            assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Timer, "x").await?, Some(schedule(2, "x")));
+            assert_eq!(w.schedule_next_at().await?, Some(Timestamp(9)));
+            w.schedule_delete(second).await?;
+            w.schedule_delete(second).await?;
+            assert_eq!(w.schedule_next_at().await?, None);
+            w.schedule_put(&schedule(1, "x")).await
+        })
+    });
+    command.await.unwrap();
+    assert_eq!(names(&store).await[0], (Some(1), Some(1)));
+    // A refusal brings back what a delete took.
+    assert!(!give(&store, vec![(1, None), (4, Some("x"))]).await);
+    store.close().await;
+    assert_eq!(names(&open(&path).await).await[0], (Some(1), Some(1)));
+}

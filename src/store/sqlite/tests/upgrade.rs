@@ -1,0 +1,118 @@
+//! A database of an earlier version becomes one of this version, and keeps its rows.
+
+use std::path::Path;
+
+use ghost_domain::{Agent, ChatChannel, Envelope, Party, Timestamp};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
+
+use super::tools::{depth, mail, open, send, who};
+use crate::StoreError;
+use crate::sqlite::row::{Args, Row};
+use crate::sqlite::schema;
+
+const FIRST: &str = include_str!("../migrations/0001_spine.sql");
+
+/// An agent as the first version wrote it.
+const AGENT: &str = r#"{"agent_id":"a","incarnation":3,"archetype":"writer","name":"Ann","team":null,"owner":null,
+    "kind":"persistent","desired":"running","status":"running","status_reason":null,"restarts":2,"overrides":{},"node":"n",
+    "epoch":0,"created_at":5,"updated_at":6,"last_active_at":null,"deleted_at":null}"#;
+
+async fn connect(path: &Path) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+}
+
+async fn number(conn: &mut SqliteConnection, sql: &'static str) -> i64 {
+    sqlx::query(sql).fetch_one(conn).await.unwrap().try_get(0).unwrap()
+}
+
+/// A file as the first version left it: an agent, two pieces of mail, and sequences that were pruned.
+async fn first_version(path: &Path) {
+    let mut conn = connect(path).await;
+    sqlx::raw_sql(FIRST).execute(&mut conn).await.unwrap();
+    let stamp = format!("PRAGMA application_id = {}; PRAGMA user_version = 1;", schema::APPLICATION_ID);
+    sqlx::raw_sql(AssertSqlSafe(stamp)).execute(&mut conn).await.unwrap();
+    sqlx::query("INSERT INTO agents (agent_id, kind, node, epoch, deleted_at, record) VALUES ('a', 'persistent', 'n', 0, NULL, ?)")
+        .bind(AGENT)
+        .execute(&mut conn)
+        .await
+        .unwrap();
+    for (n, seq) in [(1, 1), (2, 2)] {
+        let mut args = Args::default();
+        Envelope { seq, ..mail(n, "a", "from before") }.bind(&mut args).unwrap();
+        let sql = format!("{}({})", Envelope::SHAPE.head, vec!["?"; Envelope::SHAPE.columns].join(","));
+        sqlx::query_with(AssertSqlSafe(sql), args.finish().unwrap()).execute(&mut conn).await.unwrap();
+    }
+    sqlx::query("INSERT INTO counters (name, value) VALUES ('messages', 40), ('events', 70)")
+        .execute(&mut conn)
+        .await
+        .unwrap();
+    conn.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_the_first_version_keeps_its_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ghost.db");
+    first_version(&path).await;
+    for opened in 0..2_u32 {
+        let store = open(&path).await;
+        assert_eq!(store.last_seq(), 70 + i64::from(opened));
+        assert_eq!(depth(&store, "a").await, 2 + opened);
+        let agents: Vec<Agent> =
+            store.read::<_, StoreError, _>(|r| Box::pin(async move { r.agent_list(true).await })).await.unwrap();
+        assert_eq!(agents, vec![serde_json::from_str(AGENT).unwrap()]);
+        if opened == 0 {
+            // What is new is there, and what was there goes on.
+            let channel = ChatChannel {
+                channel: "lounge".parse().unwrap(),
+                creator: Party::Agent(who("a")),
+                gated: false,
+                topic: Some("tea".to_owned()),
+                members: 1,
+                last_seq: 0,
+                created_at: Timestamp(9),
+            };
+            store
+                .write::<_, StoreError, _>(move |w| Box::pin(async move { w.chat_channel_put(&channel).await }))
+                .await
+                .unwrap();
+            send(&store, 3, "a").await.unwrap();
+            let inbox = store
+                .read::<_, StoreError, _>(|r| Box::pin(async move { r.inbox_pending(&who("a"), 10).await }))
+                .await
+                .unwrap();
+            assert_eq!(inbox.iter().map(|mail| mail.seq).collect::<Vec<_>>(), [1, 2, 41]);
+            assert_eq!(inbox[0].body, "from before");
+        }
+        let channels =
+            store.read::<_, StoreError, _>(|r| Box::pin(async move { r.chat_channel_count().await })).await.unwrap();
+        assert_eq!(channels, 1);
+        store.close().await;
+    }
+    let mut conn = connect(&path).await;
+    assert_eq!(number(&mut conn, "PRAGMA user_version").await, schema::VERSION);
+    conn.close().await.unwrap();
+}
+
+/// An upgraded database has the same tables and indexes as one that was made anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgraded_database_is_like_a_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old.db"), dir.path().join("new.db"));
+    first_version(&old).await;
+    let mut schemas = Vec::new();
+    for path in [old, new] {
+        open(&path).await.close().await;
+        let mut conn = connect(&path).await;
+        let rows = sqlx::query("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
+            .fetch_all(&mut conn)
+            .await
+            .unwrap();
+        let column = |row: &sqlx::sqlite::SqliteRow, n: usize| row.try_get::<Option<String>, _>(n).unwrap();
+        schemas.push(rows.iter().map(|row| [0, 1, 2, 3].map(|n| column(row, n))).collect::<Vec<_>>());
+        conn.close().await.unwrap();
+    }
+    assert!(schemas[0].iter().any(|row| row[1].as_deref() == Some("chat_members")));
+    assert_eq!(schemas[0], schemas[1]);
+}

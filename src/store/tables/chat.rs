@@ -1,0 +1,53 @@
+//! The `chat_channels`, `chat_members` and `chat_posts` tables.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost};
+
+use super::Result;
+
+/// Reading chat.
+#[async_trait]
+pub trait ChatReads {
+    /// One channel.
+    async fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>>;
+
+    /// All channels in order of name, at most 1,000.
+    async fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>>;
+
+    /// How many channels there are.
+    async fn chat_channel_count(&mut self) -> Result<u32>;
+
+    /// One membership.
+    async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>>;
+
+    /// All members of a channel, in order of id.
+    async fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>>;
+
+    /// All memberships of an agent, in order of channel.
+    async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>>;
+
+    /// Memberships of an agent in ungated channels that have posts after its cursor, with the channel, in order of
+    /// channel.
+    async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>>;
+
+    /// The newest posts of a channel after `after` and before `before` (0 is no bound), at most `limit`, in order of
+    /// sequence.
+    async fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32)
+    -> Result<Vec<ChatPost>>;
+}
+
+/// Writing chat.
+#[async_trait]
+pub trait ChatWrites {
+    /// Inserts or replaces a channel.
+    async fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()>;
+
+    /// Inserts or replaces a membership.
+    async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()>;
+
+    /// Removes a membership; one that does not exist is passed over.
+    async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()>;
+
+    /// Appends a post, whose sequence the caller has taken from its channel.
+    async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()>;
+}

@@ -1,0 +1,196 @@
+//! Whole worlds in this process, on the in-memory store, under a clock that the test moves.
+
+mod orders;
+mod reload;
+mod rig;
+mod supervision;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_commons::{asks, mail};
+use ghost_domain::{AgentStatus, AskStatus, DeadLetterStatus, EventKind, Party, Refusal, TurnStatus};
+use ghost_provider::{ErrorKind, ProviderError};
+use ghost_store::tables::TurnFilter;
+use serde_json::json;
+
+use self::rig::{Ground, TWO, ask, call, id, mail_of, results, say, send, until, while_time_passes};
+
+#[tokio::test]
+async fn an_ask_is_answered_and_an_agent_can_ask_another() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground
+        .boot(|request| match (request.agent_id.as_str(), results(request).first()) {
+            ("ada", None) => call("syscall.ask", json!({ "agent_id": "ben", "message": "how many?" })),
+            ("ada", Some(result)) => say(&format!("ben says {result}")),
+            _ => say("seven"),
+        })
+        .await;
+    let ask = ask(&world, "ada", "find out").await;
+    assert_eq!(ask.status, AskStatus::Answered);
+    assert!(ask.reply.as_ref().unwrap().contains("seven"), "{ask:?}");
+}
+
+#[tokio::test]
+async fn a_panicking_tool_crashes_one_agent_and_its_turn_goes_on() {
+    let ground = Ground::new(TWO);
+    let (world, model) = ground
+        .boot(|request| match (request.agent_id.as_str(), results(request).first()) {
+            ("ada", None) => call("test.panic", json!({})),
+            ("ada", Some(result)) => say(result),
+            _ => say("fine"),
+        })
+        .await;
+    let asking = tokio::spawn({
+        let world = Arc::clone(&world);
+        async move { ask(&world, "ada", "fall over").await }
+    });
+    until(&world, EventKind::AgentCrashed, "ada").await;
+    assert_eq!(ask(&world, "ben", "are you well?").await.reply.unwrap(), "fine");
+    let answer = while_time_passes(&ground, asking).await.unwrap();
+    assert!(answer.reply.as_ref().unwrap().contains("outcome_unknown"), "{answer:?}");
+    let asked = model.asked.lock().unwrap().iter().filter(|agent| *agent == "ada").count();
+    assert_eq!(asked, 2, "what had been answered is not asked again");
+    assert_eq!(world.directory().card(&id("ada")).unwrap().restarts, 1);
+}
+
+#[tokio::test]
+async fn a_poisoned_message_becomes_a_dead_letter_and_the_agent_lives() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground
+        .boot(|request| {
+            let mail = mail_of(request);
+            assert!(!(request.agent_id.as_str() == "ada" && mail.contains("poison")), "the model falls over");
+            say("ok")
+        })
+        .await;
+    send(&world, "ada", "poison").await;
+    while_time_passes(&ground, until(&world, EventKind::DeadLetterHeld, "ada")).await;
+    let answer = while_time_passes(&ground, ask(&world, "ada", "and now?")).await;
+    assert_eq!(answer.reply.unwrap(), "ok");
+    let dead = world
+        .store()
+        .read(|r| Box::pin(async move { r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await }))
+        .await
+        .map_err(Refusal::from)
+        .unwrap();
+    assert_eq!(dead.len(), 1);
+    assert_eq!(dead[0].crashes, 3);
+}
+
+#[tokio::test]
+async fn a_provider_outage_fails_the_turn_and_not_the_agent() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground
+        .boot(|request| match request.agent_id.as_str() {
+            "ada" => Err(ProviderError::new(ErrorKind::Unauthorized, "no key")),
+            _ => say("fine"),
+        })
+        .await;
+    let answer = ask(&world, "ada", "hello").await;
+    assert_eq!(answer.status, AskStatus::Failed);
+    assert!(answer.error.unwrap().contains("no model answered"));
+    assert_eq!(world.directory().card(&id("ada")).unwrap().status, AgentStatus::Running);
+    assert_eq!(ask(&world, "ben", "hello").await.reply.unwrap(), "fine");
+}
+
+#[tokio::test]
+async fn a_daemon_that_dies_in_a_turn_goes_on_with_it() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground
+        .boot(|request| match (request.agent_id.as_str(), results(request).len()) {
+            ("ben", _) => say("thanks"),
+            (_, 0) => call("syscall.message.send", json!({ "to": "ben", "content": "once" })),
+            _ => Err(ProviderError::new(ErrorKind::Server, "later").retry_after(Some(Duration::from_secs(1)))),
+        })
+        .await;
+    send(&world, "ada", "tell ben").await;
+    until(&world, EventKind::ModelFailed, "ada").await;
+    // The daemon is gone; its disk is not.
+    drop(world);
+    let (world, model) = ground
+        .boot(|request| match (request.agent_id.as_str(), results(request).len()) {
+            ("ada", 0) => panic!("the first answer was journaled"),
+            _ => say("done"),
+        })
+        .await;
+    until(&world, EventKind::TurnFinished, "ada").await;
+    until(&world, EventKind::TurnFinished, "ben").await;
+    let turns = world
+        .store()
+        .read(|r| Box::pin(async move { r.turn_list(&TurnFilter::default()).await }))
+        .await
+        .map_err(Refusal::from)
+        .unwrap();
+    assert!(turns.iter().all(|turn| turn.status == TurnStatus::Finished), "{turns:?}");
+    let sent = world
+        .store()
+        .read(|r| Box::pin(async move { r.messages_recent(&id("ben"), 10).await }))
+        .await
+        .map_err(Refusal::from)
+        .unwrap();
+    assert_eq!(sent.len(), 1, "the message was sent once");
+    assert!(!model.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_stopped_agent_refuses_asks_and_works_its_mail_off_when_started() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground.boot(|_| say("here")).await;
+    let by = Party::Operator("test".into());
+    let stopped = world.stop_agent(&by, &id("ada"), None).await.unwrap();
+    assert_eq!(stopped.status, AgentStatus::Stopped);
+    send(&world, "ada", "while you were out").await;
+    let (cx, target) = (world.cx().clone(), id("ada"));
+    let refused = world
+        .store()
+        .write(move |w| {
+            Box::pin(async move {
+                let chain = mail::Chain::root(&cx);
+                asks::open(w, &cx, Party::System, None, &target, "?".into(), Duration::from_secs(1), chain).await
+            })
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, ghost_domain::Code::Conflict);
+    let cx = world.cx().clone();
+    world
+        .store()
+        .write(move |w| Box::pin(async move { ghost_commons::agents::start(w, &cx, &by, &id("ada")).await }))
+        .await
+        .unwrap();
+    until(&world, EventKind::TurnFinished, "ada").await;
+}
+
+#[tokio::test]
+async fn idle_agents_sleep_and_wake_with_their_next_message() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground.boot(|_| say("awake")).await;
+    ask(&world, "ada", "hello").await;
+    let asleep = || world.directory().card(&id("ada")).unwrap().activity == ghost_domain::Activity::Asleep;
+    let mut beats = 0;
+    while !asleep() {
+        ground.clock.advance(Duration::from_secs(5));
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        beats += 1;
+        assert!(beats < 100, "it never sleeps");
+    }
+    assert_eq!(ask(&world, "ada", "hello again").await.reply.unwrap(), "awake");
+}
+
+#[tokio::test]
+async fn a_paused_world_keeps_its_mail_and_goes_on() {
+    let ground = Ground::new(TWO);
+    let (world, model) = ground.boot(|_| say("now")).await;
+    let by = Party::Operator("test".into());
+    world.set_paused(&by, true).await.unwrap();
+    send(&world, "ada", "wait").await;
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+    assert!(model.asked.lock().unwrap().is_empty());
+    world.set_paused(&by, false).await.unwrap();
+    until(&world, EventKind::TurnFinished, "ada").await;
+}

@@ -1,0 +1,80 @@
+//! Orders to stop, and mail that does not wake: what they must leave alone.
+
+use std::time::Duration;
+
+use ghost_commons::{agents, mail};
+use ghost_domain::envelope::Kind;
+use ghost_domain::{Activity, AgentStatus, EventKind, Party};
+
+use super::rig::{Ground, TWO, ask, id, say, send, settle, soon, until, write};
+
+fn by() -> Party {
+    Party::Operator("test".into())
+}
+
+#[tokio::test]
+async fn a_stop_that_is_repeated_leaves_an_agent_alone_that_was_started_again() {
+    let ground = Ground::new(TWO);
+    let (world, model) = ground.boot(|_| say("done")).await;
+    world.stop_agent(&by(), &id("ada"), None).await.unwrap();
+    write!(world, |w, cx| agents::start(w, &cx, &by(), &id("ada")).await).unwrap();
+    model.hold("ada");
+    send(&world, "ada", "take your time").await;
+    soon("the call begins", || model.asked_by("ada") == 1).await;
+    // The same request as before, sent once more: its answer is known, only its haste is left.
+    world.hasten_stop(&id("ada"), Duration::ZERO).await.unwrap();
+    settle().await;
+    model.release("ada");
+    until(&world, EventKind::TurnFinished, "ada").await;
+    assert_eq!(model.asked_by("ada"), 1, "its call was not cut off");
+    assert_eq!(world.directory().card(&id("ada")).unwrap().status, AgentStatus::Running);
+}
+
+#[tokio::test]
+async fn a_stop_that_is_repeated_hastens_an_agent_that_is_still_stopping() {
+    let ground = Ground::new(TWO);
+    let (world, model) = ground.boot(|_| say("done")).await;
+    model.hold("ada");
+    send(&world, "ada", "take your time").await;
+    soon("the call begins", || model.asked_by("ada") == 1).await;
+    write!(world, |w, cx| agents::stop(w, &cx, &by(), &id("ada"), None).await).unwrap();
+    settle().await;
+    let status = || world.directory().card(&id("ada")).unwrap().status;
+    assert_eq!(status(), AgentStatus::Stopping, "no time passes, and its grace period is not over");
+    world.hasten_stop(&id("ada"), Duration::ZERO).await.unwrap();
+    assert_eq!(world.wait_until_stopped(&id("ada")).await.unwrap().status, AgentStatus::Stopped);
+}
+
+#[tokio::test]
+async fn mail_that_does_not_wake_lets_an_agent_fall_asleep() {
+    let ground = Ground::new(TWO);
+    let (world, model) = ground.boot(|_| say("awake")).await;
+    ask(&world, "ada", "hello").await;
+    write!(world, |w, cx| {
+        let draft = mail::Draft::new(&id("ada"), by(), Kind::Message, "whenever you like", mail::Chain::root(&cx));
+        mail::deliver(w, &cx, mail::Draft { wake: false, ..draft }).await
+    })
+    .unwrap();
+    let asleep = || world.directory().card(&id("ada")).unwrap().activity == Activity::Asleep;
+    for _ in 0..100 {
+        ground.clock.advance(Duration::from_secs(5));
+        settle().await;
+        if asleep() {
+            break;
+        }
+    }
+    // The end of its actor has been looked at, too, and with it its inbox.
+    settle().await;
+    assert!(asleep());
+    assert_eq!(model.asked_by("ada"), 1);
+    let pending = async || {
+        let read = world.store().read(|r| Box::pin(async move { r.inbox_pending(&id("ada"), 9).await })).await;
+        read.map_err(ghost_domain::Refusal::from).unwrap().len()
+    };
+    assert_eq!(pending().await, 1);
+    // It is read with the next mail that wakes.
+    send(&world, "ada", "now").await;
+    soon("the second call", || model.asked_by("ada") == 2).await;
+    settle().await;
+    assert_eq!(pending().await, 0);
+}

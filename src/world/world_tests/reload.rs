@@ -1,0 +1,130 @@
+//! A reload holds as a whole or not at all, and reloads come one after the other.
+
+use std::sync::{Arc, Mutex};
+
+use ghost_config::plan::Plan;
+use ghost_domain::budget::BudgetLimits;
+use ghost_domain::event::EventFilter;
+use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Party, Refusal, Scope};
+use ghost_provider::Providers;
+
+use super::rig::{Ground, TestModel, ask, id, say, send, settle, soon, until};
+use crate::World;
+use crate::world::Reloader;
+
+/// A world file with `teams` and `agents` lines, and a bound that says which file it is.
+fn file(hops_max: u32, strategy: &str, more: &str) -> String {
+    format!(
+        "\
+world: {{ id: test, name: Test }}
+agents:
+  - {{ id: ada, archetype: worker, team: desk }}
+  - {{ id: ben, archetype: worker, team: desk }}
+{more}teams:
+  - {{ name: desk, strategy: {strategy} }}
+  - {{ name: late }}
+limits: {{ hops_max: {hops_max} }}
+llm:
+  default_provider: test
+  default_model: test
+  providers: {{ test: {{ kind: openai, base_url: 'http://127.0.0.1:1' }} }}
+"
+    )
+}
+
+/// The same without the team `late`.
+fn first() -> String {
+    file(5, "one_for_one", "").replace("  - { name: late }\n", "")
+}
+
+/// Gives these plans, one a reload.
+fn reloader(ground: &Ground, plans: Vec<Plan>, model: &Arc<TestModel>) -> Reloader {
+    let plans: Vec<(Plan, Providers)> = plans.into_iter().rev().map(|plan| (plan, model.provider(ground))).collect();
+    let plans = Mutex::new(plans);
+    Box::new(move || {
+        let next = plans.lock().unwrap().pop();
+        next.ok_or_else(|| Refusal::new(Code::Unavailable, "no more reloads"))
+    })
+}
+
+fn by() -> Party {
+    Party::Operator("test".into())
+}
+
+async fn record(world: &World, agent: &str) -> Option<Agent> {
+    let agent_id = id(agent);
+    let read = world.store().read(move |r| Box::pin(async move { r.agent_get(&agent_id).await })).await;
+    read.map_err(Refusal::from).unwrap()
+}
+
+async fn events(world: &World, kind: EventKind) -> Vec<Event> {
+    let filter = EventFilter { kinds: vec![kind.as_str().into()], agent_id: None, channel: None };
+    let read = world.store().read(move |r| Box::pin(async move { r.event_list(0, &filter, 100).await })).await;
+    read.map_err(Refusal::from).unwrap().0
+}
+
+#[tokio::test]
+async fn a_reload_whose_records_fail_is_taken_back_whole() {
+    let ground = Ground::new(&first());
+    let next = file(7, "one_for_all", "  - { id: cyd, archetype: worker }\n");
+    let (mut broken, good) = (ground.plan(&next), ground.plan(&next));
+    // No agent is in this team: the record of its budget is refused, after those of the agents were made.
+    broken.budgets.push((Scope::Team("nobody".into()), BudgetLimits { tokens: Some(1), money: None }));
+    ground.plan(&first());
+    let later = TestModel::new(|_| say("of the new plan"));
+    let reloader = reloader(&ground, vec![broken, good], &later);
+    let (world, model) = ground
+        .boot_to_reload(
+            |request| {
+                assert!(request.agent_id.as_str() != "ada", "the model falls over");
+                say("of the old plan")
+            },
+            reloader,
+        )
+        .await;
+    let before = world.plan();
+    assert_eq!(world.reload(&by(), false).await.unwrap_err().code, Code::NotFound);
+    assert!(Arc::ptr_eq(&world.plan(), &before));
+    assert_eq!(world.cx().limits().hops_max, 5);
+    assert_eq!(record(&world, "cyd").await, None);
+    assert!(world.directory().card(&id("cyd")).is_none());
+    assert!(events(&world, EventKind::WorldReloaded).await.is_empty());
+    // The supervisors have the old rules again: when ada crashes, ben goes on.
+    model.hold("ben");
+    send(&world, "ben", "take your time").await;
+    soon("ben's call begins", || model.asked_by("ben") == 1).await;
+    send(&world, "ada", "fall over").await;
+    until(&world, EventKind::AgentCrashed, "ada").await;
+    settle().await;
+    model.release("ben");
+    // And so have the agents their model.
+    assert_eq!(ask(&world, "ben", "whose are you?").await.reply.unwrap(), "of the old plan");
+    assert_eq!(model.asked_by("ben"), 2, "the first call was not cut off");
+    assert!(later.asked.lock().unwrap().is_empty());
+    // Once the file is mended, the same reload holds.
+    let done = world.reload(&by(), false).await.unwrap();
+    assert_eq!(done.created, [id("cyd")]);
+    assert_eq!(world.cx().limits().hops_max, 7);
+    assert_eq!(ask(&world, "cyd", "whose are you?").await.reply.unwrap(), "of the new plan");
+    assert_eq!(events(&world, EventKind::WorldReloaded).await.len(), 1);
+}
+
+#[tokio::test]
+async fn of_two_reloads_at_once_the_second_begins_when_the_first_has_ended() {
+    let ground = Ground::new(&first());
+    // The first makes a supervisor for a new team, which takes a moment; the second does not.
+    let with = ground.plan(&file(7, "one_for_one", "  - { id: cyd, archetype: worker, team: late }\n"));
+    let without = ground.plan(&first().replace("hops_max: 5", "hops_max: 8"));
+    ground.plan(&first());
+    let model = TestModel::new(|_| say("well"));
+    let reloader = reloader(&ground, vec![with, without], &model);
+    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader).await;
+    let by = by();
+    let (one, two) = tokio::join!(world.reload(&by, false), world.reload(&by, false));
+    assert_eq!(one.unwrap().created, [id("cyd")]);
+    assert_eq!(two.unwrap().stopped, [id("cyd")], "what the first has made is the second's to stop");
+    // Plan, bounds and records are of one file.
+    assert_eq!((world.plan().limits.hops_max, world.cx().limits().hops_max), (8, 8));
+    let cyd = world.wait_until_stopped(&id("cyd")).await.unwrap();
+    assert_eq!((cyd.desired, cyd.status), (Desired::Stopped, AgentStatus::Stopped));
+}

@@ -1,0 +1,311 @@
+//! A world's ground, its model, and short ways to work with it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_commons::{asks, mail};
+use ghost_config::plan::{Plan, ProviderKind};
+use ghost_domain::envelope::Kind;
+use ghost_domain::ports::{Ids, Ports, Rng};
+use ghost_domain::transcript::{Block, Role, TokenUsage};
+use ghost_domain::{AgentId, Ask, EventKind, Party, Refusal};
+use ghost_provider::testing::{ManualClock, provider_plan};
+use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Providers, Stop};
+use ghost_store::Store;
+use ghost_store::memory::MemoryDisk;
+use ghost_tools::workspace::Workspace;
+use ghost_tools::{CallCx, Output, OutsideTool, Run, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::world::Reloader;
+use crate::{Boot, World, boot};
+
+/// What the test model does: one answer, or a failure.
+type Think = dyn Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync;
+
+/// A model that a test can keep from answering.
+pub(super) struct TestModel {
+    think: Box<Think>,
+    pub(super) asked: Mutex<Vec<String>>,
+    /// Agents whose calls wait.
+    held: watch::Sender<BTreeSet<String>>,
+}
+
+impl TestModel {
+    pub(super) fn new(
+        think: impl Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { think: Box::new(think), asked: Mutex::default(), held: watch::Sender::default() })
+    }
+
+    pub(super) fn hold(&self, agent: &str) {
+        self.held.send_modify(|held| {
+            held.insert(agent.to_owned());
+        });
+    }
+
+    pub(super) fn release(&self, agent: &str) {
+        self.held.send_modify(|held| {
+            held.remove(agent);
+        });
+    }
+
+    /// How often it was asked by an agent.
+    pub(super) fn asked_by(&self, agent: &str) -> usize {
+        self.asked.lock().unwrap().iter().filter(|asked| *asked == agent).count()
+    }
+
+    /// As the only provider of a world, under the name `test`.
+    pub(super) fn provider(self: &Arc<Self>, ground: &Ground) -> Providers {
+        let mut provider = provider_plan(ProviderKind::OpenAi, None);
+        provider.attempts = 2;
+        Providers::with("test", provider, Arc::clone(self) as Arc<dyn Provider>, ground.clock.clone())
+    }
+}
+
+#[async_trait]
+impl Provider for TestModel {
+    async fn complete(&self, request: &ModelRequest, _: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
+        self.asked.lock().unwrap().push(request.agent_id.to_string());
+        let free = |held: &BTreeSet<String>| !held.contains(request.agent_id.as_str());
+        // The sender lives as long as the model, so waiting cannot fail.
+        let _ = self.held.subscribe().wait_for(free).await;
+        let blocks = (self.think)(request)?;
+        Ok(ModelAnswer {
+            model: request.model.clone(),
+            blocks,
+            usage: Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() }),
+            stop: Stop::EndTurn,
+        })
+    }
+}
+
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl Ids for Counter {
+    fn next(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1)
+    }
+}
+
+impl Rng for Counter {
+    fn below(&self, _: u64) -> u64 {
+        0
+    }
+}
+
+/// A world's files, its disk and its clock: what outlives a daemon.
+pub(super) struct Ground {
+    files: tempfile::TempDir,
+    disk: MemoryDisk,
+    pub(super) clock: Arc<ManualClock>,
+    ids: Arc<Counter>,
+}
+
+impl Ground {
+    pub(super) fn new(config: &str) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(1_000_000);
+        let ground = Self { files, disk: MemoryDisk::new(), clock, ids: Arc::new(Counter::default()) };
+        ground.write("world-config.yaml", config);
+        ground.write("laws.md", "Be exact.");
+        ground.write("archetype/worker/soul.md", "You work.");
+        ground.write("archetype/worker/goal.md", "Work.");
+        ground.write("archetype/worker/config.md", "## LLM\nprovider: test\nmodel: test\n");
+        ground
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.files.path().join("world").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// The plan of another world file beside the same archetypes.
+    pub(super) fn plan(&self, config: &str) -> Plan {
+        self.write("world-config.yaml", config);
+        ghost_config::load(&self.files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"))
+    }
+
+    pub(super) async fn boot(
+        &self,
+        think: impl Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync + 'static,
+    ) -> (Arc<World>, Arc<TestModel>) {
+        let no = || Err(Refusal::new(ghost_domain::Code::Unavailable, "no reload here"));
+        self.boot_to_reload(think, Box::new(no)).await
+    }
+
+    pub(super) async fn boot_to_reload(
+        &self,
+        think: impl Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync + 'static,
+        reloader: Reloader,
+    ) -> (Arc<World>, Arc<TestModel>) {
+        let plan = ghost_config::load(&self.files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"));
+        let model = TestModel::new(think);
+        let store: Store = self.disk.open();
+        let world = boot(Boot {
+            providers: model.provider(self),
+            plan,
+            store,
+            ports: Ports { clock: self.clock.clone(), ids: self.ids.clone(), rng: self.ids.clone() },
+            workspace: Workspace::inline(&self.files.path().join("workspace")).unwrap(),
+            data_dir: None,
+            secrets: vec![],
+            node: "test".into(),
+            extra_tools: vec![Tool::new::<Nothing>("test.panic", "Panics.", Run::outside(Panics))],
+            reloader,
+        })
+        .await
+        .unwrap();
+        (world, model)
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+struct Panics;
+
+#[async_trait]
+impl OutsideTool for Panics {
+    type Params = Nothing;
+
+    async fn run(&self, _: &CallCx, _: Nothing) -> Result<Output, Refusal> {
+        panic!("the tool fell over")
+    }
+}
+
+pub(super) const TWO: &str = "\
+world: { id: test, name: Test }
+agents:
+  - { id: ada, archetype: worker }
+  - { id: ben, archetype: worker }
+llm:
+  default_provider: test
+  default_model: test
+  providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
+";
+
+pub(super) fn id(text: &str) -> AgentId {
+    text.parse().unwrap()
+}
+
+pub(super) fn say(text: &str) -> Result<Vec<Block>, ProviderError> {
+    Ok(vec![Block::Text { text: text.into() }])
+}
+
+pub(super) fn call(name: &str, arguments: Value) -> Result<Vec<Block>, ProviderError> {
+    Ok(vec![Block::ToolCall { id: "c1".into(), name: name.into(), arguments }])
+}
+
+/// The results that the model has been shown since its mail.
+pub(super) fn results(request: &ModelRequest) -> Vec<String> {
+    request
+        .messages
+        .iter()
+        .filter(|message| message.role == Role::Tool)
+        .flat_map(|message| &message.blocks)
+        .filter_map(|block| if let Block::ToolResult { content, .. } = block { Some(content.clone()) } else { None })
+        .collect()
+}
+
+pub(super) fn mail_of(request: &ModelRequest) -> String {
+    let user = request.messages.iter().filter(|message| message.role == Role::User);
+    user.map(|message| message.visible_text()).filter(|text| text.contains("<inbox>")).collect()
+}
+
+pub(super) async fn ask(world: &World, target: &str, text: &str) -> Ask {
+    let (cx, target, text) = (world.cx().clone(), id(target), text.to_owned());
+    let ask = world
+        .store()
+        .write(move |w| {
+            Box::pin(async move {
+                let chain = mail::Chain::root(&cx);
+                let by = Party::Operator("test".into());
+                asks::open(w, &cx, by, None, &target, text, Duration::from_secs(600), chain).await
+            })
+        })
+        .await
+        .unwrap();
+    world.wait_for_ask(ask.ask_id).await.unwrap()
+}
+
+pub(super) async fn send(world: &World, to: &str, text: &str) {
+    let (cx, to, text) = (world.cx().clone(), id(to), text.to_owned());
+    world
+        .store()
+        .write(move |w| {
+            Box::pin(async move {
+                let draft =
+                    mail::Draft::new(&to, Party::Operator("t".into()), Kind::Message, text, mail::Chain::root(&cx));
+                mail::deliver(w, &cx, draft).await
+            })
+        })
+        .await
+        .unwrap();
+}
+
+/// Waits for an event of this kind about this agent.
+pub(super) async fn until(world: &World, kind: EventKind, agent: &str) {
+    let filter = ghost_domain::event::EventFilter {
+        kinds: vec![kind.as_str().into()],
+        agent_id: Some(id(agent)),
+        channel: None,
+    };
+    let mut feed = ghost_commons::feed::Subscription::open(world.store(), Some(0), filter, true).await.unwrap();
+    feed.next().await.unwrap().unwrap();
+}
+
+/// Moves time on until `done` completes.
+pub(super) async fn while_time_passes<T>(ground: &Ground, done: impl Future<Output = T>) -> T {
+    let passing = async {
+        for _ in 0..10_000 {
+            ground.clock.advance(Duration::from_millis(500));
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        }
+        panic!("nothing came of it");
+    };
+    tokio::select! {
+        biased;
+        done = done => done,
+        () = passing => unreachable!("it panics"),
+    }
+}
+
+/// Lets everything run that can run without time passing.
+pub(super) async fn settle() {
+    for _ in 0..500 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until `done` says so, without time passing.
+pub(super) async fn soon(what: &str, done: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if done() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("nothing came of it: {what}");
+}
+
+/// One command with the world's context.
+macro_rules! write {
+    ($world:expr, |$w:ident, $cx:ident| $body:expr) => {{
+        let $cx = $world.cx().clone();
+        $world.store().write(move |$w| Box::pin(async move { $body })).await
+    }};
+}
+pub(super) use write;

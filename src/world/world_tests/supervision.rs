@@ -1,0 +1,110 @@
+//! A supervisor that dies is brought back by the root, with all that it had in hand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ghost_commons::agents::{self, NewAgent};
+use ghost_commons::mail::Chain;
+use ghost_domain::{AgentKind, AgentStatus, Desired, EventKind, Party};
+
+use super::rig::{Ground, TWO, ask, id, say, send, soon, until, write};
+use crate::World;
+
+const TEAM: &str = "\
+world: { id: test, name: Test }
+agents:
+  - { id: ada, archetype: worker, team: desk }
+  - { id: ben, archetype: worker }
+teams:
+  - { name: desk }
+llm:
+  default_provider: test
+  default_model: test
+  providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
+";
+
+fn by() -> Party {
+    Party::Operator("test".into())
+}
+
+/// Kills the supervisor of a team. What is sent to it from now on is lost with it.
+fn kill(world: &World, team: Option<&str>) -> impl Fn() -> bool {
+    let (team, switchboard) = (team.map(Arc::<str>::from), Arc::clone(&world.tree().switchboard));
+    let supervisor = switchboard.supervisor(team.as_ref()).unwrap();
+    supervisor.kill();
+    move || switchboard.supervisor(team.as_ref()).is_some_and(|now| now.get_id() != supervisor.get_id())
+}
+
+fn status(world: &World, agent: &str) -> AgentStatus {
+    world.directory().card(&id(agent)).unwrap().status
+}
+
+#[tokio::test]
+async fn a_restart_that_a_dead_supervisor_held_is_carried_out() {
+    for (file, team) in [(TWO, None), (TEAM, Some("desk"))] {
+        let ground = Ground::new(file);
+        let fell = AtomicBool::new(false);
+        let (world, _) = ground
+            .boot(move |_| {
+                assert!(fell.swap(true, Ordering::SeqCst), "the model falls over");
+                say("up again")
+            })
+            .await;
+        send(&world, "ada", "fall").await;
+        until(&world, EventKind::AgentCrashed, "ada").await;
+        soon("the back-off", || status(&world, "ada") == AgentStatus::Restarting).await;
+        // No time passes: the timer of the dead one would never go off.
+        soon("another supervisor", kill(&world, team)).await;
+        soon("the restart", || status(&world, "ada") == AgentStatus::Running).await;
+        until(&world, EventKind::AgentRestarted, "ada").await;
+        until(&world, EventKind::TurnFinished, "ada").await;
+    }
+}
+
+#[tokio::test]
+async fn a_stop_that_a_dead_supervisor_had_begun_is_carried_out() {
+    for (file, team) in [(TWO, None), (TEAM, Some("desk"))] {
+        let ground = Ground::new(file);
+        let (world, model) = ground.boot(|_| say("done")).await;
+        model.hold("ada");
+        send(&world, "ada", "take your time").await;
+        soon("the call begins", || model.asked_by("ada") == 1).await;
+        write!(world, |w, cx| agents::stop(w, &cx, &by(), &id("ada"), None).await).unwrap();
+        soon("its grace period", || status(&world, "ada") == AgentStatus::Stopping).await;
+        soon("another supervisor", kill(&world, team)).await;
+        soon("the end of ada", || status(&world, "ada") == AgentStatus::Stopped).await;
+        until(&world, EventKind::AgentStopped, "ada").await;
+    }
+}
+
+#[tokio::test]
+async fn orders_that_a_dead_supervisor_never_read_are_carried_out() {
+    let ground = Ground::new(TWO);
+    let (world, model) = ground.boot(|_| say("here")).await;
+    world.stop_agent(&by(), &id("ben"), None).await.unwrap();
+    let back = kill(&world, None);
+    // Committed while nobody supervises: the records say so, and no message does.
+    write!(world, |w, cx| {
+        agents::stop(w, &cx, &by(), &id("ada"), None).await?;
+        agents::start(w, &cx, &by(), &id("ben")).await?;
+        let new = NewAgent {
+            agent_id: id("dan"),
+            archetype: "worker".into(),
+            name: "dan".into(),
+            team: None,
+            kind: AgentKind::Dynamic,
+            desired: Desired::Running,
+            overrides: serde_json::Value::Null,
+            goal: Some("begin".into()),
+            chain: Chain::root(&cx),
+        };
+        agents::create(w, &cx, &by(), new).await
+    })
+    .unwrap();
+    assert!(!back(), "the orders were too late for this test");
+    soon("another supervisor", back).await;
+    soon("the end of ada", || status(&world, "ada") == AgentStatus::Stopped).await;
+    soon("the start of ben", || status(&world, "ben") == AgentStatus::Running).await;
+    soon("the goal of dan", || model.asked_by("dan") == 1).await;
+    assert_eq!(ask(&world, "ben", "are you there?").await.reply.unwrap(), "here");
+}
