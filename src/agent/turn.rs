@@ -14,6 +14,7 @@ mod wait;
 pub use open::{Preview, preview};
 pub use operator::call_for_operator;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct Bench {
     /// Rings when an ask of this agent's has been closed.
     pub bell: Notify,
     current: Mutex<Option<TurnId>>,
+    /// Whether no turn of the agent's own can be open, because this actor has ended its last one.
+    settled: AtomicBool,
 }
 
 impl Bench {
@@ -49,7 +52,18 @@ impl Bench {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    fn settle(&self) {
+        self.settled.store(true, Ordering::Release);
+    }
+
     fn set(&self, turn_id: Option<TurnId>) {
+        if turn_id.is_some() {
+            self.settled.store(false, Ordering::Release);
+        }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = turn_id;
     }
 }
@@ -60,23 +74,22 @@ impl Bench {
 /// When the store refuses to go on: the journal is then where the last step left it.
 pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) -> Result<(), Refusal> {
     while engine.board.may_begin(agent_id) {
-        let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
-        let next = engine.office.store.read(move |r| Box::pin(async move { turns::next(r, &cx, &id).await })).await?;
-        let seen = match next {
+        let (next, sources) = open::look(engine, agent_id, bench.is_settled()).await?;
+        let (seen, more) = match next {
             Next::Nothing => return Ok(()),
-            Next::Resume => None,
-            Next::Mail(ids) => Some(ids),
+            Next::Resume => (None, true),
+            Next::Mail { mail, more } => (Some(mail), more),
         };
         let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
         let taken = engine
             .office
             .store
-            .write(move |w| Box::pin(async move { turns::take(w, &cx, &id, seen.as_deref()).await }))
+            .write(move |w| Box::pin(async move { turns::take(w, &cx, &id, seen).await }))
             .await?;
         let Some(taken) = taken else { return Ok(()) };
         let turn_id = taken.turn.turn_id;
         bench.set(Some(turn_id));
-        let ran = run(engine, taken, bench).await;
+        let ran = run(engine, taken, sources, bench).await;
         bench.set(None);
         match ran {
             Ok(()) => {}
@@ -84,6 +97,10 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             Err(refusal) if refusal.code == Code::Cancelled => {}
             Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
             Err(refusal) => end(engine, turn_id, Ending::Failed(refusal)).await?,
+        }
+        bench.settle();
+        if !more {
+            return Ok(());
         }
     }
     Ok(())
@@ -101,9 +118,14 @@ async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<()
     }
 }
 
-async fn run(engine: &Arc<Engine>, taken: Taken, bench: &Arc<Bench>) -> Result<(), Refusal> {
+async fn run(
+    engine: &Arc<Engine>,
+    taken: Taken,
+    sources: Option<open::Sources>,
+    bench: &Arc<Bench>,
+) -> Result<(), Refusal> {
     let turn_id = taken.turn.turn_id;
-    let mut runner = match Runner::open(engine, taken, bench).await? {
+    let mut runner = match Runner::open(engine, taken, sources, bench).await? {
         Ok(runner) => runner,
         // The agent cannot be fitted out: its archetype is gone, or forbids it. Nobody is left waiting for that.
         Err(refusal) => return end(engine, turn_id, Ending::Failed(refusal)).await,

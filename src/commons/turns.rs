@@ -68,45 +68,55 @@ pub async fn working_turn(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId) -> Resul
 }
 
 /// What an agent has to do next, as a snapshot shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Nothing.
     Nothing,
     /// To go on with its open turn.
     Resume,
     /// To open a turn with this mail.
-    Mail(Vec<MessageId>),
+    Mail {
+        /// Which.
+        mail: Vec<Envelope>,
+        /// Whether mail that wakes was left for a later turn. If not, there is nothing to look for after this one: what
+        /// comes after the snapshot brings a wake-up of its own.
+        more: bool,
+    },
 }
 
 /// Looks what an agent has to do next. Done over a snapshot, because looking through an inbox inside the writer would
 /// bring everything that waits there into SQL, for every turn; only the agent's own turns take its mail, so what is seen
-/// here is still there when [`take`] comes for it, or take looks anew.
-pub async fn next(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId) -> Result<Next> {
-    if r.turn_open_of(agent_id).await?.is_some() {
+/// here is still there when [`take`] comes for it, or take looks anew. `settled` says that the caller has ended the
+/// agent's last turn itself, so that none can be open.
+pub async fn next(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId, settled: bool) -> Result<Next> {
+    if !settled && r.turn_open_of(agent_id).await?.is_some() {
         return Ok(Next::Resume);
     }
-    let ids = choose(r, cx, agent_id).await?.iter().map(|envelope| envelope.message_id).collect::<Vec<_>>();
-    Ok(if ids.is_empty() { Next::Nothing } else { Next::Mail(ids) })
+    let (mail, more) = choose(r, cx, agent_id).await?;
+    Ok(if mail.is_empty() { Next::Nothing } else { Next::Mail { mail, more } })
 }
 
-/// The mail of an agent's next turn.
-async fn choose(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId) -> Result<Vec<Envelope>> {
+/// The mail of an agent's next turn, and whether more of it wakes.
+async fn choose(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId) -> Result<(Vec<Envelope>, bool)> {
     let limits = cx.limits();
     let window = limits.turn_mail_max.saturating_mul(2);
     let mut pending = r.inbox_pending(agent_id, window).await?;
-    if pending.len() >= window as usize && !pending.iter().any(|envelope| envelope.wake) {
+    let full = pending.len() >= window as usize;
+    if full && !pending.iter().any(|envelope| envelope.wake) {
         // Quiet mail fills the window; what wakes lies behind it.
         pending = r.inbox_pending(agent_id, limits.inbox_max.saturating_mul(2)).await?;
     }
-    Ok(plan_turn(&pending, limits.turn_mail_max as usize).into_iter().cloned().collect())
+    let taken: Vec<Envelope> = plan_turn(&pending, limits.turn_mail_max as usize).into_iter().cloned().collect();
+    let waking = |mail: &[Envelope]| mail.iter().filter(|envelope| envelope.wake).count();
+    let more = full || waking(&pending) > waking(&taken);
+    Ok((taken, more))
 }
 
 /// The mail that was seen by [`next`], if all of it still waits.
-async fn still_there(w: &mut dyn Writes, agent_id: &AgentId, ids: &[MessageId]) -> Result<Option<Vec<Envelope>>> {
-    let mut mail = Vec::with_capacity(ids.len());
-    for message_id in ids {
-        match w.message_get(*message_id).await? {
-            Some(envelope) if envelope.state == MailState::Pending && envelope.to == *agent_id => mail.push(envelope),
+async fn still_there(w: &mut dyn Writes, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
+    for envelope in &mut mail {
+        match w.message_standing(envelope.message_id).await? {
+            Some((MailState::Pending, turn_id, crashes)) => (envelope.turn_id, envelope.crashes) = (turn_id, crashes),
             _ => return Ok(None),
         }
     }
@@ -119,7 +129,7 @@ pub async fn take(
     w: &mut dyn Writes,
     cx: &Cx,
     agent_id: &AgentId,
-    seen: Option<&[MessageId]>,
+    seen: Option<Vec<Envelope>>,
 ) -> Result<Option<Taken>> {
     let agent = owned(w, cx, agent_id).await?;
     if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
@@ -129,12 +139,12 @@ pub async fn take(
         return resume(w, cx, agent, turn).await.map(Some);
     }
     let waiting = match seen {
-        Some(ids) => still_there(w, agent_id, ids).await?,
+        Some(mail) => still_there(w, mail).await?,
         None => None,
     };
     let mail = match waiting {
         Some(mail) => mail,
-        None => choose(w, cx, agent_id).await?,
+        None => choose(w, cx, agent_id).await?.0,
     };
     let Some(first) = mail.iter().find(|envelope| envelope.wake) else { return Ok(None) };
     let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();

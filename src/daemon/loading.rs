@@ -73,25 +73,27 @@ pub fn complete(
     {
         return Err(whole(refusal, &plan));
     }
+    let built = Providers::build_with(&plan.llm, env, clock, recordings);
+    // Building reads every rule file, so they are read again only to say what is wrong with them, or that one is not there.
     let mut problems = Vec::new();
     for provider in plan.llm.providers.values() {
         if provider.kind == ProviderKind::Scripted
             && let Some(dir) = &provider.dir
         {
-            problems.extend(script_problems(&plan, dir));
+            problems.extend(script_problems(&plan, dir, built.is_err()));
         }
     }
     if !problems.is_empty() {
         return Err(Problems::sorted(problems));
     }
-    match Providers::build_with(&plan.llm, env, clock, recordings) {
+    match built {
         Ok(providers) => Ok(Loaded { plan, providers }),
         Err(refusal) => Err(whole(refusal, &plan)),
     }
 }
 
-/// The problems of the rule files that agents of this plan think with.
-fn script_problems(plan: &Plan, dir: &Path) -> Vec<Problem> {
+/// The problems of the rule files that agents of this plan think with: of those that are not there, or of `all`.
+fn script_problems(plan: &Plan, dir: &Path, all: bool) -> Vec<Problem> {
     let mut models: Vec<PathBuf> = Vec::new();
     for agent in &plan.agents {
         let choice = plan.llm.resolve(&agent.model);
@@ -100,7 +102,7 @@ fn script_problems(plan: &Plan, dir: &Path) -> Vec<Problem> {
             && let Some(model) = choice.model
         {
             let file = dir.join(format!("{model}.yaml"));
-            if !models.contains(&file) {
+            if !models.contains(&file) && (all || !file.is_file()) {
                 models.push(file);
             }
         }

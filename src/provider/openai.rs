@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::redact::Redactor;
@@ -33,6 +34,8 @@ const HOME: &str = "https://api.openai.com/v1";
 
 /// Most tool lists whose JSON is kept.
 const LISTS_MAX: usize = 256;
+/// How long the end of a body may take to come after the answer's end marker.
+const DRAIN_MAX: Duration = Duration::from_millis(100);
 
 /// A tool list with its JSON.
 type KeptList = (Arc<[ToolSpec]>, Arc<RawValue>);
@@ -165,6 +168,9 @@ impl Provider for OpenAi {
                 break;
             }
         }
+        if gather.is_done() {
+            self.drain(&mut response).await;
+        }
         if whole {
             gather.whole(&plain, deltas)?;
         } else if !gather.is_done()
@@ -177,6 +183,15 @@ impl Provider for OpenAi {
 }
 
 impl OpenAi {
+    /// Reads what follows the end marker, so that the connection is used again: one whose body was not read to its end is
+    /// closed. Who has more to say than the end of the body, or does not say it, loses the connection.
+    async fn drain(&self, response: &mut reqwest::Response) {
+        let rest = std::pin::pin!(response.chunk());
+        let late = self.clock.sleep(DRAIN_MAX);
+        // Whatever comes is no part of the answer.
+        let _ = futures_util::future::select(rest, late).await;
+    }
+
     fn text(&self, event: Result<String, crate::sse::SseError>) -> Result<String, ProviderError> {
         event.map_err(|error| {
             ProviderError::redacted(ErrorKind::BadAnswer, &format!("the stream is broken: {error}"), &self.redactor)

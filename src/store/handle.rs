@@ -30,6 +30,15 @@ pub type Work = Box<dyn for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Resu
 /// A query as a backend sees it.
 pub type ReadWork = Box<dyn for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, ()> + Send>;
 
+/// What the reads of one query see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// All of them the same commit.
+    Snapshot,
+    /// Each what is committed when it runs, or later than that what another has seen.
+    Latest,
+}
+
 /// A database. Everything above it is the same for all of them, and one contract suite holds them to it.
 #[async_trait]
 pub trait Backend: Send + Sync {
@@ -37,8 +46,8 @@ pub trait Backend: Send + Sync {
     /// dropped if the backend closes first.
     async fn submit(&self, work: Work) -> Result<(), StoreError>;
 
-    /// Runs a query over a consistent snapshot.
-    async fn query(&self, work: ReadWork) -> Result<(), StoreError>;
+    /// Runs a query.
+    async fn query(&self, view: View, work: ReadWork) -> Result<(), StoreError>;
 
     /// Finishes what is queued, and lets go of the database.
     async fn close(&self);
@@ -148,13 +157,33 @@ impl Store {
         E: From<StoreError> + Send + 'static,
         F: for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
     {
+        self.query(View::Snapshot, work).await
+    }
+
+    /// Runs a query whose reads each see what is committed when they run. For a caller that needs no more than that:
+    /// opening and closing a snapshot costs as much as two reads.
+    pub async fn look<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+    {
+        self.query(View::Latest, work).await
+    }
+
+    async fn query<T, E, F>(&self, view: View, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
         let erased: ReadWork = Box::new(move |reads| {
             Box::pin(async move {
                 let _ = answer.send(work(reads).await);
             })
         });
-        self.backend.query(erased).await?;
+        self.backend.query(view, erased).await?;
         answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 

@@ -12,7 +12,7 @@ pub mod sqlite;
 pub mod tables;
 
 pub use error::StoreError;
-pub use handle::{Ack, Backend, Committed, Nack, ReadWork, Store, Work};
+pub use handle::{Ack, Backend, Committed, Nack, ReadWork, Store, View, Work};
 pub use tables::{Reads, Writes};
 
 #[cfg(any(test, feature = "testing"))]

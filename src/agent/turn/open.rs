@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::turns::Taken;
+use ghost_commons::turns::{self, Next, Taken};
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::JournalRow;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
 use ghost_domain::{AgentId, Code, HeldSkill, Refusal, Turn, TurnStatus};
+use ghost_store::Reads;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
 
@@ -17,7 +18,8 @@ use crate::prompt::{self, Part, Section};
 use crate::transcript::Transcript;
 
 /// What the store knows that a prompt needs.
-struct Sources {
+#[derive(Default)]
+pub(super) struct Sources {
     held: Vec<HeldSkill>,
     history: Vec<Turn>,
     earlier: Vec<Vec<JournalRow>>,
@@ -30,9 +32,14 @@ impl Runner {
     pub(super) async fn open(
         engine: &Arc<Engine>,
         taken: Taken,
+        sources: Option<Sources>,
         bench: &Arc<Bench>,
     ) -> Result<Result<Self, Refusal>, Refusal> {
-        let sources = read_sources(engine, &taken).await?;
+        let sources = match sources {
+            // They are of a turn without a past: one that has a journal, or mail that has been in another, needs more.
+            Some(sources) if !taken.resumed && taken.earlier.is_empty() => sources,
+            _ => read_sources(engine, &taken).await?,
+        };
         let (spec, registry) = match engine.outfit(&taken.agent) {
             Ok(outfit) => outfit,
             Err(refusal) => return Ok(Err(refusal)),
@@ -102,6 +109,30 @@ impl Runner {
     }
 }
 
+/// Looks what the agent has to do next and, at the same time, at what the prompt of a new turn needs. No snapshot: only
+/// the agent's own turns change either, and it has none under way.
+pub(super) async fn look(
+    engine: &Arc<Engine>,
+    agent_id: &AgentId,
+    settled: bool,
+) -> Result<(Next, Option<Sources>), Refusal> {
+    let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
+    engine
+        .office
+        .store
+        .look(move |r| {
+            Box::pin(async move {
+                let next = turns::next(r, &cx, &id, settled).await?;
+                let sources = match next {
+                    Next::Mail { .. } => Some(fresh(r, &id, cx.limits().history_turns).await?),
+                    Next::Nothing | Next::Resume => None,
+                };
+                Ok((next, sources))
+            })
+        })
+        .await
+}
+
 async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Refusal> {
     let (turn, resumed, earlier) = (taken.turn.clone(), taken.resumed, taken.earlier.clone());
     let history_turns = engine.office.cx.limits().history_turns;
@@ -112,26 +143,11 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
             Box::pin(async move {
                 let journal = if resumed { r.journal_of(turn.turn_id).await? } else { Vec::new() };
                 let hashes = Transcript::unfold(&journal, &|_, _| (String::new(), false)).prompt;
-                let mut sources =
-                    Sources { held: Vec::new(), history: Vec::new(), earlier: Vec::new(), journal, stored: None };
                 if let Some((system, briefing)) = hashes {
-                    if let (Some(system), Some(briefing)) =
-                        (r.prompt_get(&system).await?, r.prompt_get(&briefing).await?)
-                    {
-                        sources.stored = Some((system, briefing));
-                    }
-                    return Ok(sources);
+                    let stored = r.prompt_get(&system).await?.zip(r.prompt_get(&briefing).await?);
+                    return Ok(Sources { journal, stored, ..Sources::default() });
                 }
-                sources.held = r.skills_held(&turn.agent_id).await?;
-                if history_turns > 0 {
-                    let filter = TurnFilter {
-                        agent_id: Some(turn.agent_id.clone()),
-                        status: Some(TurnStatus::Finished),
-                        limit: history_turns,
-                        ..TurnFilter::default()
-                    };
-                    sources.history = r.turn_list(&filter).await?;
-                }
+                let mut sources = Sources { journal, ..fresh(r, &turn.agent_id, history_turns).await? };
                 for turn_id in earlier {
                     sources.earlier.push(r.journal_of(turn_id).await?);
                 }
@@ -139,6 +155,19 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
             })
         })
         .await
+}
+
+/// What a turn without a past needs.
+async fn fresh(r: &mut dyn Reads, agent_id: &AgentId, history_turns: u32) -> Result<Sources, Refusal> {
+    let held = r.skills_held(agent_id).await?;
+    let history = match history_turns {
+        0 => Vec::new(),
+        limit => {
+            let (agent_id, status) = (Some(agent_id.clone()), Some(TurnStatus::Finished));
+            r.turn_list(&TurnFilter { agent_id, status, limit, ..TurnFilter::default() }).await?
+        }
+    };
+    Ok(Sources { held, history, ..Sources::default() })
 }
 
 /// The prompt that an agent would get now, section by section, without any mail (ARCH-15).

@@ -12,7 +12,7 @@ use super::disk::{Disk, MemoryDisk};
 use super::outbox::{Outbox, Owed};
 use super::session::Session;
 use crate::StoreError;
-use crate::handle::{Ack, Backend, Committed, Nack, ReadWork, Work};
+use crate::handle::{Ack, Backend, Committed, Nack, ReadWork, View, Work};
 
 thread_local! {
     /// Whether this thread runs a command or a query now and so holds the lock.
@@ -145,7 +145,7 @@ impl Backend for MemoryBackend {
         self.run(work)
     }
 
-    async fn query(&self, work: ReadWork) -> Result<(), StoreError> {
+    async fn query(&self, _: View, work: ReadWork) -> Result<(), StoreError> {
         self.look(work)
     }
 

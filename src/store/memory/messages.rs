@@ -65,6 +65,10 @@ impl MessageReads for Session<'_> {
         Ok(self.tables.message(message_id).cloned())
     }
 
+    async fn message_standing(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
+        Ok(self.tables.message(message_id).map(|envelope| (envelope.state, envelope.turn_id, envelope.crashes)))
+    }
+
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
         Ok(count(self.tables.pending_of(agent_id).count()))
     }

@@ -31,7 +31,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::reader::Readers;
 use crate::StoreError;
-use crate::handle::{Backend, Committed, ReadWork, Store, Work};
+use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -91,8 +91,8 @@ impl Backend for SqliteBackend {
         self.queue.send(work).await.map_err(|_| StoreError::Closed)
     }
 
-    async fn query(&self, work: ReadWork) -> Result<(), StoreError> {
-        self.readers.query(work).await
+    async fn query(&self, view: View, work: ReadWork) -> Result<(), StoreError> {
+        self.readers.query(view, work).await
     }
 
     async fn close(&self) {

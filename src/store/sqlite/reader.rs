@@ -1,4 +1,4 @@
-//! Connections for queries: each query runs inside one snapshot of what is committed.
+//! Connections for queries: each query runs inside one snapshot of what is committed, unless it needs none.
 //!
 //! Must never: give a connection back while a query may still be running on it.
 
@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::session::Session;
 use super::{SqliteOptions, open};
-use crate::handle::ReadWork;
+use crate::handle::{ReadWork, View};
 use crate::{Reads, StoreError};
 
 /// The readers of one database. Connections are opened when they are first needed.
@@ -29,13 +29,14 @@ impl Readers {
 
     /// Runs a query; waits while all connections are taken. A query that is cancelled or panics takes its connection
     /// along: what runs on it is unknown.
-    pub(super) async fn query(&self, work: ReadWork) -> Result<(), StoreError> {
+    pub(super) async fn query(&self, view: View, work: ReadWork) -> Result<(), StoreError> {
         let _permit = self.permits.acquire().await.map_err(|_| StoreError::Closed)?;
         let idle = self.lock().pop();
         let mut session = match idle {
             Some(session) => session,
             None => Session::reader(open::reader(&self.path, &self.options).await?, self.path.clone()),
         };
+        session.share_snapshot(view == View::Snapshot);
         let reads: &mut dyn Reads = &mut session;
         work(reads).await;
         if session.has_failed() {

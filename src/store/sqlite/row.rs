@@ -113,6 +113,8 @@ pub(super) trait Keyed: Row {
     const BIT: u32;
     /// How many are remembered over batches; 0 for none.
     const KEPT: usize;
+    /// Of how many keys without a row it is remembered that they have none; 0 for none.
+    const ABSENT_KEPT: usize = 0;
     /// The statement that reads one by its key.
     const SELECT: &'static str;
     /// Rows in another table that are replaced with it.

@@ -26,6 +26,8 @@ pub(super) struct Session {
     texts: Texts,
     /// What is not in SQL yet; only the writer has it.
     layers: Option<Box<Layers>>,
+    /// Whether a reader's statements share a snapshot; without it each sees what is committed when it runs.
+    snapshot: bool,
     /// A transaction is open: a reader's snapshot or the writer's batch.
     begun: bool,
     /// The running command has a savepoint.
@@ -37,7 +39,7 @@ pub(super) struct Session {
 impl Session {
     /// A session for queries.
     pub(super) fn reader(conn: SqliteConnection, path: Arc<Path>) -> Self {
-        Self { conn, path, texts: Texts::default(), layers: None, begun: false, saved: false, failed: None }
+        Self { conn, path, texts: Texts::default(), layers: None, snapshot: true, begun: false, saved: false, failed: None }
     }
 
     /// A session for the writer.
@@ -69,7 +71,7 @@ impl Session {
 
     /// Runs a query.
     pub(super) async fn rows(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Vec<SqliteRow>> {
-        if self.layers.is_none() && !self.begun {
+        if self.layers.is_none() && self.snapshot && !self.begun {
             // The snapshot of a reader begins with its first statement.
             self.begin("BEGIN").await?;
         }
@@ -98,9 +100,20 @@ impl Session {
         if let Some(found) = self.layers().and_then(|layers| R::shelf(layers).get(key)) {
             return Ok(Some(found.clone()));
         }
+        if self.layers().is_some_and(|layers| R::shelf(layers).lacks(key)) {
+            return Ok(None);
+        }
         let mut args = Args::default();
         R::bind_key(key, &mut args);
-        let Some(row) = self.row(R::SELECT, args).await? else { return Ok(None) };
+        let Some(row) = self.row(R::SELECT, args).await? else {
+            // Behind a savepoint SQL may lack what an undone command would bring back.
+            if !self.saved
+                && let Some(layers) = self.layers.as_deref_mut()
+            {
+                R::shelf_mut(layers).learn_absent(key);
+            }
+            return Ok(None);
+        };
         let found = R::read(&row)?;
         let saved = self.saved;
         if let Some(layers) = self.layers.as_deref_mut() {
@@ -241,6 +254,11 @@ impl Session {
         self.failed = None;
         self.pending()?.abandoned();
         Ok(())
+    }
+
+    /// Says whether the statements of a reader's next query share a snapshot.
+    pub(super) fn share_snapshot(&mut self, shared: bool) {
+        self.snapshot = shared;
     }
 
     /// Ends a reader's snapshot.

@@ -143,12 +143,14 @@ pub(super) struct Shelf<R: Keyed> {
     own_clean: HashMap<R::Key, R>,
     batch: IndexMap<R::Key, R>,
     cache: Cache<R::Key, R>,
+    /// Keys that SQL was found to have no row for.
+    absent: Cache<R::Key, ()>,
 }
 
 impl<R: Keyed> Shelf<R> {
     /// With nothing in it.
     pub(super) fn new() -> Self {
-        Self { own: IndexMap::new(), own_clean: HashMap::new(), batch: IndexMap::new(), cache: Cache::new(R::KEPT) }
+        Self { own: IndexMap::new(), own_clean: HashMap::new(), batch: IndexMap::new(), cache: Cache::new(R::KEPT), absent: Cache::new(R::ABSENT_KEPT) }
     }
 
     /// The newest version of a row, if a layer has it.
@@ -160,8 +162,20 @@ impl<R: Keyed> Shelf<R> {
             .or_else(|| self.cache.get(key))
     }
 
+    /// Whether there is known to be no row of this key.
+    pub(super) fn lacks(&self, key: &R::Key) -> bool {
+        R::ABSENT_KEPT > 0 && self.get(key).is_none() && self.absent.get(key).is_some()
+    }
+
+    /// Remembers that SQL has no row of this key.
+    pub(super) fn learn_absent(&mut self, key: &R::Key) {
+        self.absent.insert(key.clone(), ());
+    }
+
     /// Writes a row, to be flushed later.
     pub(super) fn put(&mut self, row: R) {
+        // Should the command refuse, this is only looked up once more.
+        self.absent.remove(&row.key());
         self.own.insert(row.key(), row);
     }
 
@@ -179,6 +193,7 @@ impl<R: Keyed> Shelf<R> {
 
     /// Remembers a row that stands if the command is accepted and that SQL gets by other means.
     pub(super) fn imply(&mut self, row: R) {
+        self.absent.remove(&row.key());
         self.own_clean.insert(row.key(), row);
     }
 
@@ -223,6 +238,7 @@ impl<R: Keyed> Shelf<R> {
     pub(super) fn forget(&mut self) {
         self.own_clean.clear();
         self.cache.clear();
+        self.absent.clear();
     }
 
     /// Makes the rows of a command that was accepted the batch's.

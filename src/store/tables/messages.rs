@@ -11,6 +11,9 @@ pub trait MessageReads {
     /// One piece of mail.
     async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>>;
 
+    /// How a piece of mail stands now: its state, its turn, and how often its agent crashed on it.
+    async fn message_standing(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>>;
+
     /// How much pending mail an inbox holds.
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;
 

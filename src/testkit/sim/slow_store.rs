@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::{Clock, Event};
 use ghost_store::memory::MemoryDisk;
-use ghost_store::{Ack, Backend, Committed, Nack, ReadWork, Store, StoreError, Work};
+use ghost_store::{Ack, Backend, Committed, Nack, ReadWork, Store, StoreError, View, Work};
 
 use tokio::sync::broadcast;
 
@@ -120,7 +120,7 @@ impl Backend for SlowStore {
         }
     }
 
-    async fn query(&self, work: ReadWork) -> Result<(), StoreError> {
+    async fn query(&self, _: View, work: ReadWork) -> Result<(), StoreError> {
         self.wait().await;
         self.inner
             .read(move |r| {

@@ -30,6 +30,8 @@ impl Row for Budget {
 impl Keyed for Budget {
     type Key = Scope;
     const KEPT: usize = 8_192;
+    // Nearly every root has no account, and each of its model calls asks for one.
+    const ABSENT_KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
     shelf!(budgets, BUDGETS);
 
@@ -51,8 +53,7 @@ impl Row for Reservation {
     const SHAPE: Shape = Shape {
         head: "INSERT INTO reservations (reservation_id, turn_id, status, created_at, record) VALUES ",
         columns: 5,
-        tail: " ON CONFLICT (reservation_id) DO UPDATE SET turn_id = excluded.turn_id, status = excluded.status, \
-               created_at = excluded.created_at, record = excluded.record",
+        tail: " ON CONFLICT (reservation_id) DO UPDATE SET status = excluded.status, record = excluded.record",
     };
 
     fn bind(&self, args: &mut Args) -> Result<()> {

@@ -14,9 +14,8 @@ impl Row for LedgerRow {
     const SHAPE: Shape = Shape {
         head: "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, record) VALUES ",
         columns: 8,
-        tail: " ON CONFLICT (call_id) DO UPDATE SET agent_id = excluded.agent_id, turn_id = excluded.turn_id, \
-               tool = excluded.tool, status = excluded.status, started_at = excluded.started_at, \
-               ended_at = excluded.ended_at, record = excluded.record",
+        tail: " ON CONFLICT (call_id) DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, \
+               record = excluded.record",
     };
 
     fn bind(&self, args: &mut Args) -> Result<()> {
@@ -36,7 +35,7 @@ impl Row for LedgerRow {
 
 impl Keyed for LedgerRow {
     type Key = CallId;
-    const KEPT: usize = 0;
+    const KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM ledger WHERE call_id = ?";
     shelf!(calls, CALLS);
 
@@ -50,6 +49,11 @@ impl Keyed for LedgerRow {
 
     fn read(row: &SqliteRow) -> Result<Self> {
         from_record(Self::TABLE, row)
+    }
+
+    // Only the end of a call looks for its beginning.
+    fn keep(&self) -> bool {
+        self.status == CallStatus::Started
     }
 }
 

@@ -249,6 +249,10 @@ impl MessageReads for Session {
         Ok(Some(envelope))
     }
 
+    async fn message_standing(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
+        Ok(self.head(message_id).await?.map(|head| (head.state, head.turn_id, head.crashes)))
+    }
+
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
         if let Some(depth) = self.layers().and_then(|layers| layers.depths.get(agent_id)) {
             return Ok(*depth);

@@ -19,8 +19,7 @@ impl Row for Turn {
     const SHAPE: Shape = Shape {
         head: "INSERT INTO turns (turn_id, agent_id, source, status, started_at, ended_at, record) VALUES ",
         columns: 7,
-        tail: " ON CONFLICT (turn_id) DO UPDATE SET agent_id = excluded.agent_id, source = excluded.source, \
-               status = excluded.status, started_at = excluded.started_at, ended_at = excluded.ended_at, \
+        tail: " ON CONFLICT (turn_id) DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, \
                record = excluded.record",
     };
 
@@ -129,6 +128,19 @@ impl Keyed for Prompt {
     }
 }
 
+/// The condition for a status, written out: SQLite plans a query with a bound one anew whenever its value changes, because
+/// a partial index may serve one value and not another.
+fn with_status(status: TurnStatus) -> &'static str {
+    match status {
+        TurnStatus::Open => "status = 'open'",
+        TurnStatus::Finished => "status = 'finished'",
+        TurnStatus::Failed => "status = 'failed'",
+        TurnStatus::Cancelled => "status = 'cancelled'",
+        TurnStatus::Split => "status = 'split'",
+        TurnStatus::Dead => "status = 'dead'",
+    }
+}
+
 #[async_trait]
 impl TurnReads for Session {
     async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>> {
@@ -162,9 +174,7 @@ impl TurnReads for Session {
             .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
                 args.text(id.as_str());
             })
-            .when(filter.status, "status = ?", |status, args| {
-                args.text(status.as_str());
-            })
+            .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
             .when(filter.before, "started_at < ?", |at, args| {
                 args.int(at.0);
             })
