@@ -1,13 +1,17 @@
 //! What all agents of a world work with.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ghost_config::spec::AgentSpec;
+use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Agent, Refusal};
 use ghost_provider::Providers;
 use ghost_tools::{Caller, Office, Registry, ToolTable};
 
 use crate::board::Board;
+
+/// Lists of tools whose size is kept.
+const SIZES_MAX: usize = 256;
 
 /// The engine of a world.
 pub struct Engine {
@@ -18,13 +22,30 @@ pub struct Engine {
     /// Where actors show what they do.
     pub board: Arc<dyn Board>,
     providers: RwLock<Arc<Providers>>,
+    /// Sizes of the lists of tools that agents share; see [`Engine::tool_bytes`].
+    sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
 }
 
 impl Engine {
     /// An engine.
     #[must_use]
     pub fn new(office: Arc<Office>, tools: Arc<ToolTable>, board: Arc<dyn Board>, providers: Arc<Providers>) -> Self {
-        Self { office, tools, board, providers: RwLock::new(providers) }
+        Self { office, tools, board, providers: RwLock::new(providers), sizes: Mutex::default() }
+    }
+
+    /// Bytes of a list of tools as a request carries it. Agents with the same access share one list, so there are few.
+    #[must_use]
+    pub fn tool_bytes(&self, tools: &Arc<[ToolSpec]>) -> usize {
+        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bytes)) = sizes.iter().find(|(list, _)| Arc::ptr_eq(list, tools)) {
+            return *bytes;
+        }
+        let bytes = ghost_provider::tool_bytes(tools);
+        if sizes.len() >= SIZES_MAX {
+            sizes.clear();
+        }
+        sizes.push((Arc::clone(tools), bytes));
+        bytes
     }
 
     /// The providers in force.

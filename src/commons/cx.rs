@@ -68,7 +68,7 @@ impl Cx {
 
     /// States an event in the transaction that makes it true, redacted.
     pub async fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
-        let event = NewEvent { payload: self.redactor.redact_json(&event.payload), ..event };
+        let event = NewEvent { payload: self.redactor.clean_json(event.payload), ..event };
         w.event_append(EventId(self.id()), self.now(), event).await?;
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use ghost_domain::transcript::Block;
+use ghost_domain::transcript::{Block, ToolSpec};
 use serde_json::Value;
 
 use crate::model::ModelRequest;
@@ -18,6 +18,18 @@ const ITEM_OVERHEAD: u64 = 16;
 /// nearer to a quarter, and most other scripts take three bytes for a token's worth.
 #[must_use]
 pub fn estimate_tokens(request: &ModelRequest) -> u64 {
+    estimate_with(request, tool_bytes(&request.tools))
+}
+
+/// Bytes of tools as a request carries them. They change with an agent's access only, so who asks often keeps the figure.
+#[must_use]
+pub fn tool_bytes(tools: &[ToolSpec]) -> usize {
+    tools.iter().map(|tool| tool.name.len() + tool.description.len() + json_len(&tool.parameters)).sum()
+}
+
+/// [`estimate_tokens`] of a request whose tools have `tools` bytes.
+#[must_use]
+pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
     let mut bytes = request.system.len();
     let mut items: u64 = 1;
     for message in &request.messages {
@@ -31,8 +43,6 @@ pub fn estimate_tokens(request: &ModelRequest) -> u64 {
             };
         }
     }
-    let tools: usize =
-        request.tools.iter().map(|tool| tool.name.len() + tool.description.len() + json_len(&tool.parameters)).sum();
     let tool_count = u64::try_from(request.tools.len()).unwrap_or(u64::MAX);
     items = items.saturating_add(tool_count);
     let overhead = if tool_count == 0 { 0 } else { TOOLS_OVERHEAD };

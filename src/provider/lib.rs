@@ -28,7 +28,7 @@ mod through_genai;
 mod through_genai_request;
 
 pub use error::{Charge, ErrorKind, ProviderError};
-pub use estimate::estimate_tokens;
+pub use estimate::{estimate_tokens, estimate_with, tool_bytes};
 pub use markup::{clean_visible, malformed_tool_call};
 pub use model::{Deltas, ModelAnswer, ModelRequest, NoDeltas, Provider, Stop};
 pub use pool::{Pool, Slot};

@@ -10,7 +10,7 @@ use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId};
 use ghost_provider::{
     Charge, Entry, ErrorKind, ModelAnswer, ModelRequest, Next, ProviderError, Stop, clean_visible, decide,
-    estimate_tokens, malformed_tool_call,
+    estimate_with, malformed_tool_call,
 };
 
 use super::stream::Streamer;
@@ -168,7 +168,7 @@ impl Runner {
     ) -> Result<Result<(ReservationId, Allowance), Refusal>, Refusal> {
         let demand = Demand {
             model: choice.model.clone(),
-            input: estimate_tokens(request),
+            input: estimate_with(request, self.engine.tool_bytes(&request.tools)),
             max_tokens: request.max_tokens,
             price: choice.price,
         };

@@ -2,6 +2,10 @@
 //!
 //! Must never: stop at the first problem, or read a file of unbounded size.
 
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -69,15 +73,36 @@ pub(super) fn load_all(dir: &Path) -> Result<BTreeMap<String, RuleSet>, Problems
             problems.push(problem(dir, 0, "", format!("holds more than {FILES_MAX} rule files"), None));
         }
         Ok(names) => {
-            for model in names {
-                let Some(path) = path_of(dir, &model) else { continue };
-                if let Some(set) = load_one(&path, &model, &mut problems) {
-                    sets.insert(model, set);
-                }
+            for (model, set, found) in load_each(dir, &names) {
+                problems.extend(found);
+                sets.extend(set.map(|set| (model, set)));
             }
         }
     }
     sorted(problems).map(|()| sets)
+}
+
+/// Loads the rule files of these models, on as many threads as there are cores: a world starts when the last is compiled.
+fn load_each(dir: &Path, names: &[String]) -> Vec<(String, Option<RuleSet>, Vec<Problem>)> {
+    let (next, loaded) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(names.len())));
+    let work = || {
+        while let Some(model) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut problems = Vec::new();
+            let set = path_of(dir, model).and_then(|path| load_one(&path, model, &mut problems));
+            // The list is whole between any two calls, whoever panicked.
+            loaded.lock().unwrap_or_else(PoisonError::into_inner).push((model.clone(), set, problems));
+        }
+    };
+    thread::scope(|scope| {
+        let others = thread::available_parallelism().map_or(1, NonZero::get).min(names.len());
+        for _ in 1..others {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut loaded = loaded.into_inner().unwrap_or_else(PoisonError::into_inner);
+    loaded.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    loaded
 }
 
 fn names(dir: &Path) -> std::io::Result<Vec<String>> {

@@ -2,6 +2,7 @@
 //!
 //! Must never: reach anything but its context, or run without a limit of steps and of size.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use minijinja::syntax::SyntaxConfig;
@@ -61,6 +62,8 @@ pub(super) enum Tree {
 pub(super) struct Templates {
     environment: Environment<'static>,
     count: usize,
+    /// Filters that are known to exist.
+    filters: BTreeSet<String>,
 }
 
 impl Templates {
@@ -75,11 +78,11 @@ impl Templates {
             environment.set_syntax(syntax);
         }
         filters::install(&mut environment);
-        Self { environment, count: 0 }
+        Self { environment, count: 0, filters: BTreeSet::new() }
     }
 
     /// Checks and keeps an expression.
-    pub(super) fn expression(&self, source: &str) -> Result<Expr, String> {
+    pub(super) fn expression(&mut self, source: &str) -> Result<Expr, String> {
         let compiled = self.environment.compile_expression(source).map_err(|error| words(&error))?;
         self.known_names(compiled.undeclared_variables(false))?;
         self.known_filters(source)?;
@@ -140,7 +143,7 @@ impl Templates {
     }
 
     /// Likewise a misspelt filter.
-    fn known_filters(&self, code: &str) -> Result<(), String> {
+    fn known_filters(&mut self, code: &str) -> Result<(), String> {
         let mut rest = without_strings(code);
         while let Some(at) = rest.find('|') {
             rest = rest.split_off(at + 1);
@@ -149,11 +152,16 @@ impl Templates {
             if name.is_empty() {
                 continue;
             }
+            // A probe costs as much as a short template, and a file uses few filters many times.
+            if self.filters.contains(&name) {
+                continue;
+            }
             let unknown = |error: minijinja::Error| error.kind() == ErrorKind::UnknownFilter;
             let probe = format!("none|{name}");
             if self.environment.compile_expression(&probe).and_then(|probe| probe.eval(())).is_err_and(unknown) {
                 return Err(format!("there is no filter `{name}`"));
             }
+            self.filters.insert(name);
         }
         Ok(())
     }

@@ -129,15 +129,7 @@ async fn set_up(
     );
     sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(said)?;
     schema::migrate(conn, version).await.map_err(said)?;
-    let counters = Counters {
-        messages: stands(conn, "messages", "SELECT max(seq) FROM messages").await.map_err(said)?,
-        journal: stands(conn, "journal", "SELECT max(seq) FROM journal").await.map_err(said)?,
-        usage: stands(conn, "usage", "SELECT max(seq) FROM usage").await.map_err(said)?,
-        task_events: stands(conn, "task_events", "SELECT max(seq) FROM task_events").await.map_err(said)?,
-        events: stands(conn, "events", "SELECT max(seq) FROM events").await.map_err(said)?,
-    };
-    let row = sqlx::query("SELECT max(message_id) FROM messages").fetch_one(&mut *conn).await.map_err(said)?;
-    let newest: Option<Vec<u8>> = row.try_get(0).map_err(said)?;
+    let (counters, newest) = standing(conn).await.map_err(said)?;
     let newest = newest
         .map(|bytes| {
             Uuid::from_slice(&bytes).map(MessageId).map_err(|error| unreadable("messages", "the largest id", error))
@@ -146,12 +138,27 @@ async fn set_up(
     Ok(Layers::new(counters, newest))
 }
 
-/// The last number given out of a sequence: the largest that is stored, or where it stood when it was last pruned.
-async fn stands(conn: &mut SqliteConnection, name: &'static str, max: &'static str) -> Result<i64, sqlx::Error> {
-    let stored = number(conn, max).await?;
-    let row = sqlx::query("SELECT value FROM counters WHERE name = ?").bind(name).fetch_optional(&mut *conn).await?;
-    let kept: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
-    Ok(stored.max(kept))
+/// The last number given out of each sequence (the largest that is stored, or where it stood when it was last pruned), and
+/// the largest id of mail. One statement: every start waits for it.
+async fn standing(conn: &mut SqliteConnection) -> Result<(Counters, Option<Vec<u8>>), sqlx::Error> {
+    const SQL: &str = "SELECT (SELECT max(seq) FROM messages), (SELECT max(seq) FROM journal), (SELECT max(seq) FROM usage), \
+        (SELECT max(seq) FROM task_events), (SELECT max(seq) FROM events), (SELECT max(message_id) FROM messages), \
+        (SELECT value FROM counters WHERE name = 'messages'), (SELECT value FROM counters WHERE name = 'journal'), \
+        (SELECT value FROM counters WHERE name = 'usage'), (SELECT value FROM counters WHERE name = 'task_events'), \
+        (SELECT value FROM counters WHERE name = 'events')";
+    let row = sqlx::query(SQL).fetch_one(conn).await?;
+    let number = |stored: usize, kept: usize| -> Result<i64, sqlx::Error> {
+        let (stored, kept): (Option<i64>, Option<i64>) = (row.try_get(stored)?, row.try_get(kept)?);
+        Ok(stored.unwrap_or(0).max(kept.unwrap_or(0)))
+    };
+    let counters = Counters {
+        messages: number(0, 6)?,
+        journal: number(1, 7)?,
+        usage: number(2, 8)?,
+        task_events: number(3, 9)?,
+        events: number(4, 10)?,
+    };
+    Ok((counters, row.try_get(5)?))
 }
 
 async fn number(conn: &mut SqliteConnection, sql: &'static str) -> Result<i64, sqlx::Error> {

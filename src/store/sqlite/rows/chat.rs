@@ -322,7 +322,7 @@ impl ChatReads for Session {
         let mut args = Args::default();
         args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
         let sql = "SELECT seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts FROM chat_posts \
-                   WHERE channel = ? AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?";
+                   WHERE channel = ? AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?+0";
         let rows = self.rows(sql, args).await?;
         rows.iter().rev().map(|row| post(row, channel)).collect()
     }

@@ -121,7 +121,7 @@ impl ConversationReads for Session {
         after: i64,
         limit: u32,
     ) -> Result<Vec<ConversationEntry>> {
-        let sql = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?";
+        let sql = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?+0";
         let mut args = Args::default();
         args.id(conversation_id.0).int(after).int(i64::from(limit));
         self.list_waiting(sql, args, |entry: &ConversationEntry| entry.conversation_id == conversation_id).await
@@ -138,7 +138,7 @@ impl ConversationReads for Session {
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record FROM conversation_entries WHERE delivery = 'pending' AND next_at <= ? \
-                   ORDER BY next_at, conversation_id, seq LIMIT ?";
+                   ORDER BY next_at, conversation_id, seq LIMIT ?+0";
         self.list(sql, args).await
     }
 

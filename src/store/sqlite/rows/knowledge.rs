@@ -89,7 +89,7 @@ impl KnowledgeReads for Session {
     async fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>> {
         let mut args = Args::default();
         args.text(after).int(i64::from(limit));
-        let sql = "SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > ? ORDER BY entry_id LIMIT ?";
+        let sql = "SELECT record FROM knowledge WHERE deleted = 0 AND entry_id > ? ORDER BY entry_id LIMIT ?+0";
         self.list(sql, args).await
     }
 

@@ -274,10 +274,11 @@ impl MessageReads for Session {
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
+        // `?+0`: see `Conditions::order`.
         let sql = concat!(
             "SELECT ",
             columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = ? ORDER BY seq LIMIT ?"
+            " FROM messages WHERE state = 'pending' AND to_agent = ? ORDER BY seq LIMIT ?+0"
         );
         // Other inboxes may wait: that way, turns that open in one batch do not flush one another's mail.
         let waits = self.layers().is_some_and(|layers| {
@@ -320,11 +321,11 @@ impl MessageReads for Session {
         let sql = concat!(
             "SELECT * FROM (SELECT ",
             columns!(),
-            " FROM messages WHERE state = 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2) UNION ALL ",
+            " FROM messages WHERE state = 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2+0) UNION ALL ",
             "SELECT * FROM (SELECT ",
             columns!(),
-            " FROM messages WHERE state <> 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2) ",
-            "ORDER BY seq DESC LIMIT ?2"
+            " FROM messages WHERE state <> 'pending' AND to_agent = ?1 ORDER BY seq DESC LIMIT ?2+0) ",
+            "ORDER BY seq DESC LIMIT ?2+0"
         );
         self.list_mail(sql, args).await
     }

@@ -71,7 +71,8 @@ impl Conditions {
     fn order(mut self, order: &'static str, limit: i64) -> (String, Args) {
         self.sql.push_str(" ORDER BY ");
         self.sql.push_str(order);
-        self.sql.push_str(" LIMIT ?");
+        // A bare `LIMIT ?` is planned anew for every value that is bound to it, as SQLite's planner looks at the number.
+        self.sql.push_str(" LIMIT ?+0");
         self.args.int(limit);
         (self.sql, self.args)
     }

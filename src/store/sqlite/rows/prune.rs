@@ -11,13 +11,13 @@ use crate::sqlite::session::Session;
 use crate::tables::{AgentWrites, Family, PruneWrites, Result};
 
 /// The feed is cut from its old end only, so that what is kept has no gap: up to the first young row among the oldest.
-const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2) AND seq < ifnull(\
-    (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2) WHERE ts >= ?1), 9223372036854775807)";
+const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2+0) AND seq < ifnull(\
+    (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2+0) WHERE ts >= ?1), 9223372036854775807)";
 
 /// Prompt parts that no journal names.
 const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts AS p WHERE at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM journal WHERE system_hash = p.hash) \
-    AND NOT EXISTS (SELECT 1 FROM journal WHERE briefing_hash = p.hash) ORDER BY at, hash LIMIT ?2)";
+    AND NOT EXISTS (SELECT 1 FROM journal WHERE briefing_hash = p.hash) ORDER BY at, hash LIMIT ?2+0)";
 
 /// Mail that is done with, whose turn has ended (a turn that is gone ended long ago) and no held dead letter names.
 const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages AS m \
@@ -25,15 +25,15 @@ const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM mes
     WHERE m.state IN ('consumed', 'dead') AND m.created_at < ?1 \
     AND (t.turn_id IS NULL OR (t.status <> 'open' AND t.ended_at < ?1)) \
     AND NOT EXISTS (SELECT 1 FROM dead_letter_mail AS h JOIN dead_letters AS d ON d.dead_letter_id = h.dead_letter_id \
-    WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY m.created_at, m.seq LIMIT ?2)";
+    WHERE h.message_id = m.message_id AND d.status = 'held') ORDER BY m.created_at, m.seq LIMIT ?2+0)";
 
 const ASKS: &str = "DELETE FROM asks WHERE ask_id IN (SELECT ask_id FROM asks WHERE status <> 'open' \
-    AND closed_at < ?1 ORDER BY closed_at, ask_id LIMIT ?2)";
+    AND closed_at < ?1 ORDER BY closed_at, ask_id LIMIT ?2+0)";
 const LEDGER: &str = "DELETE FROM ledger WHERE call_id IN (SELECT call_id FROM ledger WHERE ended_at IS NOT NULL \
-    AND ended_at < ?1 ORDER BY ended_at, started_at, call_id LIMIT ?2)";
-const USAGE: &str = "DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE at < ?1 ORDER BY at, seq LIMIT ?2)";
+    AND ended_at < ?1 ORDER BY ended_at, started_at, call_id LIMIT ?2+0)";
+const USAGE: &str = "DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE at < ?1 ORDER BY at, seq LIMIT ?2+0)";
 const REQUESTS: &str = "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
-    FROM requests WHERE at < ?1 ORDER BY at, principal, request_id LIMIT ?2)";
+    FROM requests WHERE at < ?1 ORDER BY at, principal, request_id LIMIT ?2+0)";
 
 /// Accounts of roots that nothing can be charged to any more. What is looked at for that are the few rows that are open,
 /// by their partial indexes, the tasks and the schedules; and that only when there is an account that is old enough.
@@ -52,30 +52,30 @@ const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FRO
     JOIN turns AS t ON t.turn_id = d.turn_id WHERE d.status = 'held' \
     UNION ALL SELECT m.root_id FROM dead_letters AS d JOIN dead_letter_mail AS h ON h.dead_letter_id = d.dead_letter_id \
     JOIN messages AS m ON m.message_id = h.message_id WHERE d.status = 'held') \
-    ORDER BY json_extract(record, '$.updated_at'), scope LIMIT ?2)";
+    ORDER BY json_extract(record, '$.updated_at'), scope LIMIT ?2+0)";
 
 /// No index has the tombstones: one look through the population in an hour costs less than one kept for every agent.
-const TOMBSTONES: &str = "SELECT record FROM agents WHERE deleted_at < ?1 ORDER BY deleted_at, agent_id LIMIT ?2";
+const TOMBSTONES: &str = "SELECT record FROM agents WHERE deleted_at < ?1 ORDER BY deleted_at, agent_id LIMIT ?2+0";
 const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
 
 const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (SELECT channel, seq FROM chat_posts \
-    WHERE ts < ?1 ORDER BY ts, channel, seq LIMIT ?2)";
+    WHERE ts < ?1 ORDER BY ts, channel, seq LIMIT ?2+0)";
 const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
-    FROM schedule_runs WHERE fired_at < ?1 ORDER BY fired_at, schedule_id, run LIMIT ?2)";
+    FROM schedule_runs WHERE fired_at < ?1 ORDER BY fired_at, schedule_id, run LIMIT ?2+0)";
 
 /// Identifiers of rows with rows of their own; they are named to several deletes.
 const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
-    ORDER BY ended_at, turn_id LIMIT ?2";
+    ORDER BY ended_at, turn_id LIMIT ?2+0";
 const DEAD_LETTER_IDS: &str = "SELECT hex(dead_letter_id) FROM dead_letters WHERE status <> 'held' \
-    AND resolved_at < ?1 ORDER BY resolved_at, dead_letter_id LIMIT ?2";
+    AND resolved_at < ?1 ORDER BY resolved_at, dead_letter_id LIMIT ?2+0";
 const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND updated_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM task_deps AS d JOIN tasks AS u ON u.task_id = d.task_id \
-    WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id LIMIT ?2";
+    WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id LIMIT ?2+0";
 
 const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations AS c WHERE updated_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM conversation_entries AS e WHERE e.conversation_id = c.conversation_id \
-    AND e.delivery IN ('draft', 'pending')) ORDER BY updated_at, conversation_id LIMIT ?2";
+    AND e.delivery IN ('draft', 'pending')) ORDER BY updated_at, conversation_id LIMIT ?2+0";
 
 /// What goes with the identifiers; the last delete counts.
 const TURNS_OUT: [&str; 3] = [

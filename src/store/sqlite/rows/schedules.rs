@@ -168,7 +168,7 @@ impl ScheduleReads for Session {
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
-                   ORDER BY next_at, schedule_id LIMIT ?";
+                   ORDER BY next_at, schedule_id LIMIT ?+0";
         self.list(sql, args).await
     }
 
@@ -180,7 +180,7 @@ impl ScheduleReads for Session {
     }
 
     async fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
-        let sql = "SELECT record FROM schedule_runs WHERE schedule_id = ? ORDER BY run DESC LIMIT ?";
+        let sql = "SELECT record FROM schedule_runs WHERE schedule_id = ? ORDER BY run DESC LIMIT ?+0";
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(limit));
         self.list_waiting(sql, args, |run: &ScheduleRun| run.schedule_id == schedule_id).await

@@ -70,9 +70,9 @@ impl StateReads for Session {
         args.text(after).text(prefix);
         let sql = if let Some(past) = past(prefix) {
             args.put(past);
-            "SELECT record FROM shared_state WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+            "SELECT record FROM shared_state WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?+0"
         } else {
-            "SELECT record FROM shared_state WHERE key > ? AND key >= ? ORDER BY key LIMIT ?"
+            "SELECT record FROM shared_state WHERE key > ? AND key >= ? ORDER BY key LIMIT ?+0"
         };
         args.int(i64::from(limit));
         self.list(sql, args).await
