@@ -7,7 +7,10 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::{agent, budget, dead, events, ledger, message, task, tool, turn, world};
+use crate::commands::{
+    agent, budget, chat, conversation, cron, dead, events, knowledge, ledger, message, state, talk, task, timer, tool,
+    turn, watch, world,
+};
 use crate::connection::Client;
 use crate::discovery::{Environment, Wish, find};
 use crate::failure::Failure;
@@ -64,12 +67,34 @@ enum Command {
     Tool(tool::Tool),
     Send(message::send::Send),
     Ask(message::ask::Ask),
+    Talk(talk::Talk),
+    /// Conversations with someone outside: list, show, handoff, redeliver
+    #[command(subcommand)]
+    Conversation(conversation::Conversation),
     /// Turns: list, show, cancel
     #[command(subcommand)]
     Turn(turn::Turn),
     /// The task board: create, list, get, update
     #[command(subcommand)]
     Task(task::Task),
+    /// Knowledge: list, read, write, delete
+    #[command(subcommand)]
+    Knowledge(knowledge::Knowledge),
+    /// Shared state: get, set, list
+    #[command(subcommand)]
+    State(state::State),
+    /// Chat channels: create, send, invite, remove, list, history, watch
+    #[command(subcommand)]
+    Chat(chat::Chat),
+    /// Timers: set, list, cancel
+    #[command(subcommand)]
+    Timer(timer::Timer),
+    /// Cron jobs: add, list, runs, run, enable, disable, cancel
+    #[command(subcommand)]
+    Cron(cron::Cron),
+    /// Watches of files: add, list, cancel
+    #[command(subcommand)]
+    Watch(watch::Watch),
     /// Dead letters: list, show, retry, drop
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -165,8 +190,16 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Tool(verb) => verb.run(&client).await,
         Command::Send(verb) => verb.run(&client).await,
         Command::Ask(verb) => verb.run(&client).await,
+        Command::Talk(verb) => verb.run(&client, cli.json, out).await,
+        Command::Conversation(verb) => verb.run(&client).await,
         Command::Turn(verb) => verb.run(&client).await,
         Command::Task(verb) => verb.run(&client).await,
+        Command::Timer(verb) => verb.run(&client).await,
+        Command::Cron(verb) => verb.run(&client).await,
+        Command::Watch(verb) => verb.run(&client).await,
+        Command::Knowledge(verb) => verb.run(&client).await,
+        Command::State(verb) => verb.run(&client).await,
+        Command::Chat(verb) => verb.run(&client, cli.json, out).await,
         Command::Dead(verb) => verb.run(&client).await,
         Command::Budget(verb) => verb.run(&client).await,
         Command::Usage(verb) => verb.run(&client).await,

@@ -15,7 +15,7 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::discovery::{Target, TlsFiles};
 use crate::endpoint::Endpoint;
-use crate::failure::{Failure, came_from_the_daemon, is_lost, refused_by_the_kernel, root_cause};
+use crate::failure::{Failure, came_from_the_daemon, is_lost, refused_by_the_kernel, refused_by_tls, root_cause};
 use crate::wait::{Backoff, Deadline, pause};
 
 /// The largest answer that is read.
@@ -28,6 +28,10 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const CONNECT: Duration = Duration::from_secs(5);
 /// A peer that went away without a word is noticed within about twice this.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// What the files of mutual TLS must hold.
+const TLS_FILES: &str = "GHOST_TLS_CA names the authority of the daemon's certificate, GHOST_TLS_CERT and GHOST_TLS_KEY \
+                         yours, from the authority that the daemon trusts";
 
 /// What clients of services are made over.
 pub type Transport = InterceptedService<Channel, Bearer>;
@@ -81,6 +85,10 @@ impl Client {
         let bearer = Bearer(target.token.as_deref().map(bearer).transpose()?);
         let transport = InterceptedService::new(channel, bearer);
         Ok(Self { transport, endpoint: target.endpoint, timeout, on_waiting })
+    }
+
+    fn speaks_tls(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Tcp { tls: true, .. })
     }
 
     /// The line, for streams.
@@ -137,6 +145,11 @@ impl Patience {
             return Err(Failure::new("access_denied", format!("{} belongs to another user", client.endpoint))
                 .hint("the socket serves the user that runs ghostd; use TCP and its token for others"));
         }
+        if client.speaks_tls() && refused_by_tls(&status) {
+            let cause = root_cause(&status);
+            return Err(Failure::new("access_denied", format!("{} was not agreed on: {cause}", client.endpoint))
+                .hint(TLS_FILES));
+        }
         if !is_lost(&status) {
             return Err(status.into());
         }
@@ -168,8 +181,15 @@ impl Patience {
 
     fn gone(&self, client: &Client, cause: &str) -> Failure {
         let waited = self.patience.as_secs_f64();
-        Failure::new("unavailable", format!("ghostd did not answer at {} within {waited} s: {cause}", client.endpoint))
-            .hint("is it running? `ghostd up` starts it; --timeout sets how long to wait")
+        let failure = Failure::new(
+            "unavailable",
+            format!("ghostd did not answer at {} within {waited} s: {cause}", client.endpoint),
+        );
+        // Who shows no certificate is often cut off without a word.
+        failure.hint(match client.speaks_tls() {
+            true => format!("is it running? If so: {TLS_FILES}"),
+            false => "is it running? `ghostd up` starts it; --timeout sets how long to wait".to_owned(),
+        })
     }
 }
 

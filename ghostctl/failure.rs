@@ -51,8 +51,8 @@ impl Failure {
         match self.code.as_str() {
             // The reader has seen enough; that is no failure.
             "output_closed" => 0,
-            "invalid_arguments" => 2,
-            "not_found" | "unknown_tool" => 3,
+            "invalid_arguments" | "cursor_ahead" => 2,
+            "not_found" | "unknown_tool" | "cursor_expired" => 3,
             "access_denied" | "path_denied" | "policy_denied" | "approval_denied" | "approval_pending" => 4,
             "unavailable" => 5,
             "timeout" => 6,
@@ -94,7 +94,8 @@ impl From<Status> for Failure {
             Code::FailedPrecondition | Code::AlreadyExists | Code::Aborted => ("conflict", None),
             Code::DeadlineExceeded => ("timeout", None),
             Code::Unavailable => ("unavailable", None),
-            Code::ResourceExhausted | Code::OutOfRange => ("too_large", None),
+            Code::ResourceExhausted => ("too_large", None),
+            Code::OutOfRange => ("cursor_ahead", None),
             Code::Cancelled => ("cancelled", None),
             Code::Unimplemented => ("internal", Some("this daemon and this ghostctl are of different versions")),
             Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss => ("internal", None),
@@ -132,6 +133,14 @@ pub fn refused_by_the_kernel(status: &Status) -> bool {
     causes(status)
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// Whether the two sides could not agree on TLS, such as when one does not trust the other's certificate. Waiting does not
+/// change that.
+pub fn refused_by_tls(status: &Status) -> bool {
+    causes(status)
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::InvalidData)
 }
 
 /// The innermost cause, which says more than "transport error".
@@ -176,6 +185,8 @@ mod tests {
                 ("hop_limit", 8),
                 ("budget_exhausted", 8),
                 ("loop_guard", 8),
+                ("cursor_ahead", 2),
+                ("cursor_expired", 3),
             ]
         );
     }

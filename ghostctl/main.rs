@@ -17,6 +17,7 @@ mod output;
 mod record;
 mod table;
 mod text;
+mod times;
 mod wait;
 
 #[cfg(test)]

@@ -54,6 +54,13 @@ pub enum Body {
         /// Without.
         table: Table,
     },
+    /// Many of one sort, too long for the columns of a table.
+    Long {
+        /// With `--json`.
+        json: Vec<Value>,
+        /// Without.
+        text: String,
+    },
     /// JSON either way.
     Json(Value),
     /// Text either way.
@@ -90,8 +97,10 @@ impl Answer {
         match &self.body {
             Body::Json(json) => out.text(&pretty(json))?,
             Body::Object { json, .. } if as_json => out.text(&pretty(json))?,
-            Body::List { json, .. } if as_json => out.text(&pretty(&Value::Array(json.clone())))?,
-            Body::Object { text, .. } | Body::Text(text) => out.text(&ended(text))?,
+            Body::List { json, .. } | Body::Long { json, .. } if as_json => {
+                out.text(&pretty(&Value::Array(json.clone())))?
+            }
+            Body::Object { text, .. } | Body::Long { text, .. } | Body::Text(text) => out.text(&ended(text))?,
             Body::List { table, .. } => out.text(&table.render())?,
             Body::Printed => {}
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-const DAY_MS: i64 = 86_400_000;
+pub use ghost_record::{rfc3339, usd};
 
 /// Reads `500ms`, `60s`, `15m`, `24h`, `7d`, or a bare number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -20,6 +20,26 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong()),
     };
     number.checked_mul(factor_ms).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// The last instant that is taken for one: the end of the year 9999.
+const LATEST_MS: i64 = 253_402_300_799_999;
+
+/// Reads a duration and gives the instant that lies so far before `now_ms`.
+pub fn parse_since(text: &str, now_ms: i64) -> Result<i64, String> {
+    let back = i64::try_from(parse_duration(text)?.as_millis()).ok();
+    back.and_then(|back| now_ms.checked_sub(back)).filter(|at| *at >= 0).ok_or_else(|| {
+        format!("`{text}` reaches back to before 1970, when nothing had happened; write such as 24h or 30d")
+    })
+}
+
+/// Reads a duration and gives the instant that lies so far after `now_ms`.
+pub fn parse_due(text: &str, now_ms: i64) -> Result<i64, String> {
+    let ahead = i64::try_from(parse_duration(text)?.as_millis()).ok();
+    ahead
+        .and_then(|ahead| now_ms.checked_add(ahead))
+        .filter(|at| *at <= LATEST_MS)
+        .ok_or_else(|| format!("`{text}` reaches beyond the year 9999; write such as 24h or 30d"))
 }
 
 /// A limit that can be set or taken away.
@@ -57,12 +77,6 @@ pub fn parse_usd(text: &str) -> Result<Limit, String> {
     Ok(Limit::At(micros.round() as u64))
 }
 
-/// Millionths of a US dollar as dollars.
-#[allow(clippy::cast_precision_loss)] // amounts stay far below 2^53 millionths
-pub fn usd(micros: u64) -> f64 {
-    micros as f64 / 1e6
-}
-
 /// `$1.2345`: cents, and smaller parts as far as they say something.
 pub fn dollars(micros: u64) -> String {
     let whole = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
@@ -70,31 +84,9 @@ pub fn dollars(micros: u64) -> String {
     format!("${}", &whole[..kept])
 }
 
-/// RFC 3339 in UTC with milliseconds: `2026-11-21T22:08:00.000Z`.
-pub fn rfc3339(ms: i64) -> String {
-    let (year, month, day) = civil(ms.div_euclid(DAY_MS));
-    let rest = ms.rem_euclid(DAY_MS);
-    let (hour, minute, second) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", rest % 1_000)
-}
-
-/// The same for people: `2026-11-21 22:08:00`, UTC.
+/// An instant for people: `2026-11-21 22:08:00`, UTC.
 pub fn moment(ms: i64) -> String {
     rfc3339(ms)[..19].replace('T', " ")
-}
-
-/// Year, month and day of a day counted from 1970-01-01 in the Gregorian calendar.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Counted from 0000-03-01, so that the leap day is the last of its year; 400 years have 146,097 days.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (era * 400 + year_of_era + i64::from(month < 3), month, day)
 }
 
 /// One line of at most `max` characters: line breaks and control characters become spaces, and a cut shows as `…`.
@@ -124,6 +116,20 @@ mod tests {
         assert_eq!(parse_duration("7d"), Ok(Duration::from_secs(7 * 86_400)));
         for wrong in ["", "h", "-1s", "1.5h", "1 h", "99999999999999999999d", "18446744073709551615d", "1w", "ä"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn spans_stay_within_the_calendar() {
+        let now = 1_709_164_800_123;
+        assert_eq!(parse_since("1d", now), Ok(now - 86_400_000));
+        assert_eq!(parse_since("0s", 0), Ok(0));
+        assert_eq!(parse_due("2h", now), Ok(now + 7_200_000));
+        for wrong in ["99999d", "213503982334d", "18446744073709551615ms", "soon"] {
+            assert!(parse_since(wrong, now).is_err(), "{wrong}");
+        }
+        for wrong in ["99999999d", "213503982334d", "18446744073709551615ms", "soon"] {
+            assert!(parse_due(wrong, now).is_err(), "{wrong}");
         }
     }
 

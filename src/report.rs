@@ -89,8 +89,8 @@ fn refused(refusal: &Refusal) -> ExitCode {
 /// The same codes that ghostctl gives (CP-09 as corrected).
 fn exit_code(code: Code) -> u8 {
     match code {
-        Code::InvalidArguments => USAGE,
-        Code::NotFound | Code::UnknownTool => 3,
+        Code::InvalidArguments | Code::CursorAhead => USAGE,
+        Code::NotFound | Code::UnknownTool | Code::CursorExpired => 3,
         Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => 4,
         Code::Unavailable => 5,
         Code::Timeout => 6,

@@ -85,6 +85,8 @@ fn the_world_is_shown_paused_resumed_reloaded_and_shut_down() {
     assert_eq!(status["agents_by_status"], json!({ "running": 3 }));
 
     assert_eq!(house.json(&["pause", "--reason", "a test"])["changed"], true);
+    let paused = house.ctl(&["--json", "events", "--kind", "world.paused"]).ok().json_lines();
+    assert_eq!(paused[0]["payload"]["reason"], "a test");
     assert_eq!(house.json(&["pause"])["changed"], false);
     house.json(&["send", "ada", "hello"]);
     let held = house.json(&["status"]);
@@ -144,9 +146,14 @@ fn agents_are_listed_created_stopped_started_and_deleted() {
     assert_ne!(failed.code, Some(0));
     assert_eq!(text(&house.json(&["agent", "start", "ben"]), "desired"), "running");
     assert_eq!(text(&house.json(&["ask", "ben", "are you there"]), "reply"), "Here is ben.");
-    house.json(&["agent", "delete", "dan"]);
+    house.json(&["agent", "delete", "dan", "--reason", "no longer needed"]);
+    let deleted = house.ctl(&["--json", "events", "--kind", "agent.deleted"]).ok().json_lines();
+    assert_eq!(deleted[0]["payload"]["reason"], "no longer needed");
     house.ctl(&["agent", "get", "dan"]);
     let all = house.json(&["agent", "list", "--deleted"]);
+    // What it did is still to be read.
+    let past = house.ctl(&["--json", "events", "--agent", "dan", "--kind", "agent.deleted"]).json_lines();
+    assert_eq!(past.len(), 1);
     let dan = all.as_array().unwrap().iter().find(|agent| agent["agent_id"] == "dan").expect("a tombstone");
     assert!(dan["deleted_at"].is_string(), "{dan}");
 
@@ -197,6 +204,9 @@ fn tools_are_listed_briefed_and_called_as_the_agent() {
     wrong.exits(2).says(&["pfad"]);
     house.ctl(&["tool", "call", "ada", "workspace.wriet", "{}"]).exits(3).says(&["did you mean `workspace.write`?"]);
     house.ctl(&["tool", "call", "ada", "workspace.read", "{oops"]).exits(2);
+    let twice = r#"{"path": "a.md", "content": "x", "path": "b.md"}"#;
+    house.ctl(&["tool", "call", "ada", "workspace.write", twice]).exits(2).says(&["`path` twice"]);
+    assert!(!house.data("desk").join("workspace/agents/ada/b.md").exists());
     daemon.stop();
 }
 
@@ -266,11 +276,24 @@ fn budgets_usage_dead_letters_and_events() {
     let set = house.json(&["budget", "set", "agent:ada", "--tokens", "1"]);
     assert_eq!((text(&set, "scope"), &set["limit_tokens"]), ("agent:ada", &json!(1)));
     let spent = house.ctl(&["--json", "ask", "ada", "hello"]);
-    assert_ne!(spent.code, Some(0));
-    assert!(spent.err.contains("budget"), "{}", spent.err);
+    // One object on standard error, as every failure is, and the exit code of its reason.
+    assert_eq!(spent.exits(8).out, "");
+    assert_eq!(text(&spent.error(), "code"), "budget_exhausted");
+    assert!(text(&spent.error(), "error").contains("budget"), "{}", spent.err);
+    house.ctl(&["ask", "ada", "hello"]).exits(8);
     house.json(&["budget", "set", "agent:ada", "--tokens", "none"]);
     assert_eq!(text(&house.json(&["ask", "ada", "hello"]), "status"), "answered");
     house.ctl(&["budget", "set", "agent:nobody", "--tokens", "5"]).exits(3);
+    for (scope, hint) in [("agent:adda", "did you mean `ada`?"), ("team:piar", "did you mean `pair`?")] {
+        house.ctl(&["budget", "set", scope, "--tokens", "5"]).exits(3).says(&[hint]);
+    }
+    let nowhere = "root:ffffffff-ffff-ffff-ffff-ffffffffffff";
+    house.ctl(&["budget", "set", nowhere, "--tokens", "5"]).exits(3).says(&["there is no root", "hint: "]);
+    let root = house.json(&["turn", "list"])[0]["root_id"].as_str().unwrap().to_owned();
+    house.json(&["budget", "set", &format!("root:{root}"), "--tokens", "100000"]);
+    for command in ["usage", "ledger"] {
+        house.ctl(&[command, "--since", "99999d"]).exits(2).says(&["--since", "99999d"]);
+    }
     assert_eq!(house.json(&["dead", "list"]), json!([]));
     house.ctl(&["dead", "show", "0197d2a0-0000-7000-8000-000000000000"]).exits(3);
 
@@ -281,6 +304,10 @@ fn budgets_usage_dead_letters_and_events() {
     let turns = house.ctl(&["--json", "events", "--kind", "turn.*", "--agent", "ada"]).json_lines();
     assert!(turns.iter().all(|event| text(event, "kind").starts_with("turn.") && event["agent_id"] == "ada"));
     assert!(!turns.is_empty());
+    house.ctl(&["events", "--agent", "adda"]).exits(3).says(&["did you mean `ada`?"]);
+    house.ctl(&["events", "--follow", "--agent", "nobody"]).exits(3);
+    house.ctl(&["events", "--kind", "turn.startd"]).exits(2).says(&["did you mean `turn.started`?"]);
+    house.ctl(&["events", "--kind", "trun.*"]).exits(2).says(&["did you mean `turn.`?"]);
     let after = seqs[seqs.len() - 3];
     assert_eq!(house.ctl(&["--json", "events", "--after", &after.to_string()]).json_lines().len(), 2);
     // Someone who follows sees what happens next.
@@ -299,8 +326,7 @@ fn every_exit_code_has_its_case_and_every_refusal_its_hint() {
     let (house, daemon) = running();
     house.ctl(&["status"]).exits(0);
     house.json(&["agent", "stop", "ben"]);
-    let failed = house.ctl(&["--timeout", "1s", "ask", "ben", "are you there"]);
-    assert!(matches!(failed.code, Some(1 | 5 | 7)), "{:?}: {}", failed.code, failed.err);
+    house.ctl(&["--timeout", "1s", "ask", "ben", "are you there"]).exits(7).says(&["ben is stopped", "hint: "]);
     house.ctl(&["frobnicate"]).exits(2);
     house.ctl::<&str>(&[]).exits(2);
     house.ctl(&["agent", "get", "Not An Id"]).exits(2);
@@ -318,7 +344,10 @@ fn every_exit_code_has_its_case_and_every_refusal_its_hint() {
     house.ctl(&["task", "get", turn]).exits(3).says(&["task"]);
     house.ctl(&["tool", "call", "ben", "syscall.agent.stop", r#"{"agent_id":"ada"}"#]).exits(4);
     house.ctl(&["--timeout", "200ms", "--endpoint", "unix:/nowhere/at/all.sock", "status"]).exits(5).says(&["hint: "]);
-    house.ctl(&["--timeout", "1s", "ask", "ada", "wait a while"]).exits(6);
+    let late = house.ctl(&["--json", "--timeout", "1s", "ask", "ada", "wait a while"]);
+    assert_eq!(late.exits(6).out, "");
+    assert_eq!(text(&late.error(), "code"), "timeout");
+    assert!(text(&late.error(), "hint").contains("ask.late"), "{}", late.err);
     house.ctl(&["agent", "create", "clerk", "--id", "ada"]).exits(7);
     let long = "x".repeat(3_000);
     house.ctl(&["send", "cleo", &long]).exits(8).says(&["2000"]);

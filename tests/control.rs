@@ -302,6 +302,69 @@ fn tcp_needs_the_token() {
     daemon.stop();
 }
 
+/// An authority, and certificates that it signs, as PEM files of the house: `<name>.pem` and `<name>.key`.
+fn certificates(house: &House, authority: &str, names: &[(&str, rcgen::ExtendedKeyUsagePurpose)]) {
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    std::fs::write(house.join(format!("{authority}.pem")), issuer.pem()).unwrap();
+    for (name, usage) in names {
+        let mut params = CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
+        params.extended_key_usages = vec![usage.clone()];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        std::fs::write(house.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(house.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+/// Has what is started from now on show this certificate and trust this authority.
+fn shows(house: &mut House, name: Option<&str>, authority: &str) {
+    house.unset("GHOST_TLS_CERT").unset("GHOST_TLS_KEY");
+    if let Some(name) = name {
+        let (certificate, key) = (house.join(format!("{name}.pem")), house.join(format!("{name}.key")));
+        house.set("GHOST_TLS_CERT", certificate).set("GHOST_TLS_KEY", key);
+    }
+    let authority = house.join(format!("{authority}.pem"));
+    house.set("GHOST_TLS_CA", authority);
+}
+
+#[test]
+fn mutual_tls_opens_to_certificates_of_its_authority_alone() {
+    use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+    let (mut house, world) = house();
+    certificates(&house, "ours", &[("server", ServerAuth), ("friend", ClientAuth)]);
+    certificates(&house, "theirs", &[("stranger", ClientAuth)]);
+    shows(&mut house, Some("server"), "ours");
+    let daemon = house.up(&world, &["--listen", "127.0.0.1:0"]);
+    let endpoint = format!("https://{}", address(&daemon));
+    let ask = ["--timeout", "1s", "--endpoint", &endpoint, "--json", "task", "create", "Knock", "--owner", "ada"];
+    shows(&mut house, Some("friend"), "ours");
+    let task = house.ctl(&ask).json();
+    assert!(task["creator"].as_str().unwrap().starts_with("operator:certificate-"), "{task}");
+    for (certificate, trusted) in [(None, "ours"), (Some("stranger"), "ours"), (Some("friend"), "theirs")] {
+        shows(&mut house, certificate, trusted);
+        let refused = house.ctl(&ask);
+        // Whether the daemon's reason still arrives before it hangs up is a matter of luck.
+        assert!(matches!(refused.code, Some(4 | 5)), "{certificate:?}: {:?} {}", refused.code, refused.err);
+        refused.says(&["GHOST_TLS_CERT"]);
+    }
+    // What this side itself finds wrong is told at once.
+    house.ctl(&ask).exits(4).says(&["certificate"]);
+    shows(&mut house, Some("friend"), "ours");
+    let tasks = house.ctl(&["--endpoint", &endpoint, "--json", "task", "list"]).json();
+    assert_eq!(tasks.as_array().unwrap().len(), 1, "nobody else got in");
+    // A key of another certificate is told before anything serves.
+    daemon.stop();
+    let key = house.join("friend.key");
+    shows(&mut house, Some("server"), "ours");
+    house.set("GHOST_TLS_KEY", key);
+    let path = world.to_str().unwrap();
+    let mixed = house.ghostd(&["up", path, "--listen", "127.0.0.1:0"]);
+    mixed.exits(2).says(&["GHOST_TLS_CERT"]);
+}
+
 #[test]
 fn the_http_side_answers_its_routes_to_those_who_may_ask() {
     let (house, world) = house();
@@ -320,7 +383,7 @@ fn the_http_side_answers_its_routes_to_those_who_may_ask() {
     assert_eq!((status, body.as_str()), (200, house.ctl(&["tool", "brief", "ada"]).ok().out.as_str()));
     let (status, body) = http(&address, "/api/agents/adda/tools", &authorized);
     let refusal: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status, refusal["code"].as_str()), (404, Some("not_found")));
+    assert_eq!((status, refusal["error"]["code"].as_str()), (404, Some("not_found")));
     assert!(matches!(http(&address, "/api/agents/ada/tools", &[]).0, 401 | 403));
     assert!(matches!(http(&address, "/metrics", &[]).0, 401 | 403));
     let (status, metrics) = http(&address, "/metrics", &authorized);

@@ -1,5 +1,5 @@
 //! The budgets of issue 2 (DESIGN.md, section 10): `cargo bench` prints one table, each figure beside a floor that was
-//! measured in the same run. `cargo bench -- NAME` runs one of them: sends, turn, read, memory, ready.
+//! measured in the same run. `cargo bench -- NAME` runs one of them: sends, chat, gating, turn, read, memory, ready, streams.
 //!
 //! Must never: fail because a bar is missed. It says so in the table; what to do about it is a person's to decide.
 
@@ -25,12 +25,15 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 type Measure = (&'static str, fn() -> Outcome<Vec<Line>>);
 
 /// Everything that is measured, in the order of the table.
-const MEASURES: [Measure; 5] = [
+const MEASURES: [Measure; 8] = [
     ("sends", rows::durable_sends::measure),
+    ("chat", rows::chat_fanout::measure),
+    ("gating", rows::gating::measure),
     ("turn", rows::journaled_turn::measure),
     ("read", rows::grpc_read::measure),
     ("memory", rows::idle_memory::measure),
     ("ready", rows::ready::measure),
+    ("streams", rows::streams::measure),
 ];
 
 fn main() -> ExitCode {
@@ -97,6 +100,8 @@ fn play(part: &str, arguments: &[String]) -> Outcome<()> {
         ("model-server", []) => rows::journaled_turn::serve_model(),
         ("empty-service", [socket, answer]) => empty_service::serve_alone(socket, answer),
         ("bare-up", [database, socket]) => rows::ready::bare(database, socket),
+        ("event-world", [world, data, socket, bell]) => rows::streams::serve_world(world, data, socket, bell),
+        ("event-broadcast", [socket, bell]) => rows::streams::serve_broadcast(socket, bell),
         ("bare-actors", [count]) => rows::idle_memory::bare(count.parse()?),
         ("idle-agents", [count]) => rows::idle_memory::ours(count.parse()?),
         _ => Err(format!("there is no part `{part}` with {} arguments", arguments.len()).into()),

@@ -4,13 +4,22 @@
 
 pub mod agent;
 pub mod budget;
+pub mod chat;
+pub mod conversation;
+pub mod cron;
 pub mod dead;
 pub mod events;
+pub mod knowledge;
 pub mod ledger;
 pub mod message;
+pub mod schedule;
+pub mod state;
+pub mod talk;
 pub mod task;
+pub mod timer;
 pub mod tool;
 pub mod turn;
+pub mod watch;
 pub mod world;
 
 use crate::failure::Failure;

@@ -37,6 +37,8 @@ async fn every_list_is_one_array_over_all_pages() {
         &["task", "list"],
         &["dead", "list"],
         &["budget", "list"],
+        &["knowledge", "list"],
+        &["state", "list"],
         &["ledger"],
     ] {
         let rows = scene.run(&[&["--json"], args].concat()).await.json();
@@ -53,7 +55,12 @@ async fn every_other_command_is_one_object() {
     let fake = Fake::default()
         .rows(3)
         .call(CallToolResponse { status: "ok".into(), result_json: r#"{"a":1}"#.into(), ..Default::default() })
-        .reply(AskResponse { ask_id: "q".into(), status: "answered".into(), reply: Some("42".into()), error: None });
+        .reply(AskResponse {
+            ask_id: "q".into(),
+            status: "answered".into(),
+            reply: Some("42".into()),
+            ..AskResponse::default()
+        });
     let scene = Scene::new(fake);
     for args in [
         &["status"][..],
@@ -67,7 +74,7 @@ async fn every_other_command_is_one_object() {
         &["agent", "prompt", "a"],
         &["tool", "brief", "a"],
         &["tool", "call", "a", "t", "{\"x\": -1}"],
-        &["send", "a", "-- hello"],
+        &["send", "a", "--", "-- hello"],
         &["ask", "a", "why?"],
         &["turn", "show", "t"],
         &["turn", "cancel", "t"],
@@ -75,6 +82,30 @@ async fn every_other_command_is_one_object() {
         &["task", "create", "--title", "do it", "--agent", "a"],
         &["task", "get", "t"],
         &["task", "update", "t", "--status", "done"],
+        &["knowledge", "read", "e", "--versions", "--as", "a"],
+        &[
+            "knowledge",
+            "write",
+            "e",
+            "--title",
+            "T",
+            "--readers",
+            "a,group:b",
+            "--tags",
+            "",
+            "--expect",
+            "0",
+            "--",
+            "- text",
+        ],
+        &["knowledge", "delete", "e", "--expect", "1"],
+        &["state", "get", "k"],
+        &["state", "set", "k", "-7", "--expect", "3", "--as", "a"],
+        &["chat", "create", "room", "--members", "ada,bob", "--gated", "--topic", "t", "--as", "ada", "--skip-creator"],
+        &["chat", "send", "room", "--reply-to", "3", "--as", "ada", "--", "-- @bob"],
+        &["chat", "send", "room", "stop", "--deliver"],
+        &["chat", "invite", "room", "cyd", "--as", "ada"],
+        &["chat", "remove", "room", "cyd"],
         &["dead", "show", "d"],
         &["dead", "retry", "d", "--fresh"],
         &["dead", "drop", "d"],
@@ -87,6 +118,45 @@ async fn every_other_command_is_one_object() {
         let plain = scene.run(args).await;
         assert!(plain.code == 0 && !plain.out.is_empty(), "{args:?}: {}", plain.err);
     }
+}
+
+#[tokio::test]
+async fn a_mistyped_option_is_never_taken_for_the_text() {
+    let scene = Scene::new(Fake::default());
+    for args in [
+        &["knowledge", "write", "style/typo", "--titel"][..],
+        &["chat", "send", "room", "--delivr"],
+        &["send", "ada", "--bogus"],
+        &["ask", "ada", "--bogus"],
+        &["task", "create", "--titel", "--owner", "ada"],
+        &["state", "set", "k", "--expct"],
+    ] {
+        assert_eq!(scene.run(args).await.code, 2, "{args:?}");
+    }
+    assert!(scene.fake.asked().is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
+async fn lists_of_knowledge_are_given_left_or_emptied() {
+    let scene = Scene::new(Fake::default());
+    let args = ["knowledge", "write", "e", "text", "--readers", "a, group:b,", "--tags", ""];
+    assert_eq!(scene.run(&args).await.out, "e is at version 0\n");
+    let asked = scene.fake.asked().remove(0).1;
+    for part in ["readers: [\"a\", \"group:b\"]", "writers: []", "clear: [\"tags\"]", "expected_version: None"] {
+        assert!(asked.contains(part), "{part}: {asked}");
+    }
+    assert_eq!(scene.run(&["knowledge", "write", "e"]).await.code, 2, "a text is needed");
+    assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--file", "f"]).await.code, 2, "and only one");
+    assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--expect", "-1"]).await.code, 2);
+    assert_eq!(scene.run(&["knowledge", "write", "e", "--file", "/none/there"]).await.code, 2);
+    let read = scene.run(&["knowledge", "read", "e"]).await;
+    assert!(read.out.ends_with("\ntext\n"), "{}", read.out);
+    assert_eq!(scene.run(&["state", "set", "k", "null"]).await.out, "k is deleted\n");
+    assert_eq!(scene.run(&["state", "get", "k"]).await.out, "7\n");
+    scene.run(&["task", "update", "t", "--depends-on", "a", "--depends-on", "b"]).await;
+    scene.run(&["task", "update", "t", "--depends-on", "none"]).await;
+    let asked: Vec<String> = scene.fake.asked().into_iter().rev().take(2).map(|(_, request)| request).collect();
+    assert!(asked[1].contains("task_ids: [\"a\", \"b\"]") && asked[0].contains("task_ids: []"), "{asked:?}");
 }
 
 #[tokio::test]
@@ -148,7 +218,12 @@ async fn a_refused_call_keeps_its_record_and_fails_by_its_code() {
 
 #[tokio::test]
 async fn an_ask_prints_its_reply_or_says_why_there_is_none() {
-    let reply = AskResponse { ask_id: "q".into(), status: "answered".into(), reply: Some("42".into()), error: None };
+    let reply = AskResponse {
+        ask_id: "q".into(),
+        status: "answered".into(),
+        reply: Some("42".into()),
+        ..AskResponse::default()
+    };
     let scene = Scene::new(Fake::default().reply(reply.clone()));
     assert_eq!(scene.run(&["ask", "a", "?"]).await.out, "42\n");
     let object = scene.run(&["--json", "ask", "a", "?"]).await.json();
@@ -157,11 +232,78 @@ async fn an_ask_prints_its_reply_or_says_why_there_is_none() {
         (&json!("answered"), &json!("42"), &json!("q"))
     );
 
-    let late = AskResponse { status: "timed_out".into(), reply: None, ..reply.clone() };
-    assert_eq!(Scene::new(Fake::default().reply(late)).run(&["ask", "a", "?"]).await.code, 6);
-    let failed = AskResponse { status: "failed".into(), reply: None, error: Some("a is stopped".into()), ..reply };
-    let ran = Scene::new(Fake::default().reply(failed)).run(&["ask", "a", "?"]).await;
-    assert_eq!((ran.code, ran.err.as_str()), (1, "error: a is stopped\n"));
+    let failed = |status: &str, code: Option<&str>| AskResponse {
+        status: status.into(),
+        reply: None,
+        error: Some("it is so".into()),
+        error_code: code.map(str::to_owned),
+        hint: code.map(|_| "wait".into()),
+        ..reply.clone()
+    };
+    for (answer, exit) in [
+        (failed("timed_out", Some("timeout")), 6),
+        (failed("failed", Some("budget_exhausted")), 8),
+        (failed("failed", Some("unavailable")), 5),
+        (failed("failed", Some("conflict")), 7),
+        (failed("failed", Some("not_found")), 3),
+        (failed("failed", Some("cancelled")), 1),
+    ] {
+        let scene = Scene::new(Fake::default().reply(answer.clone()));
+        let plain = scene.run(&["ask", "a", "?"]).await;
+        assert_eq!((plain.code, plain.out.as_str()), (exit, ""), "{answer:?}");
+        assert_eq!(plain.err, "error: it is so\nhint: wait\n");
+        let program = scene.run(&["--json", "ask", "a", "?"]).await;
+        // One object, on one stream, of the form that every failure has.
+        assert_eq!((program.code, program.out.as_str()), (exit, ""), "{answer:?}");
+        let details = json!({ "ask_id": "q", "agent_id": "a", "status": answer.status });
+        let object = json!({ "error": "it is so", "code": answer.error_code, "hint": "wait", "details": details });
+        assert_eq!(program.refusal(), object);
+    }
+    let old = Scene::new(Fake::default().reply(failed("failed", None))).run(&["ask", "a", "?"]).await;
+    assert_eq!((old.code, old.err.as_str()), (1, "error: it is so\n"));
+}
+
+#[tokio::test]
+async fn a_list_of_tasks_that_the_daemon_cut_says_so() {
+    let scene = Scene::new(Fake::default().rows(3).truncated());
+    let plain = scene.run(&["task", "list"]).await;
+    assert_eq!((plain.code, plain.out.lines().count()), (0, 4));
+    assert!(plain.err.starts_with("note: ") && plain.err.contains("--owner"), "{}", plain.err);
+    assert_eq!(plain.err.lines().count(), 1);
+    // For programs it stays one array and nothing else.
+    let program = scene.run(&["--json", "task", "list"]).await;
+    assert_eq!((program.json().as_array().unwrap().len(), program.err.as_str()), (3, ""));
+    let some = scene.run(&["task", "list", "--limit", "2"]).await;
+    assert!(some.err.contains("--limit"), "{}", some.err);
+    let whole = Scene::new(Fake::default().rows(3)).run(&["task", "list"]).await;
+    assert_eq!(whole.err, "");
+}
+
+#[tokio::test]
+async fn arguments_go_to_the_daemon_as_they_were_written() {
+    let scene = Scene::new(Fake::default());
+    let text = r#"{"path": "a", "path": "b"}"#;
+    scene.run(&["tool", "call", "a", "t", text]).await;
+    // Whether a key may be given twice is the daemon's to say: it must see both.
+    assert!(scene.fake.asked()[0].1.contains(&format!("{text:?}")), "{:?}", scene.fake.asked());
+}
+
+#[tokio::test]
+async fn a_span_that_no_calendar_holds_is_told_by_its_option() {
+    let scene = Scene::new(Fake::default());
+    for args in [
+        &["usage", "--since", "99999d"][..],
+        &["usage", "--since", "213503982334d"],
+        &["ledger", "--since", "99999d"],
+        &["task", "create", "t", "--owner", "a", "--due-in", "99999999d"],
+        &["task", "update", "t", "--due-in", "213503982334d"],
+    ] {
+        let ran = scene.run(args).await;
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
+        assert!(ran.err.contains(args[args.len() - 2]) && !ran.err.contains("_ms"), "{args:?}: {}", ran.err);
+    }
+    assert!(scene.fake.asked().is_empty());
+    assert_eq!(scene.run(&["usage", "--since", "3650d"]).await.code, 0);
 }
 
 #[tokio::test]

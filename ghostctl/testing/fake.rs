@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ghost_proto::v1::agents_server::AgentsServer;
 use ghost_proto::v1::budgets_server::BudgetsServer;
+use ghost_proto::v1::chat_server::ChatServer;
 use ghost_proto::v1::events_server::{Events, EventsServer};
+use ghost_proto::v1::knowledge_server::KnowledgeServer;
 use ghost_proto::v1::ledger_server::LedgerServer;
 use ghost_proto::v1::messages_server::MessagesServer;
+use ghost_proto::v1::state_server::StateServer;
 use ghost_proto::v1::tasks_server::TasksServer;
 use ghost_proto::v1::tools_server::ToolsServer;
 use ghost_proto::v1::turns_server::TurnsServer;
@@ -49,6 +52,7 @@ pub struct Script {
     first: VecDeque<End>,
     feeds: VecDeque<Feed>,
     pub rows: u32,
+    pub truncated: bool,
     pub call: CallToolResponse,
     pub reply: AskResponse,
 }
@@ -81,6 +85,12 @@ impl Fake {
     /// How many rows every list has.
     pub fn rows(self, rows: u32) -> Self {
         self.script().rows = rows;
+        self
+    }
+
+    /// The board holds more tasks than there are rows.
+    pub fn truncated(self) -> Self {
+        self.script().truncated = true;
         self
     }
 
@@ -142,7 +152,10 @@ impl Fake {
             .add_service(MessagesServer::new(self.clone()))
             .add_service(TasksServer::new(self.clone()))
             .add_service(BudgetsServer::new(self.clone()))
+            .add_service(KnowledgeServer::new(self.clone()))
+            .add_service(StateServer::new(self.clone()))
             .add_service(LedgerServer::new(self.clone()))
+            .add_service(ChatServer::new(self.clone()))
             .add_service(EventsServer::new(self.clone()))
     }
 

@@ -1,6 +1,7 @@
 //! Whole command lines against a daemon that only acts a part.
 
 mod answers;
+mod chat;
 mod events;
 mod fake;
 mod part;

@@ -2,8 +2,11 @@
 
 use ghost_proto::v1::agents_server::Agents;
 use ghost_proto::v1::budgets_server::Budgets;
+use ghost_proto::v1::chat_server::Chat;
+use ghost_proto::v1::knowledge_server::Knowledge;
 use ghost_proto::v1::ledger_server::Ledger;
 use ghost_proto::v1::messages_server::Messages;
+use ghost_proto::v1::state_server::State;
 use ghost_proto::v1::tasks_server::Tasks;
 use ghost_proto::v1::tools_server::Tools;
 use ghost_proto::v1::turns_server::Turns;
@@ -160,7 +163,8 @@ unary!(Tasks {
     list(ListTasksRequest) -> ListTasksResponse = |fake, asked| {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
         let tasks = rows.map(|n| Task { task_id: n.to_string(), ..Task::default() }).collect();
-        ListTasksResponse { tasks, next_cursor }
+        let truncated = next_cursor.is_empty() && fake.script().truncated;
+        ListTasksResponse { tasks, next_cursor, truncated }
     };
     get(GetTaskRequest) -> GetTaskResponse = |_fake, asked| GetTaskResponse {
         task: Some(Task { task_id: asked.task_id, ..Task::default() }),
@@ -170,6 +174,47 @@ unary!(Tasks {
         task_id: asked.task_id,
         status: asked.status.unwrap_or_default(),
         ..Task::default()
+    };
+});
+
+unary!(Knowledge {
+    list(ListKnowledgeRequest) -> ListKnowledgeResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let entries = rows.map(|n| KnowledgeEntry { entry_id: n.to_string(), ..KnowledgeEntry::default() }).collect();
+        ListKnowledgeResponse { entries, next_cursor }
+    };
+    read(ReadKnowledgeRequest) -> ReadKnowledgeResponse = |_fake, asked| ReadKnowledgeResponse {
+        entry: Some(KnowledgeEntry { entry_id: asked.entry_id, content: "text".into(), ..KnowledgeEntry::default() }),
+        versions: vec![KnowledgeVersion { version: 1, ..KnowledgeVersion::default() }],
+    };
+    write(WriteKnowledgeRequest) -> KnowledgeEntry = |_fake, asked| KnowledgeEntry {
+        entry_id: asked.entry_id,
+        content: asked.content,
+        ..KnowledgeEntry::default()
+    };
+    delete(DeleteKnowledgeRequest) -> KnowledgeEntry = |_fake, asked| KnowledgeEntry {
+        entry_id: asked.entry_id,
+        deleted: true,
+        ..KnowledgeEntry::default()
+    };
+});
+
+unary!(State {
+    get(GetStateRequest) -> StateEntry = |_fake, asked| StateEntry {
+        key: asked.key,
+        value_json: "7".into(),
+        ..StateEntry::default()
+    };
+    set(SetStateRequest) -> StateEntry = |_fake, asked| StateEntry {
+        key: asked.key,
+        value_json: asked.value_json,
+        version: 1,
+        ..StateEntry::default()
+    };
+    list(ListStateRequest) -> ListStateResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let entry = |n: u32| StateEntry { key: format!("k{n}"), value_json: "1".into(), ..StateEntry::default() };
+        ListStateResponse { entries: rows.map(entry).collect(), next_cursor }
     };
 });
 
@@ -195,6 +240,53 @@ unary!(Budgets {
                 ..UsageSum::default()
             })
             .collect(),
+    };
+});
+
+fn channel(channel: String, members: Vec<String>) -> Channel {
+    Channel { channel, member_count: 2, members, creator: "operator:test".into(), ..Channel::default() }
+}
+
+unary!(Chat {
+    create(CreateChannelRequest) -> CreateChannelResponse = |_fake, asked| CreateChannelResponse {
+        channel: Some(channel(asked.channel, asked.members)),
+        advisory: Some("gate it".into()),
+    };
+    post(PostRequest) -> PostResponse = |_fake, asked| PostResponse {
+        message: Some(ChatMessage { channel: asked.channel, seq: 7, content: asked.content, ..ChatMessage::default() }),
+        delivered: 2,
+        woken: 1,
+        skipped: vec![SkippedMember {
+            agent_id: "bob".into(),
+            error_code: "inbox_full".into(),
+            reason: "the inbox of bob is full".into(),
+        }],
+    };
+    invite(InviteRequest) -> Channel = |_fake, asked| channel(asked.channel, vec![asked.agent_id]);
+    remove(RemoveMemberRequest) -> Channel = |_fake, asked| channel(asked.channel, Vec::new());
+    list(ListChannelsRequest) -> ListChannelsResponse = |fake, _asked| ListChannelsResponse {
+        channels: (0..fake.script().rows).map(|n| channel(n.to_string(), vec!["ada".into()])).collect(),
+    };
+    history(HistoryRequest) -> HistoryResponse = |fake, asked| {
+        // Posts 1 to `rows`, 100 to an answer.
+        let rows = i64::from(fake.script().rows);
+        let limit = i64::from(asked.limit).min(100);
+        let range = match (asked.after_seq, asked.before_seq) {
+            (Some(after), _) => after + 1..(after + 1 + limit).min(rows + 1),
+            (None, before) => {
+                let end = before.unwrap_or(rows + 1);
+                (end - limit).max(1)..end
+            }
+        };
+        let cut = i64::from(asked.limit) > 100 && range.end - range.start == 100;
+        let message = |seq| ChatMessage {
+            channel: asked.channel.clone(),
+            seq,
+            from: "ada".into(),
+            content: format!("post {seq}"),
+            ..ChatMessage::default()
+        };
+        HistoryResponse { messages: range.map(message).collect(), cut }
     };
 });
 

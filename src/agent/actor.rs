@@ -165,7 +165,7 @@ impl Actor for AgentActor {
             }
             AgentMsg::Stop { grace } => {
                 state.stopping = true;
-                if state.task.is_none() {
+                if state.task.is_none() || state.bench.is_held_back() {
                     myself.stop(None);
                 } else {
                     state.later(&myself, grace, AgentMsg::GraceOver);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ghost_config::spec::AgentSpec;
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Agent, Refusal};
+use ghost_domain::{Agent, ChannelContext, Refusal};
 use ghost_provider::Providers;
 use ghost_tools::{Caller, Office, Registry, ToolTable};
 
@@ -60,22 +60,38 @@ impl Engine {
         *self.providers.write().unwrap_or_else(PoisonError::into_inner) = providers;
     }
 
-    /// What an agent is and may use, by the plan in force (ACC-05): built when it wakes, gone when it sleeps.
+    /// What an agent is and may use, by the plan in force (ACC-05), in a turn that does not come from outside.
     pub fn outfit(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
+        self.outfit_for(agent, None)
+    }
+
+    /// The same for a turn with this channel context. The tools of the outside channel exist in such turns alone: those
+    /// that the context brings, and those that the agent is granted besides (CONF-03).
+    pub fn outfit_for(&self, agent: &Agent, channel: Option<ChannelContext>) -> Result<(AgentSpec, Registry), Refusal> {
         let plan = self.office.plan();
         let spec = plan.spec_for(agent)?;
         let caller = Caller {
             agent_id: agent.agent_id.clone(),
             write_acl: spec.write_acl.clone(),
             manages_tasks: spec.access.can_access("syscall.task.update"),
+            archetype: spec.archetype.name.clone(),
+            groups: spec.access.groups().clone(),
             skills: spec.skills.clone(),
+            channel,
         };
         // The owner of a task may always say how far it is (TASK-05): the tool is there, and knows whom it serves.
         let own_tasks = plan.owner_may_update_tasks;
         let access = Arc::clone(&spec.access);
-        let registry = self
-            .tools
-            .registry(caller, &|name| access.can_access(name) || (own_tasks && name == "syscall.task.update"));
+        let registry = self.tools.registry(caller, &|name| match channel {
+            _ if !of_channel(name) => access.can_access(name) || (own_tasks && name == "syscall.task.update"),
+            Some(_) => access.can_access_with_channel(name),
+            None => false,
+        });
         Ok((spec, registry))
     }
+}
+
+/// Whether a tool needs a conversation with someone outside to act in.
+fn of_channel(name: &str) -> bool {
+    name.strip_prefix("syscall.").unwrap_or(name).starts_with("channel.")
 }

@@ -18,15 +18,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ghost_commons::turns::{self, Ending, Held, Next, Taken};
+use ghost_commons::turns::{self, Ending, Held, Next, Seen, Taken};
 use ghost_config::spec::AgentSpec;
+use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::time::Clock;
 use ghost_domain::transcript::Message;
-use ghost_domain::{Activity, AgentId, Code, Limits, Refusal, Turn, TurnId};
+use ghost_domain::{Activity, AgentId, Code, Limits, Refusal, Timestamp, Turn, TurnId, TurnStatus};
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::view::model_view;
 use ghost_tools::{CallCx, Registry};
+use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::engine::Engine;
@@ -34,6 +36,17 @@ use crate::transcript::OpenCall;
 
 /// Corrections of malformed calls before a turn is ended.
 const CORRECTIONS_MAX: u32 = 3;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The turns of one minute (`limits.agent_turns_per_minute`).
+#[derive(Default)]
+struct Pace {
+    began: Timestamp,
+    opened: u32,
+    told: bool,
+    waits: bool,
+}
 
 /// What an actor shares with the task that works for it.
 #[derive(Default)]
@@ -43,6 +56,9 @@ pub struct Bench {
     current: Mutex<Option<TurnId>>,
     /// Whether no turn of the agent's own can be open, because this actor has ended its last one.
     settled: AtomicBool,
+    pace: Mutex<Pace>,
+    /// What the agent's next prompt recalls, so that it is not read for every turn of a busy agent.
+    recent: Mutex<Option<Vec<Arc<Turn>>>>,
 }
 
 impl Bench {
@@ -60,9 +76,50 @@ impl Bench {
         self.settled.store(true, Ordering::Release);
     }
 
+    /// How long the agent must wait before it may open another turn, if it has opened `most` within a minute; and whether
+    /// that is to be told, which is so once for each such minute.
+    fn pace(&self, now: Timestamp, most: u32) -> Option<(Duration, bool)> {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = pace.began.plus(MINUTE);
+        if now >= end || now < pace.began {
+            *pace = Pace { began: now, ..Pace::default() };
+            return None;
+        }
+        if pace.opened < most {
+            return None;
+        }
+        let tell = !std::mem::replace(&mut pace.told, true);
+        pace.waits = true;
+        Some((end.since(now), tell))
+    }
+
+    fn paced(&self) {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).waits = false;
+    }
+
+    /// Whether the agent only waits for its next turn: nothing is lost by letting that wait go.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).waits
+    }
+
+    /// The finished turns that the last look saw or that ended since, newest first. Forgotten by asking: only a turn that
+    /// ends well brings them back, so that every other end makes the next look read them again.
+    fn recall(&self) -> Option<Vec<Arc<Turn>>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn remember(&self, recent: Option<Vec<Arc<Turn>>>, turn: Turn, most: u32) {
+        let Some(mut recent) = recent else { return };
+        recent.insert(0, Arc::new(turn));
+        recent.truncate(most as usize);
+        *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Some(recent);
+    }
+
     fn set(&self, turn_id: Option<TurnId>) {
         if turn_id.is_some() {
             self.settled.store(false, Ordering::Release);
+            self.pace.lock().unwrap_or_else(PoisonError::into_inner).opened += 1;
         }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = turn_id;
     }
@@ -74,25 +131,33 @@ impl Bench {
 /// When the store refuses to go on: the journal is then where the last step left it.
 pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) -> Result<(), Refusal> {
     while engine.board.may_begin(agent_id) {
-        let (next, sources) = open::look(engine, agent_id, bench.is_settled()).await?;
+        if let Some((wait, tell)) = bench.pace(engine.office.cx.now(), engine.office.cx.limits().agent_turns_per_minute)
+        {
+            if tell {
+                held_back(engine, agent_id).await?;
+            }
+            engine.office.cx.ports.clock.sleep(wait).await;
+            bench.paced();
+            continue;
+        }
+        let (next, sources) = open::look(engine, agent_id, bench.is_settled(), bench.recall()).await?;
         let (seen, more) = match next {
             Next::Nothing => return Ok(()),
             Next::Resume => (None, true),
-            Next::Mail { mail, more } => (Some(mail), more),
+            Next::Mail { mail, more, unread } => (Some(Seen { mail, unread }), more),
         };
         let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
-        let taken = engine
-            .office
-            .store
-            .write(move |w| Box::pin(async move { turns::take(w, &cx, &id, seen).await }))
-            .await?;
+        let taken =
+            engine.office.store.write(move |w| Box::pin(async move { turns::take(w, &cx, &id, seen).await })).await?;
         let Some(taken) = taken else { return Ok(()) };
         let turn_id = taken.turn.turn_id;
         bench.set(Some(turn_id));
+        let recent = sources.as_ref().map(|sources| sources.history.clone());
         let ran = run(engine, taken, sources, bench).await;
         bench.set(None);
         match ran {
-            Ok(()) => {}
+            Ok(Some(turn)) => bench.remember(recent, turn, engine.office.cx.limits().history_turns),
+            Ok(None) => {}
             // It was ended from outside while its agent was at work: what it wanted to write is refused, rightly.
             Err(refusal) if refusal.code == Code::Cancelled => {}
             Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
@@ -104,6 +169,14 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
         }
     }
     Ok(())
+}
+
+/// Says in the feed that an agent is woken more often than it may open turns. What wakes it meanwhile is taken together.
+async fn held_back(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(), Refusal> {
+    let (cx, agent_id) = (engine.office.cx.clone(), agent_id.clone());
+    let payload = json!({ "limit": "agent_turns_per_minute", "value": cx.limits().agent_turns_per_minute });
+    let event = NewEvent::new(EventKind::StormHeld, payload).agent(&agent_id);
+    engine.office.store.write(move |w| Box::pin(async move { cx.emit(w, event).await })).await
 }
 
 /// Ends a turn.
@@ -118,21 +191,26 @@ async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<()
     }
 }
 
+/// Runs a turn to its end. Gives it if it ended with its model's last word.
 async fn run(
     engine: &Arc<Engine>,
     taken: Taken,
     sources: Option<open::Sources>,
     bench: &Arc<Bench>,
-) -> Result<(), Refusal> {
+) -> Result<Option<Turn>, Refusal> {
     let turn_id = taken.turn.turn_id;
+    if let Some(refusal) = &taken.over {
+        return end(engine, turn_id, Ending::Failed(refusal.clone())).await.map(|()| None);
+    }
     let mut runner = match Runner::open(engine, taken, sources, bench).await? {
         Ok(runner) => runner,
         // The agent cannot be fitted out: its archetype is gone, or forbids it. Nobody is left waiting for that.
-        Err(refusal) => return end(engine, turn_id, Ending::Failed(refusal)).await,
+        Err(refusal) => return end(engine, turn_id, Ending::Failed(refusal)).await.map(|()| None),
     };
     match runner.run_to_end().await? {
-        Some(ending) => end(engine, turn_id, ending).await,
-        None => Ok(()),
+        Some(ending) => end(engine, turn_id, ending).await.map(|()| None),
+        // A last word may have been a refusal, which is no turn to be recalled.
+        None => Ok((runner.turn.status == TurnStatus::Finished).then_some(runner.turn)),
     }
 }
 

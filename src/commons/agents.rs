@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::mail::{self, Chain, Draft};
 use crate::turns::{self, Ending};
-use crate::{Cx, Result, asks, budgets};
+use crate::{Cx, Result, asks, budgets, chat, conversations, schedules};
 
 /// An agent to be created.
 #[derive(Clone, Debug)]
@@ -90,6 +90,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
             .hint("choose another id, or delete that agent first"));
     }
     if new.kind == AgentKind::Dynamic {
+        crate::storms::spawned(w, cx, by, new.chain).await?;
         let (count, most) = (w.agent_count_dynamic().await?, cx.limits().dynamic_agents_max);
         if count >= most {
             return Err(Refusal::new(
@@ -98,6 +99,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
             )
             .hint("delete some, or raise limits.dynamic_agents_max"));
         }
+        crate::storms::filled(w, cx, "dynamic_agents_max", None, count.into(), most.into()).await?;
     }
     let last = match before {
         Some(old) => old.incarnation,
@@ -258,6 +260,17 @@ pub async fn failed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &st
 
 /// Deletes an agent: a tombstone with its incarnation stays, and everything that waited on it is failed.
 pub async fn delete(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<Agent> {
+    delete_because(w, cx, by, agent_id, None).await
+}
+
+/// [`delete`] with a reason in the words of who asks, which the tombstone and the feed keep.
+pub async fn delete_because(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<Agent> {
     let mut agent = mail::agent_named(w, agent_id).await?;
     let refusal = gone(&agent, "was deleted");
     let ending = format!("{agent_id} was deleted by {by}");
@@ -268,23 +281,34 @@ pub async fn delete(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId)
     }
     loop {
         // Its successor must not find mail that was meant for it.
-        let pending: Vec<MessageId> =
-            w.inbox_pending(agent_id, 500).await?.into_iter().map(|mail| mail.message_id).collect();
-        if pending.is_empty() {
+        let mail = w.inbox_pending(agent_id, 500).await?;
+        if mail.is_empty() {
             break;
         }
+        conversations::dropped(w, cx, &mail, &format!("{ending}: nobody answers until an operator hands this over"))
+            .await?;
+        for mail in &mail {
+            schedules::lost(w, cx, mail.message_id, mail.kind, &ending).await?;
+        }
+        let pending: Vec<MessageId> = mail.into_iter().map(|mail| mail.message_id).collect();
         w.message_mark(&pending, MailState::Consumed, None, 0).await?;
     }
     asks::fail_all_to(w, cx, agent_id, &refusal).await?;
+    chat::leave_all(w, cx, by, agent_id).await?;
+    schedules::cancel_all(w, cx, by, agent_id).await?;
     for held in w.skills_held(agent_id).await? {
         w.skill_remove(agent_id, &held.skill).await?;
     }
     agent.desired = Desired::Stopped;
     agent.status = AgentStatus::Stopped;
-    agent.status_reason = Some(format!("deleted by {by}"));
+    let reason = reason.map(|reason| cx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
+    agent.status_reason = Some(match &reason {
+        Some(reason) => format!("deleted by {by}: {reason}"),
+        None => format!("deleted by {by}"),
+    });
     agent.deleted_at = Some(cx.now());
     put(w, cx, &mut agent).await?;
-    let payload = json!({ "by": by, "incarnation": agent.incarnation });
+    let payload = json!({ "by": by, "incarnation": agent.incarnation, "reason": reason });
     cx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id)).await?;
     w.signal(Signal::Reconcile(agent_id.clone()));
     Ok(agent)

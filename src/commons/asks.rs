@@ -77,6 +77,7 @@ pub async fn open(
         return Err(Refusal::new(Code::RateLimited, format!("{open} asks are open in this world, which is its bound"))
             .hint("wait for some to be answered"));
     }
+    crate::storms::filled(w, cx, "asks_open_max", None, open.into(), cx.limits().asks_open_max.into()).await?;
     let ask_id = AskId(cx.id());
     let envelope = mail::deliver(
         w,
@@ -107,7 +108,7 @@ pub async fn open(
 }
 
 /// Why an agent cannot answer now, if it cannot.
-fn unanswerable(agent: &ghost_domain::Agent) -> Option<Refusal> {
+pub(crate) fn unanswerable(agent: &ghost_domain::Agent) -> Option<Refusal> {
     let why = match (agent.desired, agent.status) {
         (_, AgentStatus::Failed) => "has failed",
         (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => "is stopped",

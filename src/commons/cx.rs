@@ -6,7 +6,7 @@ use ghost_domain::event::NewEvent;
 use ghost_domain::ports::{Ports, Signal};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes};
-use ghost_domain::{EventId, Limits, Timestamp};
+use ghost_domain::{ChatWake, EventId, Limits, Timestamp};
 use ghost_store::Writes;
 use uuid::Uuid;
 
@@ -15,7 +15,8 @@ use crate::Result;
 /// The longest secret that is recognised across the end of an excerpt, in bytes.
 const SECRET_BYTES: usize = 4_096;
 
-/// The context of a world's rules. Cheap to clone; a reload changes the limits for all clones at once.
+/// The context of a world's rules. Cheap to clone; a reload changes the limits and whom chat wakes for all clones
+/// at once.
 #[derive(Clone)]
 pub struct Cx {
     /// Clock, ids and jitter.
@@ -27,10 +28,11 @@ pub struct Cx {
     /// The fencing epoch under which this daemon owns its agents.
     pub epoch: i64,
     limits: Arc<RwLock<Arc<Limits>>>,
+    chat_wake: Arc<RwLock<ChatWake>>,
 }
 
 impl Cx {
-    /// A context.
+    /// A context. Chat wakes whom a post mentions until [`Cx::set_chat_wake`] says otherwise.
     #[must_use]
     pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
         Self {
@@ -39,6 +41,7 @@ impl Cx {
             node: node.into(),
             epoch,
             limits: Arc::new(RwLock::new(Arc::new(limits))),
+            chat_wake: Arc::new(RwLock::new(ChatWake::Mentions)),
         }
     }
 
@@ -64,6 +67,17 @@ impl Cx {
     /// Puts other bounds in force.
     pub fn set_limits(&self, limits: Limits) {
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
+    }
+
+    /// Whom a post wakes that the rules themselves make.
+    #[must_use]
+    pub fn chat_wake(&self) -> ChatWake {
+        *self.chat_wake.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has other members woken by posts.
+    pub fn set_chat_wake(&self, wake: ChatWake) {
+        *self.chat_wake.write().unwrap_or_else(PoisonError::into_inner) = wake;
     }
 
     /// States an event in the transaction that makes it true, redacted.

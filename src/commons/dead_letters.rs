@@ -7,7 +7,8 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
-use crate::{Cx, Result, asks, budgets};
+use crate::turns::HeldMail;
+use crate::{Cx, Result, asks, budgets, conversations, schedules};
 
 /// Sets a turn's mail aside. Whoever asked is told at once.
 pub async fn set_aside(
@@ -47,8 +48,14 @@ pub(crate) async fn hold(
     )
     .hint("an operator can look at it with `ghostctl dead list`");
     for message_id in messages {
-        if let Some(ask_id) = w.message_get(*message_id).await?.and_then(|envelope| envelope.ask_id) {
+        let Some(envelope) = w.message_get(*message_id).await? else { continue };
+        schedules::lost(w, cx, envelope.message_id, envelope.kind, &refusal.message).await?;
+        if let Some(ask_id) = envelope.ask_id {
             asks::fail(w, cx, ask_id, &refusal).await?;
+        }
+        if let Some(conversation_id) = conversations::owed(&[HeldMail::of(&envelope)]) {
+            let why = format!("crashed on this message, which was set aside: {reason}");
+            conversations::unanswered(w, cx, turn, conversation_id, &why).await?;
         }
     }
     let dead_letter = DeadLetter {

@@ -1,6 +1,7 @@
 //! Reading the event feed: from storage up to the present, then live, in one order without gap or double (promise 5).
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use ghost_domain::event::{Event, EventFilter};
@@ -15,17 +16,35 @@ use crate::Result;
 /// Events read from storage at a time.
 const PAGE: u32 = 256;
 
+/// An event of a batch that all readers share: to hold it copies nothing.
+#[derive(Clone, Debug)]
+pub struct FeedEvent {
+    batch: Arc<[Event]>,
+    at: usize,
+}
+
+impl Deref for FeedEvent {
+    type Target = Event;
+
+    fn deref(&self) -> &Event {
+        // Made in this file alone, from places that the batch has.
+        &self.batch[self.at]
+    }
+}
+
 /// One reader of the feed. Its memory is bounded: a page, or one live batch.
 pub struct Subscription {
     store: Store,
     filter: EventFilter,
     live: broadcast::Receiver<Arc<[Event]>>,
-    ready: VecDeque<Event>,
+    ready: VecDeque<FeedEvent>,
     /// The last sequence that was looked at.
     seen: i64,
     /// Where the feed stood when the reader began to listen: up to here it reads from storage.
     stored_until: i64,
     follow: bool,
+    /// Wants the oldest that is kept and was given nothing yet: what retention takes meanwhile is none of its gaps.
+    oldest: bool,
     /// Fell too far behind while looking for what is ready; said by the next `next`.
     behind: bool,
 }
@@ -42,7 +61,7 @@ impl Subscription {
             None => last,
             Some(0) => first - 1,
             Some(after) if after > last => {
-                return Err(Refusal::new(Code::InvalidArguments, format!("the feed has reached {last}, not {after}"))
+                return Err(Refusal::new(Code::CursorAhead, format!("the feed has reached {last}, not {after}"))
                     .hint("resume from a sequence that you have seen")
                     .details(json!({ "first_seq": first, "last_seq": last })));
             }
@@ -50,12 +69,7 @@ impl Subscription {
                 return Err(Refusal::new(Code::InvalidArguments, format!("{after} is not a sequence")));
             }
             Some(after) if after + 1 < first => {
-                return Err(Refusal::new(
-                    Code::NotFound,
-                    format!("events after {after} are no longer kept; the first one kept is {first}"),
-                )
-                .hint("read from 0 to get all that is kept")
-                .details(json!({ "first_seq": first, "last_seq": last })));
+                return Err(expired(after, first, last));
             }
             Some(after) => after,
         };
@@ -67,6 +81,7 @@ impl Subscription {
             seen,
             stored_until: last,
             follow,
+            oldest: after == Some(0),
             behind: false,
         })
     }
@@ -78,8 +93,9 @@ impl Subscription {
     }
 
     /// The next event, or nothing at the end of a read without `follow` or when the store closes. A reader that fell too
-    /// far behind is refused with the sequence to resume from. Cancel-safe.
-    pub async fn next(&mut self) -> Result<Option<Event>> {
+    /// far behind is refused with the sequence to resume from, and one that retention has overtaken with the oldest that
+    /// is kept. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Option<FeedEvent>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
@@ -103,7 +119,7 @@ impl Subscription {
     }
 
     /// What is ready now, without waiting: for writing several events at once.
-    pub fn try_next(&mut self) -> Option<Event> {
+    pub fn try_next(&mut self) -> Option<FeedEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
@@ -124,15 +140,16 @@ impl Subscription {
     }
 
     fn take_batch(&mut self, batch: &Arc<[Event]>) {
-        for event in batch.iter() {
+        for (at, event) in batch.iter().enumerate() {
+            let shared = || FeedEvent { batch: Arc::clone(batch), at };
             if event.kind.is_ephemeral() {
                 if event.seq >= self.seen && self.filter.matches(event) {
-                    self.ready.push_back(event.clone());
+                    self.ready.push_back(shared());
                 }
             } else if event.seq > self.seen {
                 self.seen = event.seq;
                 if self.filter.matches(event) {
-                    self.ready.push_back(event.clone());
+                    self.ready.push_back(shared());
                 }
             }
         }
@@ -140,17 +157,26 @@ impl Subscription {
 
     async fn read_page(&mut self) -> Result<()> {
         let (after, filter) = (self.seen, self.filter.clone());
-        let (events, looked_at) = self
+        // In one reading: retention may take events between two pages, but not between the bounds and the page.
+        let ((first, last), (events, looked_at)) = self
             .store
-            .read(move |r| Box::pin(async move { r.event_list(after, &filter, PAGE).await }))
-            .await
-            .map_err(Refusal::from)?;
+            .read(move |r| {
+                Box::pin(async move {
+                    Ok::<_, Refusal>((r.event_bounds().await?, r.event_list(after, &filter, PAGE).await?))
+                })
+            })
+            .await?;
+        if after + 1 < first && !self.oldest {
+            return Err(expired(after, first, last));
+        }
+        self.oldest &= events.is_empty();
         // A page may reach past the point where live reading takes over; `seen` keeps the two from overlapping.
         self.seen = looked_at.max(self.seen);
         if events.is_empty() && looked_at <= after {
             self.seen = self.stored_until;
         }
-        self.ready.extend(events);
+        let page: Arc<[Event]> = events.into();
+        self.ready.extend((0..page.len()).map(|at| FeedEvent { batch: Arc::clone(&page), at }));
         Ok(())
     }
 
@@ -162,4 +188,14 @@ impl Subscription {
             .hint("resume from that sequence; nothing is lost")
             .details(json!({ "lagged": true, "last_seq": self.seen }))
     }
+}
+
+/// Says that what follows `after` is gone, in part or all of it.
+fn expired(after: i64, first: i64, last: i64) -> Refusal {
+    Refusal::new(
+        Code::CursorExpired,
+        format!("events after {after} are no longer kept; the oldest one kept is {first}"),
+    )
+    .hint(format!("resume after {} or from `oldest`, and know that what was before it is missing", first - 1))
+    .details(json!({ "first_seq": first, "last_seq": last }))
 }

@@ -7,15 +7,21 @@
 pub mod agents;
 pub mod asks;
 pub mod budgets;
+pub mod chat;
+pub mod conversations;
 mod cx;
 pub mod dead_letters;
 pub mod feed;
 pub mod jobs;
+pub mod knowledge;
 pub mod mail;
 pub mod requests;
 pub mod retention;
+pub mod schedules;
+pub mod shared_state;
 pub mod skills;
 pub mod status;
+pub mod storms;
 pub mod tasks;
 pub mod turns;
 

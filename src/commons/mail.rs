@@ -8,7 +8,7 @@ use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{Cx, Result};
+use crate::{Cx, Result, storms};
 
 /// Mail that is to be delivered.
 #[derive(Clone, Debug)]
@@ -83,9 +83,21 @@ pub async fn agent_named(w: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent>
     }
 }
 
-/// Puts mail into its receiver's inbox, or refuses: an unknown receiver, a full inbox, a chain that is too long, a body
-/// over its bound. Mail from the supervisor passes the bounds on inbox and hops (MSG-09: control bypasses).
+/// Puts mail into its receiver's inbox, or refuses: an unknown receiver, a full inbox, a chain that is too long or has
+/// caused too much (see [`storms`]), a body over its bound. Mail from the supervisor passes the bounds on inbox and hops
+/// (MSG-09: control bypasses).
 pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelope> {
+    let receiver = check(w, cx, &draft).await?;
+    // Counted last: a caller may go on after a refusal, and what was not sent must not count.
+    if draft.kind == Kind::Message {
+        storms::echoed(w, cx, &draft.from, &draft.to, &draft.body, draft.chain).await?;
+    }
+    storms::sent(w, cx, &draft.from, draft.chain, 1).await?;
+    place(w, cx, draft, receiver).await
+}
+
+/// Whether mail may be sent, as far as it and its receiver are concerned. Gives the receiver.
+async fn check(w: &mut dyn Writes, cx: &Cx, draft: &Draft) -> Result<Agent> {
     let limits = cx.limits();
     let control = draft.from == Party::System;
     if draft.body.len() > limits.message_bytes as usize {
@@ -100,6 +112,15 @@ pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelo
     }
     let receiver = agent_named(w, &draft.to).await?;
     if !control {
+        let waiting = w.inbox_total().await?;
+        if waiting >= u64::from(limits.world_mail_max) {
+            return Err(Refusal::new(
+                Code::InboxFull,
+                format!("{waiting} pieces of mail wait in this world, which is its bound (limits.world_mail_max)"),
+            )
+            .hint("try again when the agents have worked some of them off")
+            .details(json!({ "limit": "world_mail_max", "value": limits.world_mail_max })));
+        }
         let depth = w.inbox_depth(&draft.to).await?;
         if depth >= limits.inbox_max {
             return Err(Refusal::new(
@@ -108,6 +129,17 @@ pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelo
             )
             .hint("try again when it has worked some of them off"));
         }
+    }
+    Ok(receiver)
+}
+
+/// Puts mail that was checked and counted into its receiver's inbox.
+async fn place(w: &mut dyn Writes, cx: &Cx, draft: Draft, receiver: Agent) -> Result<Envelope> {
+    if draft.from != Party::System {
+        let limits = cx.limits();
+        let (depth, waiting) = (w.inbox_depth(&draft.to).await?, w.inbox_total().await?);
+        storms::filled(w, cx, "inbox_max", Some(&draft.to), depth.into(), limits.inbox_max.into()).await?;
+        storms::filled(w, cx, "world_mail_max", None, waiting, limits.world_mail_max.into()).await?;
     }
     let envelope = Envelope {
         message_id: MessageId(cx.id()),
@@ -129,6 +161,7 @@ pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelo
         crashes: 0,
     };
     w.message_append(&envelope).await?;
+    storms::last_hop(w, cx, &envelope.from, &envelope.to, draft.chain).await?;
     let event = NewEvent::new(
         EventKind::MessageDelivered,
         json!({
@@ -188,14 +221,21 @@ pub async fn broadcast(
             agent_named(w, name).await?;
         }
     }
-    for agent in agents {
-        let wanted = archetype.is_none_or(|archetype| agent.archetype == archetype);
-        if draft.from.agent() == Some(&agent.agent_id) || exclude.contains(&agent.agent_id) || !wanted {
-            continue;
-        }
+    let receivers: Vec<Agent> = agents
+        .into_iter()
+        .filter(|agent| {
+            let wanted = archetype.is_none_or(|archetype| agent.archetype == archetype);
+            wanted && draft.from.agent() != Some(&agent.agent_id) && !exclude.contains(&agent.agent_id)
+        })
+        .collect();
+    storms::sent(w, cx, &draft.from, draft.chain, u64::try_from(receivers.len()).unwrap_or(u64::MAX)).await?;
+    for agent in receivers {
         let copy = Draft { to: agent.agent_id.clone(), ..draft.clone() };
-        match deliver(w, cx, copy).await {
-            Ok(_) => result.delivered += 1,
+        match check(w, cx, &copy).await {
+            Ok(receiver) => {
+                place(w, cx, copy, receiver).await?;
+                result.delivered += 1;
+            }
             // Bounds are the receiver's own; anything else would be the same for all and ends the broadcast.
             Err(refusal) if refusal.code == Code::InboxFull => {
                 result.skipped.push(Skipped { agent_id: agent.agent_id, reason: refusal.message });
@@ -215,17 +255,20 @@ pub struct Joined {
     pub remaining: u32,
 }
 
+/// Whether pending mail may join a turn that is under way. A wake-up for a chat channel may not: it says that there is
+/// something to read, and only the turn that it opens reads it.
+#[must_use]
+pub fn joinable(envelope: &Envelope) -> bool {
+    envelope.kind.merges() && envelope.crashes == 0 && envelope.turn_id.is_none() && !envelope.is_chat_wake()
+}
+
 /// Adds pending mail to an open turn. Mail that expects a reply is never taken this way (BI-33 as corrected), nor mail
 /// that must run alone. The turn's hop rises to that of its mail: reading on in an open turn is no way around the bound
 /// on a chain's length.
 pub async fn join(w: &mut dyn Writes, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
     let limits_window = limit.saturating_mul(4).max(64);
     let pending = w.inbox_pending(agent_id, limits_window).await?;
-    let mail: Vec<Envelope> = pending
-        .into_iter()
-        .filter(|e| e.kind.merges() && e.crashes == 0 && e.turn_id.is_none())
-        .take(limit as usize)
-        .collect();
+    let mail: Vec<Envelope> = pending.into_iter().filter(joinable).take(limit as usize).collect();
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
     w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
     if !mail.is_empty() {

@@ -16,12 +16,15 @@ fn kept(family: Family, limits: &Limits) -> std::time::Duration {
         Family::Turns | Family::Messages | Family::Asks | Family::DeadLetters | Family::Tasks | Family::RootBudgets => {
             limits.journal_days
         }
+        // As long as someone may still come with the version that he had seen.
+        Family::Knowledge => limits.journal_days,
         Family::Ledger => limits.ledger_days,
         Family::Usage => limits.usage_days,
         Family::Requests => limits.requests_days,
         Family::ChatPosts => limits.chat_days,
         Family::Conversations => limits.conversation_days,
         Family::ScheduleRuns => limits.schedule_run_days,
+        Family::Roots => limits.journal_days,
         // As long as anything may name the agent: whoever looks for what it did finds that there was one.
         Family::Agents => limits.events_days.max(limits.journal_days).max(limits.ledger_days).max(limits.usage_days),
     })

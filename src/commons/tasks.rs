@@ -1,7 +1,7 @@
 //! The task board (TASK-01..06): assigning wakes the owner, changes are told to the creator, dependencies block and
 //! unblock, and every change is in the task's history.
 
-use std::collections::BTreeSet;
+mod waiting;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::{clip, one_line};
@@ -11,13 +11,12 @@ use ghost_store::tables::TaskFilter;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::waiting::{depend, dependencies, unfinished};
 use crate::mail::{self, Chain, Draft};
 use crate::{Cx, Result};
 
 /// Characters of a title.
 const TITLE_MAX: usize = 200;
-/// Dependencies of one task.
-const DEPENDS_MAX: usize = 64;
 
 /// A task to be created.
 #[derive(Clone, Debug)]
@@ -64,9 +63,6 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewTask) -> Re
         )
         .hint("write the long part to a workspace file and name its path"));
     }
-    if new.depends_on.len() > DEPENDS_MAX {
-        return Err(Refusal::new(Code::InvalidArguments, format!("depends_on may name {DEPENDS_MAX} tasks at most")));
-    }
     // Checked here and not only when its owner is told: a task that is blocked, or one's own, would carry a chain on
     // without end, because the word that unblocks it is the supervisor's and passes every bound.
     if new.chain.hop > limits.hops_max && *by != Party::System {
@@ -81,14 +77,13 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewTask) -> Re
         )
         .hint("finish or cancel some first"));
     }
+    crate::storms::filled(w, cx, "tasks_open_max", None, open.into(), limits.tasks_open_max.into()).await?;
     if let Some(parent) = new.parent_id {
         get(w, parent).await?;
     }
-    let depends_on: BTreeSet<TaskId> = new.depends_on.into_iter().collect();
-    let mut blocked = false;
-    for task_id in &depends_on {
-        blocked |= get(w, *task_id).await?.status != TaskStatus::Done;
-    }
+    // It is new, so nothing can depend on it yet: no cycle can come of this.
+    let depends_on: Vec<TaskId> = dependencies(w, new.depends_on).await?.into_iter().collect();
+    let blocked = unfinished(w, &depends_on).await?.is_some();
     let now = cx.now();
     let task = Task {
         task_id: TaskId(cx.id()),
@@ -98,7 +93,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewTask) -> Re
         creator: by.clone(),
         status: if blocked { TaskStatus::Blocked } else { TaskStatus::Pending },
         priority: new.priority,
-        depends_on: depends_on.into_iter().collect(),
+        depends_on,
         parent_id: new.parent_id,
         due_at: new.due_at,
         result: None,
@@ -124,6 +119,8 @@ pub struct TaskChange {
     pub note: Option<String>,
     /// What came of it.
     pub result: Option<String>,
+    /// Tasks that must be done first, all of them.
+    pub depends_on: Option<Vec<TaskId>>,
     /// Whether an ended task may be opened again; needs a note (TASK-02).
     pub reopen: bool,
 }
@@ -145,25 +142,27 @@ pub async fn update(
                 .hint("write it to a workspace file and name its path"));
         }
     }
-    if change.status.is_none() && change.owner.is_none() && change.note.is_none() && change.result.is_none() {
-        return Err(
-            Refusal::new(Code::InvalidArguments, "nothing to change").hint("give status, owner, note or result")
-        );
+    let says_nothing = change.status.is_none() && change.note.is_none() && change.result.is_none();
+    if says_nothing && change.owner.is_none() && change.depends_on.is_none() {
+        return Err(Refusal::new(Code::InvalidArguments, "nothing to change")
+            .hint("give status, owner, note, result or depends_on"));
     }
     let before = task.status;
+    let mut note = change.note.clone();
+    if let Some(depends_on) = change.depends_on {
+        let words = depend(w, &mut task, depends_on, change.status.is_none()).await?;
+        note.get_or_insert(words);
+    }
     // Naming the owner that it has is a way to remind it: whatever had told it may have come to nothing.
     let given = change.owner.is_some();
     if let Some(status) = change.status {
         let noted = change.reopen && change.note.as_ref().is_some_and(|note| !note.trim().is_empty());
         task.status.check_change(status, noted)?;
-        if matches!(status, TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::Done) {
-            for dependency in &task.depends_on {
-                // One that retention has taken ended long ago and holds nobody up.
-                if w.task_get(*dependency).await?.is_some_and(|task| task.status != TaskStatus::Done) {
-                    return Err(Refusal::new(Code::Conflict, format!("task {task_id} waits for task {dependency}"))
-                        .hint("finish that one first"));
-                }
-            }
+        if matches!(status, TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::Done)
+            && let Some(dependency) = unfinished(w, &task.depends_on).await?
+        {
+            return Err(Refusal::new(Code::Conflict, format!("task {task_id} waits for task {dependency}"))
+                .hint("finish that one first"));
         }
         task.status = status;
     }
@@ -175,7 +174,7 @@ pub async fn update(
         task.result = Some(result);
     }
     task.updated_at = cx.now();
-    keep(w, cx, by, &task, change.note.as_deref(), EventKind::TaskUpdated).await?;
+    keep(w, cx, by, &task, note.as_deref(), EventKind::TaskUpdated).await?;
     // Work that is to be done again, or that can be done at last, is news to its owner (TASK-03).
     let freed = before.is_terminal() || before == TaskStatus::Blocked;
     let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
@@ -183,9 +182,11 @@ pub async fn update(
         assign(w, cx, by, &task, chain).await?;
     }
     if task.status != before {
-        tell_creator(w, cx, by, &task, change.note.as_deref(), chain).await?;
+        tell_creator(w, cx, by, &task, note.as_deref(), chain).await?;
         if task.status == TaskStatus::Done {
             unblock(w, cx, &task, chain).await?;
+        } else if before == TaskStatus::Done {
+            block(w, cx, &task, chain).await?;
         }
     }
     Ok(task)
@@ -289,7 +290,14 @@ async fn tell_creator(
         Ok(_) => Ok(()),
         // The work is done whether or not its creator can still be told: a full inbox or a deleted creator must not
         // make the owner's own record impossible. The board and the feed have it.
-        Err(refusal) if matches!(refusal.code, Code::InboxFull | Code::NotFound | Code::HopLimit) => Ok(()),
+        Err(refusal)
+            if matches!(
+                refusal.code,
+                Code::InboxFull | Code::NotFound | Code::HopLimit | Code::RateLimited | Code::LoopGuard
+            ) =>
+        {
+            Ok(())
+        }
         Err(refusal) => Err(refusal),
     }
 }
@@ -300,11 +308,7 @@ async fn unblock(w: &mut dyn Writes, cx: &Cx, done: &Task, chain: Chain) -> Resu
         if task.status != TaskStatus::Blocked {
             continue;
         }
-        let mut waits = false;
-        for dependency in &task.depends_on {
-            waits |= get(w, *dependency).await?.status != TaskStatus::Done;
-        }
-        if waits {
+        if unfinished(w, &task.depends_on).await?.is_some() {
             continue;
         }
         task.status = TaskStatus::Pending;
@@ -317,8 +321,33 @@ async fn unblock(w: &mut dyn Writes, cx: &Cx, done: &Task, chain: Chain) -> Resu
             Err(refusal) if matches!(refusal.code, Code::InboxFull | Code::NotFound | Code::HopLimit) => {}
             Err(refusal) => return Err(refusal),
         }
+        tell_of_change(w, cx, &task, &note, chain).await?;
     }
     Ok(())
+}
+
+/// Holds up the tasks that were ready because `reopened` had been done. Work that is under way goes on: whoever does it
+/// knows best what of it still holds.
+async fn block(w: &mut dyn Writes, cx: &Cx, reopened: &Task, chain: Chain) -> Result<()> {
+    for mut task in w.task_dependants(reopened.task_id).await? {
+        if task.status != TaskStatus::Pending {
+            continue;
+        }
+        task.status = TaskStatus::Blocked;
+        task.updated_at = cx.now();
+        let note = format!("task {} is open again", reopened.task_id);
+        keep(w, cx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        tell_of_change(w, cx, &task, &note, chain).await?;
+    }
+    Ok(())
+}
+
+/// Tells the creator of a change that followed from another task's. A creator that is the owner has been told as that.
+async fn tell_of_change(w: &mut dyn Writes, cx: &Cx, task: &Task, note: &str, chain: Chain) -> Result<()> {
+    if task.creator.agent() == Some(&task.owner) {
+        return Ok(());
+    }
+    tell_creator(w, cx, &Party::System, task, Some(note), chain).await
 }
 
 fn bounded(cx: &Cx, body: String) -> String {

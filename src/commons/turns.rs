@@ -9,17 +9,19 @@ mod model;
 pub(crate) use calls::orphan;
 pub use calls::{CallStart, malformed, record_call_end, record_call_start};
 pub use crash::{crashed, review_at_boot};
-pub use end::{Ending, Held, cancel, finish, finish_held};
+pub use end::{Ending, Held, HeldMail, cancel, finish, finish_held};
 pub use model::{ModelResult, brief, model_answered, model_failed, model_started, note};
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::mail::plan_turn;
+use ghost_domain::mail::{channel_of, plan_turn, runs_alone};
 use ghost_domain::{
-    Agent, AgentId, AgentStatus, Code, Desired, Envelope, MailState, MessageId, Refusal, Turn, TurnId, TurnStatus,
+    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, MailState, MessageId, Refusal, Turn, TurnId,
+    TurnStatus,
 };
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
+use crate::chat::{ReadOn, read_on};
 use crate::{Cx, Result};
 
 /// A turn with the mail that it took.
@@ -35,6 +37,8 @@ pub struct Taken {
     pub resumed: bool,
     /// Earlier turns over the same mail that did not end well; the model is told what they had done.
     pub earlier: Vec<TurnId>,
+    /// Why the turn must end at once: its root has opened too many.
+    pub over: Option<Refusal>,
 }
 
 /// The record of an agent that this daemon may act for: it exists, and this daemon's fencing epoch still holds.
@@ -81,7 +85,18 @@ pub enum Next {
         /// Whether mail that wakes was left for a later turn. If not, there is nothing to look for after this one: what
         /// comes after the snapshot brings a wake-up of its own.
         more: bool,
+        /// Whether the agent's chat channels have something that it has not been shown.
+        unread: bool,
     },
+}
+
+/// What [`next`] saw of a turn's mail, for [`take`].
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// See [`Next::Mail`].
+    pub mail: Vec<Envelope>,
+    /// See [`Next::Mail`].
+    pub unread: bool,
 }
 
 /// Looks what an agent has to do next. Done over a snapshot, because looking through an inbox inside the writer would
@@ -93,7 +108,11 @@ pub async fn next(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId, settled: bool)
         return Ok(Next::Resume);
     }
     let (mail, more) = choose(r, cx, agent_id).await?;
-    Ok(if mail.is_empty() { Next::Nothing } else { Next::Mail { mail, more } })
+    if mail.is_empty() {
+        return Ok(Next::Nothing);
+    }
+    let unread = !r.chat_unread(agent_id).await?.is_empty();
+    Ok(Next::Mail { mail, more, unread })
 }
 
 /// The mail of an agent's next turn, and whether more of it wakes.
@@ -123,14 +142,10 @@ async fn still_there(w: &mut dyn Writes, mut mail: Vec<Envelope>) -> Result<Opti
     Ok(Some(mail))
 }
 
-/// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do. `seen` is the
-/// mail that [`next`] saw; without it the inbox is looked through here.
-pub async fn take(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    agent_id: &AgentId,
-    seen: Option<Vec<Envelope>>,
-) -> Result<Option<Taken>> {
+/// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do. `seen` is what
+/// [`next`] saw; without it the inbox is looked through here. Chat that the agent has not been shown comes with the mail:
+/// posts that are committed after the look stay unread, and those that wake bring a wake-up of their own.
+pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, seen: Option<Seen>) -> Result<Option<Taken>> {
     let agent = owned(w, cx, agent_id).await?;
     if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
         return Ok(None);
@@ -138,65 +153,169 @@ pub async fn take(
     if let Some(turn) = w.turn_open_of(agent_id).await? {
         return resume(w, cx, agent, turn).await.map(Some);
     }
-    let waiting = match seen {
-        Some(mail) => still_there(w, mail).await?,
-        None => None,
+    let (mut waiting, unread) = match seen {
+        Some(seen) => (still_there(w, seen.mail).await?, seen.unread),
+        None => (None, true),
     };
-    let mail = match waiting {
-        Some(mail) => mail,
-        None => choose(w, cx, agent_id).await?.0,
-    };
-    let Some(first) = mail.iter().find(|envelope| envelope.wake) else { return Ok(None) };
-    let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
-    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-    // Mail that came back with its dead turn, not afresh, goes on with that turn's journal.
-    if let [turn_id] = earlier.as_slice()
-        && let Some(mut turn) = w.turn_get(*turn_id).await?
-        && turn.status == TurnStatus::Dead
-    {
-        turn.status = TurnStatus::Open;
-        turn.reason = None;
-        turn.ended_at = None;
-        w.turn_put(&turn).await?;
-        w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 0).await?;
-        return resume(w, cx, agent, turn).await.map(Some);
+    loop {
+        let mail = match waiting.take() {
+            Some(mail) => mail,
+            None => choose(w, cx, agent_id).await?.0,
+        };
+        if !mail.iter().any(|envelope| envelope.wake) {
+            return Ok(None);
+        }
+        let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
+        // Mail that came back with its dead turn, not afresh, goes on with that turn's journal.
+        if let [turn_id] = earlier.as_slice()
+            && let Some(mut turn) = w.turn_get(*turn_id).await?
+            && turn.status == TurnStatus::Dead
+        {
+            turn.status = TurnStatus::Open;
+            turn.reason = None;
+            turn.ended_at = None;
+            w.turn_put(&turn).await?;
+            w.message_mark(&ids(&mail), MailState::Taken, Some(turn.turn_id), 0).await?;
+            return resume(w, cx, agent, turn).await.map(Some);
+        }
+        let turn_id = TurnId(cx.id());
+        let (mail, over) = within_its_root(w, cx, agent_id, mail).await?;
+        let chat = match over {
+            // What others wrote is not used up by a turn that shows it to nobody.
+            Some(_) => ReadOn::default(),
+            None => with_chat(w, cx, agent_id, turn_id, &mail, unread).await?,
+        };
+        if over.is_none() && chat.digests.is_empty() && mail.iter().all(Envelope::is_chat_wake) {
+            // What it was to be woken for is gone. A turn about nothing would cost a model call.
+            w.message_mark(&ids(&mail), MailState::Consumed, None, 0).await?;
+            continue;
+        }
+        return open(w, cx, agent, Opening { turn_id, mail, chat, earlier, over }).await.map(Some);
     }
+}
+
+fn ids(mail: &[Envelope]) -> Vec<MessageId> {
+    mail.iter().map(|envelope| envelope.message_id).collect()
+}
+
+/// The mail of a turn whose root may still open turns; else only what belongs to that root, and why the turn must end at
+/// once. Mail of other roots is left for a turn of its own.
+async fn within_its_root(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    agent_id: &AgentId,
+    mut mail: Vec<Envelope>,
+) -> Result<(Vec<Envelope>, Option<Refusal>)> {
+    let Some(root_id) = mail.iter().find(|envelope| envelope.wake).map(|first| first.root_id) else {
+        return Ok((mail, None));
+    };
+    let hop = mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0);
+    let over = crate::storms::turns_spent(w, cx, crate::mail::Chain { root_id, hop }).await?;
+    if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
+        mail.retain(|envelope| envelope.root_id == root_id);
+        // The actor has seen the rest as taken and would not look again by itself.
+        cx.wake(w, agent_id);
+    }
+    Ok((mail, over))
+}
+
+/// What the agent's channels add to a turn with this mail. Mail that must run alone does.
+async fn with_chat(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    agent_id: &AgentId,
+    turn_id: TurnId,
+    mail: &[Envelope],
+    unread: bool,
+) -> Result<ReadOn> {
+    let woken: Vec<MessageId> =
+        mail.iter().filter(|envelope| envelope.is_chat_wake()).map(|envelope| envelope.message_id).collect();
+    let alone = mail.iter().any(|envelope| runs_alone(envelope) && !envelope.is_chat_wake());
+    if alone || (woken.is_empty() && !unread) {
+        return Ok(ReadOn::default());
+    }
+    let shown = mail.len().saturating_sub(woken.len());
+    let room = (cx.limits().turn_mail_max as usize).saturating_sub(shown);
+    read_on(w, cx, agent_id, turn_id, &woken, room).await
+}
+
+/// What a turn is opened with.
+struct Opening {
+    turn_id: TurnId,
+    /// Of which at least one piece wakes.
+    mail: Vec<Envelope>,
+    chat: ReadOn,
+    earlier: Vec<TurnId>,
+    over: Option<Refusal>,
+}
+
+/// Opens a turn.
+async fn open(w: &mut dyn Writes, cx: &Cx, agent: Agent, opening: Opening) -> Result<Taken> {
+    let Opening { turn_id, mut mail, chat, earlier, over } = opening;
+    let Some(first) = mail.iter().find(|envelope| envelope.wake).cloned() else {
+        return Err(Refusal::new(Code::Internal, "a turn was to be opened by mail that does not wake"));
+    };
+    // A wake-up has no words of its own.
+    let subject = match first.is_chat_wake() {
+        true => chat.digests.iter().find(|digest| digest.subject == first.subject).or_else(|| chat.digests.first()),
+        false => None,
+    };
+    let about = about(subject.unwrap_or(&first));
+    for message_id in chat.spent {
+        mail.extend(w.message_get(message_id).await?);
+    }
+    w.message_mark(&ids(&mail), MailState::Taken, Some(turn_id), 0).await?;
+    mail.extend(chat.digests);
     let mut other_roots: Vec<_> = mail.iter().map(|e| e.root_id).filter(|root| *root != first.root_id).collect();
     other_roots.sort_unstable();
     other_roots.dedup();
     let turn = Turn {
-        turn_id: TurnId(cx.id()),
+        turn_id,
         agent_id: agent.agent_id.clone(),
         incarnation: agent.incarnation,
         root_id: first.root_id,
         other_roots,
         hop: mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0),
         source: "mail".into(),
-        about: about(first),
-        ..blank(cx, agent_id)
+        about,
+        ..blank(cx, &agent.agent_id)
     };
     w.turn_put(&turn).await?;
-    w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 0).await?;
     let kinds: Vec<&str> = mail.iter().map(|envelope| envelope.kind.as_str()).collect();
     let event = NewEvent::new(
         EventKind::TurnStarted,
-        json!({ "turn_id": turn.turn_id, "messages": ids, "kinds": kinds, "root_id": turn.root_id, "hop": turn.hop }),
+        json!({
+            "turn_id": turn.turn_id, "messages": ids(&mail), "kinds": kinds, "root_id": turn.root_id, "hop": turn.hop,
+            "conversation_id": answered(&mail),
+        }),
     )
-    .agent(agent_id)
+    .agent(&agent.agent_id)
     .correlation(turn.turn_id);
     cx.emit(w, event).await?;
-    Ok(Some(Taken { agent, turn, mail, resumed: false, earlier }))
+    let chain = crate::mail::Chain { root_id: turn.root_id, hop: turn.hop };
+    crate::storms::turn_opened(w, cx, &agent.agent_id, chain).await?;
+    Ok(Taken { agent, turn, mail, resumed: false, earlier, over })
 }
 
 async fn resume(w: &mut dyn Writes, cx: &Cx, agent: Agent, turn: Turn) -> Result<Taken> {
     crate::budgets::forfeit_held(w, cx, &turn).await?;
     let mut mail = w.messages_of_turn(turn.turn_id).await?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
-    let event = NewEvent::new(EventKind::TurnResumed, json!({ "turn_id": turn.turn_id, "crashes": turn.crashes }))
-        .agent(&turn.agent_id)
-        .correlation(turn.turn_id);
+    let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
+    let event = NewEvent::new(EventKind::TurnResumed, payload).agent(&turn.agent_id).correlation(turn.turn_id);
     cx.emit(w, event).await?;
-    Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new() })
+    // One that was opened only to be ended, and that a death of the daemon kept from it.
+    let over = match turn.rounds.saturating_add(turn.calls) {
+        0 => {
+            let chain = crate::mail::Chain { root_id: turn.root_id, hop: turn.hop };
+            let most = u64::from(cx.limits().root_turns_max);
+            let tally = w.root_get(turn.root_id).await?;
+            let spent = tally.is_some_and(|tally| tally.turns > most);
+            if spent { crate::storms::turns_spent(w, cx, chain).await? } else { None }
+        }
+        _ => None,
+    };
+    Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new(), over })
 }
 
 /// Opens a turn of the operator's, for a tool call made from the control plane. It takes no mail and stands beside the
@@ -216,6 +335,11 @@ pub async fn open_for_operator(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) 
         .correlation(turn.turn_id);
     cx.emit(w, event).await?;
     Ok(turn)
+}
+
+/// The conversation that a turn over this mail owes its last text to.
+fn answered(mail: &[Envelope]) -> Option<ConversationId> {
+    channel_of(mail).filter(|channel| channel.replies).map(|channel| channel.conversation_id)
 }
 
 /// The first words of a piece of mail.

@@ -210,6 +210,8 @@ pub struct ToolAccess {
     /// Every tool in any group of the world; shared by all agents of it.
     listed: Arc<BTreeSet<String>>,
     granted: BTreeSet<String>,
+    /// The privilege groups that the agent has, whatever of them its filters leave.
+    groups: BTreeSet<String>,
     denied: BTreeSet<String>,
     profiles: BTreeSet<Profile>,
     list: Option<BTreeSet<String>>,
@@ -250,6 +252,12 @@ impl ToolAccess {
     #[must_use]
     pub fn is_public(&self, name: &str) -> bool {
         public(&canonical_name(name), &self.listed, self.default)
+    }
+
+    /// The privilege groups that this agent has, sorted: what `group:<name>` means in lists of readers and writers.
+    #[must_use]
+    pub fn groups(&self) -> &BTreeSet<String> {
+        &self.groups
     }
 
     /// The privileged tools that this agent has, sorted.
@@ -305,14 +313,9 @@ pub fn resolve(
     let active = section.is_some() || !groups.is_empty();
     let empty = AccessSection::default();
     let section_or_empty = section.unwrap_or(&empty);
-    let mut granted: BTreeSet<String> = section_or_empty
-        .groups
-        .iter()
-        .chain(extra_groups)
-        .filter_map(|group| groups.tools(group))
-        .flatten()
-        .cloned()
-        .collect();
+    let known = section_or_empty.groups.iter().chain(extra_groups).filter(|group| groups.tools(group).is_some());
+    let own: BTreeSet<String> = known.cloned().collect();
+    let mut granted: BTreeSet<String> = own.iter().filter_map(|group| groups.tools(group)).flatten().cloned().collect();
     granted.extend(section_or_empty.overrides.iter().flat_map(|word| groups.extra.expand(word)));
     let list = match (section, legacy) {
         (None, Some(words)) => Some(words.iter().flat_map(|word| groups.extra.expand(word)).collect()),
@@ -333,6 +336,7 @@ pub fn resolve(
         strict_channel: groups.strict_channel,
         listed: Arc::clone(&groups.listed),
         granted,
+        groups: own,
         denied: section_or_empty.denied.iter().flat_map(|word| groups.extra.expand(word)).collect(),
         profiles: named.into_iter().chain(profile).filter(|profile| *profile != Profile::Full).collect(),
         list,

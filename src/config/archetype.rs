@@ -122,6 +122,8 @@ impl Place<'_> {
             },
         };
         let agent = join([agent, more]).unwrap_or_default();
+        let mut read = read;
+        read.config.heartbeat_text = self.text("HEARTBEAT.md", &names);
         Loaded {
             archetype: Arc::new(Archetype { name, soul, goal, agent, user, config: read.config }),
             config_path: self.shown.join(config_file),

@@ -9,13 +9,13 @@ use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, Profile};
 
 use crate::access::ExtraTools;
+use crate::heartbeat;
 use crate::markdown::{ItemKind, Section};
 use crate::plan::{AccessSection, ArchetypeConfig, ToolboxRef};
 use crate::reader::{Field, Map};
 use crate::report::{FileReport, did_you_mean};
 use crate::toolbox::{Toolbox, check_reference};
 use crate::world_file::agents::agent_limits;
-use crate::world_file::later::heartbeat_keys;
 use crate::world_file::llm::read_model;
 use crate::yaml::{Key, Node, Value};
 
@@ -82,10 +82,7 @@ pub fn read(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>) -> R
             "toolbox" => toolbox(section, known, file, &mut read.config, &mut toolbox_tools),
             "skills" => read.config.skills = Some(skills(section, known, file)),
             "tools" => read.config.legacy_tools = Some(words(section, "Tools", known, file)),
-            "heartbeat" => {
-                file.warn(section.line, "Heartbeat", "nothing uses this yet", None);
-                pairs(section, &[], file, heartbeat_keys);
-            }
+            "heartbeat" => pairs(section, &[], file, |map| read.config.heartbeat = Some(heartbeat::keys(map))),
             "prompt" => pairs(section, &[], file, |map| {
                 if map
                     .get("mode")

@@ -131,10 +131,13 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("llm", old.llm != new.llm),
         ("limits", old.limits != new.limits),
         ("budgets", old.budgets != new.budgets),
+        ("chat", old.chat_wake != new.chat_wake),
         ("tasks", old.owner_may_update_tasks != new.owner_may_update_tasks),
+        ("knowledge", old.knowledge != new.knowledge),
         ("skills", old.skill_roots != new.skill_roots),
         ("secrets_env", old.secret_env != new.secret_env),
         ("job", old.job != new.job),
+        ("channels", old.webhooks != new.webhooks),
         ("metrics", old.metrics_open != new.metrics_open),
     ])
 }

@@ -12,7 +12,10 @@ pub mod diff;
 mod files;
 #[cfg(test)]
 mod fixture;
+mod grantees;
+mod heartbeat;
 pub mod init;
+mod knowledge;
 pub mod load;
 mod markdown;
 pub mod models;

@@ -15,8 +15,11 @@ use crate::archetype::{self, Loaded};
 use crate::archetype_config::Known;
 use crate::crew;
 use crate::files::{MARKDOWN_MAX, read_text};
+use crate::grantees::People;
+use crate::heartbeat;
+use crate::knowledge;
 use crate::models::SCRIPTED_MODEL;
-use crate::plan::{AgentLimits, Archetype, LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan};
+use crate::plan::{AgentLimits, Archetype, LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan, WebhookPlan};
 use crate::problem::Problems;
 use crate::reader::{Field, is_name, no_such};
 use crate::report::{FileReport, Report};
@@ -132,9 +135,31 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
 
     let ids: BTreeSet<&AgentId> = crew.agents.iter().map(|agent| &agent.agent_id).collect();
     let job = world.job.as_ref().and_then(|job| crew::job(job, &ids, &place.dir));
+    let webhooks = webhooks(&world, &ids, env);
+    let people = People {
+        archetypes: &archetypes,
+        groups: &groups,
+        agents: crew.agents.iter().map(|agent| &agent.agent_id).collect(),
+    };
+    let seeds = knowledge::seeds(&place.dir, &place.shown, &people, &world.limits, report);
+    let sources: Vec<heartbeat::Source<'_>> = world
+        .agents
+        .iter()
+        .filter_map(|entry| {
+            let config = &archetypes.get(entry.archetype.as_ref()?.1)?.config;
+            Some(heartbeat::Source {
+                agent_id: &entry.agent_id,
+                own: entry.heartbeat.as_ref(),
+                archetype: config.heartbeat.as_ref(),
+                text: config.heartbeat_text.as_deref(),
+            })
+        })
+        .collect();
+    let heartbeats = heartbeat::heartbeats(world.heartbeat.as_ref(), &sources);
     let (id, name) = identity(&world, place, &file)?;
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
+    secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
     let markdown = |name: &str| -> String {
         let path = place.dir.join(name);
         let read = || read_text(&path, &place.dir, MARKDOWN_MAX, &report.file(place.shown.join(name)));
@@ -157,11 +182,15 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         llm,
         limits: world.limits.clone(),
         budgets: crew.budgets,
+        chat_wake: world.chat_wake,
         owner_may_update_tasks: world.owner_may_update,
+        knowledge: seeds,
         skill_roots: skills.roots,
         secret_env,
         job,
         metrics_open: world.metrics_open,
+        webhooks,
+        heartbeats,
         warnings: Vec::new(),
     })
 }
@@ -175,6 +204,30 @@ fn identity(world: &WorldFile<'_>, place: &Place, file: &FileReport<'_>) -> Opti
         return None;
     };
     Some((id.clone(), world.name.clone().unwrap_or(id)))
+}
+
+/// Checks the references of webhooks.
+fn webhooks(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>, env: Env<'_>) -> BTreeMap<String, WebhookPlan> {
+    let mut found = BTreeMap::new();
+    for (name, entry) in &world.webhooks {
+        let (field, agent) = &entry.agent;
+        if !ids.contains(agent) {
+            no_such(field, "agent", ids.iter().map(|id| id.as_str()));
+        }
+        if env(&entry.secret_env).is_none_or(|secret| secret.is_empty()) {
+            let message =
+                format!("`{}` is not set: nothing is taken from this webhook or sent to it", entry.secret_env);
+            entry.field.warn(message, Some("set it to a long random text that the other side knows, too".to_owned()));
+        }
+        let plan = WebhookPlan {
+            url: entry.url.clone(),
+            secret_env: entry.secret_env.clone(),
+            agent: agent.clone(),
+            tolerance: entry.tolerance,
+        };
+        found.insert(name.clone(), plan);
+    }
+    found
 }
 
 /// Checks the words of groups and makes the groups.

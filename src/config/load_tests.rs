@@ -115,6 +115,35 @@ limits: {}
 }
 
 #[test]
+fn webhooks_are_read_and_checked() {
+    let world = World::new();
+    let hook = "channels: { webhooks: { shop: { url: 'http://127.0.0.1:9/in', secret_env: SECRET, agent: chora } } }\n";
+    world.config(&format!("{GOOD}{hook}"));
+    let plan = world.plan();
+    assert_eq!(world.warnings(), "");
+    let shop = &plan.webhooks["shop"];
+    assert_eq!(
+        (shop.url.as_str(), shop.agent.as_str(), shop.tolerance.as_secs()),
+        ("http://127.0.0.1:9/in", "chora", 300)
+    );
+    assert!(plan.secret_env.contains("SECRET"), "it is redacted like every other secret");
+    world.config(&format!("{GOOD}{}", hook.replace("SECRET", "UNSET")));
+    assert!(world.warnings().contains("`UNSET` is not set"));
+    for (from, to, told) in [
+        ("agent: chora", "agent: chorra", "did you mean `chora`?"),
+        ("http://127.0.0.1:9/in", "ftp://x", "the URL is not an address of a server"),
+        ("secret_env: SECRET", "secret: hunter2-hunter2", "secrets are never written here"),
+        ("secret_env: SECRET", "secret_env: a-b", "this is not the name of an environment variable"),
+        ("shop:", "'a b':", "the webhook's name is not a name"),
+        ("agent: chora", "agent: chora, timestamp_tolerance_s: 0", "timestamp_tolerance_s"),
+        ("url:", "uri:", "`url` is missing"),
+    ] {
+        let problems = world.config(&format!("{GOOD}{}", hook.replace(from, to))).problems();
+        assert!(problems.contains(told) && !problems.contains("hunter2"), "{to}: {problems}");
+    }
+}
+
+#[test]
 fn values_of_variables_are_used_and_never_shown() {
     let world = World::new();
     world.with("name: Demo World", "name: \"${SECRET} of ${NONE:-nobody}\"");
@@ -228,7 +257,7 @@ fn parts_for_later_are_checked_and_said_to_have_no_effect() {
                  sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \
                  ack_max_chars: 300 }\nchat: { wake: mentions }\napprovals: { security: allowlist, ask: on-miss }\n";
     world.config(&format!("{GOOD}{later}"));
-    assert_eq!(world.warnings().matches("nothing uses this yet").count(), 5);
+    assert_eq!(world.warnings().matches("nothing uses this yet").count(), 3);
     world.config(&format!("{GOOD}{}", later.replace("memory_mb", "memory").replace("mentions", "everyone")));
     let problems = world.problems();
     assert!(problems.contains("sandbox.memory: there is no key `memory` here\n  hint: did you mean `memory_mb`?"));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ghost_domain::budget::Price;
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{AgentId, BudgetLimits, Limits, Scope};
+use ghost_domain::{AgentId, BudgetLimits, ChatWake, KnowledgeSeed, Limits, Scope};
 
 use crate::access::{Groups, ToolAccess};
 use crate::problem::Problem;
@@ -49,8 +49,12 @@ pub struct Plan {
     pub limits: Limits,
     /// Limits of budgets that the world file sets at boot.
     pub budgets: Vec<(Scope, BudgetLimits)>,
+    /// Whom a post in an ungated chat channel wakes (CHAT-11).
+    pub chat_wake: ChatWake,
     /// Whether the owner of a task may change its status without the privilege (TASK-05).
     pub owner_may_update_tasks: bool,
+    /// Entries of knowledge that the world's files bring, in order of id.
+    pub knowledge: Vec<KnowledgeSeed>,
     /// Directories with skills, lowest precedence first; all exist.
     pub skill_roots: Vec<PathBuf>,
     /// Names of environment variables whose values are secrets, besides those that providers name.
@@ -59,8 +63,63 @@ pub struct Plan {
     pub job: Option<JobPlan>,
     /// The origin of the HTTP side's metrics: whether `/metrics` is open.
     pub metrics_open: bool,
+    /// The webhooks over which someone outside talks with agents, by name.
+    pub webhooks: BTreeMap<String, WebhookPlan>,
+    /// The heartbeats of agents that have one (HB-04).
+    pub heartbeats: BTreeMap<AgentId, HeartbeatPlan>,
     /// What is allowed but doubtful.
     pub warnings: Vec<Problem>,
+}
+
+/// An agent's heartbeat (HB-01, HB-04).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeartbeatPlan {
+    /// How often.
+    pub every: Duration,
+    /// In which hours; at all hours if none.
+    pub active: Option<ActiveHours>,
+    /// Where an alert goes: `none`, `last` or a chat channel.
+    pub target: String,
+    /// What it is asked; `None` is a plain question.
+    pub prompt: Option<String>,
+    /// Whether there is a HEARTBEAT.md that says nothing, so that there is nothing to ask.
+    pub empty: bool,
+}
+
+/// Hours of a day, in minutes since midnight; they may go over it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveHours {
+    /// The first minute.
+    pub from: u32,
+    /// The first minute after.
+    pub to: u32,
+    /// The zone, an IANA name.
+    pub timezone: String,
+}
+
+impl ActiveHours {
+    /// Whether a minute of the day is among them.
+    #[must_use]
+    pub fn covers(&self, minute: u32) -> bool {
+        if self.from < self.to {
+            (self.from..self.to).contains(&minute)
+        } else {
+            minute >= self.from || minute < self.to
+        }
+    }
+}
+
+/// A webhook: signed JSON in over the daemon's HTTP side and out to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookPlan {
+    /// Where what agents say is posted.
+    pub url: String,
+    /// The environment variable that holds the secret of both directions.
+    pub secret_env: String,
+    /// The agent that answers threads which nobody else has.
+    pub agent: AgentId,
+    /// How far the time stamp of a request may be off.
+    pub tolerance: Duration,
 }
 
 /// The main job of a world.
@@ -110,6 +169,10 @@ pub struct ArchetypeConfig {
     pub skills: Option<BTreeSet<String>>,
     /// `## Prompt`: the time zone named in the stable part.
     pub timezone: Option<String>,
+    /// `## Heartbeat`.
+    pub heartbeat: Option<crate::heartbeat::HeartbeatBlock>,
+    /// The text of `HEARTBEAT.md`; `None` if there is none.
+    pub heartbeat_text: Option<String>,
     /// Why agents made from it must not start although the world does (WORLD-07); `None` if they may.
     pub refused: Option<String>,
 }

@@ -2,7 +2,13 @@
 //!
 //! Must never: decide, look anything up, or leave out what the message has a field for.
 
+pub mod chat;
+pub mod conversations;
 pub mod input;
+mod json;
+pub mod knowledge;
+pub mod schedules;
+pub mod state;
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::TokenUsage;

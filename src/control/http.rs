@@ -1,9 +1,14 @@
-//! The HTTP side: an agent's tools, health and metrics (CP-02, CP-11). Only who holds the token sees more than health.
+//! The HTTP side: the world to be read, its events as they happen, health and metrics (CP-02, CP-06, CP-11). Only who
+//! holds the token sees more than health.
 //!
 //! Must never: answer a page of another origin, or a name that is not this machine's (DNS rebinding).
 
+mod events;
 mod guard;
+mod hooks;
 mod metrics;
+mod params;
+mod reads;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +16,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use ghost_commons::feed::Subscription;
 use ghost_commons::mail::agent_named;
@@ -26,7 +30,8 @@ use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Refusal};
 use serde_json::{Value, json};
 
-use crate::services::Control;
+use self::reads::{Named, named};
+use crate::services::{AgentsService, Control};
 
 /// A store that has not answered for so long does not.
 const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -34,6 +39,8 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 /// What every route works with.
 struct Rest {
     control: Control,
+    /// Remembers what was lately read.
+    agents: AgentsService,
     /// Without one, nothing that needs it is answered.
     token: Option<Arc<str>>,
     bound: SocketAddr,
@@ -43,10 +50,20 @@ type Shared = State<Arc<Rest>>;
 
 /// The routes of the HTTP side, which listens on `bound`.
 pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> Router {
-    let rest = Arc::new(Rest { control, token, bound });
+    let rest = Arc::new(Rest { agents: AgentsService::new(control.clone()), control, token, bound });
     let with_token = Router::new()
+        .route("/api/agents", get(reads::agents))
+        .route("/api/agents/{id}", get(reads::agent))
         .route("/api/agents/{id}/tools", get(tools))
         .route("/api/agents/{id}/tools/brief", get(brief))
+        .route("/api/channels", get(reads::channels))
+        .route("/api/channels/{name}/messages", get(reads::messages))
+        .route("/api/events", get(events::sent))
+        .route("/api/events/stream", get(events::sent))
+        .route("/api/events/ws", get(events::socket))
+        .route("/api/ledger", get(reads::ledger))
+        .route("/api/tasks", get(reads::tasks))
+        .route("/api/tasks/{id}", get(reads::task))
         .route_layer(from_fn_with_state(Arc::clone(&rest), guard::token));
     Router::new()
         .route("/healthz", get(healthz))
@@ -56,6 +73,8 @@ pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> R
         .fallback(nothing_here)
         .method_not_allowed_fallback(only_reading)
         .layer(from_fn_with_state(Arc::clone(&rest), guard::host))
+        // Signed by its sender, so neither the host nor the token is asked for.
+        .route("/hooks/{name}", post(hooks::inbound).fallback(hooks::only_posting))
         .with_state(rest)
 }
 
@@ -91,22 +110,19 @@ async fn figures(State(rest): Shared, request: Request) -> Response {
     }
 }
 
-async fn tools(State(rest): Shared, id: Result<Path<String>, PathRejection>) -> Result<Json<Vec<Value>>, Failed> {
+async fn tools(State(rest): Shared, id: Named) -> Result<Json<Vec<Value>>, Failed> {
     let specs = specs(&rest.control, id).await?;
     let row = |spec: &ToolSpec| json!({ "name": spec.name, "description": one_line(&spec.description) });
     Ok(Json(specs.iter().map(row).collect()))
 }
 
-async fn brief(State(rest): Shared, id: Result<Path<String>, PathRejection>) -> Result<String, Failed> {
+async fn brief(State(rest): Shared, id: Named) -> Result<String, Failed> {
     let specs = specs(&rest.control, id).await?;
     Ok(specs.iter().map(|spec| format!("- {}: {}\n", spec.name, one_line(&spec.description))).collect())
 }
 
-async fn specs(control: &Control, id: Result<Path<String>, PathRejection>) -> Result<Arc<[ToolSpec]>, Failed> {
-    let Path(id) = id.map_err(|rejection| {
-        Refusal::new(Code::InvalidArguments, clip(&rejection.body_text(), 200)).hint("the path names no agent")
-    })?;
-    let agent_id: AgentId = id.parse()?;
+async fn specs(control: &Control, id: Named) -> Result<Arc<[ToolSpec]>, Failed> {
+    let agent_id: AgentId = named(id)?.parse()?;
     let world = &control.world;
     let agent = world.store().read(move |r| Box::pin(async move { agent_named(r, &agent_id).await })).await?;
     let (_, registry) = world.engine().outfit(&agent)?;
@@ -115,13 +131,16 @@ async fn specs(control: &Control, id: Result<Path<String>, PathRejection>) -> Re
 
 async fn nothing_here(request: Request) -> Failed {
     Refusal::new(Code::NotFound, format!("there is nothing at {}", clip(request.uri().path(), 200)))
-        .hint("/api/agents/{id}/tools, /api/agents/{id}/tools/brief, /healthz, /readyz or /metrics")
+        .hint(
+            "/api/agents, /api/channels, /api/tasks, /api/ledger, /api/events, /healthz, /readyz or /metrics; \
+             docs/operations.md has them all",
+        )
         .into()
 }
 
 async fn only_reading() -> Response {
     let refusal = Refusal::new(Code::InvalidArguments, "these routes are only read").hint("use GET");
-    (StatusCode::METHOD_NOT_ALLOWED, Json(refusal)).into_response()
+    (StatusCode::METHOD_NOT_ALLOWED, Json(body(&refusal))).into_response()
 }
 
 /// A refusal on its way out.
@@ -135,8 +154,20 @@ impl From<Refusal> for Failed {
 
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
-        (http_status(self.0.code), Json(self.0)).into_response()
+        (http_status(self.0.code), Json(body(&self.0))).into_response()
     }
+}
+
+/// A refusal as HTTP shows it: `{error: {code, message, hint?, details?}}`.
+fn body(refusal: &Refusal) -> Value {
+    let mut error = json!({ "code": refusal.code, "message": refusal.message });
+    if let Some(hint) = &refusal.hint {
+        error["hint"] = json!(hint);
+    }
+    if let Some(details) = &refusal.details {
+        error["details"] = details.clone();
+    }
+    json!({ "error": error })
 }
 
 /// A caller that has not said who it is.
@@ -144,7 +175,7 @@ fn unknown_caller() -> Response {
     let refusal = Refusal::new(Code::AccessDenied, "a token is needed").hint(
         "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory",
     );
-    let mut response = (StatusCode::UNAUTHORIZED, Json(refusal)).into_response();
+    let mut response = (StatusCode::UNAUTHORIZED, Json(body(&refusal))).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }
@@ -153,6 +184,8 @@ fn unknown_caller() -> Response {
 fn http_status(code: Code) -> StatusCode {
     match code {
         Code::InvalidArguments => StatusCode::BAD_REQUEST,
+        Code::CursorAhead => StatusCode::RANGE_NOT_SATISFIABLE,
+        Code::CursorExpired => StatusCode::GONE,
         Code::NotFound | Code::UnknownTool => StatusCode::NOT_FOUND,
         Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => StatusCode::FORBIDDEN,
         Code::Conflict | Code::ApprovalPending | Code::OutcomeUnknown => StatusCode::CONFLICT,

@@ -3,6 +3,8 @@
 //! Must never: let bad input reach an actor, answer without having told who asks, or decide what commons decides. Types
 //! of the wire become domain values in [`convert`] and nowhere else; refusals become statuses in [`refusal`].
 
+pub mod acting;
+pub mod adapters;
 mod auth;
 pub mod caller;
 pub mod convert;
@@ -14,5 +16,6 @@ pub mod queries;
 pub mod refusal;
 pub mod server;
 pub mod services;
+mod streams;
 
 pub use server::{Bound, ControlOptions, Listener, TlsFiles, bind};

@@ -3,9 +3,15 @@
 //!
 //! Must never: decide anything, or give a list without a bound.
 
+mod asks;
 mod commands;
+mod conversations;
+mod roots;
 
-pub use commands::{TaskText, cancel_turn, delete_agent, deliver, edit_task, free_id, keep_answer};
+pub use asks::why_unanswered;
+pub use commands::{TaskText, cancel_turn, deliver, edit_task, keep_answer};
+pub use conversations::{Answering, answering, conversation, conversations, ended_turn};
+pub use roots::root_named;
 
 use ghost_commons::{mail, tasks};
 use ghost_domain::usage::UsageSum;
@@ -124,6 +130,16 @@ fn no_turn(turn_id: TurnId) -> Refusal {
     Refusal::not_found("turn", &turn_id.to_string(), None).hint("see `ghostctl turn list`")
 }
 
+/// Schedules in order of agent, kind and name, as many as the store gives at once.
+pub async fn schedules(
+    world: &World,
+    agent_id: Option<AgentId>,
+    kind: Option<ghost_domain::ScheduleKind>,
+) -> Result<Vec<ghost_domain::Schedule>> {
+    let read = world.store().read(move |r| Box::pin(async move { r.schedule_list(agent_id.as_ref(), kind).await }));
+    read.await.map_err(refused)
+}
+
 /// The records of agents, those that do not exist left out.
 pub async fn agents(world: &World, ids: Vec<AgentId>) -> Result<Vec<Agent>> {
     world
@@ -232,14 +248,15 @@ pub async fn dead_letter(world: &World, id: DeadLetterId) -> Result<(DeadLetter,
         .await
 }
 
-/// Tasks by priority, then age: of the first thousand that the filter wants.
+/// Tasks by priority, then age: of the first thousand that the filter wants. Besides them, whether the list ends there and
+/// the board may hold more.
 pub async fn task_page(
     world: &World,
     owner: Option<AgentId>,
     status: Option<TaskStatus>,
     cursor: &str,
     limit: usize,
-) -> Result<Page<Task>> {
+) -> Result<(Page<Task>, bool)> {
     let after = match cursor.split_once('/') {
         None if cursor.is_empty() => None,
         Some((priority, place)) => {
@@ -252,6 +269,7 @@ pub async fn task_page(
     let filter = TaskFilter { owner, status, parent_id: None, limit: WINDOW };
     let rows: Vec<Task> =
         world.store().read(move |r| Box::pin(async move { r.task_list(&filter).await })).await.map_err(refused)?;
+    let full = rows.len() >= WINDOW as usize;
     let order = |task: &Task| (-i64::from(task.priority), Place { at: task.created_at, id: task.task_id.0.as_u128() });
     let mut rows: Vec<Task> = rows.into_iter().filter(|task| after.is_none_or(|after| order(task) > after)).collect();
     let more = rows.len() > limit;
@@ -260,7 +278,8 @@ pub async fn task_page(
         Some(last) if more => format!("{}/{}", last.priority, order(last).1.cursor()),
         _ => String::new(),
     };
-    Ok(Page { rows, next })
+    let truncated = full && next.is_empty();
+    Ok((Page { rows, next }, truncated))
 }
 
 /// A task with its history.

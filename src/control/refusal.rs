@@ -19,7 +19,8 @@ pub fn grpc_code(code: Code) -> tonic::Code {
             tonic::Code::PermissionDenied
         }
         Code::InvalidArguments => tonic::Code::InvalidArgument,
-        Code::Conflict | Code::ApprovalPending => tonic::Code::FailedPrecondition,
+        Code::CursorAhead => tonic::Code::OutOfRange,
+        Code::Conflict | Code::ApprovalPending | Code::CursorExpired => tonic::Code::FailedPrecondition,
         Code::Timeout => tonic::Code::DeadlineExceeded,
         Code::Cancelled => tonic::Code::Cancelled,
         Code::RateLimited

@@ -11,9 +11,11 @@ use std::time::Duration;
 use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::FILE_DESCRIPTOR_SET;
 use ghost_proto::v1::{
-    agents_server::AgentsServer, budgets_server::BudgetsServer, events_server::EventsServer,
-    ledger_server::LedgerServer, messages_server::MessagesServer, tasks_server::TasksServer, tools_server::ToolsServer,
-    turns_server::TurnsServer, world_server::WorldServer,
+    agents_server::AgentsServer, budgets_server::BudgetsServer, chat_server::ChatServer,
+    conversations_server::ConversationsServer, events_server::EventsServer, knowledge_server::KnowledgeServer,
+    ledger_server::LedgerServer, messages_server::MessagesServer, schedules_server::SchedulesServer,
+    state_server::StateServer, tasks_server::TasksServer, tools_server::ToolsServer, turns_server::TurnsServer,
+    world_server::WorldServer,
 };
 use ghost_world::World;
 use tokio::net::{TcpListener, UnixListener};
@@ -24,11 +26,13 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::server::Router;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
+use crate::adapters;
 use crate::auth::{Gate, token};
 use crate::http;
 use crate::services::{
-    AgentsService, BudgetsService, Control, EventsService, LedgerService, MessagesService, TasksService, ToolsService,
-    TurnsService, WorldService,
+    AgentsService, BudgetsService, ChatService, Control, ConversationsService, EventsService, KnowledgeService,
+    LedgerService, MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService,
+    WorldService,
 };
 
 /// Bytes of one request: a message body with room around it.
@@ -184,7 +188,19 @@ fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, Refusal> {
         })
     };
     let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
-    Ok(ServerTlsConfig::new().identity(identity).client_ca_root(Certificate::from_pem(read(&files.client_ca)?)))
+    let config =
+        ServerTlsConfig::new().identity(identity).client_ca_root(Certificate::from_pem(read(&files.client_ca)?));
+    // Tried here and thrown away: files that cannot be used must be told before the world runs.
+    with_tls(Server::builder(), config.clone())?;
+    Ok(config)
+}
+
+fn with_tls(server: Server, config: ServerTlsConfig) -> Result<Server, Refusal> {
+    server.tls_config(config).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        Refusal::new(Code::InvalidArguments, format!("the TLS files cannot be used: {error}{cause}"))
+            .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files that belong together")
+    })
 }
 
 impl Bound {
@@ -230,7 +246,7 @@ impl Bound {
                 }
             }
         }
-        let rest = self.http.map(|(listener, address)| {
+        let mut rest = self.http.map(|(listener, address)| {
             let router = http::router(control.clone(), self.token.clone(), address);
             let mut closed = closed.clone();
             tokio::spawn(async move {
@@ -241,6 +257,7 @@ impl Bound {
                     .await
             })
         });
+        let courier = tokio::spawn(adapters::courier(Arc::clone(&control.world)));
         tokio::pin!(shutdown);
         let failed = tokio::select! {
             biased;
@@ -253,10 +270,17 @@ impl Bound {
         };
         health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         closing.send_replace(true);
+        courier.abort();
         let clock = Arc::clone(&control.world.cx().ports.clock);
         tokio::select! {
             biased;
-            () = async { while tasks.join_next().await.is_some() {} } => {}
+            () = async {
+                while tasks.join_next().await.is_some() {}
+                if let Some(rest) = &mut rest {
+                    // However it ends, it has ended.
+                    let _ = rest.await;
+                }
+            } => {}
             // Streams have no end of their own; their readers resume elsewhere.
             () = clock.sleep(CLOSING) => tasks.abort_all(),
         }
@@ -291,10 +315,7 @@ where
         .http2_keepalive_timeout(Some(Duration::from_secs(20)))
         .tcp_nodelay(true);
     if let Some(tls) = tls {
-        server = server.tls_config(tls).map_err(|error| {
-            Refusal::new(Code::InvalidArguments, format!("the TLS files cannot be used: {error}"))
-                .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files that belong together")
-        })?;
+        server = with_tls(server, tls)?;
     }
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -311,9 +332,14 @@ where
         .add_service(InterceptedService::new(reflection, gate.clone()))
         .add_service(gated!(AgentsServer, AgentsService::new(control.clone())))
         .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
+        .add_service(gated!(ChatServer, ChatService(control.clone())))
+        .add_service(gated!(ConversationsServer, ConversationsService(control.clone())))
         .add_service(gated!(EventsServer, EventsService(control.clone())))
+        .add_service(gated!(KnowledgeServer, KnowledgeService(control.clone())))
         .add_service(gated!(LedgerServer, LedgerService(control.clone())))
         .add_service(gated!(MessagesServer, MessagesService(control.clone())))
+        .add_service(gated!(StateServer, StateService(control.clone())))
+        .add_service(gated!(SchedulesServer, SchedulesService(control.clone())))
         .add_service(gated!(TasksServer, TasksService(control.clone())))
         .add_service(gated!(ToolsServer, ToolsService(control.clone())))
         .add_service(gated!(TurnsServer, TurnsService(control.clone())))

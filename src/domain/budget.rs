@@ -95,7 +95,7 @@ impl FromStr for Scope {
             Some(("root", id)) => Ok(Self::Root(id.parse()?)),
             _ => Err(Refusal::new(
                 Code::InvalidArguments,
-                format!("`{}` is not a budget scope", crate::text::clip(text, 80)),
+                format!("`{}` is not a budget scope", crate::text::shown(text, 80)),
             )
             .hint("a scope is world, team:<name>, agent:<id> or root:<id>")),
         }

@@ -1,10 +1,13 @@
 //! Chat channels: one log per channel, read by cursor (CHAT-01..15, DESIGN.md section 2 "Chat").
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, ChannelName, MessageId, RootId};
 use crate::party::Party;
+use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
 text_enum! {
@@ -77,4 +80,204 @@ pub struct ChatPost {
     pub hop: u32,
     /// When it was committed.
     pub ts: Timestamp,
+}
+
+impl ChatChannel {
+    /// Whether `party` may post in it and read it, given whether it is a member. Operators always may (CHAT-15), and the
+    /// creator, who need not be a member (CHAT-02).
+    #[must_use]
+    pub fn admits(&self, party: &Party, is_member: bool) -> bool {
+        is_member || self.is_run_by(party)
+    }
+
+    /// Whether `party` may invite and remove (CHAT-07).
+    #[must_use]
+    pub fn is_run_by(&self, party: &Party) -> bool {
+        *party == self.creator || matches!(party, Party::Operator(_) | Party::System)
+    }
+
+    /// Whether its posts reach a member's next turn and wake each of its members whatever they say: two who talk, with
+    /// or without someone outside who posts, have nobody else to mean.
+    #[must_use]
+    pub fn is_between_two(&self) -> bool {
+        self.members <= 2
+    }
+}
+
+impl ChatPost {
+    /// Whether it names `agent_id`, alone or with everyone.
+    #[must_use]
+    pub fn addresses(&self, agent_id: &AgentId) -> bool {
+        self.mentions.binary_search(agent_id).is_ok() || mentions(&self.content).all
+    }
+}
+
+/// Whom a text names with `@`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mentions {
+    /// Whether it names everyone (`@all`).
+    pub all: bool,
+    /// What has the form of an agent's id, each once, in order; whether there are such agents is for the caller to see.
+    pub names: BTreeSet<AgentId>,
+}
+
+/// The name that stands for every member.
+pub const EVERYONE: &str = "all";
+
+/// Finds the mentions of a text: `@` and a name, not inside a word such as an e-mail address. Capitals count as small
+/// letters. Marks that may end a sentence (`.`, `-`, `_`) belong to a name only where it goes on after them.
+#[must_use]
+pub fn mentions(text: &str) -> Mentions {
+    let mut found = Mentions::default();
+    let mut before = None;
+    for (at, c) in text.char_indices() {
+        let starts = c == '@' && !before.is_some_and(in_word);
+        before = Some(c);
+        if !starts {
+            continue;
+        }
+        let rest = &text[at + 1..];
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let run = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+        // A name that runs on into something that no name has is part of something else.
+        if rest[run.len()..].chars().next().is_some_and(|c| c.is_alphanumeric() || c == '@') {
+            continue;
+        }
+        let name = run.trim_end_matches(['.', '_', '-']).to_ascii_lowercase();
+        if name == EVERYONE {
+            found.all = true;
+        } else if let Ok(agent_id) = name.parse() {
+            found.names.insert(agent_id);
+        }
+    }
+    found
+}
+
+/// Whether a mention cannot begin right after this character.
+fn in_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | '@' | '/')
+}
+
+/// Checks a post's text: not blank, no control characters but line breaks and tabs, `most` bytes at most (CHAT-12).
+///
+/// # Errors
+/// With the field and what to do; `too_large` over the bound, `invalid_arguments` otherwise.
+pub fn check_content(content: &str, most: u32) -> Result<(), Refusal> {
+    let field = serde_json::json!({ "field": "content" });
+    if content.len() > most as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the post has {} bytes; at most {most} are taken (limits.chat_post_bytes)", content.len()),
+        )
+        .hint("write the long part to a workspace file and post its path")
+        .details(field));
+    }
+    if content.trim().is_empty() {
+        return Err(Refusal::new(Code::InvalidArguments, "content is empty")
+            .hint("say something in content")
+            .details(field));
+    }
+    match content.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\t')) {
+        Some((at, c)) => Err(Refusal::new(
+            Code::InvalidArguments,
+            format!("content has the control character U+{:04X} at byte {at}", u32::from(c)),
+        )
+        .hint("of control characters, a post may have line breaks and tabs only")
+        .details(field)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names(text: &str) -> (Vec<String>, bool) {
+        let found = mentions(text);
+        (found.names.iter().map(ToString::to_string).collect(), found.all)
+    }
+
+    #[test]
+    fn mentions_are_names_and_no_parts_of_words() {
+        for (text, wanted) in [
+            ("@ada, what do you say?", vec!["ada"]),
+            ("ask @bob-2 and (@ada).", vec!["ada", "bob-2"]),
+            ("@Ada @ADA @ada", vec!["ada"]),
+            ("well, @a.b_c-... go on", vec!["a.b_c"]),
+            ("mail me: ada@bob.example", vec![]),
+            ("a+@bob x.@bob @@bob /@bob", vec![]),
+            ("@bobé @bob@example.org", vec![]),
+            ("@ada\u{4e2d}", vec![]),
+            ("@ - @", vec![]),
+            ("\"@ada\"\n@bob", vec!["ada", "bob"]),
+        ] {
+            assert_eq!(names(text), (wanted.iter().map(ToString::to_string).collect(), false), "{text}");
+        }
+        assert_eq!(names("@all: @ada first"), (vec!["ada".to_owned()], true));
+        assert_eq!(names("@allan or @all-in"), (vec!["all-in".to_owned(), "allan".to_owned()], false));
+        assert_eq!(names(&format!("@{}", "x".repeat(65))), (vec![], false));
+    }
+
+    #[test]
+    fn a_post_says_something_that_can_be_shown() {
+        assert!(check_content("a\tb\nc é", 100).is_ok());
+        for (text, most, code) in [
+            ("", 9, Code::InvalidArguments),
+            (" \n\t", 9, Code::InvalidArguments),
+            ("a\u{7}", 9, Code::InvalidArguments),
+            ("a\r\nb", 9, Code::InvalidArguments),
+            ("a\u{9b}b", 9, Code::InvalidArguments),
+            ("ééé", 5, Code::TooLarge),
+        ] {
+            let refusal = check_content(text, most).unwrap_err();
+            assert_eq!(refusal.code, code, "{text:?}");
+            assert!(refusal.hint.is_some() && refusal.details.is_some());
+        }
+    }
+
+    #[test]
+    fn who_may_what() {
+        let ada = Party::Agent("ada".parse().unwrap());
+        let bob = Party::Agent("bob".parse().unwrap());
+        let operator = Party::Operator("o".into());
+        let channel = ChatChannel {
+            channel: "room".parse().unwrap(),
+            creator: ada.clone(),
+            gated: true,
+            topic: None,
+            members: 3,
+            last_seq: 0,
+            created_at: Timestamp(0),
+        };
+        assert!(channel.admits(&ada, false) && channel.admits(&bob, true) && channel.admits(&operator, false));
+        assert!(!channel.admits(&bob, false) && !channel.admits(&Party::Outside("ada".into()), false));
+        assert!(channel.is_run_by(&ada) && channel.is_run_by(&operator) && !channel.is_run_by(&bob));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic_and_every_name_was_written(text in ".{0,80}") {
+            let lower = text.to_ascii_lowercase();
+            for name in mentions(&text).names {
+                let written = format!("@{}", name);
+                prop_assert!(lower.contains(&written));
+            }
+        }
+
+        #[test]
+        fn a_name_in_brackets_is_always_found(name in "[a-z0-9]([a-z0-9._-]{0,20}[a-z0-9])?", text in "[ a-z,!?]{0,20}") {
+            prop_assume!(name != EVERYONE);
+            let found = mentions(&format!("{text} (@{name}) {text}"));
+            prop_assert_eq!(found.names.iter().map(AgentId::as_str).collect::<Vec<_>>(), [name.as_str()]);
+        }
+
+        #[test]
+        fn what_is_checked_is_within_its_bounds(text in "\\PC{0,40}|[\\x00-\\x20]{0,10}", most in 1u32..50) {
+            if check_content(&text, most).is_ok() {
+                prop_assert!(text.len() <= most as usize && !text.trim().is_empty());
+                prop_assert!(text.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'));
+            }
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! Conversations with someone outside the world: who owns one, what was said, and what is still to be delivered
 //! (BI-34..38, MSG-11..14).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::text_enum;
@@ -36,6 +38,12 @@ text_enum! {
     }
 }
 
+/// The adapter of conversations held over the control plane: whoever watches one has it.
+pub const CONTROL: &str = "control";
+
+/// What the adapters of webhooks begin with: `webhook:<name>`.
+pub const WEBHOOK: &str = "webhook:";
+
 /// A conversation. `(adapter, thread)` is unique.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
@@ -55,6 +63,15 @@ pub struct Conversation {
     pub created_at: Timestamp,
     /// When something was last said.
     pub updated_at: Timestamp,
+}
+
+/// What a turn that comes from a conversation can reach there (CONF-03).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelContext {
+    /// The conversation.
+    pub conversation_id: ConversationId,
+    /// Whether the turn's last text is the reply there. It is not if the conversation was only handed over.
+    pub replies: bool,
 }
 
 /// A workspace file that goes with what is said.
@@ -104,4 +121,99 @@ pub struct ConversationEntry {
     pub error: Option<String>,
     /// When it was committed.
     pub at: Timestamp,
+}
+
+/// The first wait after an attempt that failed; each next one is four times as long, up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// See [`FIRST_WAIT`].
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+
+/// The wait after attempt number `attempt` (from 1) to deliver something: exponential, and up to half as long again by
+/// `jitter`, a number in `0..1_000`, so that what failed together does not come back together.
+#[must_use]
+pub fn delivery_wait(attempt: u32, jitter: u64) -> Duration {
+    let factor = 4_u32.saturating_pow(attempt.saturating_sub(1).min(16));
+    let wait = FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT);
+    let extra = wait.as_millis() / 2 * u128::from(jitter.min(999)) / 1_000;
+    wait + Duration::from_millis(u64::try_from(extra).unwrap_or(0))
+}
+
+/// The type of a file as its name says; `application/octet-stream` if it says none that is known here.
+#[must_use]
+pub fn mime_of(name: &str) -> &'static str {
+    let ending = name.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
+    match ending.map(str::to_ascii_lowercase).as_deref() {
+        Some("csv") => "text/csv",
+        Some("gif") => "image/gif",
+        Some("htm" | "html") => "text/html",
+        Some("jpeg" | "jpg") => "image/jpeg",
+        Some("json") => "application/json",
+        Some("md") => "text/markdown",
+        Some("pdf") => "application/pdf",
+        Some("png") => "image/png",
+        Some("svg") => "image/svg+xml",
+        Some("txt" | "log") => "text/plain",
+        Some("xml") => "application/xml",
+        Some("yaml" | "yml") => "application/yaml",
+        Some("zip") => "application/zip",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Whether a text is a media type such as `text/markdown`, or `text/plain; charset=utf-8`: printable ASCII of at most 127
+/// characters with one slash between two words.
+#[must_use]
+pub fn is_mime_type(text: &str) -> bool {
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    let word =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b));
+    text.len() <= 127
+        && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
+        && essence.split_once('/').is_some_and(|(kind, sub)| word(kind) && word(sub))
+}
+
+/// Whether a text can be the name of an attached file: 1 to 128 characters, none of them a separator or a control
+/// character, not `.` or `..`.
+#[must_use]
+pub fn is_file_name(text: &str) -> bool {
+    let strange = |c: char| c.is_control() || c == '/' || c == '\\';
+    !text.trim().is_empty() && text.chars().count() <= 128 && !text.contains(strange) && text != "." && text != ".."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn types_follow_names() {
+        for (name, mime) in [("a/b.md", "text/markdown"), ("B.PNG", "image/png"), ("a.b/c", "application/octet-stream")]
+        {
+            assert_eq!(mime_of(name), mime, "{name}");
+            assert!(is_mime_type(mime));
+        }
+        for (text, fits) in
+            [("text/plain; charset=utf-8", true), ("text", false), ("a/b/c", false), ("a/\nb", false), ("", false)]
+        {
+            assert_eq!(is_mime_type(text), fits, "{text:?}");
+        }
+        for (text, fits) in [("a.md", true), ("", false), ("a/b", false), ("..", false), ("a\0", false), (" ", false)] {
+            assert_eq!(is_file_name(text), fits, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn waits_grow_and_stay_within_their_bounds(attempt in 0u32..200, jitter in 0u64..2_000) {
+            let wait = delivery_wait(attempt, jitter);
+            prop_assert!(wait >= FIRST_WAIT && wait <= LONGEST_WAIT * 3 / 2);
+            prop_assert!(delivery_wait(attempt + 1, 0) >= delivery_wait(attempt, 0));
+            prop_assert!(wait >= delivery_wait(attempt, 0));
+        }
+
+        #[test]
+        fn any_text_is_judged_without_a_panic(text in "\\PC{0,200}") {
+            let _ = (mime_of(&text), is_mime_type(&text), is_file_name(&text));
+        }
+    }
 }

@@ -37,7 +37,7 @@ macro_rules! text_enum {
                     let all: Vec<&str> = Self::ALL.iter().map(|value| value.as_str()).collect();
                     $crate::refusal::Refusal::new(
                         $crate::refusal::Code::InvalidArguments,
-                        format!(concat!("`{}` is not a ", $what), $crate::text::clip(text, 80)),
+                        format!(concat!("`{}` is not a ", $what), $crate::text::shown(text, 80)),
                     )
                     .hint(format!("one of: {}", all.join(", ")))
                 })
@@ -149,4 +149,12 @@ pub struct Envelope {
     pub turn_id: Option<TurnId>,
     /// How often its agent crashed on it.
     pub crashes: u32,
+}
+
+impl Envelope {
+    /// Whether it only says that a chat channel has something to read: the turn that takes it reads the posts by cursor.
+    #[must_use]
+    pub fn is_chat_wake(&self) -> bool {
+        self.kind == Kind::Chat && self.body.is_empty()
+    }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::envelope::text_enum;
-use crate::ids::{AgentId, EventId};
+use crate::ids::{AgentId, ChannelName, EventId};
 use crate::time::Timestamp;
 
 text_enum! {
@@ -74,6 +74,44 @@ text_enum! {
         TaskCreated = "task.created",
         /// A task changed.
         TaskUpdated = "task.updated",
+        /// A chat channel exists.
+        ChatCreated = "chat.created",
+        /// Something was posted in a channel, gated or not (CHAT-14).
+        ChatMessage = "chat.message",
+        /// An agent joined a channel.
+        ChatMemberAdded = "chat.member_added",
+        /// An agent left a channel, or was removed.
+        ChatMemberRemoved = "chat.member_removed",
+        /// A conversation with someone outside began.
+        ConversationStarted = "conversation.started",
+        /// Something was said in a conversation, by either side.
+        ConversationMessage = "conversation.message",
+        /// A conversation has another owner.
+        ConversationHandedOver = "conversation.handed_over",
+        /// What an agent said was handed to the outside.
+        ConversationDelivered = "conversation.delivered",
+        /// What an agent said could not be handed to the outside, and was given up.
+        ConversationFailed = "conversation.failed",
+        /// An entry of knowledge was written or deleted.
+        KnowledgeChanged = "knowledge.changed",
+        /// A value of the shared state was written.
+        StateChanged = "state.changed",
+        /// A timer, a cron job or a watch was set or changed.
+        ScheduleSet = "schedule.set",
+        /// A timer, a cron job or a watch is gone.
+        ScheduleCancelled = "schedule.cancelled",
+        /// A timer, a cron job or a watch went off.
+        ScheduleFired = "schedule.fired",
+        /// A slot passed without a run.
+        ScheduleSkipped = "schedule.skipped",
+        /// A heartbeat had nothing to report.
+        HeartbeatQuiet = "heartbeat.quiet",
+        /// A heartbeat reported something.
+        HeartbeatAlert = "heartbeat.alert",
+        /// A heartbeat was due and did not run.
+        HeartbeatSkipped = "heartbeat.skipped",
+        /// A bound against storms refused or held something back.
+        StormHeld = "storm.held",
         /// Mail was set aside.
         DeadLetterHeld = "dead_letter.held",
         /// An operator put it back to work.
@@ -133,6 +171,13 @@ impl NewEvent {
     #[must_use]
     pub fn agent(mut self, agent_id: &AgentId) -> Self {
         self.agent_id = Some(agent_id.clone());
+        self
+    }
+
+    /// Says in which chat channel it happened.
+    #[must_use]
+    pub fn channel(mut self, channel: &ChannelName) -> Self {
+        self.channel = Some(channel.to_string());
         self
     }
 

@@ -30,7 +30,7 @@ macro_rules! uuid_id {
                 Uuid::parse_str(text.trim()).map($name).map_err(|_| {
                     Refusal::new(
                         Code::InvalidArguments,
-                        format!("`{}` is not a {} id", crate::text::clip(text, 80), $what),
+                        format!("`{}` is not a {} id", crate::text::shown(text, 80), $what),
                     )
                     .hint(concat!("a ", $what, " id is a UUID, as the lists print it"))
                 })
@@ -154,7 +154,7 @@ macro_rules! name_id {
                 } else {
                     Err(Refusal::new(
                         Code::InvalidArguments,
-                        format!(concat!("`{}` is not ", $article, " ", $what), crate::text::clip(text, 80)),
+                        format!(concat!("`{}` is not ", $article, " ", $what), crate::text::shown(text, 80)),
                     )
                     .hint("use 1 to 64 of a-z, 0-9, '.', '_' and '-', starting with a letter or a digit"))
                 }
@@ -205,7 +205,8 @@ mod tests {
         }
         let long = "x".repeat(65);
         for bad in ["", ".", "..", "-a", "A", "a/b", "a b", "é", long.as_str(), "a\0"] {
-            assert!(bad.parse::<AgentId>().is_err(), "{bad:?}");
+            let refusal = bad.parse::<AgentId>().unwrap_err();
+            assert!(!refusal.message.contains(char::is_control), "{refusal}");
         }
     }
 

@@ -111,6 +111,60 @@ limits! {
     loop_block: u32 = 20, 2, 1_000;
     /// See `loop_warn`.
     loop_stop: u32 = 30, 2, 1_000;
+    /// Chat channels in the world.
+    chat_channels_max: u32 = 1_000, 1, 1_000;
+    /// Members of one channel.
+    chat_members_max: u32 = 10_000, 2, 100_000;
+    /// Bytes of one post (CHAT-12).
+    chat_post_bytes: u32 = 16_384, 1, 1_048_576;
+    /// Posts of one channel that a turn is shown; of older unread ones it is told how many there are.
+    chat_digest_posts: u32 = 50, 1, 1_000;
+    /// Bytes of one channel's posts that a turn is shown.
+    chat_digest_bytes: u32 = 32_768, 1_024, 1_048_576;
+    /// Entries of knowledge in the world.
+    knowledge_entries_max: u32 = 10_000, 1, 1_000_000;
+    /// Bytes of one entry's text.
+    knowledge_bytes: u32 = 65_536, 1, 1_048_576;
+    /// Earlier versions of an entry that are kept (KNOW-04).
+    knowledge_versions: u32 = 10, 0, 1_000;
+    /// Keys of the shared state.
+    state_keys_max: u32 = 10_000, 1, 1_000_000;
+    /// Bytes of one value as JSON (STATE-02).
+    state_bytes: u32 = 65_536, 1, 1_048_576;
+    /// Timers of one agent.
+    timers_max: u32 = 64, 1, 10_000;
+    /// Cron jobs of one agent.
+    crons_max: u32 = 64, 1, 10_000;
+    /// Watches of one agent (SCHED-03).
+    watches_max: u32 = 32, 1, 10_000;
+    /// Watches in the world: each costs the system that is asked to notify of changes.
+    world_watches_max: u32 = 1_000, 1, 1_000;
+    /// Files below one watch.
+    watch_files_max: u32 = 10_000, 1, 1_000_000;
+    /// The least seconds between two slots of a cron job.
+    cron_gap_seconds: u32 = 10, 1, 86_400;
+    /// Characters beside `HEARTBEAT_OK` that are dropped with it (HB-03).
+    heartbeat_ack_chars: u32 = 300, 0, 100_000;
+    /// Conversations that are kept with someone outside.
+    conversations_max: u32 = 10_000, 1, 1_000_000;
+    /// Attempts to hand one message to the outside.
+    delivery_attempts_max: u32 = 8, 1, 100;
+    /// Files attached to one message.
+    attachments_max: u32 = 16, 1, 1_000;
+    /// Bytes of one attached file.
+    attachment_bytes: u32 = 10_485_760, 1, 1_073_741_824;
+    /// Pieces of mail that one root may cause, all turns that follow from it together.
+    root_messages_max: u32 = 10_000, 1, 100_000_000;
+    /// Agents that one root may create.
+    root_spawns_max: u32 = 32, 0, 1_000_000;
+    /// Turns that one root may open.
+    root_turns_max: u32 = 5_000, 1, 100_000_000;
+    /// Turns that one agent may open within a minute; what wakes it beyond that waits and is taken together.
+    agent_turns_per_minute: u32 = 600, 1, 1_000_000;
+    /// Mail in the whole world that no turn has taken.
+    world_mail_max: u32 = 100_000, 1, 100_000_000;
+    /// Times that two agents may send each other the same short words within one root; beyond that it is a politeness loop.
+    echoes_max: u32 = 3, 1, 1_000;
     /// Files that a job takes in.
     job_files_max: u32 = 200, 1, 10_000;
     /// Bytes of one job's input.

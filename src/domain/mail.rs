@@ -1,5 +1,6 @@
 //! Which pending mail belongs together in one turn: a pure choice over the inbox (DESIGN.md section 2, "Kinds").
 
+use crate::conversation::ChannelContext;
 use crate::envelope::{Envelope, Kind};
 
 /// Picks the mail of the next turn from `pending`, which is in inbox order, or nothing if nothing of it wakes.
@@ -49,8 +50,27 @@ pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
     taken
 }
 
+/// The conversation from outside that a turn over this mail comes from, its channel context: the one that it owes an answer,
+/// else the first that was handed over to it. Mail that joined a turn under way gives it none.
+pub fn channel_of<'m>(mail: impl IntoIterator<Item = &'m Envelope>) -> Option<ChannelContext> {
+    let mut handed = None;
+    for envelope in mail {
+        let named = |replies| {
+            let conversation_id = envelope.conversation_id.as_deref()?.parse().ok()?;
+            Some(ChannelContext { conversation_id, replies })
+        };
+        match envelope.kind {
+            Kind::Conversation => return named(true),
+            Kind::Handoff if handed.is_none() => handed = named(false),
+            _ => {}
+        }
+    }
+    handed
+}
+
 /// Whether an envelope must have a turn to itself. Pending mail that names a turn has been in one that did not end well.
-fn runs_alone(envelope: &Envelope) -> bool {
+#[must_use]
+pub fn runs_alone(envelope: &Envelope) -> bool {
     envelope.crashes > 0 || envelope.turn_id.is_some() || envelope.kind == Kind::Heartbeat
 }
 
@@ -123,6 +143,23 @@ mod tests {
     fn conversations_join_their_own_only() {
         let pending = [mail(1, Kind::Conversation), mail(2, Kind::Conversation), mail(3, Kind::Conversation)];
         assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 3]);
+    }
+
+    #[test]
+    fn a_turn_has_the_channel_that_it_owes_or_was_given() {
+        let of = |kinds: &[(Kind, u128)]| {
+            let mail: Vec<Envelope> = kinds
+                .iter()
+                .map(|(kind, id)| Envelope {
+                    conversation_id: Some(crate::ids::ConversationId(Uuid::from_u128(*id)).to_string()),
+                    ..mail(1, *kind)
+                })
+                .collect();
+            channel_of(&mail).map(|channel| (channel.conversation_id.0.as_u128(), channel.replies))
+        };
+        assert_eq!(of(&[(Kind::Handoff, 1), (Kind::Handoff, 2), (Kind::Conversation, 3)]), Some((3, true)));
+        assert_eq!(of(&[(Kind::Handoff, 1), (Kind::Handoff, 2)]), Some((1, false)));
+        assert_eq!(of(&[(Kind::Message, 1), (Kind::Ask, 2)]), None);
     }
 
     #[test]

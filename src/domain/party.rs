@@ -54,8 +54,10 @@ impl FromStr for Party {
             Some(("operator", name)) if !name.is_empty() => Ok(Self::Operator(name.to_owned())),
             Some(("outside", name)) if !name.is_empty() => Ok(Self::Outside(name.to_owned())),
             None if text == "system" => Ok(Self::System),
-            _ => Err(Refusal::new(Code::InvalidArguments, format!("`{}` names no party", crate::text::clip(text, 80)))
-                .hint("a party is agent:<id>, operator:<name>, outside:<name> or system")),
+            _ => {
+                Err(Refusal::new(Code::InvalidArguments, format!("`{}` names no party", crate::text::shown(text, 80)))
+                    .hint("a party is agent:<id>, operator:<name>, outside:<name> or system"))
+            }
         }
     }
 }

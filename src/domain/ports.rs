@@ -38,8 +38,12 @@ pub enum Signal {
         /// Which.
         turn_id: TurnId,
     },
+    /// Something waits to be handed to the outside, or no longer does.
+    Delivery,
     /// The agent's desired state or configuration changed; the supervisor must reconcile it.
     Reconcile(AgentId),
+    /// A schedule was set, changed or cancelled: what falls due next may be another.
+    Schedules,
 }
 
 /// Receives signals after commit, in commit order. Must not block: implementations enqueue and return.

@@ -53,11 +53,15 @@ pub enum Code {
     BudgetExhausted,
     /// The same call keeps giving the same outcome.
     LoopGuard,
+    /// A cursor names a place that the feed has not reached.
+    CursorAhead,
+    /// A cursor names a place that is no longer kept.
+    CursorExpired,
 }
 
 impl Code {
     /// Every code, for tests that must cover them all.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::UnknownTool,
         Self::AccessDenied,
         Self::InvalidArguments,
@@ -79,6 +83,8 @@ impl Code {
         Self::HopLimit,
         Self::BudgetExhausted,
         Self::LoopGuard,
+        Self::CursorAhead,
+        Self::CursorExpired,
     ];
 
     /// The code as it is written everywhere.
@@ -106,6 +112,8 @@ impl Code {
             Self::HopLimit => "hop_limit",
             Self::BudgetExhausted => "budget_exhausted",
             Self::LoopGuard => "loop_guard",
+            Self::CursorAhead => "cursor_ahead",
+            Self::CursorExpired => "cursor_expired",
         }
     }
 
@@ -126,10 +134,9 @@ impl FromStr for Code {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        Self::ALL
-            .into_iter()
-            .find(|code| code.as_str() == text)
-            .ok_or_else(|| Refusal::new(Self::InvalidArguments, format!("`{text}` is not an error code")))
+        Self::ALL.into_iter().find(|code| code.as_str() == text).ok_or_else(|| {
+            Refusal::new(Self::InvalidArguments, format!("`{}` is not an error code", crate::text::shown(text, 80)))
+        })
     }
 }
 
@@ -173,7 +180,7 @@ impl Refusal {
     /// "There is no such thing", with the nearest existing name if one is near.
     #[must_use]
     pub fn not_found(what: &str, name: &str, nearest: Option<&str>) -> Self {
-        let refusal = Self::new(Code::NotFound, format!("there is no {what} `{}`", crate::text::clip(name, 80)));
+        let refusal = Self::new(Code::NotFound, format!("there is no {what} `{}`", crate::text::shown(name, 80)));
         match nearest {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
             None => refusal,

@@ -1,5 +1,9 @@
 //! Schedules: timers, recurring jobs, watched paths and heartbeats, and the record of every run (SCHED-01..09, HB-01..07).
 
+pub mod changes;
+pub mod slots;
+pub mod words;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -112,7 +116,7 @@ pub struct Schedule {
     pub name: String,
     /// When it goes off.
     pub when: When,
-    /// The text of the mail.
+    /// The text of the mail; for a heartbeat, where its alert goes (HB-04).
     pub message: String,
     /// What becomes of slots that were missed.
     pub missed: Missed,

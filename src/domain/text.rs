@@ -32,6 +32,17 @@ pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
     (format!("{kept}\n[cut: {} of {} bytes shown]", kept.len(), text.len()), true)
 }
 
+/// At most `max` characters of a text from outside, for a message to name it: control characters are escaped, so that it
+/// can neither break the line nor speak to a terminal.
+#[must_use]
+pub fn shown(text: &str, max: usize) -> String {
+    let mut shown = String::new();
+    for c in clip(text, max).chars() {
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
+
 /// `text` on one line: control characters and line breaks become single spaces.
 #[must_use]
 pub fn one_line(text: &str) -> String {
@@ -68,6 +79,13 @@ mod tests {
         assert_eq!(nearest("manger", names), Some("manager"));
         assert_eq!(nearest("amdin", names), Some("admin"));
         assert_eq!(nearest("wholly-different", names), None);
+    }
+
+    #[test]
+    fn what_is_shown_is_one_plain_line() {
+        assert_eq!(shown("a  b", 9), "a  b");
+        assert_eq!(shown("\0a\n\u{1b}[2J", 9), "\\u{0}a\\n\\u{1b}[2J");
+        assert_eq!(shown("\n\n\n", 1), "\\n…");
     }
 
     proptest! {

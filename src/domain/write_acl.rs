@@ -16,7 +16,7 @@ impl WorkspacePath {
     /// Checks and normalises `text`. The root itself is the empty path, which only `allow_root` lets through.
     pub fn parse(text: &str, allow_root: bool) -> Result<Self, Refusal> {
         let denied = |why: &str| {
-            Err(Refusal::new(Code::PathDenied, format!("path `{}` {why}", crate::text::clip(text, 120)))
+            Err(Refusal::new(Code::PathDenied, format!("path `{}` {why}", crate::text::shown(text, 120)))
                 .hint("give a path relative to the workspace, such as output/reports/today.md"))
         };
         if text.len() > PATH_MAX {

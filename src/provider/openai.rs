@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use ghost_domain::redact::Redactor;
 use ghost_domain::tool_catalogue::to_wire;
 use ghost_domain::transcript::{Block, Message, Role, ToolSpec};
@@ -169,7 +170,7 @@ impl Provider for OpenAi {
             }
         }
         if gather.is_done() {
-            self.drain(&mut response).await;
+            self.drain(response);
         }
         if whole {
             gather.whole(&plain, deltas)?;
@@ -184,12 +185,18 @@ impl Provider for OpenAi {
 
 impl OpenAi {
     /// Reads what follows the end marker, so that the connection is used again: one whose body was not read to its end is
-    /// closed. Who has more to say than the end of the body, or does not say it, loses the connection.
-    async fn drain(&self, response: &mut reqwest::Response) {
-        let rest = std::pin::pin!(response.chunk());
+    /// closed. Nearly always the end has come with the marker; who does not say it is waited for by nobody, and for so long
+    /// that the connection is lost.
+    fn drain(&self, mut response: reqwest::Response) {
+        if response.chunk().now_or_never().is_some() {
+            return;
+        }
         let late = self.clock.sleep(DRAIN_MAX);
-        // Whatever comes is no part of the answer.
-        let _ = futures_util::future::select(rest, late).await;
+        tokio::spawn(async move {
+            let rest = std::pin::pin!(response.chunk());
+            // Whatever comes is no part of the answer.
+            let _ = futures_util::future::select(rest, late).await;
+        });
     }
 
     fn text(&self, event: Result<String, crate::sse::SseError>) -> Result<String, ProviderError> {

@@ -1,6 +1,6 @@
 //! What a tool reaches: who calls, in which turn, and the shared office of the world.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,7 +9,7 @@ use ghost_commons::mail::Chain;
 use ghost_config::plan::Plan;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{Activity, AgentId, CallId, EventId, Party, RootId, Timestamp, TurnId};
+use ghost_domain::{Activity, AgentId, CallId, ChannelContext, EventId, Party, RootId, Timestamp, TurnId, Viewer};
 use ghost_store::Store;
 use serde_json::json;
 
@@ -99,8 +99,23 @@ pub struct Caller {
     pub write_acl: WriteAcl,
     /// Whether it may change any task, not only its own (TASK-05).
     pub manages_tasks: bool,
+    /// What it is made from.
+    pub archetype: String,
+    /// The privilege groups that it has.
+    pub groups: BTreeSet<String>,
     /// The skills that it may hold; `None` is all.
     pub skills: Option<std::collections::BTreeSet<String>>,
+    /// The conversation with someone outside that its turn comes from, if it does.
+    pub channel: Option<ChannelContext>,
+}
+
+impl Caller {
+    /// What of the world's knowledge is open to it is decided by this.
+    #[must_use]
+    pub fn viewer(&self) -> Viewer {
+        let (agent_id, archetype) = (self.agent_id.clone(), self.archetype.clone());
+        Viewer::Agent { agent_id, archetype, groups: self.groups.clone() }
+    }
 }
 
 /// One call, as a tool sees it.

@@ -54,4 +54,7 @@ fn plain(schema: &mut Value) {
     if let Some(items) = object.get_mut("items") {
         plain(items);
     }
+    if let Some(Value::Object(members)) = object.get_mut("properties") {
+        members.values_mut().for_each(plain);
+    }
 }

@@ -53,6 +53,12 @@ pub trait WorldTool: Send + Sync + 'static {
     /// Its parameters.
     type Params: Params;
 
+    /// Looks at what is outside the store before the transaction begins, and gives the arguments that it then applies:
+    /// what it found may be added to them. Changes nothing.
+    async fn look(&self, _call: &CallCx, arguments: Value) -> Result<Value, Refusal> {
+        Ok(arguments)
+    }
+
     /// Applies it. Must await nothing but `w`.
     async fn apply(&self, call: &CallCx, params: Self::Params, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
@@ -116,6 +122,9 @@ pub trait ErasedRead: Send + Sync {
 /// See [`WorldTool`].
 #[async_trait]
 pub trait ErasedWorld: Send + Sync {
+    /// See [`WorldTool::look`].
+    async fn look(&self, call: &CallCx, arguments: Value) -> Result<Value, Refusal>;
+
     /// See [`WorldTool::apply`].
     async fn apply(&self, call: &CallCx, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
@@ -309,6 +318,10 @@ impl<T: ReadTool> ErasedRead for Typed<T> {
 
 #[async_trait]
 impl<T: WorldTool> ErasedWorld for Typed<T> {
+    async fn look(&self, call: &CallCx, arguments: Value) -> Result<Value, Refusal> {
+        self.0.look(call, arguments).await
+    }
+
     async fn apply(&self, call: &CallCx, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal> {
         self.0.apply(call, parse(arguments)?, w).await
     }

@@ -13,12 +13,18 @@ pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limit
         Some(refusal) if outcome.content.is_null() => short(refusal, limits),
         _ => outcome.content.clone(),
     };
+    // A list that ends before its end looks whole; a text says where it was cut.
+    let more = outcome.truncated && (content.is_array() || content.is_object());
     let text = match content {
         Value::String(text) => text,
         Value::Null => "(no output)".to_owned(),
         other => other.to_string(),
     };
-    (cut_marked(&text, most).0, outcome.refusal.is_some())
+    let mut text = cut_marked(&text, most).0;
+    if more {
+        text.push_str("\n[there is more than is shown]");
+    }
+    (text, outcome.refusal.is_some())
 }
 
 /// A refusal for a model: its message cut to its bound.

@@ -9,16 +9,17 @@ mod files;
 mod layout;
 mod list;
 mod parents;
+mod stamps;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cap_std::fs::Dir;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Refusal};
+use ghost_domain::{AgentId, Code, Refusal, WatchSnapshot};
 
 pub(crate) use faults::io_refusal;
 pub(crate) use files::read_text;
@@ -33,6 +34,7 @@ const LOCKS: usize = 64;
 pub struct Workspace {
     disk: Arc<Disk>,
     inline: bool,
+    place: PathBuf,
 }
 
 struct Disk {
@@ -59,11 +61,19 @@ impl Workspace {
     }
 
     fn build(root: &Path, inline: bool) -> Result<Self, Refusal> {
+        let place = root.to_owned();
         let root = layout::open_root(root)?;
         layout::create_seed(&root)?;
         layout::sweep(&root)?;
         let disk = Disk { root, locks: std::array::from_fn(|_| Mutex::new(())) };
-        Ok(Self { disk: Arc::new(disk), inline })
+        Ok(Self { disk: Arc::new(disk), inline, place })
+    }
+
+    /// Where it lies, to be told of changes in it: a hint only, never a way to its files. `None` for an inline workspace,
+    /// whose world is driven by its own clock alone.
+    #[must_use]
+    pub fn place(&self) -> Option<&Path> {
+        (!self.inline).then_some(self.place.as_path())
     }
 
     /// Runs blocking work where it may block. In an inline workspace that is here and now. Work that has begun runs to
@@ -115,6 +125,15 @@ impl Workspace {
     pub async fn read(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::read(&disk.root, &path, max_bytes)).await
+    }
+
+    /// The size of a file, in bytes. One look at what the directory says, without its content and without the blocking
+    /// pool: it may be taken inside a transaction.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but for its bound.
+    pub fn size_now(&self, path: &WorkspacePath) -> Result<u64, Refusal> {
+        files::size(&self.disk.root, path)
     }
 
     /// Reads lines of a text file: at most `lines.max_bytes` of them, cut at a character.
@@ -178,6 +197,21 @@ impl Workspace {
             files::write_atomic(&disk.root, &path, &bytes)
         })
         .await
+    }
+
+    /// What tells this state of the files at or below `path` from another, for at most `most` of them; those of its own
+    /// level only unless `recursive`. `None` if nothing is there. No symbolic link is followed.
+    ///
+    /// # Errors
+    /// `TooLarge` above the bound; `PathDenied` if a symbolic link or a device is on the way.
+    pub async fn stamps(
+        &self,
+        path: &WorkspacePath,
+        recursive: bool,
+        most: usize,
+    ) -> Result<Option<WatchSnapshot>, Refusal> {
+        let path = path.clone();
+        self.on_disk(move |disk| stamps::stamps(&disk.root, &path, recursive, most)).await
     }
 
     /// Lists what is under `path`, sorted by path: `depth` levels (1 to [`DEPTH_MAX`]), at most `limit` entries (never

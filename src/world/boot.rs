@@ -22,8 +22,10 @@ use crate::directory::Directory;
 use crate::keeper;
 use crate::reconcile;
 use crate::root::{Root, RootMsg};
+use crate::schedules;
 use crate::supervisor::Tree;
 use crate::switchboard::Switchboard;
+use crate::watches;
 use crate::world::{Reloader, World};
 
 /// Keys of facts about the world itself.
@@ -64,6 +66,7 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let epoch = claim_epoch(&boot.store, &boot.plan.world_id).await?;
     let redactor = Redactor::new(boot.secrets);
     let cx = Cx::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
+    cx.set_chat_wake(boot.plan.chat_wake);
     let directory = Arc::new(Directory::new(Arc::clone(&cx.ports.clock)));
     let plan = Arc::new(boot.plan);
     let mut office = Office::new(
@@ -112,6 +115,8 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     for agent_id in waiting(&boot.store).await? {
         tree.switchboard.wake(&agent_id);
     }
+    world.keep(tokio::spawn(schedules::rounds(Arc::clone(&tree))));
+    world.keep(tokio::spawn(watches::rounds(Arc::clone(&tree))));
     world.keep(tokio::spawn(keeper::rounds(tree)));
     Ok(world)
 }

@@ -8,8 +8,11 @@ pub mod directory;
 mod keeper;
 pub mod reconcile;
 mod root;
+mod schedules;
 mod supervisor;
 mod switchboard;
+mod watch_set;
+mod watches;
 mod world;
 
 pub use boot::{Boot, boot};

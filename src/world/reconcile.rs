@@ -3,7 +3,9 @@
 use ghost_commons::Cx;
 use ghost_commons::agents::{self, NewAgent};
 use ghost_commons::budgets::{self, NewLimits};
+use ghost_commons::knowledge;
 use ghost_commons::mail::Chain;
+use ghost_commons::schedules;
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, AgentKind, Desired, Party, Refusal};
@@ -20,6 +22,8 @@ pub struct Reconciled {
     pub updated: Vec<AgentId>,
     /// Agents that the file no longer names: stopped and kept.
     pub stopped: Vec<AgentId>,
+    /// Entries of knowledge that are new.
+    pub knowledge: Vec<String>,
     /// The changes in words, for people.
     pub plan: String,
 }
@@ -70,6 +74,12 @@ pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan
             budgets::set(w, cx, by, scope, limits).await?;
         }
     }
+    done.knowledge = knowledge::seed(w, cx, &plan.knowledge).await?;
+    let heartbeats = plan.heartbeats.iter().map(|(agent_id, heartbeat)| {
+        let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);
+        (agent_id.clone(), schedules::Wanted { every_ms, target: heartbeat.target.clone() })
+    });
+    schedules::heartbeats(w, cx, &heartbeats.collect()).await?;
     for warning in &plan.warnings {
         let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.to_string() }));
         cx.emit(w, event).await?;

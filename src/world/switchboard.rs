@@ -21,11 +21,21 @@ pub(crate) struct Switchboard {
     teams: Mutex<BTreeMap<Option<Arc<str>>, ActorRef<TeamMsg>>>,
     /// Rings for those outside who wait for asks: the value only has to change.
     asks: watch::Sender<Option<AskId>>,
+    /// Rings for whoever delivers to the outside.
+    deliveries: watch::Sender<u64>,
+    /// Rings for whoever sets schedules off.
+    schedules: watch::Sender<u64>,
 }
 
 impl Switchboard {
     pub(crate) fn new(directory: Arc<Directory>) -> Self {
-        Self { directory, teams: Mutex::default(), asks: watch::Sender::new(None) }
+        Self {
+            directory,
+            teams: Mutex::default(),
+            asks: watch::Sender::new(None),
+            deliveries: watch::Sender::new(0),
+            schedules: watch::Sender::new(0),
+        }
     }
 
     pub(crate) fn connect(&self, team: Option<Arc<str>>, supervisor: ActorRef<TeamMsg>) {
@@ -57,6 +67,20 @@ impl Switchboard {
         self.asks.subscribe()
     }
 
+    /// Changes whenever something waits to be handed to the outside, or no longer does.
+    pub(crate) fn deliveries(&self) -> watch::Receiver<u64> {
+        self.deliveries.subscribe()
+    }
+
+    /// Changes whenever a schedule was set, changed or cancelled, and when the world is resumed.
+    pub(crate) fn schedules(&self) -> watch::Receiver<u64> {
+        self.schedules.subscribe()
+    }
+
+    pub(crate) fn ring_schedules(&self) {
+        self.schedules.send_modify(|rings| *rings = rings.wrapping_add(1));
+    }
+
     pub(crate) fn wake(&self, agent_id: &AgentId) {
         match self.directory.wake(agent_id) {
             // An actor or supervisor that ends now has its children's inboxes looked at again by whoever comes next.
@@ -82,11 +106,13 @@ impl Wake for Switchboard {
                         drop(actor.cast(AgentMsg::AskClosed));
                     }
                 }
+                Signal::Delivery => self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1)),
                 Signal::TurnCancelled { agent_id, turn_id } => {
                     if let Some(actor) = self.directory.actor(agent_id) {
                         drop(actor.cast(AgentMsg::Cancel(*turn_id)));
                     }
                 }
+                Signal::Schedules => self.ring_schedules(),
                 Signal::Reconcile(agent_id) => {
                     let team = self.directory.card(agent_id).and_then(|card| card.team);
                     if let Some(supervisor) = self.supervisor(team.as_ref()) {

@@ -31,7 +31,7 @@ pub struct World {
     tree: Arc<Tree>,
     root: ActorRef<RootMsg>,
     root_task: Mutex<Option<JoinHandle<()>>>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    keepers: Mutex<Vec<JoinHandle<()>>>,
     reloader: Reloader,
     /// One reload at a time: two that mixed would leave the plan of one with the records of the other.
     reloading: tokio::sync::Mutex<()>,
@@ -43,14 +43,14 @@ impl World {
             tree,
             root,
             root_task: Mutex::new(Some(root_task)),
-            keeper: Mutex::new(None),
+            keepers: Mutex::default(),
             reloader,
             reloading: tokio::sync::Mutex::new(()),
         }
     }
 
     pub(crate) fn keep(&self, keeper: JoinHandle<()>) {
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).push(keeper);
     }
 
     /// The supervision tree, for tests that break it.
@@ -91,7 +91,12 @@ impl World {
 
     /// Lets no new turn begin, or lets them begin again. Durable: a paused world is paused after a boot.
     pub async fn set_paused(&self, by: &Party, paused: bool) -> Result<(), Refusal> {
-        let (cx, by) = (self.cx().clone(), by.clone());
+        self.set_paused_because(by, paused, None).await
+    }
+
+    /// [`set_paused`](Self::set_paused) with a reason in the words of who asks, which the feed keeps.
+    pub async fn set_paused_because(&self, by: &Party, paused: bool, reason: Option<&str>) -> Result<(), Refusal> {
+        let (cx, by, reason) = (self.cx().clone(), by.clone(), reason.map(str::to_owned));
         self.store()
             .write(move |w| {
                 Box::pin(async move {
@@ -101,11 +106,12 @@ impl World {
                     }
                     w.meta_put(PAUSED, if paused { "1" } else { "0" }).await?;
                     let kind = if paused { EventKind::WorldPaused } else { EventKind::WorldResumed };
-                    cx.emit(w, NewEvent::new(kind, json!({ "by": by }))).await
+                    cx.emit(w, NewEvent::new(kind, json!({ "by": by, "reason": reason }))).await
                 })
             })
             .await?;
         self.tree.directory.set_paused(paused);
+        self.tree.switchboard.ring_schedules();
         if !paused {
             for agent_id in waiting(self.store()).await? {
                 self.tree.switchboard.wake(&agent_id);
@@ -146,6 +152,7 @@ impl World {
         self.tree.engine.office.set_plan(Arc::clone(&plan));
         self.tree.engine.set_providers(Arc::new(providers));
         self.cx().set_limits(plan.limits.clone());
+        self.cx().set_chat_wake(plan.chat_wake);
         self.replan(&plan).await;
         let (cx, by) = (self.cx().clone(), by.clone());
         let (wanted, text) = (Arc::clone(&plan), words.clone());
@@ -169,6 +176,7 @@ impl World {
                 self.tree.engine.office.set_plan(Arc::clone(&before));
                 self.tree.engine.set_providers(providers_before);
                 self.cx().set_limits(before.limits.clone());
+                self.cx().set_chat_wake(before.chat_wake);
                 self.replan(&before).await;
                 return Err(refusal);
             }
@@ -202,6 +210,12 @@ impl World {
                 let _ = there.await;
             }
         }
+    }
+
+    /// Rings after every commit that gives the outside something to be handed, or takes it back.
+    #[must_use]
+    pub fn deliveries(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.tree.switchboard.deliveries()
     }
 
     /// Waits until an ask of someone outside is closed, and gives it. The deadline of the ask bounds the wait.
@@ -312,7 +326,7 @@ impl World {
     /// on at the next boot. The store stays open.
     pub async fn shutdown(&self, reason: &str) {
         self.tree.directory.set_closing();
-        if let Some(keeper) = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        for keeper in std::mem::take(&mut *self.keepers.lock().unwrap_or_else(PoisonError::into_inner)) {
             keeper.abort();
         }
         let grace = Limits::seconds(self.cx().limits().stop_grace_seconds);

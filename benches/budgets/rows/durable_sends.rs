@@ -26,13 +26,13 @@ const RECEIVERS: usize = 256;
 /// Rows of one statement of the floor.
 const TOGETHER: usize = 64;
 
-const MESSAGES: Table = Table {
+pub(super) const MESSAGES: Table = Table {
     name: "messages",
     columns: "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, \
               root_id, hop, wake, created_at, state, turn_id, crashes",
     count: 17,
 };
-const EVENTS: Table =
+pub(super) const EVENTS: Table =
     Table { name: "events", columns: "seq, event_id, ts, kind, agent_id, channel, correlation_id, payload", count: 8 };
 
 /// See the module.
@@ -127,14 +127,15 @@ async fn send(store: Store, cx: Cx, receivers: Arc<Vec<AgentId>>, sender: usize)
     Ok(())
 }
 
-struct Table {
-    name: &'static str,
-    columns: &'static str,
-    count: usize,
+/// A table as it is copied.
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) columns: &'static str,
+    pub(super) count: usize,
 }
 
 /// A value as it is stored.
-enum Cell {
+pub(super) enum Cell {
     Null,
     Integer(i64),
     Text(String),
@@ -142,7 +143,7 @@ enum Cell {
 }
 
 /// A connection set up as the store's writer is: the same journal, the same durability, the same cache.
-async fn connect(path: &Path) -> Outcome<SqliteConnection> {
+pub(super) async fn connect(path: &Path) -> Outcome<SqliteConnection> {
     let mut connection =
         SqliteConnectOptions::new().filename(path).foreign_keys(false).disable_statement_logging().connect().await?;
     let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; PRAGMA \
@@ -151,18 +152,23 @@ async fn connect(path: &Path) -> Outcome<SqliteConnection> {
     Ok(connection)
 }
 
-async fn last(reader: &mut SqliteConnection, table: &Table) -> Outcome<i64> {
+pub(super) async fn last(reader: &mut SqliteConnection, table: &Table) -> Outcome<i64> {
     let sql = format!("SELECT coalesce(max(seq), 0) FROM {}", table.name);
     Ok(sqlx::query(AssertSqlSafe(sql)).fetch_one(reader).await?.try_get(0)?)
 }
 
 async fn rows_after(reader: &mut SqliteConnection, table: &Table, seq: i64) -> Outcome<Vec<Vec<Cell>>> {
-    let sql = format!("SELECT {} FROM {} WHERE seq > ? ORDER BY seq", table.columns, table.name);
-    let rows = sqlx::query(AssertSqlSafe(sql)).bind(seq).fetch_all(reader).await?;
+    let sql = format!("SELECT {} FROM {} WHERE seq > {seq} ORDER BY seq", table.columns, table.name);
+    rows(reader, sql, table.count).await
+}
+
+/// The rows that a query of `count` columns gives.
+pub(super) async fn rows(reader: &mut SqliteConnection, sql: String, count: usize) -> Outcome<Vec<Vec<Cell>>> {
+    let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(reader).await?;
     let mut cells = Vec::with_capacity(rows.len());
     for row in rows {
-        let mut line = Vec::with_capacity(table.count);
-        for column in 0..table.count {
+        let mut line = Vec::with_capacity(count);
+        for column in 0..count {
             let value = row.try_get_raw(column)?;
             let kind = value.type_info().name().to_owned();
             line.push(match kind.as_str() {
@@ -195,7 +201,7 @@ fn insert(table: &Table) -> Arc<str> {
     format!("INSERT INTO {} ({}) VALUES {}", table.name, table.columns, vec![one; TOGETHER].join(",")).into()
 }
 
-fn bound(rows: &[Vec<Cell>]) -> Outcome<SqliteArguments> {
+pub(super) fn bound(rows: &[Vec<Cell>]) -> Outcome<SqliteArguments> {
     let mut arguments = SqliteArguments::default();
     for cell in rows.iter().flatten() {
         match cell {

@@ -1,7 +1,10 @@
 //! One file a budget.
 
+pub mod chat_fanout;
 pub mod durable_sends;
+pub mod gating;
 pub mod grpc_read;
 pub mod idle_memory;
 pub mod journaled_turn;
 pub mod ready;
+pub mod streams;

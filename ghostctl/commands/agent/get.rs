@@ -2,7 +2,6 @@
 
 use ghost_proto::v1::GetAgentRequest;
 use ghost_proto::v1::agents_client::AgentsClient;
-use serde_json::Value;
 
 use crate::commands::required;
 use crate::connection::{Client, rpc};
@@ -23,14 +22,8 @@ pub struct Get {
 impl Get {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let answer = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id: self.agent_id }).await?;
+        let json = record::agent_at_work(&answer);
         let agent = required(answer.agent, "agent")?;
-        let mut json = record::agent(&agent);
-        if let Value::Object(object) = &mut json {
-            object.insert("inbox_pending".into(), answer.inbox_pending.into());
-            object.insert("turn_id".into(), answer.turn_id.clone().into());
-            object.insert("model".into(), answer.model.clone().into());
-            object.insert("tools".into(), answer.tools.into());
-        }
         let reason = agent.status_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let text = fields(&[
             ("agent_id", agent.agent_id),

@@ -1,18 +1,16 @@
 //! `ghostctl usage`
 
-use std::time::Duration;
-
 use ghost_proto::v1::UsageRequest;
 use ghost_proto::v1::budgets_client::BudgetsClient;
 use serde_json::json;
 
-use crate::commands::ledger::since_ms;
+use crate::commands::ledger::since;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
 use crate::table::Table;
-use crate::text::{dollars, parse_duration, rfc3339, usd};
+use crate::text::{dollars, rfc3339, usd};
 
 /// Show what model calls took, by agent and model
 #[derive(Debug, clap::Args)]
@@ -24,13 +22,13 @@ pub struct Usage {
     #[arg(long, value_name = "A")]
     agent: Option<String>,
     /// Of this time up to now, such as 24h
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    since: Option<Duration>,
+    #[arg(long = "since", value_name = "TIME", value_parser = since)]
+    since_at_ms: Option<i64>,
 }
 
 impl Usage {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let since_at_ms = self.since.map(since_ms);
+        let since_at_ms = self.since_at_ms;
         let request = UsageRequest { agent_id: self.agent, since_at_ms };
         let usage = rpc!(client, BudgetsClient::usage, request).await?;
         let mut table =

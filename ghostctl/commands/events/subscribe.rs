@@ -32,7 +32,7 @@ pub struct Subscribe {
     /// Go on with what happens next
     #[arg(long)]
     follow: bool,
-    /// Only events after this sequence number, or `now`
+    /// Only events after this sequence number, `now`, or from the `oldest` that is kept
     #[arg(long, value_name = "SEQ")]
     after: Option<After>,
     /// Of this kind, or family such as `turn.*`; may be given several times
@@ -56,6 +56,8 @@ enum After {
     Seq(i64),
     /// After what has happened already.
     Now,
+    /// With the oldest that is kept.
+    Oldest,
 }
 
 impl FromStr for After {
@@ -65,9 +67,12 @@ impl FromStr for After {
         if text == "now" {
             return Ok(Self::Now);
         }
+        if text == "oldest" {
+            return Ok(Self::Oldest);
+        }
         match text.parse() {
             Ok(seq) if seq >= 0 => Ok(Self::Seq(seq)),
-            _ => Err(format!("`{text}` is not a sequence number or now")),
+            _ => Err(format!("`{text}` is not a sequence number, now or oldest")),
         }
     }
 }
@@ -75,7 +80,7 @@ impl FromStr for After {
 impl Subscribe {
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
         let after_seq = match self.after {
-            None => None,
+            None | Some(After::Oldest) => None,
             Some(After::Seq(seq)) => Some(seq),
             Some(After::Now) => Some(rpc!(client, WorldClient::status, StatusRequest {}).await?.last_seq),
         };
@@ -88,17 +93,23 @@ impl Subscribe {
             follow: self.follow,
             ephemeral: self.ephemeral,
         };
-        Reader { request, as_json, seen: after_seq }.read(client, out).await?;
+        let form = Box::new(move |event: &Event, ephemeral| Some(line(event, ephemeral, as_json)));
+        Reader { request, form, seen: after_seq }.read(client, out).await?;
         Ok(Body::Printed.into())
     }
 }
 
+/// What is printed of an event, given whether it is ephemeral.
+pub type Form = Box<dyn FnMut(&Event, bool) -> Option<String>>;
+
 /// Reads the feed over as many connections as it takes.
-struct Reader {
-    request: SubscribeRequest,
-    as_json: bool,
+pub struct Reader {
+    /// What is wanted.
+    pub request: SubscribeRequest,
+    /// What is printed; nothing of what is passed over.
+    pub form: Form,
     /// The sequence up to which everything wanted has been printed.
-    seen: Option<i64>,
+    pub seen: Option<i64>,
 }
 
 /// Why a connection ended.
@@ -110,7 +121,8 @@ enum End {
 }
 
 impl Reader {
-    async fn read(&mut self, client: &Client, out: &mut Output) -> Result<(), Failure> {
+    /// Reads until the end of the feed, or, if it is followed, of patience with a daemon that is away.
+    pub async fn read(&mut self, client: &Client, out: &mut Output) -> Result<(), Failure> {
         // How long the daemon may be away; begun anew by every connection that brought something.
         let mut away: Option<Patience> = None;
         loop {
@@ -176,8 +188,11 @@ impl Reader {
         let printed = match &response.event {
             // Ephemeral events bear the sequence that they follow and are never repeated.
             Some(event) if response.ephemeral || self.seen.is_none_or(|seen| event.seq > seen) => {
-                out.text(&line(event, response.ephemeral, self.as_json))?;
-                true
+                let line = (self.form)(event, response.ephemeral);
+                if let Some(line) = &line {
+                    out.text(line)?;
+                }
+                line.is_some()
             }
             _ => false,
         };

@@ -1,18 +1,16 @@
 //! `ghostctl ledger`
 
-use std::time::Duration;
-
 use ghost_proto::v1::ListLedgerRequest;
 use ghost_proto::v1::ledger_client::LedgerClient;
 
-use super::since_ms;
+use super::since;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
-use crate::text::{moment, parse_duration};
+use crate::text::moment;
 
 /// List tool calls, newest first
 #[derive(Debug, clap::Args)]
@@ -31,23 +29,22 @@ pub struct List {
     #[arg(long, value_name = "ID")]
     turn: Option<String>,
     /// Of this time up to now, such as 24h
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    since: Option<Duration>,
+    // Read once, so that all pages are cut at the same instant.
+    #[arg(long = "since", value_name = "TIME", value_parser = since)]
+    since_at_ms: Option<i64>,
     #[command(flatten)]
     bound: Bound,
 }
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        // Taken once, so that all pages are cut at the same instant.
-        let since_at_ms = self.since.map(since_ms);
         let calls = collect(&self.bound, async |limit, cursor| {
             let request = ListLedgerRequest {
                 agent_id: self.agent.clone(),
                 tool: self.tool.clone(),
                 status: self.status.clone(),
                 turn_id: self.turn.clone(),
-                since_at_ms,
+                since_at_ms: self.since_at_ms,
                 limit,
                 cursor,
             };

@@ -2,11 +2,10 @@
 
 pub mod list;
 
-use std::time::Duration;
-
+use crate::text::parse_since;
 use crate::wait::now_ms;
 
-/// The instant that lies `duration` back.
-pub fn since_ms(duration: Duration) -> i64 {
-    now_ms().saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+/// Reads `--since`: the instant that lies so far back.
+pub fn since(text: &str) -> Result<i64, String> {
+    parse_since(text, now_ms())
 }

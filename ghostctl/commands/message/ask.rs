@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ghost_proto::v1::AskRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::{AskRequest, AskResponse};
 use serde_json::json;
 
 use crate::connection::{ANSWER_BYTES, Client, new_request_id};
@@ -15,14 +15,15 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Ask an agent and print its reply
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  ghostctl ask chora 'What is still open?'\n  ghostctl --timeout 10m ask chora 'Review output/'"
-)]
+#[command(after_help = "\
+The exit code of an ask without a reply is that of the reason, such as 6 for a timeout and 8 for a spent budget.
+
+Examples:\n  ghostctl ask chora 'What is still open?'\n  ghostctl --timeout 10m ask chora 'Review output/'")]
 pub struct Ask {
     /// The agent
     agent_id: String,
-    /// The question
-    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    /// The question; one that begins with - comes after --
+    #[arg(value_name = "TEXT")]
     body: String,
 }
 
@@ -39,22 +40,26 @@ impl Ask {
                 MessagesClient::new(transport).max_decoding_message_size(ANSWER_BYTES).ask(request).await
             })
             .await?;
-        let why = |otherwise: &str| answer.error.clone().unwrap_or_else(|| otherwise.to_owned());
-        let failure = match answer.status.as_str() {
-            "answered" => None,
-            "timed_out" => Some(
-                Failure::new("timeout", why(&format!("{} has not answered in time", self.agent_id)))
-                    .hint("a late reply is kept: `ghostctl events --kind ask.late`; --timeout sets how long to wait"),
-            ),
-            _ => Some(Failure::new("ask_failed", why(&format!("{} cannot answer", self.agent_id)))),
-        };
+        if answer.status != "answered" {
+            return Err(unanswered(self.agent_id, answer));
+        }
         let json = json!({
             "ask_id": answer.ask_id,
             "agent_id": self.agent_id,
             "status": answer.status,
             "reply": answer.reply,
-            "error": answer.error,
         });
-        Ok(Answer { failure, ..Answer::object(json, answer.reply.unwrap_or_default()) })
+        Ok(Answer::object(json, answer.reply.unwrap_or_default()))
+    }
+}
+
+/// A failure like any other; what there is of the ask is in its details.
+fn unanswered(agent_id: String, answer: AskResponse) -> Failure {
+    Failure {
+        // A daemon that names no code is older than this client.
+        code: answer.error_code.unwrap_or_else(|| "ask_failed".to_owned()),
+        message: answer.error.unwrap_or_else(|| format!("{agent_id} has not answered")),
+        hint: answer.hint,
+        details: Some(json!({ "ask_id": answer.ask_id, "agent_id": agent_id, "status": answer.status })),
     }
 }

@@ -10,12 +10,14 @@ use crate::output::Answer;
 
 /// Send an agent a message; it is safe in its inbox when this returns
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl send chora 'The figures of May are in notes/may.md'")]
+#[command(
+    after_help = "Examples:\n  ghostctl send chora 'The figures of May are in notes/may.md'\n  ghostctl send chora --subject Minus -- '-5 degrees'"
+)]
 pub struct Send {
     /// The agent
     agent_id: String,
-    /// The message
-    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    /// The message; one that begins with - comes after --
+    #[arg(value_name = "TEXT")]
     body: String,
     /// A short line above it
     #[arg(long, value_name = "TEXT")]

@@ -1,16 +1,13 @@
 //! `ghostctl task create`
 
-use std::time::Duration;
-
 use ghost_proto::v1::CreateTaskRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
 
-use super::due_at_ms;
+use super::due;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
-use crate::text::parse_duration;
 
 /// Create a task and put it into its owner's inbox
 #[derive(Debug, clap::Args)]
@@ -40,8 +37,8 @@ pub struct Create {
     #[arg(long, value_name = "TASK-ID")]
     parent: Option<String>,
     /// When it should be done, from now
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    due_in: Option<Duration>,
+    #[arg(long = "due-in", value_name = "TIME", value_parser = due)]
+    due_at_ms: Option<i64>,
 }
 
 impl Create {
@@ -54,7 +51,7 @@ impl Create {
             priority: self.priority,
             depends_on: self.depends_on,
             parent_id: self.parent,
-            due_at_ms: self.due_in.map(due_at_ms),
+            due_at_ms: self.due_at_ms,
         };
         let task = rpc!(client, TasksClient::create, request).await?;
         Ok(Answer::object(record::task(&task), format!("task {} of {} is {}", task.task_id, task.owner, task.status)))

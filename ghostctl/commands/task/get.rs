@@ -2,7 +2,6 @@
 
 use ghost_proto::v1::GetTaskRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
-use serde_json::Value;
 
 use crate::commands::required;
 use crate::connection::{Client, rpc};
@@ -23,11 +22,8 @@ pub struct Get {
 impl Get {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let answer = rpc!(client, TasksClient::get, GetTaskRequest { task_id: self.task_id }).await?;
+        let json = record::task_with_history(&answer);
         let task = required(answer.task, "task")?;
-        let mut json = record::task(&task);
-        if let Value::Object(object) = &mut json {
-            object.insert("history".into(), answer.history.iter().map(record::task_event).collect());
-        }
         let mut text = fields(&[
             ("task_id", task.task_id),
             ("title", task.title),

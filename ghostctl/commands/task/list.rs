@@ -1,5 +1,7 @@
 //! `ghostctl task list`
 
+use std::cell::Cell;
+
 use ghost_proto::v1::ListTasksRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
 
@@ -20,18 +22,25 @@ pub struct List {
     /// With this status: pending, in_progress, blocked, done, failed or cancelled
     #[arg(long, value_name = "S")]
     status: Option<String>,
-    #[command(flatten)]
-    bound: Bound,
+    /// Most rows to print; the daemon lists a thousand at most
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
 }
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let tasks = collect(&self.bound, async |limit, cursor| {
+        let cut = Cell::new(false);
+        let mut tasks = collect(&Bound { limit: self.limit }, async |limit, cursor| {
             let request = ListTasksRequest { owner: self.owner.clone(), status: self.status.clone(), limit, cursor };
             let page = rpc!(client, TasksClient::list, request).await?;
+            cut.set(page.truncated);
             Ok((page.tasks, page.next_cursor))
         })
         .await?;
+        if tasks.note.is_none() && cut.get() {
+            let shown = tasks.rows.len();
+            tasks.note = Some(format!("the daemon lists no more than these {shown}; --owner and --status show others"));
+        }
         let mut table = Table::new(&["TASK", "OWNER", "STATUS", "PRIORITY", "TITLE"]);
         for task in &tasks.rows {
             table.row([

@@ -5,11 +5,10 @@ mod get;
 mod list;
 mod update;
 
-use std::time::Duration;
-
 use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::text::parse_due;
 use crate::wait::now_ms;
 
 /// What can be done with tasks.
@@ -32,7 +31,7 @@ impl Task {
     }
 }
 
-/// The instant that lies `duration` ahead.
-fn due_at_ms(duration: Duration) -> i64 {
-    now_ms().saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+/// Reads `--due-in`: the instant that lies so far ahead.
+fn due(text: &str) -> Result<i64, String> {
+    parse_due(text, now_ms())
 }

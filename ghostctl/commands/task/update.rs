@@ -1,16 +1,13 @@
 //! `ghostctl task update`
 
-use std::time::Duration;
-
-use ghost_proto::v1::UpdateTaskRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
+use ghost_proto::v1::{TaskIds, UpdateTaskRequest};
 
-use super::due_at_ms;
+use super::due;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
-use crate::text::parse_duration;
 
 /// Change a task
 #[derive(Debug, clap::Args)]
@@ -39,9 +36,12 @@ pub struct Update {
     /// What came of it
     #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]
     result: Option<String>,
+    /// A task that must be done first; all of them have to be given, or none
+    #[arg(long, value_name = "TASK-ID|none", group = "change")]
+    depends_on: Vec<String>,
     /// When it should be done, from now
-    #[arg(long, value_name = "TIME", group = "change", value_parser = parse_duration)]
-    due_in: Option<Duration>,
+    #[arg(long = "due-in", value_name = "TIME", group = "change", value_parser = due)]
+    due_at_ms: Option<i64>,
     /// Why, for its history
     #[arg(long, value_name = "TEXT", group = "change")]
     note: Option<String>,
@@ -52,6 +52,9 @@ pub struct Update {
 
 impl Update {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let none = self.depends_on.iter().all(|word| word == "none");
+        let depends_on = (!self.depends_on.is_empty())
+            .then(|| TaskIds { task_ids: if none { Vec::new() } else { self.depends_on } });
         let request = UpdateTaskRequest {
             request_id: new_request_id(),
             task_id: self.task_id,
@@ -61,9 +64,10 @@ impl Update {
             description: self.description,
             priority: self.priority,
             result: self.result,
-            due_at_ms: self.due_in.map(due_at_ms),
+            due_at_ms: self.due_at_ms,
             note: self.note,
             reopen: self.reopen,
+            depends_on,
         };
         let task = rpc!(client, TasksClient::update, request).await?;
         Ok(Answer::object(record::task(&task), format!("task {} of {} is {}", task.task_id, task.owner, task.status)))

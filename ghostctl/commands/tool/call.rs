@@ -19,12 +19,16 @@ pub struct Call {
     tool: String,
     /// Its arguments, a JSON object
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true, value_parser = object)]
-    arguments: Map<String, Value>,
+    arguments: String,
 }
 
-/// Reads a JSON object, so that a slip of the keyboard is told before anything is asked of the daemon.
-fn object(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("it is not a JSON object: {error}"))
+/// A JSON object as it was written, so that a slip of the keyboard is told before anything is asked of the daemon, and the
+/// daemon sees what reading it would lose, such as a key that was given twice.
+fn object(text: &str) -> Result<String, String> {
+    match serde_json::from_str::<Map<String, Value>>(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("it is not a JSON object: {error}")),
+    }
 }
 
 impl Call {
@@ -33,7 +37,7 @@ impl Call {
             request_id: new_request_id(),
             agent_id: self.agent_id,
             tool: self.tool,
-            arguments_json: Value::Object(self.arguments).to_string(),
+            arguments_json: self.arguments,
             timeout_ms: None,
         };
         let call = rpc!(client, ToolsClient::call, request).await?;

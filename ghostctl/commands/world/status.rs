@@ -50,6 +50,10 @@ fn text(status: &WorldStatus) -> String {
         let spent: Vec<String> = tokens.into_iter().chain(money).collect();
         text.push_str(&fields(&[("budget      ", format!("{}: {} spent", budget.scope, spent.join(", ")))]));
     }
+    for near in &status.bounds_near {
+        let about = if near.about.is_empty() { String::new() } else { format!(" of {}", near.about) };
+        text.push_str(&fields(&[("bound       ", format!("{}{about}: {} of {}", near.limit, near.value, near.most))]));
+    }
     for warning in &status.warnings {
         text.push_str(&format!("warning: {}\n", one_line(warning, 400)));
     }

@@ -1,8 +1,11 @@
 //! The volatile part: what the agent recalls of its last turns, and the mail of this one.
 
+use std::sync::Arc;
+
 use ghost_domain::journal::{JournalRow, Step};
+use ghost_domain::reply_tokens::SILENT;
 use ghost_domain::text::clip;
-use ghost_domain::{Envelope, Turn};
+use ghost_domain::{ChannelContext, Envelope, Turn};
 
 use super::{escape, escape_attribute};
 
@@ -13,7 +16,8 @@ const NOTED_CALLS: usize = 50;
 #[must_use]
 pub fn inbox(mail: &[Envelope]) -> String {
     let mut text = String::from("<inbox>\n");
-    for envelope in mail {
+    // A wake-up says only that there is something to read, and what that is comes as mail of its own.
+    for envelope in mail.iter().filter(|envelope| !envelope.is_chat_wake()) {
         text.push_str(&format!(
             "<message message_id=\"{}\" kind=\"{}\" from=\"{}\"",
             envelope.message_id,
@@ -32,10 +36,28 @@ pub fn inbox(mail: &[Envelope]) -> String {
     text
 }
 
+/// What a turn is told that comes from a conversation with someone outside (MSG-11, MSG-13, HB-05).
+#[must_use]
+pub fn channel(channel: ChannelContext) -> String {
+    let id = channel.conversation_id;
+    if !channel.replies {
+        return format!(
+            "<channel conversation_id=\"{id}\">\nA conversation with someone outside was handed to you. The last words of this \
+             turn are not sent there: to say something now, use a channel tool.\n</channel>"
+        );
+    }
+    format!(
+        "<channel conversation_id=\"{id}\">\nYour last words are sent to someone outside as your reply. If nothing should be sent, \
+         make {} your whole answer. To mark the reply as an answer to a certain message, begin it with [[reply_to_current]] for \
+         the newest or [[reply_to:<message_id>]] for another; the mark is taken out.\n</channel>",
+        SILENT[0],
+    )
+}
+
 /// What the agent recalls of its finished turns, oldest first, within `most` bytes; the oldest go first when it is too
 /// much. Empty if there is nothing.
 #[must_use]
-pub fn recent(turns: &[Turn], most: usize) -> String {
+pub fn recent(turns: &[Arc<Turn>], most: usize) -> String {
     let mut kept = Vec::new();
     let mut size = 0;
     for turn in turns {
@@ -127,6 +149,9 @@ mod tests {
             turn_id: None,
             crashes: 0,
         };
+        let wake =
+            Envelope { kind: Kind::Chat, body: String::new(), subject: Some("#room".into()), ..envelope.clone() };
+        assert_eq!(inbox(&[wake]), "<inbox>\n</inbox>", "a wake-up has nothing to say");
         let text = inbox(&[envelope]);
         assert_eq!(text.matches("</message>").count(), 1);
         assert!(text.contains("subject=\"a &quot;quoted&quot; line\""));

@@ -96,6 +96,8 @@ async fn a_turn_that_was_cancelled_lets_go_quietly() {
     let (worked, ()) =
         rig.in_time(async { tokio::join!(turn::work(&rig.engine, &agent_id, &rig.bench), cancel) }).await;
     worked.unwrap();
+    // The mail that came meanwhile brought a wake-up of its own.
+    rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("next"), "the agent goes on with its next mail");
     let rows = rig.ledger().await;
     assert_eq!((rows.len(), rows[0].error_code), (1, Some(Code::OutcomeUnknown)));

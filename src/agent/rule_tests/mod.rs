@@ -2,6 +2,7 @@
 
 mod act;
 mod actor;
+mod channel;
 mod fakes;
 mod limits;
 mod operator;

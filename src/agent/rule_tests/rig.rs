@@ -172,15 +172,17 @@ impl Rig {
     /// Works an agent's mail off, while time passes.
     pub(crate) async fn work(&self, name: &str) -> Result<(), Refusal> {
         let agent_id = id(name);
-        self.in_time(turn::work(&self.engine, &agent_id, &self.bench)).await
+        // An actor of its own each time, as after a wake-up.
+        self.in_time(turn::work(&self.engine, &agent_id, &Arc::default())).await
     }
 
     /// Works until `cut` happens, and dies there.
     pub(crate) async fn work_until(&self, name: &str, cut: impl Future<Output = ()>) {
         let agent_id = id(name);
+        let bench = Arc::default();
         tokio::select! {
             biased;
-            done = turn::work(&self.engine, &agent_id, &self.bench) => panic!("it ended: {done:?}"),
+            done = turn::work(&self.engine, &agent_id, &bench) => panic!("it ended: {done:?}"),
             () = cut => {}
         }
     }

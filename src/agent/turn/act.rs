@@ -219,6 +219,10 @@ impl Runner {
     async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<Done, Refusal> {
         let start = self.call_start(checked, CallId(self.engine.office.cx.id()), None);
         let call_cx = self.call_cx(start.call_id, &start.id);
+        let arguments = match tool.look(&call_cx, start.arguments.clone()).await {
+            Ok(arguments) => arguments,
+            Err(refusal) => return Ok(Done::Refused(refusal)),
+        };
         let (cx, tool, turn_id) = (self.engine.office.cx.clone(), Arc::clone(tool), self.turn.turn_id);
         let done = self
             .engine
@@ -228,7 +232,7 @@ impl Runner {
                 Box::pin(async move {
                     let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
                     turns::record_call_start(w, &cx, &turn, &start).await.map_err(InTransaction::Turn)?;
-                    let output = tool.apply(&call_cx, start.arguments.clone(), w).await.map_err(InTransaction::Tool)?;
+                    let output = tool.apply(&call_cx, arguments, w).await.map_err(InTransaction::Tool)?;
                     record_end(w, &cx, &turn, start.call_id, &start.id, &start.tool, output)
                         .await
                         .map_err(InTransaction::Turn)

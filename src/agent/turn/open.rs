@@ -1,13 +1,15 @@
 //! Opening a turn: from its journal if it has one, else by assembling its prompt.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::turns::{self, Next, Taken};
+use ghost_commons::turns::{self, HeldMail, Next, Taken};
 use ghost_config::spec::AgentSpec;
-use ghost_domain::journal::JournalRow;
+use ghost_domain::journal::{JournalRow, Step};
+use ghost_domain::mail::channel_of;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
-use ghost_domain::{AgentId, Code, HeldSkill, Refusal, Turn, TurnStatus};
+use ghost_domain::{AgentId, ChannelContext, Code, HeldSkill, MessageId, Refusal, Turn, TurnStatus};
 use ghost_store::Reads;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
@@ -21,7 +23,7 @@ use crate::transcript::Transcript;
 #[derive(Default)]
 pub(super) struct Sources {
     held: Vec<HeldSkill>,
-    history: Vec<Turn>,
+    pub(super) history: Vec<Arc<Turn>>,
     earlier: Vec<Vec<JournalRow>>,
     journal: Vec<JournalRow>,
     stored: Option<(String, String)>,
@@ -40,7 +42,8 @@ impl Runner {
             Some(sources) if !taken.resumed && taken.earlier.is_empty() => sources,
             _ => read_sources(engine, &taken).await?,
         };
-        let (spec, registry) = match engine.outfit(&taken.agent) {
+        let channel = channel(&taken, &sources.journal);
+        let (spec, registry) = match engine.outfit_for(&taken.agent, channel) {
             Ok(outfit) => outfit,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -64,6 +67,9 @@ impl Runner {
                 let system = prompt::join(&prompt::system(&plan, &taken.agent, &spec));
                 let briefing = prompt::join(&prompt::briefing(&spec, &registry.specs(), &sources.held));
                 let mut mail = prompt::inbox(&taken.mail);
+                if let Some(channel) = channel {
+                    mail = format!("{mail}\n{}", prompt::channel(channel));
+                }
                 for journal in &sources.earlier {
                     if let Some(note) = prompt::earlier_note(journal) {
                         mail = format!("{note}\n{mail}");
@@ -81,8 +87,7 @@ impl Runner {
         let opening_messages = messages.len();
         messages.extend(transcript.messages);
         let guard = LoopGuard::replay(&limits, &sources.journal);
-        let held = (!taken.resumed)
-            .then(|| taken.mail.iter().map(|envelope| (envelope.message_id, envelope.ask_id)).collect());
+        let held = (!taken.resumed).then(|| taken.mail.iter().map(HeldMail::of).collect());
         Ok(Ok(Self {
             held,
             engine: Arc::clone(engine),
@@ -109,12 +114,28 @@ impl Runner {
     }
 }
 
+/// The conversation from outside that a turn comes from. What joined a turn under way gives it none, so that a resumed turn
+/// has the tools that it was opened with.
+fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
+    let joined: BTreeSet<MessageId> = journal
+        .iter()
+        .filter_map(|row| match &row.step {
+            Step::MailJoined { messages } => Some(messages),
+            _ => None,
+        })
+        .flatten()
+        .copied()
+        .collect();
+    channel_of(taken.mail.iter().filter(|envelope| !joined.contains(&envelope.message_id)))
+}
+
 /// Looks what the agent has to do next and, at the same time, at what the prompt of a new turn needs. No snapshot: only
 /// the agent's own turns change either, and it has none under way.
 pub(super) async fn look(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
     settled: bool,
+    recent: Option<Vec<Arc<Turn>>>,
 ) -> Result<(Next, Option<Sources>), Refusal> {
     let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
     engine
@@ -124,7 +145,7 @@ pub(super) async fn look(
             Box::pin(async move {
                 let next = turns::next(r, &cx, &id, settled).await?;
                 let sources = match next {
-                    Next::Mail { .. } => Some(fresh(r, &id, cx.limits().history_turns).await?),
+                    Next::Mail { .. } => Some(fresh(r, &id, cx.limits().history_turns, recent).await?),
                     Next::Nothing | Next::Resume => None,
                 };
                 Ok((next, sources))
@@ -147,7 +168,7 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
                     let stored = r.prompt_get(&system).await?.zip(r.prompt_get(&briefing).await?);
                     return Ok(Sources { journal, stored, ..Sources::default() });
                 }
-                let mut sources = Sources { journal, ..fresh(r, &turn.agent_id, history_turns).await? };
+                let mut sources = Sources { journal, ..fresh(r, &turn.agent_id, history_turns, None).await? };
                 for turn_id in earlier {
                     sources.earlier.push(r.journal_of(turn_id).await?);
                 }
@@ -157,14 +178,21 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
         .await
 }
 
-/// What a turn without a past needs.
-async fn fresh(r: &mut dyn Reads, agent_id: &AgentId, history_turns: u32) -> Result<Sources, Refusal> {
+/// What a turn without a past needs. `recent` is what its actor remembers of the turns before it.
+async fn fresh(
+    r: &mut dyn Reads,
+    agent_id: &AgentId,
+    history_turns: u32,
+    recent: Option<Vec<Arc<Turn>>>,
+) -> Result<Sources, Refusal> {
     let held = r.skills_held(agent_id).await?;
-    let history = match history_turns {
-        0 => Vec::new(),
-        limit => {
+    let history = match (recent, history_turns) {
+        (_, 0) => Vec::new(),
+        (Some(recent), _) => recent,
+        (None, limit) => {
             let (agent_id, status) = (Some(agent_id.clone()), Some(TurnStatus::Finished));
-            r.turn_list(&TurnFilter { agent_id, status, limit, ..TurnFilter::default() }).await?
+            let turns = r.turn_list(&TurnFilter { agent_id, status, limit, ..TurnFilter::default() }).await?;
+            turns.into_iter().map(Arc::new).collect()
         }
     };
     Ok(Sources { held, history, ..Sources::default() })

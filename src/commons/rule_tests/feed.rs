@@ -63,7 +63,7 @@ async fn nothing_falls_between_storage_and_what_is_live() {
         seqs.push(feed.next().await.unwrap().unwrap().seq);
     }
     assert_eq!(seqs, (1..=before + 2).collect::<Vec<_>>());
-    assert_eq!(feed.try_next(), None);
+    assert!(feed.try_next().is_none());
     let ephemeral = Event {
         seq: rig.store.last_seq(),
         event_id: EventId(Uuid::nil()),
@@ -75,7 +75,7 @@ async fn nothing_falls_between_storage_and_what_is_live() {
         payload: json!({}),
     };
     rig.store.publish_ephemeral(ephemeral.clone());
-    assert_eq!(feed.next().await.unwrap(), Some(ephemeral));
+    assert_eq!(feed.next().await.unwrap().as_deref(), Some(&ephemeral));
     assert_eq!(feed.seen(), rig.store.last_seq());
 }
 
@@ -90,8 +90,8 @@ async fn a_slow_reader_is_told_and_finds_the_rest_in_storage() {
             rig.send("ada", "x").await;
         }
         if look_first {
-            assert_eq!(feed.try_next(), None);
-            assert_eq!(feed.try_next(), None, "it does not go on behind the gap");
+            assert!(feed.try_next().is_none());
+            assert!(feed.try_next().is_none(), "it does not go on behind the gap");
         }
         let lagged = feed.next().await.unwrap_err();
         assert_eq!(lagged.code, Code::RateLimited);
@@ -107,15 +107,49 @@ async fn a_slow_reader_is_told_and_finds_the_rest_in_storage() {
 async fn cursors_outside_the_feed_are_refused() {
     let rig = Rig::new().await;
     let last = rig.store.last_seq();
-    assert_eq!(code(open(&rig, Some(last + 1), EventFilter::default(), true).await.map(drop)), Code::InvalidArguments);
+    assert_eq!(code(open(&rig, Some(last + 1), EventFilter::default(), true).await.map(drop)), Code::CursorAhead);
     assert_eq!(code(open(&rig, Some(-1), EventFilter::default(), true).await.map(drop)), Code::InvalidArguments);
     rig.pass(Limits::days(8));
     retention::sweep(&rig.store, &rig.cx).await.unwrap();
     let refusal = open(&rig, Some(1), EventFilter::default(), true).await.map(drop).unwrap_err();
-    assert_eq!(refusal.code, Code::NotFound);
+    assert_eq!(refusal.code, Code::CursorExpired);
     assert_eq!(refusal.details.unwrap()["last_seq"], last);
     rig.send("ada", "new").await;
     let mut kept = open(&rig, Some(0), EventFilter::default(), false).await.unwrap();
     assert_eq!(rest(&mut kept).await, [last + 1]);
     open(&rig, Some(last), EventFilter::default(), false).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_that_retention_overtakes_is_told_of_the_gap() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.inbox_max = 10_000);
+    for _ in 0..600 {
+        rig.send("ada", "hello").await;
+    }
+    let last = rig.store.last_seq();
+    let mut begun = open(&rig, Some(0), EventFilter::default(), false).await.unwrap();
+    assert_eq!(begun.next().await.unwrap().unwrap().seq, 1);
+    let mut resumed = open(&rig, Some(1), EventFilter::default(), false).await.unwrap();
+    let mut oldest = open(&rig, Some(0), EventFilter::default(), false).await.unwrap();
+    rig.pass(Limits::days(8));
+    retention::sweep(&rig.store, &rig.cx).await.unwrap();
+    rig.send("ada", "new").await;
+    let mut seen = 1;
+    let refusal = loop {
+        match begun.next().await {
+            Ok(event) => {
+                seen += 1;
+                assert_eq!(event.unwrap().seq, seen, "what it has read already, it is given");
+            }
+            Err(refusal) => break refusal,
+        }
+    };
+    assert!(seen < last && begun.seen() == seen, "{seen}");
+    assert_eq!(refusal.code, Code::CursorExpired);
+    assert_eq!(refusal.details.unwrap()["first_seq"], last + 1);
+    assert_eq!(code(begun.next().await.map(drop)), Code::CursorExpired, "and so it is when it asks again");
+    assert_eq!(code(resumed.next().await.map(drop)), Code::CursorExpired);
+    // One that wants what is kept, and was given nothing before, misses nothing.
+    assert_eq!(rest(&mut oldest).await, [last + 1]);
 }

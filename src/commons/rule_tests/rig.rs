@@ -151,6 +151,11 @@ impl Rig {
         self.clock.0.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
+    /// Sets the clock back.
+    pub(crate) fn back(&self, time: Duration) {
+        self.clock.0.fetch_sub(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
     /// The same store as a daemon sees it that has lost its agents to a later epoch.
     pub(crate) fn stale(&self) -> Self {
         let cx = Cx::new(self.cx.ports.clone(), Redactor::default(), "node", 0, Limits::default());

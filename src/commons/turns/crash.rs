@@ -15,10 +15,10 @@ pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &s
     turn.crashes = turn.crashes.saturating_add(1);
     w.turn_put(&turn).await?;
     let mail = taken_mail(w, &turn).await?;
-    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-    if mail.len() > 1 {
+    let Some(mail) = single(w, &turn, &mail).await? else {
         return split(w, cx, turn, &mail, reason, 1).await;
-    }
+    };
+    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
     budgets::forfeit_held(w, cx, &turn).await?;
     w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
     let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
@@ -56,12 +56,13 @@ pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
         if turn.stalled_boots >= cx.limits().stalled_boots_max {
             let reason = format!("no progress over {} starts of the daemon", turn.stalled_boots);
             let mail = taken_mail(w, &turn).await?;
-            if mail.len() > 1 {
-                split(w, cx, turn, &mail, &reason, 1).await?;
-            } else {
-                let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-                let boots = turn.stalled_boots;
-                dead_letters::set_aside(w, cx, turn, &ids, &reason, boots).await?;
+            match single(w, &turn, &mail).await? {
+                None => split(w, cx, turn, &mail, &reason, 1).await?,
+                Some(mail) => {
+                    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+                    let boots = turn.stalled_boots;
+                    dead_letters::set_aside(w, cx, turn, &ids, &reason, boots).await?;
+                }
             }
         }
     }
@@ -71,6 +72,21 @@ pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
 async fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
     let agent = w.agent_get(agent_id).await?;
     Ok(agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed))
+}
+
+/// A turn's mail if it is about one piece at most; `None` if there are several to be tried apart. Wake-ups for chat
+/// channels do not count beside what they woke the agent for, and are done with once it is there.
+async fn single(w: &mut dyn Writes, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
+    let (wakes, rest): (Vec<Envelope>, Vec<Envelope>) = mail.iter().cloned().partition(Envelope::is_chat_wake);
+    match rest.len() {
+        0 => Ok((wakes.len() < 2).then_some(wakes)),
+        1 => {
+            let ids: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
+            w.message_mark(&ids, MailState::Consumed, Some(turn.turn_id), 0).await?;
+            Ok(Some(rest))
+        }
+        _ => Ok(None),
+    }
 }
 
 async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
@@ -91,8 +107,12 @@ async fn split(
     crashes: u32,
 ) -> Result<()> {
     let most = cx.limits().crashes_max;
+    // A wake-up for a chat channel has nothing of its own to try: what it stood for is in the turn's digests.
+    let (wakes, mail): (Vec<&Envelope>, Vec<&Envelope>) = mail.iter().partition(|envelope| envelope.is_chat_wake());
+    let wakes: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
+    w.message_mark(&wakes, MailState::Consumed, Some(turn.turn_id), 0).await?;
     let (poisoned, tried): (Vec<&Envelope>, Vec<&Envelope>) =
-        mail.iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= most);
+        mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= most);
     let ids: Vec<MessageId> = tried.iter().map(|envelope| envelope.message_id).collect();
     w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
     for envelope in poisoned {

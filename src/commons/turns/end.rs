@@ -2,12 +2,14 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{AskId, Code, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
+use ghost_domain::{
+    AskId, Code, ConversationId, Envelope, Kind, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus,
+};
 use ghost_store::Writes;
 use serde_json::json;
 
 use super::open_turn;
-use crate::{Cx, Result, asks, budgets};
+use crate::{Cx, Result, asks, budgets, conversations, schedules};
 
 /// Characters of the reason that is kept of a turn that did not finish.
 const REASON_MAX: usize = 2_000;
@@ -23,8 +25,34 @@ pub enum Ending {
     Cancelled(String),
 }
 
-/// The mail that a turn holds, as its runner knows it: each piece with the ask that it carries, if any.
-pub type Held = Vec<(MessageId, Option<AskId>)>;
+/// The mail that a turn holds, as its runner knows it.
+pub type Held = Vec<HeldMail>;
+
+/// What the end of a turn must know of a piece of its mail.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldMail {
+    /// Which.
+    pub message_id: MessageId,
+    /// What it is.
+    pub kind: Kind,
+    /// The ask that it carries, if any.
+    pub ask_id: Option<AskId>,
+    /// The conversation that it belongs to, if any.
+    pub conversation_id: Option<ConversationId>,
+}
+
+impl HeldMail {
+    /// What is to be known of `envelope`.
+    #[must_use]
+    pub fn of(envelope: &Envelope) -> Self {
+        Self {
+            message_id: envelope.message_id,
+            kind: envelope.kind,
+            ask_id: envelope.ask_id,
+            conversation_id: envelope.conversation_id.as_deref().and_then(|id| id.parse().ok()),
+        }
+    }
+}
 
 /// Ends an open turn: its mail is consumed and its debts are paid. Only a cancellation may come from outside; any other
 /// end is the word of the daemon that owns the agent.
@@ -55,12 +83,27 @@ pub async fn finish_held(
         None => {
             let mail = w.messages_of_turn(turn_id).await?;
             let taken = mail.into_iter().filter(|envelope| envelope.state == MailState::Taken);
-            taken.map(|envelope| (envelope.message_id, envelope.ask_id)).collect()
+            taken.map(|envelope| HeldMail::of(&envelope)).collect()
         }
     };
-    let ids: Vec<MessageId> = held.iter().map(|(message_id, _)| *message_id).collect();
+    let ids: Vec<MessageId> = held.iter().map(|mail| mail.message_id).collect();
     w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0).await?;
-    for ask_id in held.into_iter().filter_map(|(_, ask_id)| ask_id) {
+    if let Some(conversation_id) = conversations::owed(&held) {
+        match &ending {
+            Ending::Finished(text) => conversations::answer(w, cx, &turn, conversation_id, &ids, text).await?,
+            Ending::Failed(refusal) => {
+                conversations::unanswered(w, cx, &turn, conversation_id, &format!("failed: {}", refusal.message))
+                    .await?;
+            }
+            Ending::Cancelled(why) => {
+                conversations::unanswered(w, cx, &turn, conversation_id, &format!("was cancelled: {why}")).await?;
+            }
+        }
+    }
+    for mail in &held {
+        schedules::turn_ended(w, cx, &turn, mail.message_id, mail.kind, &ending).await?;
+    }
+    for ask_id in held.into_iter().filter_map(|mail| mail.ask_id) {
         match &ending {
             Ending::Finished(text) => asks::answer(w, cx, ask_id, text).await?,
             Ending::Failed(refusal) => asks::fail(w, cx, ask_id, refusal).await?,

@@ -10,7 +10,8 @@ use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{AgentId, BudgetLimits};
 
 use super::llm::{ModelEntry, read_model};
-use super::{Named, budget, intensity, later, names, read_intensity, section, write_acl};
+use super::{Named, budget, intensity, names, read_intensity, section, write_acl};
+use crate::heartbeat::{self, HeartbeatBlock};
 use crate::plan::{AgentLimits, RestartPlan};
 use crate::reader::{Field, Map};
 
@@ -42,6 +43,8 @@ pub struct AgentEntry<'n> {
     pub model: ModelEntry<'n>,
     /// The bounds in `overrides`.
     pub limits: AgentLimits,
+    /// `heartbeat`.
+    pub heartbeat: Option<HeartbeatBlock>,
 }
 
 /// One entry of `teams`.
@@ -88,9 +91,7 @@ fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
     });
     let (model, limits) =
         section(&map, "overrides", |inner| Some((read_model(inner), agent_limits(inner)))).unwrap_or_default();
-    if let Some(field) = map.get("heartbeat") {
-        later::heartbeat(&field);
-    }
+    let heartbeat = map.get("heartbeat").and_then(|field| heartbeat::block(&field));
     map.finish(&[("overides", "did you mean `overrides`?")]);
     Some(AgentEntry {
         field: field.clone(),
@@ -106,6 +107,7 @@ fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
         budget: spend,
         model,
         limits,
+        heartbeat,
     })
 }
 

@@ -1,5 +1,5 @@
 //! Parts of the world file that are read and checked although no code uses them yet, so that a file written for the whole
-//! catalogue loads: `cli_policy`, `sandbox`, `heartbeat`, `chat`, `approvals` (SBX-07, SBX-10, HB-04, EXEC-06, CHAT-11).
+//! catalogue loads: `cli_policy`, `sandbox`, `approvals` (SBX-07, SBX-10, EXEC-06).
 //!
 //! Must never: let a key through unread, or be silent about having no effect.
 
@@ -23,35 +23,10 @@ pub fn read(map: &Map<'_>) {
         unused(&field);
         with(&field, sandbox);
     }
-    if let Some(field) = map.get("heartbeat") {
-        heartbeat(&field);
-    }
-    if let Some(field) = map.get("chat") {
-        unused(&field);
-        with(&field, |map| {
-            map.get("wake").map(|field| field.choice(&["all", "mentions", "none"]));
-        });
-    }
     if let Some(field) = map.get("approvals") {
         unused(&field);
         with(&field, approvals);
     }
-}
-
-/// A heartbeat block, the world's or one agent's.
-pub fn heartbeat(field: &Field<'_>) {
-    unused(field);
-    with(field, heartbeat_keys);
-}
-
-/// The keys of a heartbeat block.
-pub fn heartbeat_keys(map: &Map<'_>) {
-    map.get("every").map(|field| field.duration(Duration::ZERO..=Duration::from_secs(7 * 86_400)));
-    map.get("ack_max_chars").map(|field| field.count(0..=10_000));
-    map.get("target").map(|field| field.text(200));
-    map.get("prompt").map(|field| field.text(super::TEXT_MAX));
-    map.get("timezone").map(|field| field.text(64));
-    map.get("active_hours").map(|field| field.text(64));
 }
 
 fn with(field: &Field<'_>, read: impl FnOnce(&Map<'_>)) {

@@ -4,6 +4,7 @@
 //! Must never: read another file.
 
 pub mod agents;
+pub mod channels;
 pub mod later;
 pub mod llm;
 
@@ -12,12 +13,14 @@ use std::time::Duration;
 
 use ghost_domain::restart::Intensity;
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{AgentId, BudgetLimits, Limits, Money, Scope};
+use ghost_domain::{AgentId, BudgetLimits, ChatWake, Limits, Money, Scope};
 
 use crate::access::AccessDefault;
+use crate::heartbeat::HeartbeatBlock;
 use crate::reader::{Field, Map};
 
 use agents::{AgentEntry, TeamEntry};
+use channels::WebhookEntry;
 use llm::LlmEntry;
 
 /// Longest free text of the file, in bytes.
@@ -56,6 +59,8 @@ pub struct WorldFile<'n> {
     pub budgets: Vec<(Field<'n>, Scope, BudgetLimits)>,
     /// `write_acls`.
     pub write_acls: BTreeMap<AgentId, (Field<'n>, WriteAcl)>,
+    /// `chat.wake`.
+    pub chat_wake: ChatWake,
     /// `tasks.owner_may_update`.
     pub owner_may_update: bool,
     /// `skills.roots`; `None` if it was not given.
@@ -66,6 +71,10 @@ pub struct WorldFile<'n> {
     pub job: Option<JobEntry<'n>>,
     /// `metrics.open`.
     pub metrics_open: bool,
+    /// `channels.webhooks`.
+    pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
+    /// `heartbeat`.
+    pub heartbeat: Option<HeartbeatBlock>,
     /// `toolboxes`.
     pub toolboxes: Vec<ToolboxEntry<'n>>,
 }
@@ -112,6 +121,11 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     let teams = agents::teams(&map);
     let (groups, groups_line) = groups(&map);
     let (access_default, strict_channel) = access(&map);
+    let (heartbeat, ack_chars) = heartbeats(&map);
+    let mut limits = limits(&map);
+    if let Some(chars) = ack_chars {
+        limits.heartbeat_ack_chars = chars;
+    }
     let file = WorldFile {
         id,
         name,
@@ -124,14 +138,17 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         strict_channel,
         creatable: map.get("agents_may_create").map(|field| names(&field)).unwrap_or_default(),
         llm: llm::llm(&map),
-        limits: limits(&map),
+        limits,
         budgets: budgets(&map),
         write_acls: write_acls(&map),
+        chat_wake: section(&map, "chat", chat_wake).unwrap_or(ChatWake::Mentions),
         owner_may_update: section(&map, "tasks", |tasks| tasks.get("owner_may_update")?.flag()).unwrap_or(true),
         skill_roots: section(&map, "skills", |skills| skills.get("roots").map(|roots| roots.texts(1_024))),
         secret_env: map.get("secrets_env").map(|field| variables(&field)).unwrap_or_default(),
         job: section(&map, "job", job),
         metrics_open: section(&map, "metrics", |metrics| metrics.get("open")?.flag()).unwrap_or(false),
+        webhooks: channels::webhooks(&map),
+        heartbeat,
         toolboxes: toolboxes(&map),
     };
     later::read(&map);
@@ -204,6 +221,23 @@ fn access(map: &Map<'_>) -> (AccessDefault, bool) {
 /// A list of names.
 pub fn names<'n>(field: &Field<'n>) -> Vec<Named<'n>> {
     field.list().into_iter().filter_map(|item| item.name().map(|name| (item.clone(), name))).collect()
+}
+
+/// The world's block, and the bound that only it has.
+fn heartbeats(map: &Map<'_>) -> (Option<HeartbeatBlock>, Option<u32>) {
+    let Some(inner) = map.get("heartbeat").and_then(|field| field.map()) else { return (None, None) };
+    let ack_chars = inner.get("ack_max_chars").and_then(|field| field.count32(0..=10_000));
+    let block = crate::heartbeat::keys(&inner);
+    inner.finish(&[]);
+    (Some(block), ack_chars)
+}
+
+fn chat_wake(chat: &Map<'_>) -> Option<ChatWake> {
+    match chat.get("wake")?.choice(&["all", "mentions", "none"])? {
+        "all" => Some(ChatWake::All),
+        "none" => Some(ChatWake::None),
+        _ => Some(ChatWake::Mentions),
+    }
 }
 
 fn limits(map: &Map<'_>) -> Limits {

@@ -94,7 +94,7 @@ pub fn prose_or_none(field: &str, text: &str, most: u32) -> Result<String, Refus
     Ok(text.to_owned())
 }
 
-/// A JSON object of at most `most` bytes; blank is null.
+/// A JSON object of at most `most` bytes that names no key twice; blank is null.
 pub fn object(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
     if text.len() > most as usize {
         return Err(Refusal::new(
@@ -106,13 +106,26 @@ pub fn object(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }
-    match serde_json::from_str(text) {
+    let example = "write an object that names each key once, such as {\"path\": \"notes.md\"}";
+    match super::json::strict(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(bad(field, "is not a JSON object").hint("write an object, such as {\"path\": \"notes.md\"}")),
-        Err(error) => {
-            Err(bad(field, format!("is not JSON: {error}")).hint("write an object, such as {\"path\": \"notes.md\"}"))
-        }
+        Ok(_) => Err(bad(field, "is not a JSON object").hint(example)),
+        Err(what) => Err(bad(field, what).hint(example)),
     }
+}
+
+/// Any JSON of at most `most` bytes whose objects name each key once; a deletion is the word `null`, never blank.
+pub fn json(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
+    if text.len() > most as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("{field} has {} bytes; at most {most} are taken", text.len()),
+        )
+        .hint("split it up, or write a workspace file and name its path")
+        .details(json!({ "field": field })));
+    }
+    super::json::strict(text)
+        .map_err(|what| bad(field, what).hint("text is written in quotes, such as \"calm\"; null deletes"))
 }
 
 /// Workspace paths.

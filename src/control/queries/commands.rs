@@ -2,12 +2,10 @@
 //!
 //! Must never: change what a rule of commons decides.
 
-use ghost_commons::{Cx, agents, mail, tasks, turns};
+use ghost_commons::{Cx, mail, tasks, turns};
 use ghost_domain::text::clip;
-use ghost_domain::{
-    Agent, AgentId, Envelope, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus,
-};
-use ghost_store::{Reads, Writes};
+use ghost_domain::{Envelope, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus};
+use ghost_store::Writes;
 use ghost_world::World;
 
 use super::{Result, no_turn, refused};
@@ -32,42 +30,6 @@ pub async fn cancel_turn(
             Ok((turn, true))
         }
     }
-}
-
-/// The first of `<archetype>-1`, `-2`, … that no agent bears or has borne.
-pub async fn free_id(r: &mut dyn Reads, archetype: &str) -> Result<AgentId> {
-    let clean: String = archetype
-        .to_ascii_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' })
-        .take(50)
-        .collect();
-    let clean = clean.trim_start_matches(['.', '_', '-']);
-    let base = if clean.is_empty() { "agent" } else { clean };
-    let mut number = 1_u32;
-    loop {
-        let id: AgentId = format!("{base}-{number}").parse()?;
-        if r.agent_get(&id).await?.is_none() {
-            return Ok(id);
-        }
-        number = number.saturating_add(1);
-    }
-}
-
-/// Deletes an agent and keeps the reason in its tombstone.
-pub async fn delete_agent(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    by: &Party,
-    id: &AgentId,
-    reason: Option<&str>,
-) -> Result<Agent> {
-    let mut agent = agents::delete(w, cx, by, id).await?;
-    if let Some(reason) = reason {
-        agent.status_reason = Some(format!("deleted by {by}: {}", clip(reason, 300)));
-        w.agent_put(&agent).await?;
-    }
-    Ok(agent)
 }
 
 /// Delivers mail, and gives it as the store keeps it: with its place.

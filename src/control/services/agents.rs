@@ -65,7 +65,7 @@ impl Wanted {
         plan.check_overrides_of(&self.archetype, &self.overrides)?;
         let agent_id = match self.agent_id {
             Some(agent_id) => agent_id,
-            None => queries::free_id(w, &self.archetype).await?,
+            None => rules::free_id(w, &self.archetype).await?,
         };
         if plan.agent(&agent_id).is_some() {
             return Err(Refusal::new(Code::Conflict, format!("the world file names an agent `{agent_id}`"))
@@ -93,7 +93,7 @@ impl AgentsService {
         Self { control, recent: Recent::default() }
     }
 
-    async fn page(&self, request: v1::ListAgentsRequest) -> Result<v1::ListAgentsResponse, Refusal> {
+    pub(crate) async fn page(&self, request: v1::ListAgentsRequest) -> Result<v1::ListAgentsResponse, Refusal> {
         let status: Option<AgentStatus> = input::parsed_if("status", request.status.as_deref())?;
         let archetype = input::line_if("archetype", request.archetype.as_deref(), NAME_MAX)?;
         let after: Option<AgentId> = match request.cursor.as_str() {
@@ -128,7 +128,7 @@ impl AgentsService {
         Ok(v1::ListAgentsResponse { agents, next_cursor })
     }
 
-    async fn one(&self, agent_id: &str) -> Result<v1::GetAgentResponse, Refusal> {
+    pub(crate) async fn one(&self, agent_id: &str) -> Result<v1::GetAgentResponse, Refusal> {
         let agent_id: AgentId = input::parsed("agent_id", agent_id)?;
         let world = &self.control.world;
         let shown = self.recent.at_work(world, &agent_id).await?;
@@ -294,7 +294,7 @@ impl Agents for AgentsService {
         let world = &self.control.world;
         let (cx, id) = (world.cx().clone(), agent_id.clone());
         let agent = requests::once(world.store(), world.cx(), key, move |w| {
-            Box::pin(async move { queries::delete_agent(w, &cx, &by, &id, reason.as_deref()).await })
+            Box::pin(async move { ghost_commons::agents::delete_because(w, &cx, &by, &id, reason.as_deref()).await })
         })
         .await
         .map_err(to_status)?;

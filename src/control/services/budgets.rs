@@ -2,7 +2,7 @@
 
 use ghost_commons::budgets::{self as rules, NewLimits};
 use ghost_commons::requests;
-use ghost_domain::{Code, Money, Refusal, Scope};
+use ghost_domain::{Code, Money, Refusal, RequestKey, Scope};
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_server::Budgets;
 use ghost_store::tables::UsageFilter;
@@ -59,6 +59,17 @@ impl BudgetsService {
         Ok(v1::ListBudgetsResponse { budgets, next_cursor })
     }
 
+    /// Agents and teams are looked up where limits are set; a root, which takes many rows to look for, before that. A request
+    /// that was answered already gets its answer, whatever became of the root.
+    async fn check_root(&self, key: &RequestKey, scope: &Scope) -> Result<(), Refusal> {
+        match scope {
+            Scope::Root(root_id) if queries::kept_answer(&self.0.world, key).await?.is_none() => {
+                queries::root_named(&self.0.world, *root_id).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn sums(&self, request: v1::UsageRequest) -> Result<v1::UsageResponse, Refusal> {
         let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let since = input::instant("since_at_ms", request.since_at_ms)?;
@@ -82,6 +93,7 @@ impl Budgets for BudgetsService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "budgets.set", &request.get_ref().request_id)?;
         let (scope, limits) = limits(request.get_ref()).map_err(to_status)?;
+        self.check_root(&key, &scope).await.map_err(to_status)?;
         let cx = self.0.world.cx().clone();
         let budget = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
             Box::pin(async move { rules::set(w, &cx, &by, &scope, limits).await })

@@ -19,7 +19,7 @@ const NAME_MAX: usize = 128;
 pub struct LedgerService(pub Control);
 
 impl LedgerService {
-    async fn page(&self, request: v1::ListLedgerRequest) -> Result<v1::ListLedgerResponse, Refusal> {
+    pub(crate) async fn page(&self, request: v1::ListLedgerRequest) -> Result<v1::ListLedgerResponse, Refusal> {
         let tool = input::line_if("tool", request.tool.as_deref(), NAME_MAX)?;
         let filter = LedgerFilter {
             agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,

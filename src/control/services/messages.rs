@@ -114,13 +114,18 @@ impl Messages for MessagesService {
                 _ => refusal,
             })
         })?;
+        let refusal = queries::why_unanswered(&self.0.world, &ask).await.map_err(to_status)?;
+        let error_code = refusal.as_ref().map(|refusal| refusal.code.as_str().to_owned());
+        let (error, hint) = refusal.map_or((None, None), |refusal| (Some(refusal.message), refusal.hint));
         let redact = |text: String| self.0.world.cx().redactor.redact(&text);
         Ok(Response::new(v1::AskResponse {
             ask_id: ask.ask_id.to_string(),
             status: ask.status.as_str().to_owned(),
             // A late reply is kept with the record, but the ask ended without one.
             reply: ask.reply.filter(|_| ask.status == AskStatus::Answered).map(redact),
-            error: ask.error.map(redact),
+            error,
+            error_code,
+            hint,
         }))
     }
 

@@ -49,22 +49,27 @@ fn change(cx: &Cx, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText,
         owner: input::parsed_if("owner", request.owner.as_deref())?,
         note: prose("note", request.note.as_deref())?,
         result: prose("result", request.result.as_deref())?,
+        depends_on: request
+            .depends_on
+            .as_ref()
+            .map(|list| input::parsed_all("depends_on", &list.task_ids, DEPENDS_MAX))
+            .transpose()?,
         reopen: request.reopen,
     };
     Ok((input::parsed("task_id", &request.task_id)?, text, change))
 }
 
 impl TasksService {
-    async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
+    pub(crate) async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
         let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
         let status = input::parsed_if("status", request.status.as_deref())?;
-        let page =
+        let (page, truncated) =
             queries::task_page(&self.0.world, owner, status, &request.cursor, input::page(request.limit)).await?;
         let (tasks, next_cursor) = page.map(|task| convert::task(task, &self.0.world.cx().redactor));
-        Ok(v1::ListTasksResponse { tasks, next_cursor })
+        Ok(v1::ListTasksResponse { tasks, next_cursor, truncated })
     }
 
-    async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
+    pub(crate) async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
         let found = queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await?;
         let redactor = &self.0.world.cx().redactor;
         Ok(v1::GetTaskResponse {

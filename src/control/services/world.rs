@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ghost_commons::requests::once;
 use ghost_commons::status::Facts;
+use ghost_commons::storms;
 use ghost_domain::text::one_line;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Money, Party, Refusal, RequestKey};
 use ghost_proto::v1::{
-    self, NamedCount, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse, ReloadRequest, ReloadResponse,
-    ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse,
-    StatusRequest, WorldStatus, world_server,
+    self, NamedCount, NearBound, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse, ReloadRequest,
+    ReloadResponse, ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest,
+    ShutdownResponse, StatusRequest, WorldStatus, world_server,
 };
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
@@ -49,7 +50,7 @@ impl world_server::World for WorldService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.pause", &request.get_ref().request_id)?;
         let reason = input::line_if("reason", request.get_ref().reason.as_deref(), REASON_MAX).map_err(to_status)?;
-        let kept = self.set_paused(&by, key, true).await.map_err(to_status)?;
+        let kept = self.set_paused(&by, key, true, reason.as_deref()).await.map_err(to_status)?;
         tracing::info!(principal = %by, reason, changed = kept.changed, "the world is paused");
         Ok(Response::new(PauseResponse { paused: true, changed: kept.changed, open_turns: kept.open_turns }))
     }
@@ -57,7 +58,7 @@ impl world_server::World for WorldService {
     async fn resume(&self, request: Request<ResumeRequest>) -> Result<Response<ResumeResponse>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.resume", &request.get_ref().request_id)?;
-        let kept = self.set_paused(&by, key, false).await.map_err(to_status)?;
+        let kept = self.set_paused(&by, key, false, None).await.map_err(to_status)?;
         Ok(Response::new(ResumeResponse { paused: false, changed: kept.changed }))
     }
 
@@ -100,7 +101,13 @@ struct Paused {
 impl WorldService {
     async fn world_status(&self) -> Result<WorldStatus, Refusal> {
         let Control { world, endpoints, .. } = &self.0;
-        let facts = world.store().read(|r| Box::pin(async move { Facts::read(r).await })).await?;
+        let cx = world.cx().clone();
+        let (facts, bounds) = world
+            .store()
+            .read(move |r| {
+                Box::pin(async move { Ok::<_, Refusal>((Facts::read(r).await?, storms::near(r, &cx).await?)) })
+            })
+            .await?;
         let cost = match &facts.job {
             Some(job) => self.cost(UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() }).await?,
             None => Money(0),
@@ -121,6 +128,10 @@ impl WorldService {
             dead_letters_held: facts.dead_letters.into(),
             last_seq: world.store().last_seq(),
             budgets_near_bound: facts.near().into_iter().map(convert::budget).collect(),
+            bounds_near: bounds
+                .into_iter()
+                .map(|near| NearBound { limit: near.limit, about: near.about, value: near.value, most: near.most })
+                .collect(),
             warnings: plan.warnings.iter().map(|warning| one_line(&warning.to_string())).collect(),
             endpoints: endpoints.to_vec(),
             job: facts.job.map(|facts| job(facts, cost)),
@@ -128,13 +139,19 @@ impl WorldService {
         })
     }
 
-    async fn set_paused(&self, by: &Party, key: RequestKey, paused: bool) -> Result<Paused, Refusal> {
+    async fn set_paused(
+        &self,
+        by: &Party,
+        key: RequestKey,
+        paused: bool,
+        reason: Option<&str>,
+    ) -> Result<Paused, Refusal> {
         let world = &self.0.world;
         if let Some(kept) = answered(&self.0, key.clone()).await? {
             return Ok(kept);
         }
         let changed = world.directory().is_paused() != paused;
-        world.set_paused(by, paused).await?;
+        world.set_paused_because(by, paused, reason).await?;
         let open_turns = self.open_turns().await?;
         keep(&self.0, key, Paused { changed, open_turns }).await
     }

@@ -2,14 +2,14 @@
 //!
 //! Must never: stop at the first problem, or read a file of unbounded size.
 
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use ghost_config::problem::{Problem, Problems, Severity};

@@ -48,6 +48,11 @@ pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
         (w.conversation_find("control", "thread 3").await?, w.conversation_find("control", "thread 2").await?)
     });
     assert_eq!(inside, (None, Some(conversation(2, "a"))));
+    refuse!(&store, |w| {
+        w.conversation_put(&conversation(3, "a")).await?;
+        assert_eq!(w.conversation_count().await?, 3);
+    });
+    assert_eq!(look!(&store, |r| { r.conversation_count().await? }), 2);
     store.close().await;
     let store = open(&medium).await;
     let found = look!(&store, |r| { r.conversation_find("webhook:shop", AWKWARD).await? });
@@ -165,7 +170,7 @@ pub(super) async fn entries_of_a_turn_are_found(medium: Arc<dyn Medium>) {
 }
 
 async fn due(store: &Store, now: u64, limit: u32) -> Vec<(u128, i64)> {
-    let due = look!(store, |r| { r.deliveries_due(at(now), limit).await? });
+    let due = look!(store, |r| { r.deliveries_due(at(now), &[], limit).await? });
     each(&due, |entry| (entry.conversation_id.0.as_u128(), entry.seq))
 }
 
@@ -190,11 +195,22 @@ pub(super) async fn deliveries_fall_due(medium: Arc<dyn Medium>) {
             w.conversation_entry_put(&ConversationEntry { next_at: Some(at(1)), ..entry(3, seq, delivery) }).await?;
         }
         assert_eq!(w.delivery_next_at().await?, Some(at(10)));
-        assert_eq!(w.deliveries_due(at(10), 9).await?, [waits(1, 2, 10)]);
+        assert_eq!(w.deliveries_due(at(10), &[], 9).await?, [waits(1, 2, 10)]);
     });
     assert_eq!(due(&store, 9, 9).await, []);
     assert_eq!(due(&store, 20, 9).await, [(1, 2), (2, 1), (2, 2), (3, 1)]);
     assert_eq!(due(&store, 99, 2).await, [(1, 2), (2, 1)]);
+    keep!(&store, |w| {
+        w.conversation_put(&Conversation { adapter: "webhook:a".to_owned(), ..conversation(1, "a") }).await?;
+        w.conversation_put(&Conversation { adapter: "webhook:b".to_owned(), ..conversation(2, "a") }).await?;
+        let passing = ["webhook:b".to_owned(), "webhook:c".to_owned()];
+        assert_eq!(w.deliveries_due(at(99), &passing, 2).await?, [waits(1, 2, 10), waits(3, 1, 20)]);
+    });
+    let passed = look!(&store, |r| {
+        let both = ["webhook:a".to_owned(), "webhook:b".to_owned()];
+        (r.deliveries_due(at(99), &both[..1], 2).await?, r.deliveries_due(at(99), &both, 9).await?)
+    });
+    assert_eq!(passed, (vec![waits(2, 1, 20), waits(2, 2, 20)], vec![waits(3, 1, 20)]));
     assert_eq!((due(&store, 99, 0).await, due(&store, 99, 9).await.len()), (vec![], 5));
     keep!(&store, |w| {
         w.conversation_entry_put(&ConversationEntry { next_at: None, ..entry(1, 2, Delivery::Delivered) }).await?;
@@ -208,10 +224,10 @@ pub(super) async fn deliveries_fall_due(medium: Arc<dyn Medium>) {
     assert_eq!(due(&store, 39, 9).await, [(4, 15), (2, 2), (3, 1), (1, 1)]);
     assert_eq!(next(&store).await, Some(at(15)));
     refuse!(&store, |w| {
-        for unwanted in w.deliveries_due(at(99), 9).await? {
+        for unwanted in w.deliveries_due(at(99), &[], 9).await? {
             w.conversation_entry_put(&ConversationEntry { delivery: Delivery::Failed, ..unwanted }).await?;
         }
-        assert_eq!((w.delivery_next_at().await?, w.deliveries_due(at(99), 9).await?), (None, vec![]));
+        assert_eq!((w.delivery_next_at().await?, w.deliveries_due(at(99), &[], 9).await?), (None, vec![]));
     });
     assert_eq!(due(&store, 99, 9).await, [(4, 15), (2, 2), (3, 1), (1, 1), (2, 1)]);
     store.close().await;

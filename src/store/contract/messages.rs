@@ -101,6 +101,18 @@ pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
     let depths =
         look!(&store, |r| { (r.inbox_depth(&a()).await?, r.inbox_depth(&who("b")).await?, r.inbox_total().await?) });
     assert_eq!(depths, (2, 1, 3));
+    let many = move || [who("b"), who("nobody"), a(), who("b")];
+    assert_eq!(look!(&store, |r| { r.inbox_depths(&many()).await? }), [1, 0, 2, 1]);
+    let (first, second) = keep!(&store, |w| {
+        let first = w.inbox_depths(&many()).await?;
+        w.message_append(&mail(7, "nobody")).await?;
+        w.message_mark(&[message_id(7)], MailState::Consumed, None, 0).await?;
+        w.message_append(&mail(8, "nobody")).await?;
+        let second = w.inbox_depths(&many()).await?;
+        w.message_mark(&[message_id(8)], MailState::Consumed, None, 0).await?;
+        (first, second)
+    });
+    assert_eq!((first, second), (vec![1, 0, 2, 1], vec![1, 1, 2, 1]));
     let inside = keep!(&store, |w| {
         let before = w.inbox_depth(&a()).await?;
         // Marked to what it is already, back to pending, twice in one command.

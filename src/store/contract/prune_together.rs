@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{ChatPost, Delivery, ScheduleKind, ScheduleRun, Timestamp};
+use ghost_domain::{ChatPost, Delivery, KnowledgeEntry, Party, ScheduleKind, ScheduleRun, Timestamp};
 
 use super::Medium;
 use super::prune::prune_all;
 use super::rows::{at, message_id, turn_id, who};
 use super::rows_together::{
-    channel, conversation, conversation_id, entry, member, named, post, run, schedule, schedule_id,
+    channel, conversation, conversation_id, entry, knowledge, member, named, post, run, schedule, schedule_id,
 };
 use super::tools::{each, keep, look, open, refuse};
 use crate::Store;
@@ -25,7 +25,7 @@ pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
         for seq in 1..=5 {
             w.chat_post_append(&post("a", seq)).await?;
         }
-        // The clock went back: age decides, not the place.
+        // The clock went back: the place decides, or there would be a gap.
         w.chat_post_append(&ChatPost { ts: at(3), ..post("b", 1) }).await?;
         w.chat_post_append(&ChatPost { ts: at(1), ..post("b", 2) }).await?;
     });
@@ -38,7 +38,7 @@ pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
     });
     assert_eq!((posts(&store, "a").await, posts(&store, "b").await), (vec![1, 2, 3, 4, 5], vec![1, 2]));
     assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(9), 3).await? }), 3);
-    assert_eq!((posts(&store, "a").await, posts(&store, "b").await), (vec![3, 4, 5], vec![1]), "oldest first");
+    assert_eq!((posts(&store, "a").await, posts(&store, "b").await), (vec![4, 5], vec![1, 2]), "from the start");
     prune_all(&store, Family::ChatPosts, 5).await;
     assert_eq!((posts(&store, "a").await, posts(&store, "b").await), (vec![5], vec![]));
     prune_all(&store, Family::ChatPosts, 9).await;
@@ -52,6 +52,30 @@ pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
     assert_eq!(inside, (Some(channel("a", 5)), 1, vec![]), "the sequence never falls");
     keep!(&store, |w| { w.chat_post_append(&post("a", 6)).await? });
     assert_eq!(posts(&store, "a").await, [6]);
+}
+
+pub(super) async fn what_is_left_of_a_channel_has_no_gap(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let posts = async |store: &Store, name: &'static str| {
+        each(&look!(store, |r| { r.chat_posts(&named(name), 0, 0, 99).await? }), |post| post.seq)
+    };
+    keep!(&store, |w| {
+        for (name, times) in [("a", [9, 1, 1, 1]), ("b", [2, 1, 9, 1]), ("c", [3, 2, 1, 4])] {
+            for (seq, ts) in (1..).zip(times) {
+                w.chat_post_append(&ChatPost { ts: at(ts), ..post(name, seq) }).await?;
+            }
+        }
+    });
+    let all = async || (posts(&store, "a").await, posts(&store, "b").await, posts(&store, "c").await);
+    // What is old and stays in one channel takes no room from the others.
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(5), 3).await? }), 3);
+    assert_eq!(all().await, (vec![1, 2, 3, 4], vec![3, 4], vec![2, 3, 4]));
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(4), 9).await? }), 2);
+    assert_eq!(all().await, (vec![1, 2, 3, 4], vec![3, 4], vec![4]));
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(5), 9).await? }), 1);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(9), 9).await? }), 0);
+    assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(10), 9).await? }), 6);
+    assert_eq!(all().await, (vec![], vec![], vec![]));
 }
 
 pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>) {
@@ -144,4 +168,29 @@ pub(super) async fn old_runs_go(medium: Arc<dyn Medium>) {
     });
     assert_eq!(inside, (None, Some(run(1, 4)), true));
     assert_eq!((runs(&store, 1).await, runs(&store, 2).await), (vec![4], vec![1]));
+}
+
+pub(super) async fn deleted_knowledge_goes(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let gone = |entry_id: &str, second: u64| KnowledgeEntry {
+        deleted: true,
+        creator: Party::Agent(who("a")),
+        updated_at: at(second),
+        ..knowledge(entry_id, 2)
+    };
+    keep!(&store, |w| {
+        w.knowledge_put(&gone("old", 1)).await?;
+        w.knowledge_put(&gone("older", 0)).await?;
+        w.knowledge_put(&gone("young", 5)).await?;
+        w.knowledge_put(&KnowledgeEntry { deleted: false, ..gone("there", 1) }).await?;
+        w.knowledge_put(&KnowledgeEntry { creator: Party::System, ..gone("seed", 1) }).await?;
+    });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Knowledge, at(5), 0).await? }), 0, "bounded");
+    refuse!(&store, |w| { assert_eq!(w.prune(Family::Knowledge, at(5), 9).await?, 2) });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::Knowledge, at(5), 1).await? }), 1);
+    let left = async |entry_id: &'static str| look!(&store, |r| { r.knowledge_get(entry_id).await?.is_some() });
+    assert_eq!((left("older").await, left("old").await), (false, true), "oldest first");
+    prune_all(&store, Family::Knowledge, 5).await;
+    let all = (left("old").await, left("young").await, left("there").await, left("seed").await);
+    assert_eq!(all, (false, true, true, true));
 }

@@ -129,6 +129,9 @@ impl Together {
             }
             Self::PruneVersions => w.knowledge_versions_prune(known, i64::try_from(b % 8).unwrap()).await,
             Self::PutState => {
+                if c.is_multiple_of(4) {
+                    return Some(w.state_remove(one_of(&KEYS, a)).await.map(drop));
+                }
                 let row = state(one_of(&KEYS, a), json!({ "n": n }));
                 w.state_put(&StateEntry { version: i64::try_from(n).unwrap(), ..row }).await
             }
@@ -176,7 +179,7 @@ impl Together {
                     w.conversation_list(owner).await?,
                     w.conversation_entries(conversation_id(a % 4), i64::try_from(b % 4).unwrap(), limit).await?,
                     w.conversation_entries_of_turn(turn_id(c % 6)).await?,
-                    w.deliveries_due(moment(if c.is_multiple_of(4) { n } else { c % 9 }), limit).await?,
+                    w.deliveries_due(moment(if c.is_multiple_of(4) { n } else { c % 9 }), &[], limit).await?,
                     w.delivery_next_at().await?,
                 );
                 format!("{found:?}")
@@ -273,7 +276,7 @@ pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
     for n in 0..6 {
         lines.push(format!("{:?}", r.conversation_entries_of_turn(turn_id(n)).await?));
     }
-    let due = r.deliveries_due(ghost_domain::Timestamp(i64::MAX), 10_000).await?;
+    let due = r.deliveries_due(ghost_domain::Timestamp(i64::MAX), &[], 10_000).await?;
     lines.push(format!("{due:?} {:?}", r.delivery_next_at().await?));
     lines.push(format!("{:?} {}", r.knowledge_list("", 10_000).await?, r.knowledge_count().await?));
     for known in KNOWN {

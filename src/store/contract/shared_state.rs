@@ -44,6 +44,24 @@ pub(super) async fn values_round_trip(medium: Arc<dyn Medium>) {
     assert_eq!(look!(&store, |r| { r.state_count().await? }), 2);
 }
 
+pub(super) async fn values_are_removed(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        w.state_put(&state("a", json!(1))).await?;
+        w.state_put(&state("b", json!(2))).await?;
+        assert!(w.state_remove("a").await?, "also what the same command wrote");
+        assert_eq!((w.state_get("a").await?, w.state_count().await?), (None, 1));
+        w.state_put(&state("a", json!(3))).await?;
+    });
+    refuse!(&store, |w| { assert!(w.state_remove("a").await?) });
+    assert_eq!(keys(&store, "", "", 9).await, ["a", "b"]);
+    let removed = keep!(&store, |w| { (w.state_remove("a").await?, w.state_remove("a").await?) });
+    assert_eq!(removed, (true, false));
+    store.close().await;
+    let store = open(&medium).await;
+    assert_eq!(keys(&store, "", "", 9).await, ["b"]);
+}
+
 async fn keys(store: &Store, prefix: &'static str, after: &'static str, limit: u32) -> Vec<String> {
     each(&look!(store, |r| { r.state_list(prefix, after, limit).await? }), |entry| entry.key.clone())
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, Timestamp};
 
-use super::prune::oldest;
 use super::session::{LIST_MAX, Session, bound, count};
 use super::tables::{Pair, Tables};
 use crate::StoreError;
@@ -26,8 +25,21 @@ impl Tables {
             .filter_map(|((member, channel), ())| self.chat_members.get(&(channel.clone(), member.clone())))
     }
 
+    /// Every channel is cut from its start only, so that what is left has no gap even if the clock went backwards.
     pub(super) fn prune_chat_posts(&mut self, before: Timestamp, limit: usize) -> usize {
-        let old = oldest(self.chat_posts.iter().map(|(place, post)| (post.ts, place.clone())), before, limit);
+        let mut cut_up_to = None;
+        let old: Vec<(ChannelName, i64)> = self
+            .chat_posts
+            .iter()
+            .filter(|((channel, _), post)| {
+                if post.ts >= before {
+                    cut_up_to = Some(channel);
+                }
+                cut_up_to != Some(channel)
+            })
+            .take(limit)
+            .map(|(place, _)| place.clone())
+            .collect();
         old.iter().filter(|place| self.chat_posts.remove(place)).count()
     }
 }

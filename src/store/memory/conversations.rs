@@ -7,7 +7,7 @@ use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Del
 use uuid::Uuid;
 
 use super::prune::oldest;
-use super::session::{LIST_MAX, Session, bound};
+use super::session::{LIST_MAX, Session, bound, count};
 use super::tables::Tables;
 use crate::StoreError;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
@@ -91,6 +91,10 @@ impl ConversationReads for Session<'_> {
         Ok(found.into_iter().take(LIST_MAX).cloned().collect())
     }
 
+    async fn conversation_count(&mut self) -> Result<u32> {
+        Ok(count(self.tables.conversations.values().count()))
+    }
+
     async fn conversation_entries(
         &mut self,
         conversation_id: ConversationId,
@@ -114,11 +118,20 @@ impl ConversationReads for Session<'_> {
             .collect())
     }
 
-    async fn deliveries_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<ConversationEntry>> {
+    async fn deliveries_due(
+        &mut self,
+        now: Timestamp,
+        passing: &[String],
+        limit: u32,
+    ) -> Result<Vec<ConversationEntry>> {
         Ok(self
             .tables
             .conversation_entries_by_due
             .range(..=(now, ConversationId(Uuid::max()), i64::MAX))
+            .filter(|((_, conversation_id, _), ())| {
+                let carrier = self.tables.conversations.get(conversation_id).map(|carried| &carried.adapter);
+                !carrier.is_some_and(|adapter| passing.contains(adapter))
+            })
             .take(bound(limit))
             .filter_map(|((_, conversation_id, seq), ())| {
                 self.tables.conversation_entries.get(&(*conversation_id, *seq))

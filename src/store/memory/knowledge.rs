@@ -3,10 +3,20 @@
 use std::ops::Bound;
 
 use async_trait::async_trait;
-use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
+use ghost_domain::{KnowledgeEntry, KnowledgeVersion, Party, Timestamp};
 
+use super::prune::oldest;
 use super::session::{Session, bound, count};
+use super::tables::Tables;
 use crate::tables::{KnowledgeReads, KnowledgeWrites, Result};
+
+impl Tables {
+    pub(super) fn prune_knowledge(&mut self, before: Timestamp, limit: usize) -> usize {
+        let gone = self.knowledge.values().filter(|entry| entry.deleted && entry.creator != Party::System);
+        let old = oldest(gone.map(|entry| (entry.updated_at, entry.entry_id.clone())), before, limit);
+        old.iter().filter(|entry_id| self.knowledge.remove(entry_id)).count()
+    }
+}
 
 #[async_trait]
 impl KnowledgeReads for Session<'_> {

@@ -73,6 +73,10 @@ impl MessageReads for Session<'_> {
         Ok(count(self.tables.pending_of(agent_id).count()))
     }
 
+    async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
+        Ok(agent_ids.iter().map(|agent_id| count(self.tables.pending_of(agent_id).count())).collect())
+    }
+
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         Ok(self.tables.pending_of(agent_id).take(bound(limit)).cloned().collect())
     }

@@ -20,6 +20,7 @@ mod messages;
 mod outbox;
 mod prune;
 mod requests;
+mod roots;
 mod schedules;
 mod session;
 mod shared_state;

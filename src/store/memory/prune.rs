@@ -199,7 +199,9 @@ impl PruneWrites for Session<'_> {
             Family::Tasks => tables.prune_tasks(before, limit),
             Family::ChatPosts => tables.prune_chat_posts(before, limit),
             Family::Conversations => tables.prune_conversations(before, limit),
+            Family::Knowledge => tables.prune_knowledge(before, limit),
             Family::ScheduleRuns => tables.prune_schedule_runs(before, limit),
+            Family::Roots => tables.prune_roots(before, limit),
             Family::RootBudgets => tables.prune_root_budgets(before, limit),
             Family::Agents => {
                 let (pruned, highest) = tables.prune_agents(before, limit);

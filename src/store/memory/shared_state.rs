@@ -37,4 +37,8 @@ impl StateWrites for Session<'_> {
         self.tables.state.put(entry.key.clone(), entry.clone());
         Ok(())
     }
+
+    async fn state_remove(&mut self, key: &str) -> Result<bool> {
+        Ok(self.tables.state.remove(&key.to_owned()))
+    }
 }

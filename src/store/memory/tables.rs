@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use ghost_domain::storm::RootTally;
 use ghost_domain::{
     Agent, AgentId, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation,
     ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job, JournalRow,
-    KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, Reservation, ReservationId, Schedule,
-    ScheduleId, ScheduleRun, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId, UsageRow,
-    WatchSnapshot,
+    KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, Reservation, ReservationId, RootId,
+    Schedule, ScheduleId, ScheduleRun, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId,
+    UsageRow, WatchSnapshot,
 };
 
 use super::table::{Journaled, Table};
@@ -78,6 +79,7 @@ pub(super) struct Tables {
     pub(super) knowledge: Table<String, KnowledgeEntry>,
     pub(super) knowledge_versions: Table<(String, i64), KnowledgeVersion>,
     pub(super) state: Table<String, StateEntry>,
+    pub(super) roots: Table<RootId, RootTally>,
     pub(super) schedules: Table<ScheduleId, Schedule>,
     /// By agent, kind as text, and name: the order that lists promise.
     pub(super) schedules_by_name: Table<(Arc<str>, &'static str, String), ScheduleId>,
@@ -88,7 +90,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn each(&mut self) -> [&mut dyn Journaled; 44] {
+    fn each(&mut self) -> [&mut dyn Journaled; 45] {
         [
             &mut self.agents,
             &mut self.meta,
@@ -128,6 +130,7 @@ impl Tables {
             &mut self.knowledge,
             &mut self.knowledge_versions,
             &mut self.state,
+            &mut self.roots,
             &mut self.schedules,
             &mut self.schedules_by_name,
             &mut self.schedules_by_due,

@@ -47,7 +47,8 @@ pub(super) mod bit {
     pub(in super::super) const SCHEDULES: u32 = 1 << 27;
     pub(in super::super) const SCHEDULE_RUNS: u32 = 1 << 28;
     pub(in super::super) const SNAPSHOTS: u32 = 1 << 29;
-    pub(in super::super) const ALL: u32 = (1 << 30) - 1;
+    pub(in super::super) const ROOTS: u32 = 1 << 30;
+    pub(in super::super) const ALL: u32 = (1 << 31) - 1;
 }
 
 /// Where rows go.
@@ -90,6 +91,7 @@ async fn run<T: Sync>(
         let (chunk, after) = rest.split_at(size);
         rest = after;
         let mut args = Args::default();
+        args.reserve(size * shape.columns);
         for row in chunk {
             bind(row, &mut args)?;
         }
@@ -164,7 +166,7 @@ pub(super) async fn flush(
         PROMPTS => prompts, BUDGETS => budgets, RESERVATIONS => reservations, CALLS => calls, REQUESTS => requests,
         DEAD_LETTERS => dead_letters, TASKS => tasks, CHAT_CHANNELS => chat_channels, CHAT_MEMBERS => chat_members,
         CONVERSATIONS => conversations, ENTRIES => entries, KNOWLEDGE => knowledge,
-        KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, SCHEDULES => schedules,
+        KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, ROOTS => roots, SCHEDULES => schedules,
         SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
     }
     if tables & bit::JOURNAL != 0 {
@@ -201,7 +203,7 @@ impl Layers {
             CALLS => calls, REQUESTS => requests, DEAD_LETTERS => dead_letters, TASKS => tasks, JOURNAL => journal,
             USAGE => usage, TASK_EVENTS => task_events, CHAT_CHANNELS => chat_channels, CHAT_MEMBERS => chat_members,
             CHAT_POSTS => chat_posts, CONVERSATIONS => conversations, ENTRIES => entries, KNOWLEDGE => knowledge,
-            KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, SCHEDULES => schedules,
+            KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, ROOTS => roots, SCHEDULES => schedules,
             SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
         };
         rows || (tables & bit::EVENTS != 0 && side == Side::Batch && self.events_written < self.events.len())

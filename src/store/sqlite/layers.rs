@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ghost_domain::event::NewEvent;
 use ghost_domain::ports::Signal;
+use ghost_domain::storm::RootTally;
 use ghost_domain::usage::UsageRow;
 use ghost_domain::{
     Agent, AgentId, Ask, Budget, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
@@ -56,6 +57,7 @@ pub(super) struct Layers {
     pub(super) knowledge: Shelf<KnowledgeEntry>,
     pub(super) knowledge_versions: Shelf<KnowledgeVersion>,
     pub(super) state: Shelf<StateEntry>,
+    pub(super) roots: Shelf<RootTally>,
     pub(super) schedules: Shelf<Schedule>,
     pub(super) schedule_runs: Shelf<ScheduleRun>,
     pub(super) snapshots: Shelf<Seen>,
@@ -72,6 +74,8 @@ pub(super) struct Layers {
     pub(super) own_signals: Vec<Signal>,
     /// Pending mail by inbox.
     pub(super) depths: Known<AgentId, u32>,
+    /// Pending mail in the whole world.
+    pub(super) waiting: Known<(), u64>,
     /// The open turn that mail opened, by agent.
     pub(super) open_turns: Known<AgentId, Option<TurnId>>,
     /// Who is in a channel, in order; `None` where that may have changed.
@@ -111,6 +115,7 @@ macro_rules! every {
         $layers.knowledge.$call();
         $layers.knowledge_versions.$call();
         $layers.state.$call();
+        $layers.roots.$call();
         $layers.schedules.$call();
         $layers.schedule_runs.$call();
         $layers.snapshots.$call();
@@ -119,6 +124,7 @@ macro_rules! every {
         $layers.task_events.$call();
         $layers.chat_posts.$call();
         $layers.depths.$call();
+        $layers.waiting.$call();
         $layers.open_turns.$call();
         $layers.rosters.$call();
         $layers.joined.$call();
@@ -153,6 +159,7 @@ impl Layers {
             knowledge: Shelf::new(),
             knowledge_versions: Shelf::new(),
             state: Shelf::new(),
+            roots: Shelf::new(),
             schedules: Shelf::new(),
             schedule_runs: Shelf::new(),
             snapshots: Shelf::new(),
@@ -166,6 +173,7 @@ impl Layers {
             signals: Vec::new(),
             own_signals: Vec::new(),
             depths: Known::new(3_584),
+            waiting: Known::new(1),
             open_turns: Known::new(3_584),
             rosters: Known::new(64),
             joined: Known::new(3_584),
@@ -203,6 +211,16 @@ impl Layers {
         self.stated.clear();
         self.own_signals.clear();
         self.counters = self.at_command;
+    }
+
+    /// Keeps the count of pending mail in the world exact, once it is known.
+    pub(super) fn waiting_moves(&mut self, was_pending: bool, is_pending: bool) {
+        let Some(waiting) = self.waiting.get(&()).copied() else { return };
+        match (was_pending, is_pending) {
+            (false, true) => self.waiting.put((), waiting.saturating_add(1)),
+            (true, false) => self.waiting.put((), waiting.saturating_sub(1)),
+            _ => {}
+        }
     }
 
     /// Ends a batch that was committed: gives what is to be published.

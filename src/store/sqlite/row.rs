@@ -35,6 +35,11 @@ pub(super) struct Args {
 }
 
 impl Args {
+    /// Makes room for this many values.
+    pub(super) fn reserve(&mut self, values: usize) {
+        self.values.reserve(values, 0);
+    }
+
     /// One value.
     pub(super) fn put<'q, T: Encode<'q, Sqlite> + Type<Sqlite>>(&mut self, value: T) -> &mut Self {
         if let Err(error) = self.values.add(value) {
@@ -174,11 +179,11 @@ pub(super) fn chunks(mut rows: usize, columns: usize) -> impl Iterator<Item = us
 
 /// A noun as JSON.
 pub(super) fn to_json<T: Serialize>(table: &'static str, key: impl ToString, value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| StoreError::Row {
-        table,
-        key: key.to_string(),
-        what: format!("cannot be written as JSON: {error}"),
-    })
+    let failed = |what: String| StoreError::Row { table, key: key.to_string(), what };
+    // Most records have some hundred bytes: growing to that step by step costs more than writing them.
+    let mut json = Vec::with_capacity(768);
+    serde_json::to_writer(&mut json, value).map_err(|error| failed(format!("cannot be written as JSON: {error}")))?;
+    String::from_utf8(json).map_err(|error| failed(error.to_string()))
 }
 
 /// A noun from the `record` column, which every query of such a table gives first.

@@ -39,7 +39,16 @@ pub(super) struct Session {
 impl Session {
     /// A session for queries.
     pub(super) fn reader(conn: SqliteConnection, path: Arc<Path>) -> Self {
-        Self { conn, path, texts: Texts::default(), layers: None, snapshot: true, begun: false, saved: false, failed: None }
+        Self {
+            conn,
+            path,
+            texts: Texts::default(),
+            layers: None,
+            snapshot: true,
+            begun: false,
+            saved: false,
+            failed: None,
+        }
     }
 
     /// A session for the writer.

@@ -150,7 +150,13 @@ pub(super) struct Shelf<R: Keyed> {
 impl<R: Keyed> Shelf<R> {
     /// With nothing in it.
     pub(super) fn new() -> Self {
-        Self { own: IndexMap::new(), own_clean: HashMap::new(), batch: IndexMap::new(), cache: Cache::new(R::KEPT), absent: Cache::new(R::ABSENT_KEPT) }
+        Self {
+            own: IndexMap::new(),
+            own_clean: HashMap::new(),
+            batch: IndexMap::new(),
+            cache: Cache::new(R::KEPT),
+            absent: Cache::new(R::ABSENT_KEPT),
+        }
     }
 
     /// The newest version of a row, if a layer has it.

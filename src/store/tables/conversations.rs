@@ -17,6 +17,9 @@ pub trait ConversationReads {
     /// Conversations, last spoken in first, at most 1,000; of this owner if given.
     async fn conversation_list(&mut self, owner: Option<&AgentId>) -> Result<Vec<Conversation>>;
 
+    /// How many conversations there are.
+    async fn conversation_count(&mut self) -> Result<u32>;
+
     /// Entries after `after`, in order, at most `limit`.
     async fn conversation_entries(
         &mut self,
@@ -29,8 +32,14 @@ pub trait ConversationReads {
     async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>>;
 
     /// Entries that wait to be delivered and whose time has come by `now`, the longest due first (then by conversation
-    /// and sequence), at most `limit`. One that waits and names no time is due from the moment it was committed.
-    async fn deliveries_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<ConversationEntry>>;
+    /// and sequence), at most `limit`; without those of conversations that an adapter in `passing` carries. One that waits
+    /// and names no time is due from the moment it was committed.
+    async fn deliveries_due(
+        &mut self,
+        now: Timestamp,
+        passing: &[String],
+        limit: u32,
+    ) -> Result<Vec<ConversationEntry>>;
 
     /// When the next entry falls due, if any waits.
     async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>>;

@@ -17,6 +17,9 @@ pub trait MessageReads {
     /// How much pending mail an inbox holds.
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;
 
+    /// How much pending mail each of these inboxes holds, in their order: one look for a fan-out.
+    async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>>;
+
     /// Pending mail of an inbox in order, at most `limit`.
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 

@@ -16,6 +16,7 @@ mod ledger;
 mod messages;
 mod prune;
 mod requests;
+mod roots;
 mod schedules;
 mod shared_state;
 mod skills;
@@ -35,6 +36,7 @@ pub use ledger::{LedgerFilter, LedgerReads, LedgerWrites};
 pub use messages::{MessageReads, MessageWrites};
 pub use prune::{Family, PruneWrites};
 pub use requests::{RequestReads, RequestWrites};
+pub use roots::{RootReads, RootWrites};
 pub use schedules::{ScheduleReads, ScheduleWrites};
 pub use shared_state::{StateReads, StateWrites};
 pub use skills::{SkillReads, SkillWrites};
@@ -60,6 +62,7 @@ pub trait Reads:
     + LedgerReads
     + MessageReads
     + RequestReads
+    + RootReads
     + ScheduleReads
     + SkillReads
     + StateReads
@@ -85,6 +88,7 @@ pub trait Writes:
     + MessageWrites
     + PruneWrites
     + RequestWrites
+    + RootWrites
     + ScheduleWrites
     + SkillWrites
     + StateWrites

@@ -33,18 +33,23 @@ pub enum Family {
     /// Tombstones of agents. The floor of incarnations
     /// ([`agent_incarnation_floor`](super::AgentReads::agent_incarnation_floor)) rises to theirs.
     Agents,
-    /// Chat posts. Channels keep their sequence.
+    /// Chat posts, channel by channel, each from its start up to its first young post, so that what is left of it has no
+    /// gap. Channels keep their sequence.
     ChatPosts,
     /// Conversations in which nothing was said lately, with their entries, unless one of these is a draft or waits to
     /// be delivered. A conversation counts as one row, whatever it holds.
     Conversations,
+    /// Deleted entries of knowledge, unless the world's files brought them: those must not come back at the next boot.
+    Knowledge,
     /// Runs of schedules, by when they went off.
     ScheduleRuns,
+    /// Tallies of roots, by when they last counted something.
+    Roots,
 }
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Events,
         Self::Turns,
         Self::Messages,
@@ -58,13 +63,16 @@ impl Family {
         Self::Agents,
         Self::ChatPosts,
         Self::Conversations,
+        Self::Knowledge,
         Self::ScheduleRuns,
+        Self::Roots,
     ];
 }
 
 /// Pruning.
 #[async_trait]
 pub trait PruneWrites {
-    /// Deletes rows of a family that ended before `before`, oldest first, at most `limit`. Gives how many.
+    /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless the family says
+    /// otherwise. Gives how many.
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64>;
 }

@@ -23,4 +23,7 @@ pub trait StateReads {
 pub trait StateWrites {
     /// Inserts or replaces a value.
     async fn state_put(&mut self, entry: &StateEntry) -> Result<()>;
+
+    /// Deletes a value. Says whether there was one.
+    async fn state_remove(&mut self, key: &str) -> Result<bool>;
 }

@@ -127,11 +127,15 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
             (Scope::Agent(names[0].clone()), tight),
             (Scope::Agent(names[1].clone()), poor),
         ],
+        chat_wake: ghost_domain::ChatWake::Mentions,
         owner_may_update_tasks: true,
+        knowledge: Vec::new(),
         skill_roots: Vec::new(),
         secret_env: BTreeSet::new(),
         job: None,
         metrics_open: false,
+        webhooks: BTreeMap::new(),
+        heartbeats: BTreeMap::new(),
         warnings: Vec::new(),
     })
 }

@@ -1,7 +1,5 @@
 //! Agents: who is there, creating, starting, stopping, looking into another's memory (BI-21..25).
 
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -153,7 +151,7 @@ impl WorldTool for Create {
         }
         let new_id = match &params.agent_id {
             Some(text) => text.parse()?,
-            None => free_id(w, &params.archetype).await?,
+            None => rules::free_id(w, &params.archetype).await?,
         };
         let name = params.name.as_deref().map(one_line).filter(|name| !name.is_empty());
         let new = NewAgent {
@@ -173,22 +171,6 @@ impl WorldTool for Create {
         });
         Ok(content.into())
     }
-}
-
-/// The first of `<archetype>-1`, `-2`, … that no agent bears or has borne.
-async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId, Refusal> {
-    let clean: String = archetype
-        .to_ascii_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' })
-        .take(50)
-        .collect();
-    let clean = clean.trim_start_matches(['.', '_', '-']);
-    let base = if clean.is_empty() { "agent" } else { clean };
-    let taken: BTreeSet<String> = w.agent_list(true).await?.iter().map(|agent| agent.agent_id.to_string()).collect();
-    // One of so many numbers is free.
-    let free = (1..=taken.len() + 1).map(|n| format!("{base}-{n}")).find(|id| !taken.contains(id));
-    free.unwrap_or_else(|| base.to_owned()).parse()
 }
 
 pub(super) struct Start;

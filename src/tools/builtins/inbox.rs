@@ -60,7 +60,7 @@ impl WorldTool for Read {
         }
         // Counted as `join` takes them, so that no more is taken than can be shown. What it looks at besides is longer.
         let window = w.inbox_pending(own, limit.saturating_mul(4).max(64)).await?;
-        let joinable = window.iter().filter(|mail| mail.kind.merges() && mail.crashes == 0 && mail.turn_id.is_none());
+        let joinable = window.iter().filter(|envelope| mail::joinable(envelope));
         let (fits, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
         let count = u32::try_from(fits.len()).unwrap_or(limit);
         let joined = mail::join(w, own, call.turn_id, count).await?;

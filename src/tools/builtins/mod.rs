@@ -4,10 +4,16 @@
 //! Must never: hold a rule that the commons has, or take an actor from an argument.
 
 mod agents;
+mod channel;
+mod chat;
 mod common;
+mod cron;
 mod inbox;
+mod knowledge;
 mod messages;
 mod resources;
+mod schedules;
+mod shared_state;
 mod skills;
 mod tasks;
 mod when;
@@ -28,8 +34,12 @@ pub fn all() -> Vec<Tool> {
     tools.extend(files());
     tools.extend(agents_and_world());
     tools.extend(messages());
+    tools.extend(chat());
+    tools.extend(channel());
     tools.extend(tasks());
+    tools.extend(knowledge_and_state());
     tools.extend(skills());
+    tools.extend(schedules());
     tools
 }
 
@@ -137,6 +147,89 @@ fn messages() -> [Tool; 4] {
     ]
 }
 
+/// These are registered only in turns that come from a conversation with someone outside (CONF-03).
+fn channel() -> [Tool; 5] {
+    use channel::{Attach, AttachParams, Handoff, HandoffParams, Send, SendOut, SendOutParams, SendParams};
+    let handoff = "Give the conversation with someone outside to another agent, which answers from then on.";
+    [
+        Tool::new::<SendParams>(
+            "channel.send",
+            "Say something in the conversation that this turn comes from at once, apart from your final reply.",
+            Run::world(Send),
+        ),
+        Tool::new::<AttachParams>(
+            "channel.file_attach",
+            "Attach a workspace file to the reply that this turn will end with.",
+            Run::world(Attach),
+        ),
+        Tool::new::<HandoffParams>("channel.handoff", handoff, Run::world(Handoff)),
+        Tool::new::<SendOutParams>(
+            "syscall.channel.send",
+            "Send a message, with files if need be, to whoever is outside in the conversation that this turn comes from.",
+            Run::world(SendOut),
+        ),
+        Tool::new::<HandoffParams>("syscall.channel.handoff", handoff, Run::world(Handoff)),
+    ]
+}
+
+fn chat() -> [Tool; 6] {
+    [
+        Tool::new::<chat::CreateParams>(
+            "syscall.chat.create",
+            "Open a named channel for several agents; gate it if three or more are to talk there.",
+            Run::world(chat::Create),
+        ),
+        Tool::new::<chat::HistoryParams>(
+            "syscall.chat.history",
+            "Read back what was posted in a channel, the newest 50 posts unless you say otherwise.",
+            Run::read(chat::History),
+        )
+        .view(WIDE_VIEW),
+        Tool::new::<chat::MemberParams>(
+            "syscall.chat.invite",
+            "Let another agent into a channel that you created.",
+            Run::world(chat::Member { invite: true }),
+        ),
+        Tool::new::<common::Nothing>(
+            "syscall.chat.list",
+            "List the channels that you are in or have created, with their members and the seq of the newest post.",
+            Run::read(chat::List),
+        )
+        .view(LIST_VIEW),
+        Tool::new::<chat::MemberParams>(
+            "syscall.chat.remove",
+            "Put an agent out of a channel that you created, or leave one yourself.",
+            Run::world(chat::Member { invite: false }),
+        ),
+        Tool::new::<chat::SendParams>(
+            "syscall.chat.send",
+            "Post in a channel. In an ungated one, members see it in their next turn and those you name are woken.",
+            Run::world(chat::Send),
+        ),
+    ]
+}
+
+fn schedules() -> [Tool; 3] {
+    [
+        Tool::new::<schedules::WatchParams>(
+            "util.watch",
+            "Watch a file or directory of the workspace: what changes is reported to your inbox, your own writes included.",
+            Run::world(schedules::Watch),
+        ),
+        Tool::new::<schedules::TimerParams>(
+            "util.timer",
+            "Set a named timer that puts a reminder into your inbox at a time; it survives restarts.",
+            Run::world(schedules::Timer),
+        ),
+        Tool::new::<cron::CronParams>(
+            "util.cron",
+            "Set, list and change jobs that put a reminder into your inbox again and again; also lists timers and watches.",
+            Run::world(cron::Cron),
+        )
+        .view(LIST_VIEW),
+    ]
+}
+
 fn tasks() -> [Tool; 4] {
     [
         Tool::new::<tasks::CreateParams>(
@@ -160,6 +253,44 @@ fn tasks() -> [Tool; 4] {
             "syscall.task.update",
             "Change a task's status, result or owner; its creator is told when the status changes.",
             Run::world(tasks::Update),
+        ),
+    ]
+}
+
+fn knowledge_and_state() -> [Tool; 6] {
+    [
+        Tool::new::<knowledge::ListParams>(
+            "syscall.knowledge.list",
+            "List the knowledge entries that are open to you; use it to find what is known before you ask or search.",
+            Run::read(knowledge::List),
+        )
+        .view(LIST_VIEW),
+        Tool::new::<knowledge::ReadParams>(
+            "syscall.knowledge.read",
+            "Read one knowledge entry, with its version for a later change.",
+            Run::read(knowledge::Read),
+        )
+        .view(WIDE_VIEW),
+        Tool::new::<knowledge::WriteParams>(
+            "syscall.knowledge.write",
+            "Write a knowledge entry, or replace one that you may change; say who may read it, or it is yours alone.",
+            Run::world(knowledge::Write),
+        ),
+        Tool::new::<knowledge::DeleteParams>(
+            "syscall.knowledge.delete",
+            "Delete a knowledge entry that you may change, with its earlier versions.",
+            Run::world(knowledge::Delete),
+        ),
+        Tool::new::<shared_state::ReadParams>(
+            "syscall.state.read",
+            "Read one value of the world's shared state, or list many with their versions.",
+            Run::read(shared_state::Read),
+        )
+        .view(WIDE_VIEW),
+        Tool::new::<shared_state::WriteParams>(
+            "syscall.state.write",
+            "Set a value of the shared state for all to see, or delete the key with the value null.",
+            Run::world(shared_state::Write),
         ),
     ]
 }

@@ -113,6 +113,9 @@ pub(super) struct UpdateParams {
     /// What came of it, such as the path of a file.
     #[serde(default)]
     result: Option<String>,
+    /// task_ids of all tasks that must be done first.
+    #[serde(default)]
+    depends_on: Option<Vec<String>>,
     /// Open a task again that has ended; needs a note.
     #[serde(default)]
     reopen: bool,
@@ -214,6 +217,11 @@ impl ReadTool for Get {
         // The newest changes matter most; a long history loses its beginning.
         let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);
         history.reverse();
+        let notes = history
+            .iter()
+            .filter(|event| event.get("note").is_some())
+            .map(|event| json!({ "at": event["at"], "by": event["by"], "note": event["note"] }));
+        content["notes"] = Value::Array(notes.collect());
         content["history"] = Value::Array(history);
         Ok(Output { content, truncated: !all, events: Vec::new() })
     }
@@ -239,6 +247,10 @@ impl WorldTool for Update {
             owner,
             note: params.note,
             result: params.result,
+            depends_on: params
+                .depends_on
+                .map(|list| list.iter().map(|text| text.parse()).collect::<Result<Vec<TaskId>, _>>())
+                .transpose()?,
             reopen: params.reopen,
         };
         let task = rules::update(w, &call.office.cx, &call.party(), task_id, change, call.chain()).await?;
@@ -261,6 +273,12 @@ fn check_own(call: &CallCx, task: &Task, params: &UpdateParams) -> Result<(), Re
         return denied(
             format!("{own} may not change tasks in this world, not even its own"),
             "tell the task's creator how far it is",
+        );
+    }
+    if params.depends_on.is_some() {
+        return denied(
+            format!("{own} may not change what a task waits for"),
+            "ask the task's creator, and say why in a note",
         );
     }
     if params.owner.as_ref().is_some_and(|owner| owner != own.as_str()) {

@@ -99,7 +99,7 @@ pub(super) struct ListParams {
 }
 
 /// The path as the workspace knows it.
-fn resolve(call: &CallCx, path: &str, scope: Scope, allow_root: bool) -> Result<WorkspacePath, Refusal> {
+pub(super) fn resolve(call: &CallCx, path: &str, scope: Scope, allow_root: bool) -> Result<WorkspacePath, Refusal> {
     let parsed = WorkspacePath::parse(path, allow_root).map_err(|refusal| hinted(refusal, path, scope))?;
     let full = match scope {
         Scope::World => parsed,

@@ -96,6 +96,11 @@ fn open(root: &Dir, path: &WorkspacePath) -> Result<(cap_std::fs::File, u64), Re
     Ok((file, facts.len()))
 }
 
+/// The size of a regular file.
+pub(super) fn size(root: &Dir, path: &WorkspacePath) -> Result<u64, Refusal> {
+    open(root, path).map(|(_, size)| size)
+}
+
 fn nonblock() -> i32 {
     // The bit is far below the sign bit on every platform.
     i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0)

@@ -3,6 +3,7 @@
 mod orders;
 mod reload;
 mod rig;
+mod schedules;
 mod supervision;
 
 use std::sync::Arc;

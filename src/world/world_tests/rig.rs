@@ -129,6 +129,11 @@ impl Ground {
         std::fs::write(path, text).unwrap();
     }
 
+    /// A path in the workspace.
+    pub(super) fn workspace(&self, path: &str) -> std::path::PathBuf {
+        self.files.path().join("workspace").join(path)
+    }
+
     /// The plan of another world file beside the same archetypes.
     pub(super) fn plan(&self, config: &str) -> Plan {
         self.write("world-config.yaml", config);

@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_stream::StreamExt;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::{ALIVE, EventsService, PATIENCE, QUEUE, filter};
+use super::{EventsService, wanted};
 use crate::fixture::{Scene, from_operator, refusal_of};
+use crate::streams::{ALIVE, PATIENCE, QUEUE, filter};
 
-type Stream = ReceiverStream<Result<SubscribeResponse, Status>>;
+type Stream = super::Subscriber;
 
 async fn subscribe(scene: &Scene, request: SubscribeRequest) -> Result<Stream, Status> {
     let service = EventsService(scene.control.clone());
@@ -101,7 +101,7 @@ async fn filters_pass_what_matches_and_the_position_passes_the_rest() {
         (ask(&[], Some("ben"), None), vec![2, 3]),
         (ask(&["turn."], Some("ben"), None), vec![3]),
         (ask(&[], None, Some("desk")), vec![2]),
-        (ask(&[], Some("nobody"), None), vec![]),
+        (ask(&["team."], Some("ben"), None), vec![]),
     ] {
         let (seqs, position, refused) = rest(&mut subscribe(&scene, request.clone()).await.unwrap()).await;
         assert_eq!(seqs, expected.iter().map(|seq| seq + start).collect::<Vec<_>>(), "{request:?}");
@@ -267,13 +267,44 @@ async fn what_cannot_be_meant_is_refused_with_its_field() {
     }
     let near = refusal_of(&subscribe(&scene, with("turn.startd")).await.map(drop).unwrap_err());
     assert_eq!(near.hint.as_deref(), Some("did you mean `turn.started`?"));
-    for after in [-1, last + 1, i64::MAX, i64::MIN] {
+    let near = refusal_of(&subscribe(&scene, with("trun.")).await.map(drop).unwrap_err());
+    assert_eq!(near.hint.as_deref(), Some("did you mean `turn.`?"));
+    for (after, code, refused) in [
+        (-1, tonic::Code::InvalidArgument, Code::InvalidArguments),
+        (i64::MIN, tonic::Code::InvalidArgument, Code::InvalidArguments),
+        (last + 1, tonic::Code::OutOfRange, Code::CursorAhead),
+        (i64::MAX, tonic::Code::OutOfRange, Code::CursorAhead),
+    ] {
         let status = subscribe(&scene, following(after)).await.map(drop).unwrap_err();
-        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{after}");
+        assert_eq!((status.code(), refusal_of(&status).code), (code, refused), "{after}");
     }
     let nobody = EventsService(scene.control.clone()).subscribe(tonic::Request::new(following(0))).await;
     assert_eq!(nobody.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);
     assert_eq!(scene.control.readers.open(), 0);
+}
+
+#[tokio::test]
+async fn an_agent_that_never_was_is_no_silent_stream_and_a_deleted_one_has_its_past() {
+    let scene = Scene::new().await;
+    let about = |agent: &str| SubscribeRequest { agent_id: Some(agent.into()), ..SubscribeRequest::default() };
+    let status = subscribe(&scene, about("bne")).await.map(drop).unwrap_err();
+    let refusal = refusal_of(&status);
+    assert_eq!((status.code(), refusal.code), (tonic::Code::NotFound, Code::NotFound));
+    assert_eq!(refusal.hint.as_deref(), Some("did you mean `ben`?"));
+    assert_eq!(scene.control.readers.open(), 0);
+    let (cx, ben) = (scene.world.cx().clone(), "ben".parse().unwrap());
+    let by = ghost_domain::Party::Operator("tester".into());
+    let gone = scene
+        .world
+        .store()
+        .write(move |w| Box::pin(async move { ghost_commons::agents::delete(w, &cx, &by, &ben).await }));
+    gone.await.unwrap();
+    let mut stream = subscribe(&scene, about("ben")).await.unwrap();
+    let mut kinds = Vec::new();
+    while let Some(message) = stream.next().await {
+        kinds.extend(message.unwrap().event.map(|event| event.kind));
+    }
+    assert!(kinds.contains(&"agent.created".to_owned()) && kinds.contains(&"agent.deleted".to_owned()), "{kinds:?}");
 }
 
 #[tokio::test]
@@ -323,7 +354,7 @@ proptest! {
         channel in prop::option::of(".{0,150}"),
     ) {
         let request = SubscribeRequest { kinds, agent_id: agent, channel, ..SubscribeRequest::default() };
-        let checked: Result<_, Refusal> = filter(&request);
+        let checked: Result<_, Refusal> = filter(&wanted(request));
         if let Err(refusal) = checked {
             prop_assert_eq!(refusal.code, Code::InvalidArguments);
         }

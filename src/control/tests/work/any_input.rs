@@ -3,8 +3,10 @@
 use ghost_proto::v1;
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::budgets_client::BudgetsClient;
+use ghost_proto::v1::knowledge_client::KnowledgeClient;
 use ghost_proto::v1::ledger_client::LedgerClient;
 use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::state_client::StateClient;
 use ghost_proto::v1::tasks_client::TasksClient;
 use ghost_proto::v1::tools_client::ToolsClient;
 use ghost_proto::v1::turns_client::TurnsClient;
@@ -40,6 +42,49 @@ fn told<T>(what: &str, answer: Result<Response<T>, Status>) -> Result<(), TestCa
     Ok(())
 }
 
+async fn knowledge_and_state(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError> {
+    let (a, b, c, d, e, f) = (&t[0], &t[1], &t[2], &t[3], &t[4], &t[5]);
+    #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // any number will do
+    let limit = n as u32;
+    let some = |text: &String| Some(text.clone()).filter(|_| n % 3 == 0);
+    let mut knowledge = KnowledgeClient::new(rig.channel.clone());
+    let write = v1::WriteKnowledgeRequest {
+        request_id: a.clone(),
+        entry_id: b.clone(),
+        title: c.clone(),
+        content: d.clone(),
+        tags: vec![e.clone()],
+        readers: vec![f.clone()],
+        writers: Vec::new(),
+        expected_version: Some(n).filter(|n| n % 2 == 0),
+        as_agent: some(e),
+        clear: vec!["writers".into()],
+    };
+    told("write knowledge", knowledge.write(write).await)?;
+    let list = v1::ListKnowledgeRequest { tag: some(a), as_agent: some(b), limit, cursor: c.clone(), query: some(d) };
+    told("list knowledge", knowledge.list(list).await)?;
+    let read = v1::ReadKnowledgeRequest { entry_id: a.clone(), as_agent: some(b), versions: n % 2 == 0 };
+    told("read knowledge", knowledge.read(read).await)?;
+    let delete = v1::DeleteKnowledgeRequest {
+        request_id: c.clone(),
+        entry_id: b.clone(),
+        expected_version: Some(n).filter(|n| n % 2 == 0),
+        as_agent: some(d),
+    };
+    told("delete knowledge", knowledge.delete(delete).await)?;
+    let mut state = StateClient::new(rig.channel.clone());
+    let set = v1::SetStateRequest {
+        request_id: a.clone(),
+        key: b.clone(),
+        value_json: c.clone(),
+        expected_version: Some(n).filter(|n| n % 2 == 0),
+        as_agent: some(d),
+    };
+    told("set state", state.set(set).await)?;
+    told("get state", state.get(v1::GetStateRequest { key: b.clone() }).await)?;
+    told("list state", state.list(v1::ListStateRequest { prefix: a.clone(), limit, cursor: b.clone() }).await)
+}
+
 async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError> {
     let (a, b, c, d, e, f) = (&t[0], &t[1], &t[2], &t[3], &t[4], &t[5]);
     #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // any number will do
@@ -62,6 +107,7 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
     told("start agent", agents.start(v1::StartAgentRequest { request_id: b.clone(), agent_id: a.clone() }).await)?;
     told("prompt", agents.prompt(v1::AgentPromptRequest { agent_id: b.clone() }).await)?;
     told("inspect", agents.inspect(v1::InspectAgentRequest { agent_id: a.clone(), path: some(b), limit }).await)?;
+    knowledge_and_state(rig, t, n).await?;
     let mut turns = TurnsClient::new(rig.channel.clone());
     let list = v1::ListTurnsRequest { agent_id: some(a), status: some(b), root_id: some(c), limit, cursor: d.clone() };
     told("list turns", turns.list(list).await)?;

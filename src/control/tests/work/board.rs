@@ -2,6 +2,8 @@ use ghost_proto::v1;
 use ghost_proto::v1::budgets_client::BudgetsClient;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::tasks_client::TasksClient;
+use ghost_proto::v1::turns_client::TurnsClient;
+use ghost_proto::v1::world_client::WorldClient;
 use tonic::Code;
 
 use crate::rig::{Ground, refused};
@@ -71,7 +73,9 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
     let budget = budgets.set(set("1", "agent:ada", Some(1_000))).await.unwrap().into_inner();
     assert_eq!((budget.limit_tokens, budget.limit_micros, budget.spent_tokens), (Some(1_000), None, 15));
     assert_eq!(budgets.set(set("1", "agent:ada", Some(1_000))).await.unwrap().into_inner(), budget);
-    let root = "root:00000000-0000-0000-0000-00000000ffff";
+    let turns = TurnsClient::new(rig.channel.clone()).list(v1::ListTurnsRequest::default()).await.unwrap().into_inner();
+    let root = format!("root:{}", turns.turns[0].root_id);
+    let root = root.as_str();
     budgets.set(set("2", root, Some(5))).await.unwrap();
     let scopes = async |sort: Option<&str>| {
         let request = v1::ListBudgetsRequest { sort: sort.map(str::to_owned), ..Default::default() };
@@ -91,8 +95,86 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
     refused(budgets.set(set("4", "world", Some(u64::MAX))).await, Code::InvalidArgument, Some("limit_tokens"));
     refused(budgets.set(set("4", "galaxy", Some(1))).await, Code::InvalidArgument, Some("scope"));
     refused(budgets.set(set("4", "team:none", Some(1))).await, Code::NotFound, None);
+    let near = refused(budgets.set(set("4", "agent:adda", Some(1))).await, Code::NotFound, None);
+    assert_eq!(near.hint.as_deref(), Some("did you mean `ada`?"));
+    for nothing in ["root:", "root:ada", "team:", "agent:A B"] {
+        refused(budgets.set(set("4", nothing, Some(1))).await, Code::InvalidArgument, Some("scope"));
+    }
     let sums = budgets.usage(v1::UsageRequest::default()).await.unwrap().into_inner().sums;
     assert_eq!((sums.len(), sums[0].calls, sums[0].tokens.unwrap().input), (1, 1, 10));
     let bad = v1::ListBudgetsRequest { sort: Some("galaxy".into()), ..Default::default() };
     refused(budgets.list(bad).await, Code::InvalidArgument, Some("sort"));
+}
+
+#[tokio::test]
+async fn a_root_gets_a_budget_only_if_something_bears_it() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut budgets = BudgetsClient::new(rig.channel.clone());
+    let set = |request_id: &str, root: &str| v1::SetBudgetRequest {
+        request_id: request_id.into(),
+        scope: format!("root:{root}"),
+        limit_tokens: Some(5),
+        ..Default::default()
+    };
+    let nowhere = "ffffffff-ffff-ffff-ffff-ffffffffffff";
+    let refusal = refused(budgets.set(set("1", nowhere)).await, Code::NotFound, None);
+    assert!(refusal.message.contains(nowhere) && refusal.hint.is_some(), "{refusal}");
+    // Mail that only waits bears it, a task does, and a turn that has ended.
+    WorldClient::new(rig.channel.clone())
+        .pause(v1::PauseRequest { request_id: "p".into(), reason: None })
+        .await
+        .unwrap();
+    let mail =
+        v1::SendRequest { request_id: "2".into(), agent_id: "ben".into(), body: "hello".into(), ..Default::default() };
+    let mut messages = MessagesClient::new(rig.channel.clone());
+    let waiting = messages.send(mail).await.unwrap().into_inner().root_id;
+    let slip = format!("{}ffff", &waiting[..waiting.len() - 4]);
+    let near = refused(budgets.set(set("3", &slip)).await, Code::NotFound, None);
+    assert_eq!(near.hint, Some(format!("did you mean `{waiting}`?")));
+    let first = budgets.set(set("4", &waiting)).await.unwrap().into_inner();
+    let task = TasksClient::new(rig.channel.clone()).create(task("5", "t", 0)).await.unwrap().into_inner();
+    budgets.set(set("6", &task.root_id)).await.unwrap();
+    WorldClient::new(rig.channel.clone()).resume(v1::ResumeRequest { request_id: "r".into() }).await.unwrap();
+    assert_eq!(budgets.set(set("4", &waiting)).await.unwrap().into_inner(), first);
+}
+
+#[tokio::test]
+async fn a_list_of_tasks_that_stops_at_its_bound_says_so() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut tasks = TasksClient::new(rig.channel.clone());
+    let one = tasks.create(task("1", "one", 0)).await.unwrap().into_inner();
+    let task_id = one.task_id.parse().unwrap();
+    let copies = rig.world.store().write(move |w| {
+        Box::pin(async move {
+            let one = w.task_get(task_id).await?.unwrap();
+            for n in 0..1_000_u128 {
+                let copy = ghost_domain::Task {
+                    task_id: ghost_domain::TaskId(uuid::Uuid::from_u128(n + (1 << 64))),
+                    owner: "ben".parse().unwrap(),
+                    status: ghost_domain::TaskStatus::Done,
+                    ..one.clone()
+                };
+                w.task_put(&copy).await?;
+            }
+            Ok::<_, ghost_store::StoreError>(())
+        })
+    });
+    copies.await.unwrap();
+    let mut request = v1::ListTasksRequest { limit: 400, ..Default::default() };
+    let (mut rows, mut told) = (0, Vec::new());
+    loop {
+        let page = tasks.list(request.clone()).await.unwrap().into_inner();
+        rows += page.tasks.len();
+        told.push(page.truncated);
+        if page.next_cursor.is_empty() {
+            break;
+        }
+        request.cursor = page.next_cursor;
+    }
+    assert_eq!((rows, told.as_slice()), (1_000, [false, false, true].as_slice()));
+    let ada = v1::ListTasksRequest { owner: Some("ada".into()), ..Default::default() };
+    let ada = tasks.list(ada).await.unwrap().into_inner();
+    assert_eq!((ada.tasks.len(), ada.truncated), (1, false));
 }

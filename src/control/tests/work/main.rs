@@ -6,6 +6,8 @@
 mod agents;
 mod any_input;
 mod board;
+mod knowledge;
 mod messages;
 mod rig;
+mod tls;
 mod tools;

@@ -1,5 +1,6 @@
 use ghost_domain::EventKind;
 use ghost_proto::v1;
+use ghost_proto::v1::budgets_client::BudgetsClient;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use tonic::Code;
@@ -31,11 +32,49 @@ async fn mail_is_accepted_once_and_answered_once() {
         .unwrap()
         .into_inner();
     assert_eq!((late.status.as_str(), late.reply), ("timed_out", None));
+    assert_eq!(late.error_code.as_deref(), Some("timeout"));
+    assert!(late.hint.unwrap().contains("ask.late"));
+    assert_eq!((answered.error_code, answered.hint), (None, None));
     refused(messages.send(send("4", "bne", "x")).await, Code::NotFound, None);
     refused(messages.send(send("4", "ben", "a\0")).await, Code::InvalidArgument, Some("body"));
     let escape = v1::SendRequest { attachments: vec!["../x".into()], ..send("4", "ben", "x") };
     refused(messages.send(escape).await, Code::InvalidArgument, Some("attachments"));
     refused(messages.ask(ask("5", "x", Some(0))).await, Code::InvalidArgument, Some("timeout_ms"));
+}
+
+#[tokio::test]
+async fn an_ask_that_fails_says_by_which_code() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut messages = MessagesClient::new(rig.channel.clone());
+    let mut budgets = BudgetsClient::new(rig.channel.clone());
+    let limit = |request_id: &str, limit_tokens: Option<u64>| v1::SetBudgetRequest {
+        request_id: request_id.into(),
+        scope: "agent:ada".into(),
+        limit_tokens,
+        clear_tokens: limit_tokens.is_none(),
+        ..Default::default()
+    };
+    budgets.set(limit("1", Some(1))).await.unwrap();
+    let spent = messages.ask(ask("2", "hello", None)).await.unwrap().into_inner();
+    assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("failed", Some("budget_exhausted")), "{spent:?}");
+    assert!(spent.error.as_ref().is_some_and(|error| !error.is_empty()) && spent.reply.is_none());
+    assert_eq!(messages.ask(ask("2", "hello", None)).await.unwrap().into_inner(), spent, "the same when asked again");
+    budgets.set(limit("3", None)).await.unwrap();
+
+    let (mut asker, mut turns) = (messages.clone(), TurnsClient::new(rig.channel.clone()));
+    let waiting = tokio::spawn(async move { asker.ask(ask("4", "please wait", None)).await });
+    rig.until(EventKind::ModelStarted, "ada").await;
+    let open = v1::ListTurnsRequest { status: Some("open".into()), ..Default::default() };
+    let turn_id = turns.list(open).await.unwrap().into_inner().turns[0].turn_id.clone();
+    let cancel = v1::CancelTurnRequest { request_id: "5".into(), turn_id, reason: Some("too long".into()) };
+    turns.cancel(cancel).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap().into_inner().error_code.as_deref(), Some("cancelled"));
+
+    let set_aside =
+        while_time_passes(&ground.clock, messages.ask(ask("6", "poison", None))).await.unwrap().into_inner();
+    assert_eq!((set_aside.status.as_str(), set_aside.error_code.as_deref()), ("failed", Some("unavailable")));
+    assert!(set_aside.error.unwrap().contains("set it aside"));
 }
 
 #[tokio::test]

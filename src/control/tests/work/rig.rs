@@ -128,8 +128,9 @@ impl Ground {
         self.files.path().join("data")
     }
 
-    pub async fn serve(&self, socket: &str) -> Rig {
-        let world = boot(Boot {
+    /// A world on this ground.
+    pub async fn boot(&self) -> Arc<World> {
+        boot(Boot {
             plan: ghost_config::load(&self.files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}")),
             store: self.disk.open(),
             ports: Ports { clock: self.clock.clone(), ids: self.ids.clone(), rng: self.ids.clone() },
@@ -147,7 +148,11 @@ impl Ground {
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "no reload here"))),
         })
         .await
-        .unwrap();
+        .unwrap()
+    }
+
+    pub async fn serve(&self, socket: &str) -> Rig {
+        let world = self.boot().await;
         let path = self.files.path().join(socket);
         let bound = bind(ControlOptions {
             listeners: vec![Listener::Unix(path.clone())],

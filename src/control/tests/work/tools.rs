@@ -55,6 +55,14 @@ async fn what_never_became_a_call_is_a_refusal() {
     assert!(refusal.hint.unwrap().contains("workspace.read"));
     refused(tools.call(call("2", "workspace.read", "{")).await, Code::InvalidArgument, Some("arguments_json"));
     refused(tools.call(call("2", "workspace.read", "7")).await, Code::InvalidArgument, Some("arguments_json"));
+    for (id, arguments) in [("4", r#"{"path":"a.md","path":"b.md"}"#), ("5", r#"{"path":{"x":1,"x":2}}"#)] {
+        let refusal = refused(
+            tools.call(call(id, "workspace.read", arguments)).await,
+            Code::InvalidArgument,
+            Some("arguments_json"),
+        );
+        assert!(refusal.message.contains("twice") && refusal.hint.is_some(), "{refusal}");
+    }
     let stranger = v1::CallToolRequest { agent_id: "adb".into(), ..call("3", "workspace.read", "{}") };
     refused(tools.call(stranger).await, Code::NotFound, None);
     refused(tools.list(v1::ListToolsRequest { agent_id: "A".into() }).await, Code::InvalidArgument, Some("agent_id"));

@@ -105,3 +105,12 @@ CREATE TABLE watch_snapshots (
     schedule_id BLOB NOT NULL PRIMARY KEY,
     record      TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE roots (
+    root_id    BLOB NOT NULL PRIMARY KEY,
+    messages   INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    record     TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX roots_messages ON roots (messages);
+CREATE INDEX roots_updated ON roots (updated_at);

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::{Conditions, LIST_MAX, shelf};
 use crate::StoreError;
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
 
@@ -115,13 +115,20 @@ impl ConversationReads for Session {
         self.rows_of(sql, args).await?.iter().map(Conversation::read).collect()
     }
 
+    async fn conversation_count(&mut self) -> Result<u32> {
+        self.scan(Conversation::BIT).await?;
+        let row = self.row("SELECT count(*) FROM conversations", Args::default()).await?;
+        row.map_or(Ok(0), |row| get_count(Conversation::TABLE, &row, 0))
+    }
+
     async fn conversation_entries(
         &mut self,
         conversation_id: ConversationId,
         after: i64,
         limit: u32,
     ) -> Result<Vec<ConversationEntry>> {
-        let sql = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?+0";
+        let sql =
+            "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?+0";
         let mut args = Args::default();
         args.id(conversation_id.0).int(after).int(i64::from(limit));
         self.list_waiting(sql, args, |entry: &ConversationEntry| entry.conversation_id == conversation_id).await
@@ -134,10 +141,25 @@ impl ConversationReads for Session {
         self.list_over(sql, args, |entry: &ConversationEntry| entry.turn_id == Some(turn_id)).await
     }
 
-    async fn deliveries_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<ConversationEntry>> {
+    async fn deliveries_due(
+        &mut self,
+        now: Timestamp,
+        passing: &[String],
+        limit: u32,
+    ) -> Result<Vec<ConversationEntry>> {
         let mut args = Args::default();
-        args.int(now.0).int(i64::from(limit));
-        let sql = "SELECT record FROM conversation_entries WHERE delivery = 'pending' AND next_at <= ? \
+        args.int(now.0);
+        if passing.is_empty() {
+            args.int(i64::from(limit));
+            let sql = "SELECT record FROM conversation_entries WHERE delivery = 'pending' AND next_at <= ? \
+                       ORDER BY next_at, conversation_id, seq LIMIT ?+0";
+            return self.list(sql, args).await;
+        }
+        self.scan(Conversation::BIT).await?;
+        args.put(to_json(Conversation::TABLE, "passing", &passing)?).int(i64::from(limit));
+        let sql = "SELECT record FROM conversation_entries AS e WHERE delivery = 'pending' AND next_at <= ? \
+                   AND NOT EXISTS (SELECT 1 FROM conversations AS c WHERE c.conversation_id = e.conversation_id \
+                   AND c.adapter IN (SELECT value FROM json_each(?))) \
                    ORDER BY next_at, conversation_id, seq LIMIT ?+0";
         self.list(sql, args).await
     }

@@ -1,7 +1,7 @@
 //! Durable inboxes. What is fixed in a piece of mail and what changes are written apart: the mail once, its head
 //! (state, turn, crashes) as often as it is marked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
@@ -10,6 +10,7 @@ use sqlx::sqlite::SqliteRow;
 use super::shelf;
 use crate::StoreError;
 use crate::sqlite::flush::bit;
+use crate::sqlite::layers::Layers;
 use crate::sqlite::row::{
     Args, Keyed, Row, Shape, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
@@ -187,6 +188,7 @@ impl Session {
             let was = head.state;
             change(&mut head);
             let layers = self.pending()?;
+            layers.waiting_moves(was == MailState::Pending, head.state == MailState::Pending);
             if (was == MailState::Pending) != (head.state == MailState::Pending)
                 && let Some(depth) = layers.depths.get(&head.to).copied()
             {
@@ -271,6 +273,28 @@ impl MessageReads for Session {
         Ok(depth)
     }
 
+    async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
+        let known = |layers: Option<&Layers>, id: &AgentId| layers.and_then(|layers| layers.depths.get(id)).copied();
+        let unknown: BTreeSet<&AgentId> =
+            agent_ids.iter().filter(|agent_id| known(self.layers(), agent_id).is_none()).collect();
+        let mut found: BTreeMap<AgentId, u32> = unknown.iter().map(|agent_id| ((*agent_id).clone(), 0)).collect();
+        if !unknown.is_empty() {
+            self.scan(TABLES).await?;
+            let mut args = Args::default();
+            args.put(to_json(Envelope::TABLE, "inboxes", &unknown)?);
+            let sql = "SELECT to_agent, count(*) FROM messages WHERE state = 'pending' \
+                       AND to_agent IN (SELECT value FROM json_each(?)) GROUP BY to_agent";
+            for row in self.rows(sql, args).await? {
+                found.insert(get_parsed(Envelope::TABLE, &row, 0)?, get_count(Envelope::TABLE, &row, 1)?);
+            }
+            if let Ok(layers) = self.pending() {
+                found.iter().for_each(|(agent_id, depth)| layers.depths.put(agent_id.clone(), *depth));
+            }
+        }
+        let depth = |id: &AgentId| known(self.layers(), id).or_else(|| found.get(id).copied()).unwrap_or(0);
+        Ok(agent_ids.iter().map(depth).collect())
+    }
+
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
@@ -303,9 +327,16 @@ impl MessageReads for Session {
     }
 
     async fn inbox_total(&mut self) -> Result<u64> {
+        if let Some(waiting) = self.layers().and_then(|layers| layers.waiting.get(&())) {
+            return Ok(*waiting);
+        }
         self.scan(TABLES).await?;
         let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default()).await?;
-        row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))
+        let waiting = row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))?;
+        if let Ok(layers) = self.pending() {
+            layers.waiting.put((), waiting);
+        }
+        Ok(waiting)
     }
 
     async fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>> {
@@ -345,6 +376,7 @@ impl MessageWrites for Session {
         let layers = self.pending()?;
         layers.mail_ids.put(message_id);
         layers.counters.messages += 1;
+        layers.waiting_moves(false, envelope.state == MailState::Pending);
         if envelope.state == MailState::Pending
             && let Some(depth) = layers.depths.get(&envelope.to).copied()
         {

@@ -15,6 +15,7 @@ mod ledger;
 mod messages;
 mod prune;
 mod requests;
+mod roots;
 mod schedules;
 mod shared_state;
 mod skills;

@@ -58,10 +58,24 @@ const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FRO
 const TOMBSTONES: &str = "SELECT record FROM agents WHERE deleted_at < ?1 ORDER BY deleted_at, agent_id LIMIT ?2+0";
 const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
 
-const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (SELECT channel, seq FROM chat_posts \
-    WHERE ts < ?1 ORDER BY ts, channel, seq LIMIT ?2+0)";
+/// Every channel is cut from its start only, as the feed is: up to the first young post among its oldest. The channels are
+/// stepped through by the key, and only when there is a post that is old enough.
+const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (\
+    WITH RECURSIVE names (channel) AS (\
+    SELECT min(channel) FROM chat_posts WHERE EXISTS (SELECT 1 FROM chat_posts WHERE ts < ?1) \
+    UNION ALL SELECT (SELECT min(p.channel) FROM chat_posts AS p WHERE p.channel > names.channel) FROM names \
+    WHERE names.channel IS NOT NULL) \
+    SELECT p.channel, p.seq FROM names AS n CROSS JOIN chat_posts AS p ON p.channel = n.channel AND p.seq < (\
+    SELECT ifnull(min(CASE WHEN ts >= ?1 THEN seq END), max(seq) + 1) FROM (\
+    SELECT seq, ts FROM chat_posts AS o WHERE o.channel = n.channel ORDER BY seq LIMIT ?2+0)) \
+    ORDER BY p.channel, p.seq LIMIT ?2+0)";
+const KNOWLEDGE: &str = "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_id FROM knowledge WHERE deleted = 1 \
+    AND updated_at < ?1 AND json_extract(record, '$.creator') <> 'system' ORDER BY updated_at, entry_id LIMIT ?2+0)";
 const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
     FROM schedule_runs WHERE fired_at < ?1 ORDER BY fired_at, schedule_id, run LIMIT ?2+0)";
+
+const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < ?1 \
+    ORDER BY updated_at, root_id LIMIT ?2+0)";
 
 /// Identifiers of rows with rows of their own; they are named to several deletes.
 const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
@@ -206,7 +220,13 @@ impl PruneWrites for Session {
                 self.pending()?.conversations.forget();
                 deleted
             }
+            Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit).await?,
             Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit).await?,
+            Family::Roots => {
+                let deleted = self.delete_old(ROOTS, before, limit).await?;
+                self.pending()?.roots.forget();
+                deleted
+            }
         };
         // What is remembered may be gone.
         let layers = self.pending()?;

@@ -91,6 +91,12 @@ impl StateWrites for Session {
         self.pending()?.state.put(entry.clone());
         Ok(())
     }
+
+    async fn state_remove(&mut self, key: &str) -> Result<bool> {
+        let mut args = Args::default();
+        args.text(key);
+        Ok(self.change(StateEntry::BIT, "DELETE FROM shared_state WHERE key = ?", args).await? > 0)
+    }
 }
 
 #[cfg(test)]

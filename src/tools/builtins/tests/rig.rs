@@ -104,11 +104,15 @@ fn plan(dir: &TempDir) -> Plan {
         llm: LlmPlan { default_provider: "p".into(), default_model: "m".into(), ..LlmPlan::default() },
         limits: Limits::default(),
         budgets: Vec::new(),
+        chat_wake: ghost_domain::ChatWake::Mentions,
         owner_may_update_tasks: true,
+        knowledge: Vec::new(),
         skill_roots: vec![dir.path().join("skills")],
         secret_env: BTreeSet::new(),
         job: None,
         metrics_open: false,
+        webhooks: BTreeMap::new(),
+        heartbeats: BTreeMap::new(),
         warnings: Vec::new(),
     }
 }
@@ -179,6 +183,7 @@ impl Rig {
         let output = match tool.run.resolve(&arguments) {
             Run::Read(tool) => tool.run(&cx, arguments).await,
             Run::World(tool) => {
+                let arguments = tool.look(&cx, arguments).await?;
                 store.write(move |w| Box::pin(async move { tool.apply(&cx, arguments, w).await })).await
             }
             Run::File(tool) => {
@@ -273,7 +278,10 @@ pub(super) async fn caller(office: &Arc<Office>, name: &str) -> CallCx {
             write_acl: WriteAcl::new(&[format!("agents/{agent_id}/"), "output/reports/".into()]).unwrap(),
             agent_id,
             manages_tasks: false,
+            archetype: "writer".into(),
+            groups: BTreeSet::new(),
             skills: None,
+            channel: None,
         }),
         turn_id: taken.turn.turn_id,
         root_id: RootId(Uuid::nil()),

@@ -31,6 +31,7 @@ async fn a_task_is_created_listed_read_and_changed() {
     assert_eq!(full["description"].as_str().unwrap().len(), 1_000);
     assert_eq!(full["history"].as_array().unwrap().len(), 2);
     assert_eq!(full["history"][1]["by"], "agent:bob");
+    assert_eq!((full["notes"].as_array().unwrap().len(), &full["notes"][0]["note"]), (1, &json!("n")));
 }
 
 #[tokio::test]
@@ -64,10 +65,16 @@ async fn without_the_privilege_only_ones_own_tasks_may_be_changed() {
     let status = |task: &serde_json::Value| json!({ "task_id": task, "status": "in_progress" });
     assert_eq!(code(rig.call("syscall.task.update", status(&bobs)).await), Code::AccessDenied);
     rig.content("syscall.task.update", status(&mine)).await;
+    let waits = json!({ "task_id": mine, "depends_on": [bobs] });
+    assert_eq!(code(rig.call("syscall.task.update", waits.clone()).await), Code::AccessDenied);
     let away = json!({ "task_id": mine, "owner": "bob" });
     assert_eq!(code(rig.call("syscall.task.update", away.clone()).await), Code::AccessDenied);
     let manager = with(&rig.ada, |caller| caller.manages_tasks = true);
     rig.call_as(&manager, "syscall.task.update", None, status(&bobs)).await.unwrap();
+    let held = rig.call_as(&manager, "syscall.task.update", None, waits).await.unwrap().content;
+    assert_eq!((&held["status"], &held["depends_on"]), (&json!("blocked"), &json!([bobs])));
+    let round = json!({ "task_id": bobs, "depends_on": [mine] });
+    assert_eq!(code(rig.call_as(&manager, "syscall.task.update", None, round).await), Code::Conflict);
     let given = rig.call_as(&manager, "syscall.task.update", None, away).await.unwrap();
     assert_eq!(given.content["owner"], "bob");
     let mut plan = (*rig.office.plan()).clone();

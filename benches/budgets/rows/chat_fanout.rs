@@ -1,0 +1,207 @@
+//! Fan-out in chat: a post that calls a thousand members, durable; the floor writes the very same rows in one raw
+//! transaction a post, with multi-row statements.
+
+use std::sync::Arc;
+
+use ghost_commons::Cx;
+use ghost_commons::agents::{self, NewAgent};
+use ghost_commons::chat::{self, NewChannel, NewPost, Speaker};
+use ghost_commons::mail::Chain;
+use ghost_domain::redact::Redactor;
+use ghost_domain::{AgentId, AgentKind, ChannelName, ChatMember, ChatWake, Desired, Limits, MailState, Party, Refusal};
+use ghost_store::Store;
+use ghost_store::sqlite::{SqliteOptions, open_store};
+use serde_json::Value;
+use sqlx::AssertSqlSafe;
+use sqlx::Connection;
+use sqlx::sqlite::SqliteConnection;
+
+use super::durable_sends::{Cell, EVENTS, MESSAGES, Table, bound, connect, last, rows};
+use crate::measure::{Outcome, median, now, runtime};
+use crate::table::{Line, Sense};
+
+const MEMBERS: usize = 1_000;
+/// Posts of one round.
+const POSTS: usize = 20;
+const ROUNDS: usize = 7;
+/// Rows of one statement of the floor, at most.
+const TOGETHER: usize = 500;
+
+const MEMBERSHIPS: Table =
+    Table { name: "chat_members", columns: "channel, agent_id, read_seq, wake_id, joined_at", count: 5 };
+const CHAT_POSTS: Table = Table {
+    name: "chat_posts",
+    columns: "channel, seq, message_id, from_party, content, mentions, reply_to, root_id, hop, ts",
+    count: 10,
+};
+const CHANNELS: Table = Table { name: "chat_channels", columns: "channel, gated, last_seq, record", count: 4 };
+
+/// The rows of one post, by table.
+type Written = Vec<(&'static Table, &'static str, Vec<Vec<Cell>>)>;
+
+/// See the module.
+pub fn measure() -> Outcome<Vec<Line>> {
+    runtime()?.block_on(async {
+        let dir = tempfile::tempdir()?;
+        let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
+        let store = open_store(&ours_path, SqliteOptions::default()).await?;
+        let limits = Limits { dynamic_agents_max: 2_000, ..Limits::default() };
+        let cx = Cx::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
+        let hall: ChannelName = "hall".parse()?;
+        gather(&store, &cx, &hall).await?;
+        open_store(&raw_path, SqliteOptions::default()).await?.close().await;
+        let mut reader = connect(&ours_path).await?;
+        let mut raw = connect(&raw_path).await?;
+        let (mut ours, mut floor) = (Vec::new(), Vec::new());
+        for round in 0..=ROUNDS {
+            let (mut posting, mut inserting) = (0.0, 0.0);
+            for _ in 0..POSTS {
+                let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
+                posting += post(&store, &cx, &hall).await?;
+                let written = written(&mut reader, before).await?;
+                let counts: Vec<usize> = written.iter().map(|(_, _, rows)| rows.len()).collect();
+                if counts != [MEMBERS, MEMBERS, 1, 1, 1] {
+                    return Err(format!("a post to {MEMBERS} members wrote {counts:?} rows").into());
+                }
+                inserting += insert_all(&mut raw, &written).await?;
+                // Everyone has read it, so that the next post wakes everyone again.
+                read_all(&store, &hall).await?;
+            }
+            // The first round warms both up.
+            if round > 0 {
+                ours.push(POSTS as f64 / posting);
+                floor.push(POSTS as f64 / inserting);
+            }
+        }
+        store.close().await;
+        let (ours, floor) = (median(ours), median(floor));
+        Ok(vec![Line {
+            what: "a post that mentions 1,000 members, SQLite",
+            floor: format!("{floor:.1}/s"),
+            ours: format!("{ours:.1}/s"),
+            ratio: ours / floor,
+            bar: 0.5,
+            aim: 0.8,
+            sense: Sense::AtLeast,
+        }])
+    })
+}
+
+/// A thousand agents in one channel.
+async fn gather(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcome<()> {
+    let mut members: Vec<AgentId> = Vec::with_capacity(MEMBERS);
+    for member in 0..MEMBERS {
+        members.push(format!("member-{member:04}").parse()?);
+    }
+    let (cx, channel, operator) = (cx.clone(), hall.clone(), Party::Operator("bench".into()));
+    store
+        .write(move |w| {
+            Box::pin(async move {
+                for agent_id in &members {
+                    let new = NewAgent {
+                        agent_id: agent_id.clone(),
+                        archetype: "worker".into(),
+                        name: agent_id.to_string(),
+                        team: None,
+                        kind: AgentKind::Persistent,
+                        desired: Desired::Running,
+                        overrides: Value::Null,
+                        goal: None,
+                        chain: Chain::root(&cx),
+                    };
+                    agents::create(w, &cx, &Party::System, new).await?;
+                }
+                let new = NewChannel { channel, members, gated: false, skip_creator: false, topic: None };
+                chat::create(w, &cx, &Speaker::from(operator), new).await.map(drop)
+            })
+        })
+        .await?;
+    Ok(())
+}
+
+/// Posts once. Gives the seconds until the commit.
+async fn post(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcome<f64> {
+    let new = NewPost {
+        channel: hall.clone(),
+        content: "@all The figures of the third quarter are in output/reports/q3.md; say here which of the five lines \
+                  differ by more than a tenth."
+            .into(),
+        reply_to: None,
+        deliver: false,
+        chain: Chain::root(cx),
+    };
+    let (cx, by) = (cx.clone(), Speaker::from(Party::Operator("bench".into())));
+    let began = now();
+    let posted =
+        store.write(move |w| Box::pin(async move { chat::post(w, &cx, &by, ChatWake::Mentions, new).await })).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    match posted.woken as usize {
+        MEMBERS => Ok(seconds),
+        woken => Err(format!("the post woke {woken}").into()),
+    }
+}
+
+/// Lets every member have taken its wake-up and read on.
+async fn read_all(store: &Store, hall: &ChannelName) -> Outcome<()> {
+    let hall = hall.clone();
+    store
+        .write(move |w| {
+            Box::pin(async move {
+                let members = w.chat_members(&hall).await?;
+                let wakes: Vec<_> = members.iter().filter_map(|member| member.wake_id).collect();
+                w.message_mark(&wakes, MailState::Consumed, None, 0).await?;
+                for member in members {
+                    w.chat_member_put(&ChatMember { wake_id: None, read_seq: member.read_seq + 1, ..member }).await?;
+                }
+                Ok::<_, Refusal>(())
+            })
+        })
+        .await?;
+    Ok(())
+}
+
+/// The rows that the last post left.
+async fn written(reader: &mut SqliteConnection, before: (i64, i64)) -> Outcome<Written> {
+    let mut read = Vec::new();
+    for (table, on_conflict, wanted) in [
+        (&MESSAGES, "", format!("seq > {}", before.0)),
+        (
+            &MEMBERSHIPS,
+            " ON CONFLICT (channel, agent_id) DO UPDATE SET read_seq = excluded.read_seq, wake_id = excluded.wake_id, \
+             joined_at = excluded.joined_at",
+            "wake_id IS NOT NULL".to_owned(),
+        ),
+        (&CHAT_POSTS, "", "seq = (SELECT max(seq) FROM chat_posts)".to_owned()),
+        (
+            &CHANNELS,
+            " ON CONFLICT (channel) DO UPDATE SET gated = excluded.gated, last_seq = excluded.last_seq, record = \
+             excluded.record",
+            "1".to_owned(),
+        ),
+        (&EVENTS, "", format!("seq > {}", before.1)),
+    ] {
+        let sql = format!("SELECT {} FROM {} WHERE {wanted}", table.columns, table.name);
+        read.push((table, on_conflict, rows(reader, sql, table.count).await?));
+    }
+    Ok(read)
+}
+
+/// Writes a post's rows in one transaction. Gives the seconds that it took.
+async fn insert_all(raw: &mut SqliteConnection, written: &Written) -> Outcome<f64> {
+    let mut statements: Vec<(Arc<str>, &[Vec<Cell>])> = Vec::new();
+    for (table, on_conflict, rows) in written {
+        for chunk in rows.chunks(TOGETHER) {
+            let one = format!("({})", vec!["?"; table.count].join(","));
+            let values = vec![one; chunk.len()].join(",");
+            let sql = format!("INSERT INTO {} ({}) VALUES {values}{on_conflict}", table.name, table.columns);
+            statements.push((sql.into(), chunk));
+        }
+    }
+    let began = now();
+    let mut transaction = raw.begin_with("BEGIN IMMEDIATE").await?;
+    for (sql, rows) in statements {
+        sqlx::query_with(AssertSqlSafe(sql), bound(rows)?).execute(&mut *transaction).await?;
+    }
+    transaction.commit().await?;
+    Ok(began.elapsed().as_secs_f64())
+}

@@ -1,0 +1,60 @@
+//! `ghostctl chat create`
+
+use ghost_proto::v1::CreateChannelRequest;
+use ghost_proto::v1::chat_client::ChatClient;
+use serde_json::Value;
+
+use super::members;
+use crate::commands::required;
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record;
+
+/// Create a channel
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl chat create planning --members chora,thaum,praxis --gated\n  ghostctl chat create panel --members chora,thaum --as primus --skip-creator"
+)]
+pub struct Create {
+    /// Its name
+    channel: String,
+    /// The agents in it
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', required = true)]
+    members: Vec<String>,
+    /// Posts are kept and streamed, and wake nobody
+    #[arg(long)]
+    gated: bool,
+    /// The agent that creates it stays out of it
+    #[arg(long)]
+    skip_creator: bool,
+    /// What it is about
+    #[arg(long, value_name = "TEXT")]
+    topic: Option<String>,
+    /// Create it as this agent
+    #[arg(long = "as", value_name = "AGENT")]
+    as_agent: Option<String>,
+}
+
+impl Create {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = CreateChannelRequest {
+            request_id: new_request_id(),
+            channel: self.channel,
+            members: self.members,
+            skip_creator: self.skip_creator,
+            gated: self.gated,
+            topic: self.topic,
+            as_agent: self.as_agent,
+        };
+        let created = rpc!(client, ChatClient::create, request).await?;
+        let channel = required(created.channel, "channel")?;
+        let mut json = record::channel(&channel);
+        if let Value::Object(object) = &mut json {
+            object.insert("advisory".into(), created.advisory.clone().into());
+        }
+        let gated = if channel.gated { "gated" } else { "ungated" };
+        let answer = Answer::object(json, format!("#{} ({gated}): {}", channel.channel, members(&channel)));
+        Ok(Answer { note: created.advisory, ..answer })
+    }
+}

@@ -1,0 +1,36 @@
+//! `ghostctl conversation handoff`
+
+use ghost_proto::v1::HandoffConversationRequest;
+use ghost_proto::v1::conversations_client::ConversationsClient;
+
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::conversations as record;
+
+/// Give a conversation to another agent
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl conversation handoff 0197... mux --reason 'chora is off today'")]
+pub struct Handoff {
+    /// The conversation
+    conversation_id: String,
+    /// The agent that answers from now on
+    agent_id: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Handoff {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = HandoffConversationRequest {
+            request_id: new_request_id(),
+            conversation_id: self.conversation_id,
+            agent_id: self.agent_id,
+            reason: self.reason,
+        };
+        let conversation = rpc!(client, ConversationsClient::handoff, request).await?;
+        let text = format!("conversation {} is with {} now", conversation.conversation_id, conversation.owner);
+        Ok(Answer::object(record::conversation(&conversation), text))
+    }
+}

@@ -1,0 +1,45 @@
+//! `ghostctl conversation list`
+
+use ghost_proto::v1::ListConversationsRequest;
+use ghost_proto::v1::conversations_client::ConversationsClient;
+
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::{Answer, Body};
+use crate::record::conversations as record;
+use crate::table::Table;
+use crate::text::moment;
+
+/// Most conversations that the daemon lists.
+const MOST: usize = 1_000;
+
+/// List the conversations with someone outside, last spoken in first
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl conversation list\n  ghostctl conversation list --agent chora")]
+pub struct List {
+    /// Of this agent
+    #[arg(long, visible_alias = "owner", value_name = "A")]
+    agent: Option<String>,
+}
+
+impl List {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = ListConversationsRequest { owner: self.agent };
+        let found = rpc!(client, ConversationsClient::list, request).await?.conversations;
+        let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "OVER", "LAST", "SPOKEN IN", "THREAD"]);
+        for conversation in &found {
+            table.row([
+                conversation.conversation_id.clone(),
+                conversation.owner.clone(),
+                conversation.party.clone(),
+                conversation.adapter.clone(),
+                conversation.last_seq.to_string(),
+                moment(conversation.updated_at_ms),
+                conversation.thread.clone(),
+            ]);
+        }
+        let note = (found.len() >= MOST).then(|| format!("only the last {MOST} are shown; --agent narrows the list"));
+        let json = found.iter().map(record::conversation).collect();
+        Ok(Answer { body: Body::List { json, table }, note, failure: None })
+    }
+}

@@ -1,0 +1,29 @@
+//! `ghostctl conversation redeliver`
+
+use ghost_proto::v1::RedeliverRequest;
+use ghost_proto::v1::conversations_client::ConversationsClient;
+
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::conversations as record;
+
+/// Have a message delivered again that was given up, under the same delivery id
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl conversation redeliver 0197... 12")]
+pub struct Redeliver {
+    /// The conversation
+    conversation_id: String,
+    /// The entry, as `conversation show` numbers it
+    seq: i64,
+}
+
+impl Redeliver {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request =
+            RedeliverRequest { request_id: new_request_id(), conversation_id: self.conversation_id, seq: self.seq };
+        let entry = rpc!(client, ConversationsClient::redeliver, request).await?;
+        let text = format!("message {} of conversation {} is tried again", entry.seq, entry.conversation_id);
+        Ok(Answer::object(record::entry(&entry), text))
+    }
+}

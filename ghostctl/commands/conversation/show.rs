@@ -1,0 +1,83 @@
+//! `ghostctl conversation show`
+
+use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::{Conversation, ConversationEntry, GetConversationRequest};
+use serde_json::Value;
+
+use crate::commands::required;
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::conversations as record;
+use crate::table::fields;
+use crate::text::moment;
+
+/// Entries asked for at once.
+const PAGE: u32 = 500;
+
+/// Show a conversation and what was said in it
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl conversation show 0197...\n  ghostctl conversation show 0197... --after 20"
+)]
+pub struct Show {
+    /// The conversation
+    conversation_id: String,
+    /// Only what was said after this entry
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    after: i64,
+}
+
+impl Show {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let (conversation, entries) = read(client, &self.conversation_id, self.after).await?;
+        let mut json = record::conversation(&conversation);
+        if let Value::Object(object) = &mut json {
+            object.insert("entries".into(), entries.iter().map(record::entry).collect());
+        }
+        let mut text = fields(&[
+            ("conversation_id", conversation.conversation_id),
+            ("owner", conversation.owner),
+            ("with", conversation.party),
+            ("over", conversation.adapter),
+            ("thread", conversation.thread),
+            ("begun", moment(conversation.created_at_ms)),
+        ]);
+        for entry in &entries {
+            text.push_str(&shown(entry));
+        }
+        Ok(Answer::object(json, text))
+    }
+}
+
+/// A whole conversation after an entry, page by page.
+pub async fn read(client: &Client, id: &str, after: i64) -> Result<(Conversation, Vec<ConversationEntry>), Failure> {
+    let mut entries: Vec<ConversationEntry> = Vec::new();
+    loop {
+        let after_seq = Some(entries.last().map_or(after, |entry| entry.seq));
+        let request = GetConversationRequest { conversation_id: id.to_owned(), after_seq, limit: PAGE };
+        let page = rpc!(client, ConversationsClient::get, request).await?;
+        let full = page.entries.len() >= PAGE as usize;
+        entries.extend(page.entries);
+        if !full {
+            return Ok((required(page.conversation, "conversation")?, entries));
+        }
+    }
+}
+
+fn shown(entry: &ConversationEntry) -> String {
+    let way = match (entry.direction.as_str(), entry.delivery.as_str()) {
+        ("out", "delivered" | "none") | ("in", _) => String::new(),
+        ("out", delivery) => format!(" [{delivery}, {} attempts]", entry.attempts),
+        (_, "draft") => " [draft]".to_owned(),
+        _ => " [note]".to_owned(),
+    };
+    let mut text = format!("\n{}  {}  {}{way}\n{}\n", entry.seq, moment(entry.at_ms), entry.from, entry.content);
+    for file in &entry.attachments {
+        text.push_str(&format!("  file {} ({} bytes): {}\n", file.name, file.bytes, file.path));
+    }
+    if let Some(error) = &entry.error {
+        text.push_str(&format!("  last error: {error}\n"));
+    }
+    text
+}

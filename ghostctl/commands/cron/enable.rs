@@ -1,0 +1,26 @@
+//! `ghostctl cron enable` and `disable`
+
+use ghost_proto::v1::EnableScheduleRequest;
+use ghost_proto::v1::schedules_client::SchedulesClient;
+
+use super::KIND;
+use crate::commands::schedule::{named, shown};
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+
+/// Which job.
+#[derive(Debug, clap::Args)]
+pub struct Which {
+    /// Its id, or <agent>/<name>
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+impl Which {
+    pub async fn run(self, client: &Client, enabled: bool) -> Result<Answer, Failure> {
+        let schedule_id = named(client, KIND, &self.id).await?.schedule_id;
+        let request = EnableScheduleRequest { request_id: new_request_id(), schedule_id, enabled };
+        Ok(shown(&rpc!(client, SchedulesClient::enable, request).await?))
+    }
+}

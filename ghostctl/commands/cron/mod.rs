@@ -1,0 +1,41 @@
+//! Cron jobs.
+
+mod add;
+mod enable;
+mod run;
+
+use crate::commands::schedule::{cancel, list, runs};
+use crate::connection::Client;
+use crate::failure::Failure;
+use crate::output::Answer;
+
+/// The kind that these commands are about.
+const KIND: &str = "cron";
+
+/// What can be done with cron jobs.
+#[derive(Debug, clap::Subcommand)]
+pub enum Cron {
+    Add(add::Add),
+    List(list::List),
+    Runs(runs::Runs),
+    Run(run::Run),
+    /// Turn a job on again; what passed meanwhile is not made up for
+    Enable(enable::Which),
+    /// Turn a job off without forgetting it
+    Disable(enable::Which),
+    Cancel(cancel::Cancel),
+}
+
+impl Cron {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        match self {
+            Self::Add(verb) => verb.run(client).await,
+            Self::List(verb) => verb.run(client, KIND).await,
+            Self::Runs(verb) => verb.run(client, KIND).await,
+            Self::Run(verb) => verb.run(client).await,
+            Self::Enable(verb) => verb.run(client, true).await,
+            Self::Disable(verb) => verb.run(client, false).await,
+            Self::Cancel(verb) => verb.run(client, KIND).await,
+        }
+    }
+}

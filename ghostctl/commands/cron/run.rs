@@ -1,0 +1,32 @@
+//! `ghostctl cron run`
+
+use ghost_proto::v1::RunScheduleRequest;
+use ghost_proto::v1::schedules_client::SchedulesClient;
+
+use super::KIND;
+use crate::commands::schedule::named;
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::schedules as record;
+
+/// Set a job off now, besides its own times
+#[derive(Debug, clap::Args)]
+pub struct Run {
+    /// Its id, or <agent>/<name>
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+impl Run {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let schedule_id = named(client, KIND, &self.id).await?.schedule_id;
+        let request = RunScheduleRequest { request_id: new_request_id(), schedule_id };
+        let run = rpc!(client, SchedulesClient::run, request).await?;
+        let text = match &run.note {
+            Some(note) => format!("run {} of {}: {}: {note}", run.run, run.agent_id, run.status),
+            None => format!("run {} of {}: {}", run.run, run.agent_id, run.status),
+        };
+        Ok(Answer::object(record::run(&run), text))
+    }
+}

@@ -1,0 +1,36 @@
+//! `ghostctl knowledge delete`
+
+use ghost_proto::v1::DeleteKnowledgeRequest;
+use ghost_proto::v1::knowledge_client::KnowledgeClient;
+
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::knowledge as record;
+
+/// Delete a knowledge entry, with its earlier versions
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl knowledge delete style/headlines --expect 4")]
+pub struct Delete {
+    /// The entry
+    entry_id: String,
+    /// Only if the entry is at this version
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    expect: Option<i64>,
+    /// Act as this agent
+    #[arg(long = "as", value_name = "AGENT")]
+    as_agent: Option<String>,
+}
+
+impl Delete {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = DeleteKnowledgeRequest {
+            request_id: new_request_id(),
+            entry_id: self.entry_id,
+            expected_version: self.expect,
+            as_agent: self.as_agent,
+        };
+        let entry = rpc!(client, KnowledgeClient::delete, request).await?;
+        Ok(Answer::object(record::entry(&entry, false), format!("{} is deleted", entry.entry_id)))
+    }
+}

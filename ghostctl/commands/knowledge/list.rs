@@ -1,0 +1,59 @@
+//! `ghostctl knowledge list`
+
+use ghost_proto::v1::ListKnowledgeRequest;
+use ghost_proto::v1::knowledge_client::KnowledgeClient;
+
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::lists::{Bound, collect};
+use crate::output::{Answer, Body};
+use crate::record::knowledge as record;
+use crate::table::Table;
+use crate::text::moment;
+
+/// List the knowledge entries
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ghostctl knowledge list --tag style\n  ghostctl knowledge list --as chora")]
+pub struct List {
+    /// With this tag
+    #[arg(long, value_name = "T")]
+    tag: Option<String>,
+    /// With these words in id, title, tags or text
+    #[arg(long, value_name = "TEXT")]
+    query: Option<String>,
+    /// Those that this agent may read
+    #[arg(long = "as", value_name = "AGENT")]
+    as_agent: Option<String>,
+    #[command(flatten)]
+    bound: Bound,
+}
+
+impl List {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let entries = collect(&self.bound, async |limit, cursor| {
+            let request = ListKnowledgeRequest {
+                tag: self.tag.clone(),
+                as_agent: self.as_agent.clone(),
+                limit,
+                cursor,
+                query: self.query.clone(),
+            };
+            let page = rpc!(client, KnowledgeClient::list, request).await?;
+            Ok((page.entries, page.next_cursor))
+        })
+        .await?;
+        let mut table = Table::new(&["ENTRY", "VERSION", "UPDATED", "BY", "TAGS", "TITLE"]);
+        for entry in &entries.rows {
+            table.row([
+                entry.entry_id.clone(),
+                entry.version.to_string(),
+                moment(entry.updated_at_ms),
+                entry.updated_by.clone(),
+                entry.tags.join(", "),
+                entry.title.clone(),
+            ]);
+        }
+        let json = entries.rows.iter().map(|entry| record::entry(entry, false)).collect();
+        Ok(Answer { note: entries.note, ..Body::List { json, table }.into() })
+    }
+}

@@ -1,0 +1,111 @@
+//! `ghostctl knowledge read`
+
+use ghost_proto::v1::knowledge_client::KnowledgeClient;
+use ghost_proto::v1::{KnowledgeEntry, KnowledgeVersion, ReadKnowledgeRequest};
+use serde_json::Value;
+
+use crate::commands::required;
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::knowledge as record;
+use crate::table::{Table, fields};
+use crate::text::moment;
+
+/// Show a knowledge entry
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl knowledge read style/headlines\n  ghostctl knowledge read style/headlines --version 2\n  ghostctl --json knowledge read style/headlines | jq -r .content"
+)]
+pub struct Read {
+    /// The entry
+    entry_id: String,
+    /// With the earlier versions that are kept
+    #[arg(long)]
+    versions: bool,
+    /// An earlier version that is kept, as it was; readers, writers and tags are those of now
+    #[arg(long, value_name = "N", conflicts_with = "versions", value_parser = clap::value_parser!(i64).range(1..))]
+    version: Option<i64>,
+    /// As this agent sees it
+    #[arg(long = "as", value_name = "AGENT")]
+    as_agent: Option<String>,
+}
+
+impl Read {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = ReadKnowledgeRequest {
+            entry_id: self.entry_id,
+            as_agent: self.as_agent,
+            versions: self.versions || self.version.is_some(),
+        };
+        let answer = rpc!(client, KnowledgeClient::read, request).await?;
+        let mut entry = required(answer.entry, "entry")?;
+        if let Some(wanted) = self.version {
+            entry = at_version(entry, &answer.versions, wanted)?;
+        }
+        let mut json = record::entry(&entry, true);
+        if let (Value::Object(object), true) = (&mut json, self.versions) {
+            object.insert("versions".into(), answer.versions.iter().map(record::version).collect());
+        }
+        let mut text = fields(&[
+            ("entry_id", entry.entry_id),
+            ("title", entry.title),
+            ("tags", entry.tags.join(", ")),
+            ("version", entry.version.to_string()),
+            ("creator", entry.creator),
+            ("updated by", entry.updated_by),
+            ("updated at", moment(entry.updated_at_ms)),
+            ("readers", entry.readers.join(", ")),
+            ("writers", entry.writers.join(", ")),
+        ]);
+        if self.versions {
+            let mut table = Table::new(&["VERSION", "AT", "BY", "TITLE"]);
+            for version in answer.versions {
+                table.row([version.version.to_string(), moment(version.at_ms), version.by, version.title]);
+            }
+            text.push('\n');
+            text.push_str(&table.render());
+        }
+        text.push('\n');
+        text.push_str(&entry.content);
+        Ok(Answer::object(json, text))
+    }
+}
+
+/// The entry as it was at a version: that of now, or one that is kept.
+fn at_version(entry: KnowledgeEntry, kept: &[KnowledgeVersion], wanted: i64) -> Result<KnowledgeEntry, Failure> {
+    if entry.version == wanted {
+        return Ok(entry);
+    }
+    let Some(old) = kept.iter().find(|old| old.version == wanted) else {
+        let numbers: Vec<String> =
+            std::iter::once(entry.version).chain(kept.iter().map(|old| old.version)).map(|n| n.to_string()).collect();
+        let what = format!("the knowledge entry `{}` has no version {wanted}", entry.entry_id);
+        return Err(Failure::new("not_found", what).hint(format!("these are there: {}", numbers.join(", "))));
+    };
+    Ok(KnowledgeEntry {
+        version: old.version,
+        title: old.title.clone(),
+        content: old.content.clone(),
+        updated_by: old.by.clone(),
+        updated_at_ms: old.at_ms,
+        ..entry
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_one_of_now_or_one_that_is_kept() {
+        let entry = KnowledgeEntry { entry_id: "e".into(), version: 3, content: "now".into(), ..Default::default() };
+        let kept = [KnowledgeVersion { version: 2, content: "before".into(), by: "ada".into(), ..Default::default() }];
+        let read = |wanted| at_version(entry.clone(), &kept, wanted);
+        assert_eq!(read(3).unwrap().content, "now");
+        let old = read(2).unwrap();
+        assert_eq!((old.version, old.content.as_str(), old.updated_by.as_str()), (2, "before", "ada"));
+        let gone = read(1).unwrap_err();
+        assert_eq!((gone.exit_code(), gone.hint.as_deref()), (3, Some("these are there: 3, 2")));
+    }
+}

@@ -1,0 +1,49 @@
+//! `ghostctl timer|cron|watch runs`
+
+use ghost_proto::v1::ListRunsRequest;
+use ghost_proto::v1::schedules_client::SchedulesClient;
+
+use super::{named, names};
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::{Answer, Body};
+use crate::record::schedules as record;
+use crate::table::Table;
+use crate::text::rfc3339;
+
+/// Show how the runs of one went, newest first, those refused or skipped included
+#[derive(Debug, clap::Args)]
+pub struct Runs {
+    /// Its id, or <agent>/<name>; only the id for one that is gone
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Most rows to print
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    limit: u32,
+}
+
+impl Runs {
+    pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
+        let schedule_id = match self.id.contains('/') {
+            true => named(client, kind, &self.id).await?.schedule_id,
+            false => self.id,
+        };
+        let request = ListRunsRequest { schedule_id, limit: self.limit };
+        let runs = rpc!(client, SchedulesClient::runs, request).await.map_err(|failure| names(kind, failure))?.runs;
+        let mut table = Table::new(&["RUN", "SLOT", "STATUS", "LATE", "MISSED", "NOTE"]);
+        for run in &runs {
+            table.row([
+                run.run.to_string(),
+                rfc3339(run.slot_at_ms),
+                run.status.clone(),
+                if run.late { "yes" } else { "" }.to_owned(),
+                run.missed.to_string(),
+                run.note.clone().unwrap_or_default(),
+            ]);
+        }
+        let full = runs.len() >= self.limit as usize;
+        let note = full.then(|| format!("the newest {} are shown; --limit shows more", self.limit));
+        let json = runs.iter().map(record::run).collect();
+        Ok(Answer { body: Body::List { json, table }, note, failure: None })
+    }
+}

@@ -1,0 +1,26 @@
+//! `ghostctl state get`
+
+use ghost_proto::v1::GetStateRequest;
+use ghost_proto::v1::state_client::StateClient;
+
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::knowledge as record;
+
+/// Show one value of the shared state
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl state get plan.step\n  ghostctl --json state get plan.step | jq .version"
+)]
+pub struct Get {
+    /// Its key
+    key: String,
+}
+
+impl Get {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let entry = rpc!(client, StateClient::get, GetStateRequest { key: self.key }).await?;
+        Ok(Answer::object(record::state(&entry), entry.value_json))
+    }
+}

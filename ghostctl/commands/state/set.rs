@@ -1,0 +1,46 @@
+//! `ghostctl state set`
+
+use ghost_proto::v1::SetStateRequest;
+use ghost_proto::v1::state_client::StateClient;
+
+use crate::connection::{Client, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::record::knowledge as record;
+
+/// Set one value of the shared state
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ghostctl state set plan.step '{\"n\": 2}' --expect 1\n  ghostctl state set mood '\"calm\"'\n  ghostctl state set mood null    deletes it"
+)]
+pub struct Set {
+    /// Its key
+    key: String,
+    /// The value; null deletes the key
+    #[arg(value_name = "JSON", allow_negative_numbers = true)]
+    value_json: String,
+    /// Only if the key is at this version; 0 only if there is none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    expect: Option<i64>,
+    /// Act as this agent
+    #[arg(long = "as", value_name = "AGENT")]
+    as_agent: Option<String>,
+}
+
+impl Set {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let request = SetStateRequest {
+            request_id: new_request_id(),
+            key: self.key,
+            value_json: self.value_json,
+            expected_version: self.expect,
+            as_agent: self.as_agent,
+        };
+        let entry = rpc!(client, StateClient::set, request).await?;
+        let told = match entry.value_json.as_str() {
+            "null" => format!("{} is deleted", entry.key),
+            _ => format!("{} is at version {}", entry.key, entry.version),
+        };
+        Ok(Answer::object(record::state(&entry), told))
+    }
+}

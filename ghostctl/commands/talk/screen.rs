@@ -1,0 +1,137 @@
+//! How a conversation looks: words as they come for a person, one object a line for a program.
+
+use std::io::Write as _;
+
+use ghost_proto::v1::{Conversation, ConversationEntry, TurnOver};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::record::conversations as record;
+
+/// Where a conversation is printed.
+pub struct Screen {
+    as_json: bool,
+    /// Whether someone reads along; otherwise only what was said whole is printed.
+    person: bool,
+    /// Words of the answer under way that are on the screen.
+    streamed: String,
+}
+
+fn tagged(kind: &str, mut object: Value) -> String {
+    if let Value::Object(fields) = &mut object {
+        fields.insert("type".into(), kind.into());
+    }
+    format!("{object}\n")
+}
+
+impl Screen {
+    pub fn new(as_json: bool, person: bool) -> Self {
+        Self { as_json, person, streamed: String::new() }
+    }
+
+    /// A word to the person at the keyboard.
+    pub fn word(&mut self, text: &str, out: &mut Output) -> Result<(), Failure> {
+        if self.person && !self.as_json {
+            self.end_stream(out)?;
+            out.text(&format!("-- {text}\n"))?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// The conversation that is talked in.
+    pub fn conversation(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
+        if self.as_json {
+            out.text(&tagged("conversation", record::conversation(conversation)))?;
+            out.flush()?;
+            return Ok(());
+        }
+        let text = format!("conversation {} with {}", conversation.conversation_id, conversation.owner);
+        if !self.person {
+            // Standard output has the answers alone. If nobody reads this, they are still worth having.
+            drop(writeln!(std::io::stderr(), "{text}"));
+        }
+        self.word(&text, out)
+    }
+
+    /// It has another owner.
+    pub fn changed(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
+        if self.as_json {
+            out.text(&tagged("handoff", record::conversation(conversation)))?;
+            out.flush()?;
+            return Ok(());
+        }
+        self.end_stream(out)?;
+        out.text(&format!("-- {} answers from now on\n", conversation.owner))?;
+        Ok(out.flush()?)
+    }
+
+    /// Words while they come.
+    pub fn delta(&mut self, text: &str, owner: &str, out: &mut Output) -> Result<(), Failure> {
+        if self.as_json {
+            out.text(&tagged("delta", json!({ "text": text })))?;
+        } else if self.person {
+            if self.streamed.is_empty() {
+                out.text(&format!("{owner}> "))?;
+            }
+            self.streamed.push_str(text);
+            out.text(text)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Something that was said. `own` is what this client said itself.
+    pub fn entry(&mut self, entry: &ConversationEntry, own: bool, out: &mut Output) -> Result<(), Failure> {
+        if self.as_json {
+            out.text(&tagged("entry", record::entry(entry)))?;
+            return Ok(out.flush()?);
+        }
+        let from = entry.from.strip_prefix("agent:").unwrap_or(&entry.from);
+        match entry.direction.as_str() {
+            "out" => {
+                // It is on the screen already if it came as it was written.
+                let there = !self.streamed.is_empty() && self.streamed.trim().ends_with(entry.content.trim());
+                self.end_stream(out)?;
+                if !there {
+                    out.text(&format!("{from}> {}\n", entry.content))?;
+                }
+                for file in &entry.attachments {
+                    out.text(&format!("   file {} ({} bytes): {}\n", file.name, file.bytes, file.path))?;
+                }
+            }
+            "in" if !own => {
+                self.end_stream(out)?;
+                out.text(&format!("{from}> {}\n", entry.content))?;
+            }
+            // A file to come is shown with the reply that brings it.
+            "note" if entry.delivery != "draft" && entry.attachments.is_empty() => {
+                self.end_stream(out)?;
+                out.text(&format!("-- {}\n", entry.content))?;
+            }
+            _ => {}
+        }
+        Ok(out.flush()?)
+    }
+
+    /// The turn that answers has ended.
+    pub fn over(&mut self, over: &TurnOver, out: &mut Output) -> Result<(), Failure> {
+        if self.as_json {
+            let object = json!({ "turn_id": over.turn_id, "status": over.status, "reason": over.reason });
+            out.text(&tagged("turn_over", object))?;
+        } else {
+            self.end_stream(out)?;
+        }
+        Ok(out.flush()?)
+    }
+
+    fn end_stream(&mut self, out: &mut Output) -> Result<(), Failure> {
+        if !self.streamed.is_empty() {
+            if !self.streamed.ends_with('\n') {
+                out.text("\n")?;
+            }
+            self.streamed.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,333 @@
+//! One run of a conversation: lines go out, what is said comes in, over as many connections as it takes.
+//!
+//! Must never: say a line twice. The request is repeated as it is, under the same `request_id`.
+
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::watch_conversation_response::What;
+use ghost_proto::v1::{
+    GetAgentRequest, GetConversationRequest, HandoffConversationRequest, SayRequest, TurnOver,
+    WatchConversationRequest, WatchConversationResponse,
+};
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use super::input::{MESSAGE_MAX, Order, order};
+use super::screen::Screen;
+use crate::commands::required;
+use crate::connection::{ANSWER_BYTES, Client, Patience, new_request_id, rpc};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::wait::Deadline;
+
+/// A conversation as this client sees it.
+pub struct Session {
+    /// The agent to begin with; the owner from then on.
+    owner: String,
+    conversation_id: Option<String>,
+    /// Everything up to this entry is on the screen.
+    seen: i64,
+    /// Files that go with the next message.
+    files: Vec<String>,
+    /// The entry of what was said last, while its answer is out.
+    waits_for: Option<i64>,
+    screen: Screen,
+    stream: Option<Streaming<WatchConversationResponse>>,
+    /// How the last answering turn ended, if not well.
+    failed: Option<TurnOver>,
+}
+
+/// What comes next.
+enum Next {
+    Line(Option<String>),
+    Told(Box<Result<Option<WatchConversationResponse>, Status>>),
+    Interrupted,
+    TooLate,
+}
+
+impl Session {
+    /// Prepares a session; an earlier conversation is gone on with from its end.
+    pub async fn begin(
+        client: &Client,
+        agent_id: String,
+        conversation: Option<String>,
+        files: Vec<String>,
+        mut screen: Screen,
+        out: &mut Output,
+    ) -> Result<Self, Failure> {
+        let mut session = Self {
+            owner: agent_id,
+            conversation_id: None,
+            seen: 0,
+            files,
+            waits_for: None,
+            screen: Screen::new(false, false),
+            stream: None,
+            failed: None,
+        };
+        if let Some(id) = conversation {
+            let request = GetConversationRequest { conversation_id: id.clone(), after_seq: Some(i64::MAX), limit: 1 };
+            let found = rpc!(client, ConversationsClient::get, request).await?;
+            let found = required(found.conversation, "conversation")?;
+            if found.owner != session.owner {
+                return Err(Failure::new(
+                    "conflict",
+                    format!("conversation {id} is with {}, not with {}", found.owner, session.owner),
+                )
+                .hint(format!("ghostctl talk {} --conversation {id}", found.owner)));
+            }
+            screen.conversation(&found, out)?;
+            session.seen = found.last_seq;
+            session.conversation_id = Some(id);
+        } else {
+            check_answers(client, &session.owner).await?;
+        }
+        session.screen = screen;
+        Ok(session)
+    }
+
+    /// Talks until the lines end. Gives what the last answer failed with, if nobody sat by to read it.
+    pub async fn talk(
+        mut self,
+        client: &Client,
+        mut lines: mpsc::Receiver<String>,
+        person: bool,
+        out: &mut Output,
+    ) -> Result<Option<Failure>, Failure> {
+        let mut away: Option<Patience> = None;
+        let mut deadline = None;
+        let mut ended = false;
+        loop {
+            if self.stream.is_none() && self.conversation_id.is_some() {
+                match self.watch(client).await? {
+                    Ok(()) => {}
+                    Err(status) => {
+                        away.get_or_insert_with(|| client.patience(client.timeout)).bear(client, status).await?;
+                        continue;
+                    }
+                }
+            }
+            if ended && self.waits_for.is_none() {
+                break;
+            }
+            // Without a person, each line waits for the answer to the one before.
+            let listens = !ended && (person || self.waits_for.is_none());
+            let wait: Option<Deadline> = deadline.filter(|_| self.waits_for.is_some() && (!person || ended));
+            let next = tokio::select! {
+                biased;
+                told = told(&mut self.stream) => Next::Told(Box::new(told)),
+                line = lines.recv(), if listens => Next::Line(line),
+                _ = tokio::signal::ctrl_c() => Next::Interrupted,
+                () = late(wait) => Next::TooLate,
+            };
+            match next {
+                Next::Told(told) => match *told {
+                    Ok(Some(response)) => {
+                        away = None;
+                        self.told(response, out)?;
+                    }
+                    ended => {
+                        self.stream = None;
+                        let status = ended.err().unwrap_or_else(|| Status::unavailable("the daemon stopped"));
+                        away.get_or_insert_with(|| client.patience(client.timeout)).bear(client, status).await?;
+                    }
+                },
+                Next::Line(Some(line)) => {
+                    match self.obey(&line, client, out).await {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        // A person reads what was refused, and goes on.
+                        Err(failure) if person && failure.code != "output_closed" && failure.code != "unavailable" => {
+                            let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+                            self.screen.word(&format!("not done: {failure}{hint}"), out)?;
+                        }
+                        Err(failure) => return Err(failure),
+                    }
+                    deadline = Some(Deadline::after(client.timeout));
+                }
+                // A person who closes the line has heard enough.
+                Next::Line(None) if person => break,
+                Next::Line(None) => ended = true,
+                Next::Interrupted => {
+                    // Who breaks off knows that nothing more is said.
+                    self.files.clear();
+                    break;
+                }
+                Next::TooLate => {
+                    let owner = &self.owner;
+                    return Err(Failure::new(
+                        "timeout",
+                        format!("{owner} has not answered within {:?}", client.timeout),
+                    )
+                    .hint("the message is there and will be answered; raise --timeout to wait longer"));
+                }
+            }
+        }
+        if let Some(id) = &self.conversation_id {
+            let text = format!("to go on: ghostctl talk {} --conversation {id}", self.owner);
+            self.screen.word(&text, out)?;
+        }
+        if person {
+            return Ok(None);
+        }
+        let unsent = (!self.files.is_empty()).then(|| {
+            let what = format!("{} was attached to no message", self.files.join(", "));
+            Failure::new("invalid_arguments", what).hint("a file goes with the message after it; say one")
+        });
+        let failed = self.failed.map(|over| {
+            let reason = over.reason.unwrap_or_else(|| "no reason was given".to_owned());
+            Failure::new("ask_failed", format!("the turn that should answer {}: {reason}", over.status))
+                .hint(format!("ghostctl turn show {}", over.turn_id))
+        });
+        Ok(failed.or(unsent))
+    }
+
+    /// Opens the stream from what is on the screen on.
+    async fn watch(&mut self, client: &Client) -> Result<Result<(), Status>, Failure> {
+        let request = WatchConversationRequest {
+            conversation_id: self.conversation_id.clone().unwrap_or_default(),
+            after_seq: self.seen,
+        };
+        let mut service = ConversationsClient::new(client.transport()).max_decoding_message_size(ANSWER_BYTES);
+        match Deadline::after(client.timeout).within(service.watch(request)).await {
+            None => Err(Failure::new("timeout", "the daemon did not open the conversation in time")),
+            Some(Ok(response)) => {
+                self.stream = Some(response.into_inner());
+                Ok(Ok(()))
+            }
+            Some(Err(status)) => Ok(Err(status)),
+        }
+    }
+
+    fn told(&mut self, response: WatchConversationResponse, out: &mut Output) -> Result<(), Failure> {
+        match response.what {
+            Some(What::Entry(entry)) if entry.seq > self.seen => {
+                self.seen = entry.seq;
+                self.screen.entry(&entry, self.waits_for == Some(entry.seq), out)?;
+            }
+            Some(What::Delta(text)) => self.screen.delta(&text, &self.owner, out)?,
+            // What this client did itself is on the screen.
+            Some(What::Changed(conversation)) if conversation.owner != self.owner => {
+                self.owner.clone_from(&conversation.owner);
+                self.screen.changed(&conversation, out)?;
+            }
+            Some(What::TurnOver(over)) => {
+                // The end of a turn that was over before this was said is no answer to it.
+                let heard = self.waits_for.is_some_and(|seq| self.seen >= seq);
+                self.screen.over(&over, out)?;
+                if heard && over.status != "split" {
+                    self.waits_for = None;
+                    self.failed = (over.status != "finished").then_some(over);
+                }
+            }
+            // Seen before, or of a daemon newer than this client.
+            Some(What::Entry(_) | What::Changed(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Does what a line asks for; false if it is to leave.
+    async fn obey(&mut self, line: &str, client: &Client, out: &mut Output) -> Result<bool, Failure> {
+        match order(line) {
+            Order::Nothing => {}
+            Order::Quit => return Ok(false),
+            Order::Attach(path) => {
+                self.screen.word(&format!("{path} goes with the next message"), out)?;
+                self.files.push(path);
+            }
+            Order::Handoff(agent_id) => self.handoff(agent_id, client, out).await?,
+            Order::Say(text) => self.say(text, client, out).await?,
+            Order::Unknown(word) => {
+                return Err(Failure::new("invalid_arguments", format!("there is no command /{word} of that form"))
+                    .hint("/attach PATH, /handoff AGENT, /quit; begin a message with // if it should begin with /"));
+            }
+        }
+        Ok(true)
+    }
+
+    async fn say(&mut self, content: String, client: &Client, out: &mut Output) -> Result<(), Failure> {
+        if content.len() > MESSAGE_MAX {
+            let what = format!("the message has more than {MESSAGE_MAX} bytes, and no world takes one so long");
+            return Err(Failure::new("too_large", what).hint(
+                "write it to a workspace file and /attach that; limits.message_bytes is how much this world takes",
+            ));
+        }
+        let begins = self.conversation_id.is_none();
+        let request = SayRequest {
+            request_id: new_request_id(),
+            conversation_id: self.conversation_id.clone(),
+            agent_id: begins.then(|| self.owner.clone()),
+            content,
+            attachments: self.files.clone(),
+        };
+        let heard = rpc!(client, ConversationsClient::say, request).await.map_err(|failure| {
+            // Otherwise a file that is not there would stand in the way of every message to come.
+            if self.files.is_empty() {
+                return failure;
+            }
+            self.files.clear();
+            let hint = failure.hint.as_deref().map(|hint| format!("{hint}; ")).unwrap_or_default();
+            failure.hint(format!("{hint}no file is attached any more"))
+        })?;
+        let entry = required(heard.entry, "entry")?;
+        let conversation = required(heard.conversation, "conversation")?;
+        self.files.clear();
+        self.waits_for = Some(entry.seq);
+        self.failed = None;
+        if begins {
+            self.screen.conversation(&conversation, out)?;
+            self.conversation_id = Some(conversation.conversation_id);
+        }
+        Ok(())
+    }
+
+    async fn handoff(&mut self, agent_id: String, client: &Client, out: &mut Output) -> Result<(), Failure> {
+        let Some(conversation_id) = self.conversation_id.clone() else {
+            check_answers(client, &agent_id).await?;
+            self.owner.clone_from(&agent_id);
+            return self.screen.word(&format!("the conversation will begin with {agent_id}"), out);
+        };
+        let request =
+            HandoffConversationRequest { request_id: new_request_id(), conversation_id, agent_id, reason: None };
+        let conversation = rpc!(client, ConversationsClient::handoff, request).await?;
+        // The stream tells of it too, but after the last line nobody listens any more.
+        self.owner.clone_from(&conversation.owner);
+        self.screen.changed(&conversation, out)
+    }
+}
+
+/// Refuses an agent that could not answer, as the daemon does when something is said to it.
+async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
+    let found = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id: agent_id.to_owned() }).await?;
+    let agent = required(found.agent, "agent")?;
+    if agent.deleted_at_ms.is_some() {
+        return Err(Failure::new("not_found", format!("the agent `{agent_id}` was deleted"))
+            .hint("`ghostctl agent list` shows who is there"));
+    }
+    let why = match (agent.desired.as_str(), agent.status.as_str()) {
+        (_, "failed") => "has failed",
+        ("stopped", _) | (_, "stopped" | "stopping") => "is stopped",
+        _ => return Ok(()),
+    };
+    Err(Failure::new("conflict", format!("{agent_id} {why} and cannot answer"))
+        .hint(format!("start it with `ghostctl agent start {agent_id}`, or talk with someone else")))
+}
+
+/// The next message of the stream; never, while there is none.
+async fn told(
+    stream: &mut Option<Streaming<WatchConversationResponse>>,
+) -> Result<Option<WatchConversationResponse>, Status> {
+    match stream {
+        Some(stream) => stream.message().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends when the deadline has passed; never without one.
+async fn late(deadline: Option<Deadline>) {
+    match deadline {
+        // Nothing is waited for but the time.
+        Some(deadline) => drop(deadline.within(std::future::pending::<()>()).await),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,43 @@
+//! Timers, cron jobs, watches and heartbeats as JSON objects.
+
+use ghost_proto::v1;
+use serde_json::{Value, json};
+
+use super::parsed;
+use crate::text::rfc3339;
+
+/// A schedule.
+pub fn schedule(schedule: &v1::Schedule) -> Value {
+    json!({
+        "schedule_id": schedule.schedule_id,
+        "kind": schedule.kind,
+        "agent_id": schedule.agent_id,
+        "name": schedule.name,
+        "when": parsed(&schedule.when_json),
+        "message": schedule.message,
+        "missed": schedule.missed,
+        "enabled": schedule.enabled,
+        "next_at": schedule.next_at_ms.map(rfc3339),
+        "last_at": schedule.last_at_ms.map(rfc3339),
+        "last_status": schedule.last_status,
+        "runs": schedule.runs,
+        "creator": schedule.creator,
+        "created_at": rfc3339(schedule.created_at_ms),
+    })
+}
+
+/// One run of a schedule.
+pub fn run(run: &v1::ScheduleRun) -> Value {
+    json!({
+        "schedule_id": run.schedule_id,
+        "run": run.run,
+        "agent_id": run.agent_id,
+        "slot_at": rfc3339(run.slot_at_ms),
+        "fired_at": rfc3339(run.fired_at_ms),
+        "late": run.late,
+        "missed": run.missed,
+        "status": run.status,
+        "message_id": run.message_id,
+        "note": run.note,
+    })
+}

@@ -1,0 +1,118 @@
+//! CONF-03: which tools of the outside channel a turn has, case by case, and that a resumed turn has the same.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ghost_commons::conversations::{self, Said, Start};
+use ghost_config::plan::Plan;
+use ghost_domain::conversation::CONTROL;
+use ghost_domain::{ChannelContext, Code, ConversationId, Direction, Party};
+use uuid::Uuid;
+
+use super::rig::{Rig, id, operator, read, write};
+
+const ALL: [&str; 5] =
+    ["channel.file_attach", "channel.handoff", "channel.send", "syscall.channel.handoff", "syscall.channel.send"];
+const BROUGHT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
+
+/// A world whose file says this besides, and the tools of the channel that ada has with and without a conversation.
+async fn tools(groups: &str, strict: bool, config: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let world = format!(
+        "world: {{ id: test }}\nagents: [{{ id: ada, archetype: worker }}]\naccess: {{ strict_channel_privileges: {strict} }}\n\
+         {groups}llm: {{ default_provider: scripted }}\n"
+    );
+    for (path, text) in [
+        ("world-config.yaml", world.as_str()),
+        ("archetype/worker/soul.md", "s"),
+        ("archetype/worker/goal.md", "g"),
+        ("archetype/worker/config.md", config),
+    ] {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let plan: Plan = ghost_config::load(dir.path(), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
+    let rig = Rig::with(|_| {}).await;
+    rig.engine.office.set_plan(Arc::new(plan));
+    let agent = read!(rig, |r| ghost_commons::mail::agent_named(r, &id("ada")).await?);
+    let context = ChannelContext { conversation_id: ConversationId(Uuid::nil()), replies: true };
+    let of = |channel| {
+        let (_, registry) = rig.engine.outfit_for(&agent, channel).unwrap();
+        registry.specs().iter().map(|spec| spec.name.clone()).filter(|name| name.contains("channel.")).collect()
+    };
+    (of(Some(context)), of(None))
+}
+
+fn names(list: &[&str]) -> BTreeSet<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_matrix_of_channel_tools() {
+    let seed = "tool_privileges: { communicator: [channel, syscall.channel.send, syscall.channel.handoff] }\n";
+    let member = "## Tool Access\nprivilege_groups: communicator\n";
+    let outsider = "## Tool Access\nprivilege_groups:\n";
+    let denied = "## Tool Access\nprivilege_groups: communicator\ndeny: syscall.channel.send, channel.handoff\n";
+    for (what, groups, strict, config, with) in [
+        ("public: all of them", "", false, outsider, &ALL[..]),
+        ("in a group, a member: all", seed, false, member, &ALL),
+        ("in a group, not a member: what the context brings", seed, false, outsider, &BROUGHT),
+        ("strict, a member: all", seed, true, member, &ALL),
+        ("strict, not a member: none", seed, true, outsider, &[]),
+        ("strict, but public: all", "", true, outsider, &ALL),
+        (
+            "denied beats the context",
+            seed,
+            false,
+            denied,
+            &["channel.file_attach", "channel.send", "syscall.channel.handoff"],
+        ),
+    ] {
+        let (found, without) = tools(groups, strict, config).await;
+        assert_eq!(found, names(with), "{what}");
+        assert_eq!(without, names(&[]), "{what}: without a conversation there are none");
+    }
+}
+
+async fn hear(rig: &Rig, text: &str) -> ConversationId {
+    let start = Start { adapter: CONTROL.into(), thread: Some("t".into()), owner: id("ada"), party: operator() };
+    let said = Said {
+        from: Party::Outside("eve".into()),
+        content: text.into(),
+        attachments: vec![],
+        reply_to: None,
+        external_id: None,
+    };
+    write!(rig, |w, cx| conversations::arrive(w, &cx, start, said).await).unwrap().conversation.conversation_id
+}
+
+#[tokio::test]
+async fn a_turn_from_outside_has_the_tools_in_briefing_and_request_and_answers() {
+    let rig = Rig::new().await;
+    rig.send("ada", "an ordinary message").await;
+    rig.work("ada").await.unwrap();
+    let conversation = hear(&rig, "hello from outside").await;
+    rig.work("ada").await.unwrap();
+    let asked = rig.model.asked();
+    let [plain, outside] = asked.as_slice() else { panic!("two turns of one call") };
+    let has = |request: &ghost_provider::ModelRequest, name: &str| {
+        let listed = request.tools.iter().any(|tool| tool.name == name);
+        let told = request.messages[0].visible_text().contains(&format!("- {name}: "));
+        assert_eq!(listed, told, "briefing and request say the same (ARCH-11)");
+        listed
+    };
+    assert!(ALL.iter().all(|name| has(outside, name) && !has(plain, name)));
+    assert!(outside.messages.last().unwrap().visible_text().contains("<channel conversation_id="));
+    assert!(!plain.messages.last().unwrap().visible_text().contains("<channel"));
+    let entries = read!(rig, |r| r.conversation_entries(conversation, 0, 10).await?);
+    assert_eq!(entries.last().unwrap().direction, Direction::Out);
+}
+
+#[tokio::test]
+async fn an_operators_call_has_no_channel() {
+    let rig = Rig::new().await;
+    let arguments = serde_json::json!({ "content": "hi" });
+    let refused = crate::turn::call_for_operator(&rig.engine, &id("ada"), "channel.send", arguments, &rig.bench).await;
+    assert_eq!(refused.unwrap_err().code, Code::AccessDenied);
+}

@@ -1,0 +1,374 @@
+//! Chat channels (CHAT-01..15): who is in them, and what becomes of a post. A channel is one log; each member has a cursor
+//! in it and one wake-up at most that no turn has taken, so that a busy channel fills no inbox.
+//!
+//! Must never: read or write a row per member where one look at the roster does.
+
+mod digest;
+mod history;
+mod post;
+
+pub(crate) use digest::{ReadOn, read_on};
+pub use history::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, history};
+pub(crate) use post::post_last_words;
+pub use post::{NewPost, Posted, Skipped, post};
+
+use std::collections::BTreeSet;
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::text::nearest;
+use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, Code, MailState, Party, Refusal};
+use ghost_store::{Reads, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::mail::agent_named;
+use crate::{Cx, Result, storms};
+
+/// Characters of a topic.
+pub const TOPIC_MAX: usize = 200;
+/// Members whom an answer about one channel names.
+pub const MEMBERS_SHOWN: usize = 1_000;
+/// Members whom a list of channels names of each.
+pub const MEMBERS_LISTED: usize = 100;
+/// Members from which on an ungated channel is advised against (CHAT-10).
+const CROWD: u32 = 3;
+/// Agents that are looked up one by one; of more, the list of all is read.
+const FEW: usize = 32;
+
+/// Who acts in a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Speaker {
+    /// In whose name, and with whose rights.
+    pub party: Party,
+    /// On whose word, if that is someone else: an operator who speaks as an agent.
+    pub via: Option<Party>,
+}
+
+impl From<Party> for Speaker {
+    fn from(party: Party) -> Self {
+        Self { party, via: None }
+    }
+}
+
+/// The name that a post is shown under: an agent's id, or the party as text.
+#[must_use]
+pub fn shown_name(party: &Party) -> String {
+    party.agent().map_or_else(|| party.to_string(), ToString::to_string)
+}
+
+/// A channel to be created.
+#[derive(Clone, Debug)]
+pub struct NewChannel {
+    /// Its name.
+    pub channel: ChannelName,
+    /// Who is in it; whoever is named twice is in it once.
+    pub members: Vec<AgentId>,
+    /// Whether posts wake nobody.
+    pub gated: bool,
+    /// Whether the creating agent stays out of it (CHAT-02).
+    pub skip_creator: bool,
+    /// What it is about.
+    pub topic: Option<String>,
+}
+
+/// A channel with the first of its members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChannelView {
+    /// The channel.
+    pub channel: ChatChannel,
+    /// Its members in order of id, as many as an answer names; `channel.members` is how many there are.
+    pub members: Vec<AgentId>,
+}
+
+/// A channel that was created.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    /// It.
+    pub view: ChannelView,
+    /// Advice on gating (CHAT-10).
+    pub advisory: Option<String>,
+}
+
+/// The channel of this name, or a refusal that names the nearest.
+pub async fn channel_named(r: &mut dyn Reads, channel: &ChannelName) -> Result<ChatChannel> {
+    match r.chat_channel_get(channel).await? {
+        Some(found) => Ok(found),
+        None => {
+            let all = r.chat_channel_list().await?;
+            let near = nearest(channel.as_str(), all.iter().map(|channel| channel.channel.as_str()));
+            let refusal = Refusal::not_found("channel", channel.as_str(), near);
+            Err(if near.is_some() { refusal } else { refusal.hint("the list of channels has their names") })
+        }
+    }
+}
+
+/// Creates a channel. Its name must be free and its members must exist; an agent that stays out of it is not among them.
+pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Speaker, new: NewChannel) -> Result<Created> {
+    let limits = cx.limits();
+    if w.chat_channel_get(&new.channel).await?.is_some() {
+        return Err(Refusal::new(Code::Conflict, format!("there is a channel `{}` already", new.channel))
+            .hint("choose another name, or ask its creator to invite you"));
+    }
+    let topic = new.topic.as_deref().map(checked_topic).transpose()?;
+    let mut members: BTreeSet<AgentId> = new.members.into_iter().collect();
+    if let Party::Agent(creator) = &by.party {
+        if !new.skip_creator {
+            members.insert(creator.clone());
+        } else if members.contains(creator) {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("members names {creator}, who creates the channel and is to stay out of it (skip_creator)"),
+            )
+            .hint(format!("leave {creator} out of members, or leave out skip_creator"))
+            .details(json!({ "field": "members" })));
+        }
+    }
+    if members.is_empty() {
+        return Err(Refusal::new(Code::InvalidArguments, "the channel would have no members")
+            .hint("name at least one agent in members")
+            .details(json!({ "field": "members" })));
+    }
+    let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
+    if count > limits.chat_members_max {
+        return Err(crowded(&new.channel, limits.chat_members_max));
+    }
+    let channels = w.chat_channel_count().await?;
+    if channels >= limits.chat_channels_max {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("the world has {channels} channels, which is its bound (limits.chat_channels_max)"),
+        )
+        .hint("post in a channel that there is"));
+    }
+    storms::filled(w, cx, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into()).await?;
+    all_exist(w, &members).await?;
+    let channel = ChatChannel {
+        channel: new.channel,
+        creator: by.party.clone(),
+        gated: new.gated,
+        topic,
+        members: count,
+        last_seq: 0,
+        created_at: cx.now(),
+    };
+    w.chat_channel_put(&channel).await?;
+    for agent_id in &members {
+        join(w, cx, &channel, agent_id).await?;
+    }
+    let members: Vec<AgentId> = members.into_iter().take(MEMBERS_SHOWN).collect();
+    let facts = json!({
+        "creator": shown_name(&channel.creator), "gated": channel.gated, "topic": channel.topic,
+        "members": members, "member_count": count,
+    });
+    emit(w, cx, EventKind::ChatCreated, &channel.channel, by, by.party.agent(), facts).await?;
+    let advisory = (!channel.gated && count >= CROWD).then(|| {
+        format!(
+            "#{} is ungated and has {count} members: a post can start turns of several of them at once, each unaware of \
+             the others' answers. For a discussion, create it with `gated: true` and give the floor to one member at a \
+             time; the skill moderator-open-mic shows how.",
+            channel.channel
+        )
+    });
+    Ok(Created { view: ChannelView { channel, members }, advisory })
+}
+
+fn checked_topic(text: &str) -> Result<String> {
+    let refused = |what: String| {
+        Err(Refusal::new(Code::InvalidArguments, what)
+            .hint("say in one line what the channel is about, or leave topic out")
+            .details(json!({ "field": "topic" })))
+    };
+    let topic = text.trim();
+    if topic.chars().any(char::is_control) {
+        return refused("topic has a control character".to_owned());
+    }
+    if topic.is_empty() || topic.chars().count() > TOPIC_MAX {
+        return refused(format!("topic must have 1 to {TOPIC_MAX} characters"));
+    }
+    Ok(topic.to_owned())
+}
+
+fn crowded(channel: &ChannelName, most: u32) -> Refusal {
+    Refusal::new(
+        Code::RateLimited,
+        format!("#{channel} would have more than {most} members, which is its bound (limits.chat_members_max)"),
+    )
+    .hint("share them out over several channels")
+}
+
+async fn all_exist(w: &mut dyn Writes, members: &BTreeSet<AgentId>) -> Result<()> {
+    if members.len() <= FEW {
+        for agent_id in members {
+            agent_named(w, agent_id).await?;
+        }
+        return Ok(());
+    }
+    let agents = w.agent_list(false).await?;
+    let known: BTreeSet<&AgentId> = agents.iter().map(|agent| &agent.agent_id).collect();
+    match members.iter().find(|agent_id| !known.contains(agent_id)) {
+        Some(unknown) => agent_named(w, unknown).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Lets an agent in. It sees what is posted from now on; what was said before it may read.
+async fn join(w: &mut dyn Writes, cx: &Cx, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
+    let member = ChatMember {
+        channel: channel.channel.clone(),
+        agent_id: agent_id.clone(),
+        read_seq: channel.last_seq,
+        wake_id: None,
+        joined_at: cx.now(),
+    };
+    Ok(w.chat_member_put(&member).await?)
+}
+
+/// Adds a member on the word of the creator or an operator (CHAT-07). One who is in the channel already stays as it is.
+pub async fn invite(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Speaker,
+    channel: &ChannelName,
+    agent_id: &AgentId,
+) -> Result<ChannelView> {
+    let mut channel = channel_named(w, channel).await?;
+    if !channel.is_run_by(&by.party) {
+        return Err(not_yours(&channel, by, "invite"));
+    }
+    agent_named(w, agent_id).await?;
+    if w.chat_member_get(&channel.channel, agent_id).await?.is_none() {
+        let most = cx.limits().chat_members_max;
+        if channel.members >= most {
+            return Err(crowded(&channel.channel, most));
+        }
+        join(w, cx, &channel, agent_id).await?;
+        channel.members = channel.members.saturating_add(1);
+        w.chat_channel_put(&channel).await?;
+        let facts = json!({ "agent_id": agent_id, "members": channel.members });
+        emit(w, cx, EventKind::ChatMemberAdded, &channel.channel, by, Some(agent_id), facts).await?;
+    }
+    view(w, channel, MEMBERS_SHOWN).await
+}
+
+/// Removes a member on the word of the creator, an operator, or itself. It keeps no access (CHAT-13).
+pub async fn remove(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Speaker,
+    channel: &ChannelName,
+    agent_id: &AgentId,
+) -> Result<ChannelView> {
+    let mut channel = channel_named(w, channel).await?;
+    if !channel.is_run_by(&by.party) && by.party.agent() != Some(agent_id) {
+        return Err(not_yours(&channel, by, "remove others"));
+    }
+    let Some(member) = w.chat_member_get(&channel.channel, agent_id).await? else {
+        let members = w.chat_members(&channel.channel).await?;
+        let near = nearest(agent_id.as_str(), members.iter().map(|member| member.agent_id.as_str()));
+        let refusal = Refusal::not_found(&format!("member of #{}", channel.channel), agent_id.as_str(), near);
+        return Err(if near.is_some() { refusal } else { refusal.hint("the list of channels has their members") });
+    };
+    leave(w, cx, by, &mut channel, member, "removed").await?;
+    view(w, channel, MEMBERS_SHOWN).await
+}
+
+async fn leave(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Speaker,
+    channel: &mut ChatChannel,
+    member: ChatMember,
+    reason: &str,
+) -> Result<()> {
+    // A wake-up for a channel that it may no longer read would open a turn about nothing.
+    if let Some(wake_id) = member.wake_id
+        && matches!(w.message_standing(wake_id).await?, Some((MailState::Pending, ..)))
+    {
+        w.message_mark(&[wake_id], MailState::Consumed, None, 0).await?;
+    }
+    w.chat_member_delete(&channel.channel, &member.agent_id).await?;
+    channel.members = channel.members.saturating_sub(1);
+    w.chat_channel_put(channel).await?;
+    let facts = json!({ "agent_id": member.agent_id, "members": channel.members, "reason": reason });
+    emit(w, cx, EventKind::ChatMemberRemoved, &channel.channel, by, Some(&member.agent_id), facts).await
+}
+
+/// Takes a deleted agent out of every channel. Channels that it created are the operators' from then on: a successor of
+/// the same id must not inherit its rights.
+pub(crate) async fn leave_all(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<()> {
+    let by = Speaker::from(by.clone());
+    for member in w.chat_memberships(agent_id).await? {
+        if let Some(mut channel) = w.chat_channel_get(&member.channel).await? {
+            leave(w, cx, &by, &mut channel, member, "deleted").await?;
+        }
+    }
+    for mut channel in w.chat_channel_list().await? {
+        if channel.creator.agent() == Some(agent_id) {
+            channel.creator = Party::System;
+            w.chat_channel_put(&channel).await?;
+        }
+    }
+    Ok(())
+}
+
+fn not_yours(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
+    Refusal::new(Code::AccessDenied, format!("{} may not {what} in #{}", shown_name(&by.party), channel.channel)).hint(
+        match channel.creator.agent() {
+            Some(creator) => format!("its creator {creator} may, and operators; ask {creator}"),
+            None => "operators may".to_owned(),
+        },
+    )
+}
+
+fn outsider(channel: &ChatChannel, party: &Party, what: &str) -> Refusal {
+    let creator = channel.creator.agent().map(|creator| format!(", its creator {creator}")).unwrap_or_default();
+    Refusal::new(Code::AccessDenied, format!("{} is no member of #{}", shown_name(party), channel.channel))
+        .hint(format!("only its members{creator} and operators may {what}"))
+}
+
+/// The channels of an agent, which are those that it is in or has created, or all; in order of name.
+pub async fn list(r: &mut dyn Reads, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
+    let mut channels = r.chat_channel_list().await?;
+    if let Some(agent_id) = of {
+        let joined: BTreeSet<ChannelName> =
+            r.chat_memberships(agent_id).await?.into_iter().map(|member| member.channel).collect();
+        channels.retain(|channel| joined.contains(&channel.channel) || channel.creator.agent() == Some(agent_id));
+    }
+    let mut views = Vec::with_capacity(channels.len());
+    for channel in channels {
+        views.push(view(r, channel, MEMBERS_LISTED).await?);
+    }
+    Ok(views)
+}
+
+async fn view(r: &mut dyn Reads, channel: ChatChannel, most: usize) -> Result<ChannelView> {
+    let members = r.chat_members(&channel.channel).await?;
+    let members = members.into_iter().take(most).map(|member| member.agent_id).collect();
+    Ok(ChannelView { channel, members })
+}
+
+async fn emit(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    kind: EventKind,
+    channel: &ChannelName,
+    by: &Speaker,
+    about: Option<&AgentId>,
+    mut facts: Value,
+) -> Result<()> {
+    if let Some(facts) = facts.as_object_mut() {
+        facts.insert("by".into(), by.party.to_string().into());
+        if let Some(via) = &by.via {
+            facts.insert("via".into(), via.to_string().into());
+        }
+    }
+    let event = NewEvent::new(kind, facts).channel(channel);
+    cx.emit(
+        w,
+        match about {
+            Some(agent_id) => event.agent(agent_id),
+            None => event,
+        },
+    )
+    .await
+}

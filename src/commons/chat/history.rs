@@ -1,0 +1,124 @@
+//! Reading back what was posted (CHAT-08). A cursor that points to where nothing is any more, or nothing yet, is refused,
+//! so that nobody takes a gap for silence.
+
+use ghost_domain::{ChannelName, ChatChannel, ChatPost, Code, Party, Refusal};
+use ghost_store::Reads;
+use serde_json::json;
+
+use super::{channel_named, outsider};
+use crate::Result;
+
+/// Posts unless more are asked for.
+pub const HISTORY_DEFAULT: u32 = 50;
+/// Posts at most.
+pub const HISTORY_MAX: u32 = 500;
+
+/// Which posts.
+#[derive(Clone, Debug)]
+pub struct HistoryQuery {
+    /// Of this channel.
+    pub channel: ChannelName,
+    /// At most so many.
+    pub limit: u32,
+    /// Before this sequence.
+    pub before_seq: Option<i64>,
+    /// After this sequence.
+    pub after_seq: Option<i64>,
+}
+
+/// Posts in order of sequence: the newest there are, the newest before `before_seq`, or the oldest after `after_seq`.
+/// Members, the creator and operators may read.
+///
+/// # Errors
+/// `invalid_arguments` for a limit out of range, `cursor_ahead` for a cursor beyond the newest post, `cursor_expired` for one
+/// before the oldest post that is kept.
+pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
+    if !(1..=HISTORY_MAX).contains(&query.limit) {
+        return Err(Refusal::new(
+            Code::InvalidArguments,
+            format!("limit is {}; it must be 1 to {HISTORY_MAX}", query.limit),
+        )
+        .hint("read on with before_seq or after_seq")
+        .details(json!({ "field": "limit" })));
+    }
+    let channel = channel_named(r, &query.channel).await?;
+    let is_member = match reader.agent() {
+        Some(agent_id) => r.chat_member_get(&channel.channel, agent_id).await?.is_some(),
+        None => false,
+    };
+    if !channel.admits(reader, is_member) {
+        return Err(outsider(&channel, reader, "read it"));
+    }
+    let last = channel.last_seq;
+    for (field, cursor, least, most) in
+        [("before_seq", query.before_seq, 1, last.saturating_add(1)), ("after_seq", query.after_seq, 0, last)]
+    {
+        let Some(cursor) = cursor else { continue };
+        if cursor < least {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("{field} is {cursor}; it must be {least} or more"),
+            )
+            .hint(format!("the newest post is {last}"))
+            .details(json!({ "field": field, "last_seq": last })));
+        }
+        if cursor > most {
+            return Err(Refusal::new(
+                Code::CursorAhead,
+                format!("{field} is {cursor}, which #{} has not reached: its newest post is {last}", channel.channel),
+            )
+            .hint("use a sequence that the channel gave")
+            .details(json!({ "field": field, "last_seq": last })));
+        }
+    }
+    let (after, before) = (query.after_seq.unwrap_or(0), query.before_seq.unwrap_or(last.saturating_add(1)));
+    // Read forwards from a cursor, backwards from everywhere else: what lies beside the cursor comes first.
+    let end = match (query.after_seq, query.before_seq) {
+        (Some(after), None) => before.min(after.saturating_add(i64::from(query.limit)).saturating_add(1)),
+        _ => before,
+    };
+    let posts = match end.saturating_sub(after) > 1 {
+        true => r.chat_posts(&channel.channel, after, end, query.limit).await?,
+        false => return Ok(Vec::new()),
+    };
+    let pruned = match (query.after_seq, query.before_seq) {
+        (Some(after), _) if !is_kept(r, &channel, after + 1).await? => Some("after_seq"),
+        (None, Some(_)) if posts.is_empty() => Some("before_seq"),
+        _ => None,
+    };
+    match pruned {
+        None => Ok(posts),
+        Some(field) => {
+            let oldest = oldest_kept(r, &channel).await?;
+            Err(Refusal::new(
+                Code::CursorExpired,
+                format!("{field} points to posts of #{} that are no longer kept", channel.channel),
+            )
+            .hint(match oldest {
+                Some(oldest) => format!("the oldest that is kept is {oldest}; limits.chat_days says for how long"),
+                None => "none are kept; limits.chat_days says for how long".to_owned(),
+            })
+            .details(json!({ "field": field, "oldest_seq": oldest, "last_seq": last })))
+        }
+    }
+}
+
+async fn is_kept(r: &mut dyn Reads, channel: &ChatChannel, seq: i64) -> Result<bool> {
+    Ok(!r.chat_posts(&channel.channel, seq - 1, seq.saturating_add(1), 1).await?.is_empty())
+}
+
+/// The oldest post that is kept. Pruning takes the oldest first, so halving finds it without reading what lies between.
+async fn oldest_kept(r: &mut dyn Reads, channel: &ChatChannel) -> Result<Option<i64>> {
+    let (mut gone, mut kept) = (0, channel.last_seq);
+    if kept == 0 || !is_kept(r, channel, kept).await? {
+        return Ok(None);
+    }
+    while kept - gone > 1 {
+        let middle = gone + (kept - gone) / 2;
+        match is_kept(r, channel, middle).await? {
+            true => kept = middle,
+            false => gone = middle,
+        }
+    }
+    Ok(Some(kept))
+}

@@ -1,0 +1,134 @@
+//! Giving a conversation to another agent (BI-36): what comes in from then on goes to the new owner, and so does what
+//! waited with the old one.
+
+use ghost_domain::event::EventKind;
+use ghost_domain::text::clip;
+use ghost_domain::{
+    AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, Kind, MailState, MessageId, Party,
+    Refusal,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::{Line, append, check_speaker, emit, get, recent};
+use crate::mail::{self, Chain, Draft};
+use crate::{Cx, Result, asks};
+
+/// Characters of a reason.
+const REASON_MAX: usize = 1_000;
+/// Characters of a summary.
+const SUMMARY_MAX: usize = 8_000;
+/// Entries that the new owner is shown, and characters of each.
+const SHOWN: usize = 12;
+const SHOWN_CHARS: usize = 600;
+
+/// What a handoff says.
+#[derive(Clone, Debug)]
+pub struct Handover {
+    /// The new owner.
+    pub to: AgentId,
+    /// Why.
+    pub reason: Option<String>,
+    /// How things stand, in the words of who hands over.
+    pub summary: Option<String>,
+    /// The chain that the word to the new owner belongs to.
+    pub chain: Chain,
+}
+
+/// Gives a conversation to another agent, tells it, and moves to it what its old owner has not begun to work on. An agent
+/// can give away only what is its own.
+pub async fn handoff(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    conversation_id: ConversationId,
+    handover: Handover,
+) -> Result<Conversation> {
+    let mut conversation = get(w, conversation_id).await?;
+    if let Some(agent_id) = by.agent() {
+        check_speaker(&conversation, agent_id)?;
+    }
+    for (field, text, most) in [("reason", &handover.reason, REASON_MAX), ("summary", &handover.summary, SUMMARY_MAX)] {
+        if text.as_ref().is_some_and(|text| text.chars().count() > most) {
+            return Err(Refusal::new(Code::TooLarge, format!("{field} has more than {most} characters"))
+                .hint("write the long part to a workspace file and name its path"));
+        }
+    }
+    let to = mail::agent_named(w, &handover.to).await?;
+    if to.agent_id == conversation.owner {
+        return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
+            .hint("name another agent, or answer yourself"));
+    }
+    if let Some(refusal) = asks::unanswerable(&to) {
+        return Err(refusal);
+    }
+    let old = std::mem::replace(&mut conversation.owner, to.agent_id.clone());
+    let reason = handover.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    let told = match reason {
+        Some(reason) => format!("{by} gives this conversation from {old} to {}: {reason}", to.agent_id),
+        None => format!("{by} gives this conversation from {old} to {}", to.agent_id),
+    };
+    let history = recent(w, &conversation).await?;
+    append(w, cx, &mut conversation, Line::new(Direction::Note, by.clone(), told.clone())).await?;
+    let body = word(&conversation, &told, handover.summary.as_deref(), &history);
+    let draft = Draft {
+        subject: Some("A conversation is yours now".into()),
+        conversation_id: Some(conversation_id.to_string()),
+        ..Draft::new(&to.agent_id, by.clone(), Kind::Handoff, body, handover.chain)
+    };
+    mail::deliver(w, cx, draft).await?;
+    let moved = move_waiting(w, cx, &old, &to.agent_id, conversation_id).await?;
+    let payload = json!({
+        "conversation_id": conversation_id, "from": old, "to": to.agent_id, "by": by, "moved": moved,
+        "reason": reason.map(|reason| cx.excerpt(reason, 300)),
+    });
+    emit(w, cx, EventKind::ConversationHandedOver, &conversation, payload).await?;
+    Ok(conversation)
+}
+
+/// Moves what waits of a conversation from one inbox to another. Gives how much that was.
+async fn move_waiting(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    old: &AgentId,
+    new: &AgentId,
+    conversation_id: ConversationId,
+) -> Result<usize> {
+    let id = conversation_id.to_string();
+    // Control mail passes the bound on an inbox, so there can be a little more.
+    let window = cx.limits().inbox_max.saturating_mul(2);
+    let mut waiting = w.inbox_pending(old, window).await?;
+    waiting.retain(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_deref() == Some(id.as_str()));
+    let ids: Vec<MessageId> = waiting.iter().map(|mail| mail.message_id).collect();
+    w.message_mark(&ids, MailState::Consumed, None, 0).await?;
+    for mail in waiting {
+        let draft = Draft {
+            attachments: mail.attachments,
+            conversation_id: mail.conversation_id,
+            ..Draft::new(new, mail.from, mail.kind, mail.body, Chain { root_id: mail.root_id, hop: mail.hop })
+        };
+        mail::deliver(w, cx, draft).await?;
+    }
+    Ok(ids.len())
+}
+
+/// What the new owner reads.
+fn word(conversation: &Conversation, told: &str, summary: Option<&str>, history: &[ConversationEntry]) -> String {
+    let mut text = format!(
+        "{told}.\nIt is held with {} over {} (conversation {}). What is said there from now on comes to you, and your last \
+         words of such a turn are the answer. The last words of this turn go nowhere: to say something there now, use \
+         syscall.channel.send.\n",
+        conversation.party, conversation.adapter, conversation.conversation_id,
+    );
+    if let Some(summary) = summary.map(str::trim).filter(|summary| !summary.is_empty()) {
+        text.push_str(&format!("\nHow things stand:\n{summary}\n"));
+    }
+    let said: Vec<&ConversationEntry> = history.iter().filter(|entry| entry.direction != Direction::Note).collect();
+    if !said.is_empty() {
+        text.push_str("\nWhat was said last:\n");
+    }
+    for entry in said.iter().skip(said.len().saturating_sub(SHOWN)) {
+        text.push_str(&format!("- {}: {}\n", entry.from, clip(&entry.content, SHOWN_CHARS)));
+    }
+    text
+}

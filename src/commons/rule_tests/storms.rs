@@ -1,0 +1,178 @@
+//! The bounds that hold when agents talk freely.
+
+use ghost_domain::{AgentKind, Code, EventKind, Kind, RootId};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::rig::{Rig, code, id, new_agent, operator, party, read, write};
+use crate::agents::{self, NewAgent};
+use crate::mail::{self, Chain, Draft};
+use crate::storms::{self, NearBound};
+
+const ROOT: RootId = RootId(Uuid::from_u128(77));
+
+fn chain(hop: u32) -> Chain {
+    Chain { root_id: ROOT, hop }
+}
+
+fn message(from: &str, to: &str, text: &str, hop: u32) -> Draft {
+    Draft::new(&id(to), party(from), Kind::Message, text, chain(hop))
+}
+
+#[tokio::test]
+async fn a_root_may_cause_so_much_mail_and_no_more() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_messages_max = 3);
+    for n in 0..3 {
+        rig.deliver(message("ada", "bob", &format!("part {n} of {}", "x".repeat(300)), 1)).await.unwrap();
+    }
+    let refusal = rig.deliver(message("ada", "bob", "one more", 1)).await.unwrap_err();
+    assert_eq!(refusal.code, Code::RateLimited);
+    assert!(refusal.message.contains("root_messages_max") && refusal.hint.is_some(), "{refusal}");
+    assert_eq!(rig.count(EventKind::StormHeld).await, 1, "told once, when the bound is reached");
+    // Another root, and who speaks from outside, are not held for it.
+    let other = Chain { root_id: RootId(Uuid::from_u128(78)), hop: 1 };
+    rig.deliver(Draft { chain: other, ..message("ada", "bob", "else", 1) }).await.unwrap();
+    rig.deliver(Draft { from: operator(), ..message("ada", "bob", "go on", 1) }).await.unwrap();
+    let tally = read!(rig, |r| r.root_get(ROOT).await?.unwrap());
+    assert_eq!(tally.messages, 3, "what was refused is not counted");
+}
+
+#[tokio::test]
+async fn a_broadcast_counts_for_each_that_it_goes_to() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_messages_max = 3);
+    let draft = Draft { kind: Kind::Broadcast, ..message("ada", "ada", "all hands", 1) };
+    let first = draft.clone();
+    let sent = write!(rig, |w, cx| mail::broadcast(w, &cx, &first, &[], None).await).unwrap();
+    assert_eq!(sent.delivered, 2);
+    let again = write!(rig, |w, cx| mail::broadcast(w, &cx, &draft, &[], None).await);
+    assert_eq!(code(again), Code::RateLimited);
+    assert_eq!(read!(rig, |r| r.inbox_total().await?), 2, "nothing of the second one was sent");
+}
+
+#[tokio::test]
+async fn thanks_for_thanks_come_to_an_end() {
+    let rig = Rig::new().await;
+    let mut refused = None;
+    for hop in 1..20 {
+        let (from, to) = if hop % 2 == 1 { ("ada", "bob") } else { ("bob", "ada") };
+        let text = format!("Thank you, {to}!");
+        if let Err(refusal) = rig.deliver(message(from, to, &text, hop)).await {
+            refused = Some((hop, refusal));
+            break;
+        }
+    }
+    let (hop, refusal) = refused.expect("the exchange ends by itself");
+    assert_eq!((hop, refusal.code), (7, Code::LoopGuard), "three each way are let through");
+    assert!(refusal.message.contains("same words"));
+    // What is new is let through all the same.
+    rig.deliver(message("ada", "bob", "The harbour figures are in output/harbour.md", 8)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_last_hop_of_a_chain_is_told() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.hops_max = 5);
+    rig.deliver(message("ada", "bob", "at the end", 5)).await.unwrap();
+    let held: Vec<_> = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld).collect();
+    assert_eq!(held.len(), 1);
+    assert_eq!((&held[0].payload["limit"], &held[0].payload["hop"]), (&json!("hops_max"), &json!(5)));
+    assert_eq!(held[0].correlation_id, Some(ROOT.to_string()));
+    assert_eq!(code(rig.deliver(message("bob", "ada", "beyond", 6)).await), Code::HopLimit);
+}
+
+#[tokio::test]
+async fn a_root_may_create_so_many_agents() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_spawns_max = 2);
+    let spawn = async |name: &str, chain: Chain| {
+        let new = NewAgent { chain, kind: AgentKind::Dynamic, ..new_agent(&rig.cx, name) };
+        write!(rig, |w, cx| agents::create(w, &cx, &party("ada"), new).await)
+    };
+    spawn("x1", chain(1)).await.unwrap();
+    spawn("x2", chain(2)).await.unwrap();
+    let refusal = spawn("x3", chain(3)).await.unwrap_err();
+    assert_eq!(refusal.code, Code::RateLimited);
+    assert!(refusal.message.contains("root_spawns_max"), "{refusal}");
+    assert!(read!(rig, |r| r.agent_get(&id("x3")).await?).is_none(), "nothing half done");
+}
+
+#[tokio::test]
+async fn a_root_may_open_so_many_turns_and_its_mail_is_used_up() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_turns_max = 1);
+    for text in ["first", "second"] {
+        rig.deliver(message("bob", "ada", text, 1)).await.unwrap();
+        let taken = rig.take("ada").await;
+        assert_eq!(taken.over.is_some(), text == "second");
+        rig.finish(taken.turn.turn_id, "done").await.unwrap();
+    }
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_root_that_is_over_takes_no_mail_of_others_along() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_turns_max = 1);
+    rig.deliver(message("bob", "ada", "first", 1)).await.unwrap();
+    let taken = rig.take("ada").await;
+    rig.finish(taken.turn.turn_id, "done").await.unwrap();
+    rig.deliver(message("bob", "ada", "second", 1)).await.unwrap();
+    let other = rig.send("ada", "from the operator").await;
+    let taken = rig.take("ada").await;
+    assert!(taken.over.is_some() && taken.mail.len() == 1);
+    // The daemon dies before the turn is ended: it is still one that must end.
+    let again = rig.take("ada").await;
+    assert!(again.resumed && again.over.is_some());
+    rig.finish(taken.turn.turn_id, "ended").await.unwrap();
+    let taken = rig.take("ada").await;
+    assert_eq!((taken.mail[0].message_id, taken.over), (other.message_id, None));
+}
+
+#[tokio::test]
+async fn what_is_refused_for_its_receiver_is_not_counted() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.inbox_max = 1);
+    rig.deliver(message("ada", "bob", "fits", 1)).await.unwrap();
+    let swallowed = write!(rig, |w, cx| {
+        let refused = mail::deliver(w, &cx, message("ada", "bob", "does not", 1)).await;
+        Ok::<_, ghost_domain::Refusal>(refused.unwrap_err().code)
+    });
+    assert_eq!(swallowed.unwrap(), Code::InboxFull);
+    assert_eq!(read!(rig, |r| r.root_get(ROOT).await?.unwrap()).messages, 1);
+}
+
+#[tokio::test]
+async fn the_worlds_mail_is_bounded_and_control_passes() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.world_mail_max = 2);
+    rig.send("ada", "one").await;
+    rig.send("bob", "two").await;
+    let draft = Draft::new(&id("ada"), operator(), Kind::Message, "three", Chain::root(&rig.cx));
+    let refusal = rig.deliver(draft.clone()).await.unwrap_err();
+    assert_eq!(refusal.code, Code::InboxFull);
+    assert!(refusal.message.contains("world_mail_max"));
+    rig.deliver(Draft { from: ghost_domain::Party::System, ..draft.clone() }).await.unwrap();
+    rig.take("ada").await;
+    rig.deliver(draft).await.unwrap();
+    let held = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld);
+    let limits: Vec<_> = held.map(|event| event.payload["limit"].clone()).collect();
+    assert_eq!(limits, [json!("world_mail_max"), json!("world_mail_max")], "told each time that it fills");
+}
+
+#[tokio::test]
+async fn near_bounds_are_listed_fullest_first() {
+    let rig = Rig::new().await;
+    let cx = rig.cx.clone();
+    assert_eq!(read!(rig, |r| storms::near(r, &cx).await?), []);
+    rig.limits(|limits| (limits.root_messages_max, limits.inbox_max) = (5, 4));
+    for n in 0..4 {
+        rig.deliver(message("ada", "bob", &format!("{n} {}", "y".repeat(300)), 1)).await.unwrap();
+    }
+    let cx = rig.cx.clone();
+    let near = rig.store.read(move |r| Box::pin(async move { storms::near(r, &cx).await })).await.unwrap();
+    let named =
+        |limit: &str, about: &str, value, most| NearBound { limit: limit.into(), about: about.into(), value, most };
+    assert_eq!(near, [named("inbox_max", "bob", 4, 4), named("root_messages_max", &ROOT.to_string(), 4, 5)]);
+}

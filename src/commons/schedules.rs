@@ -1,0 +1,321 @@
+//! Timers, cron jobs, watches and heartbeats (SCHED-01..09, HB-01..07): set, changed and cancelled here, and set off in the
+//! transaction that delivers their mail, so that nothing goes off twice or is forgotten over a crash.
+//!
+//! Timers and watches carry on the chain of the turn that set them; a cron slot and a heartbeat start a chain of their own.
+//! Every slot ends in a recorded run, whether it ran, was refused by a bound, or was passed over.
+
+mod fire;
+mod heartbeat;
+mod over;
+mod text;
+
+pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
+pub use heartbeat::{Wanted, heartbeats};
+pub use over::{lost, turn_ended};
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::schedule::slots::first_slot;
+use ghost_domain::schedule::{Change, Missed, When};
+use ghost_domain::text::{clip, nearest, one_line};
+use ghost_domain::{
+    AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot,
+};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::mail::{self, Chain};
+use crate::{Cx, Result};
+
+/// Characters of a name.
+const NAME_MAX: usize = 64;
+/// Bytes of a watched path.
+const PATH_MAX: usize = 1_024;
+/// Runs that a list shows at most.
+pub const RUNS_MAX: u32 = 1_000;
+
+/// A schedule to be set.
+#[derive(Clone, Debug)]
+pub struct NewSchedule {
+    /// What sets it off.
+    pub kind: ScheduleKind,
+    /// Whom it wakes.
+    pub agent_id: AgentId,
+    /// What its owner calls it. One of that kind and name is replaced.
+    pub name: String,
+    /// When it goes off.
+    pub when: When,
+    /// The text of its mail.
+    pub message: String,
+    /// What becomes of missed slots.
+    pub missed: Missed,
+    /// Whether it goes off.
+    pub enabled: bool,
+    /// The chain of who sets it.
+    pub chain: Chain,
+    /// What a watch sees as it is set. Without it the first look is the beginning.
+    pub baseline: Option<WatchSnapshot>,
+}
+
+/// Sets a schedule, or replaces the agent's own of that kind and name.
+///
+/// # Errors
+/// `NotFound` for the agent; `InvalidArguments` and `RateLimited` for a rule that cannot be (see
+/// [`first_slot`]) and a bound on how many there are; `AccessDenied` for an agent that would replace what someone else
+/// set for it; `HopLimit`, `TooLarge`.
+pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> Result<Schedule> {
+    let limits = cx.limits();
+    let agent = mail::agent_named(w, &new.agent_id).await?;
+    let name = checked_name(&new.name)?;
+    let most = limits.message_bytes as usize / 2;
+    if new.message.len() > most {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the message has {} bytes; at most {most} are taken", new.message.len()),
+        )
+        .hint("write the long part to a workspace file and name its path"));
+    }
+    if new.chain.hop > limits.hops_max && *by != Party::System {
+        return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
+    }
+    let now = cx.now();
+    let when = checked_when(new.kind, new.when)?;
+    let first = match new.kind {
+        ScheduleKind::Watch => None,
+        _ => Some(first_slot(&when, now, limits.cron_gap_seconds)?),
+    };
+    let before = w.schedule_find(&agent.agent_id, new.kind, &name).await?;
+    match &before {
+        Some(before) => may_change(by, before)?,
+        None => room(w, cx, &agent.agent_id, new.kind).await?,
+    }
+    let schedule = Schedule {
+        schedule_id: before.as_ref().map_or_else(|| ScheduleId(cx.id()), |before| before.schedule_id),
+        kind: new.kind,
+        agent_id: agent.agent_id,
+        name,
+        when,
+        message: new.message,
+        missed: new.missed,
+        enabled: new.enabled,
+        root_id: new.chain.root_id,
+        hop: new.chain.hop,
+        next_at: first.filter(|_| new.enabled),
+        last_at: before.as_ref().and_then(|before| before.last_at),
+        last_status: before.as_ref().and_then(|before| before.last_status),
+        runs: before.as_ref().map_or(0, |before| before.runs),
+        creator: by.clone(),
+        created_at: now,
+    };
+    keep(w, cx, by, &schedule).await?;
+    if let Some(baseline) = &new.baseline {
+        w.watch_snapshot_put(schedule.schedule_id, baseline).await?;
+    }
+    Ok(schedule)
+}
+
+/// Turns a schedule on or off. What passed while it was off is not made up for; what changed below a watch is reported.
+///
+/// # Errors
+/// `NotFound`, `AccessDenied`; `InvalidArguments` for one whose only time has passed.
+pub async fn enable(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    schedule_id: ScheduleId,
+    enabled: bool,
+) -> Result<Schedule> {
+    let mut schedule = get(w, schedule_id).await?;
+    may_change(by, &schedule)?;
+    if schedule.enabled == enabled {
+        return Ok(schedule);
+    }
+    schedule.enabled = enabled;
+    schedule.next_at = match schedule.kind {
+        ScheduleKind::Watch => None,
+        _ if !enabled => None,
+        _ => Some(first_slot(&schedule.when, cx.now(), cx.limits().cron_gap_seconds)?),
+    };
+    keep(w, cx, by, &schedule).await?;
+    Ok(schedule)
+}
+
+/// Takes a schedule away. Its runs stay.
+///
+/// # Errors
+/// `NotFound`, `AccessDenied`.
+pub async fn cancel(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
+    let mut schedule = get(w, schedule_id).await?;
+    may_change(by, &schedule)?;
+    if schedule.kind == ScheduleKind::Heartbeat && *by != Party::System {
+        return Err(Refusal::new(Code::PolicyDenied, "a heartbeat is what the world file says")
+            .hint("change `heartbeat:` there and reload, or disable it until the next reload"));
+    }
+    remove(w, cx, by, &schedule, None).await?;
+    schedule.enabled = false;
+    schedule.next_at = None;
+    Ok(schedule)
+}
+
+/// Cancels all that an agent has set or that was set for it: nobody is left to be woken.
+pub(crate) async fn cancel_all(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<()> {
+    loop {
+        let schedules = w.schedule_list(Some(agent_id), None).await?;
+        if schedules.is_empty() {
+            return Ok(());
+        }
+        for schedule in &schedules {
+            remove(w, cx, by, schedule, Some("its agent was deleted")).await?;
+        }
+    }
+}
+
+/// A schedule, or a refusal.
+pub async fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
+    let found = r.schedule_get(schedule_id).await?;
+    found.ok_or_else(|| {
+        Refusal::not_found("schedule", &schedule_id.to_string(), None)
+            .hint("one that is over is gone; list those that are there")
+    })
+}
+
+/// The schedule that its owner calls so, or a refusal with the nearest.
+pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
+    if let Some(found) = r.schedule_find(agent_id, kind, name.trim()).await? {
+        return Ok(found);
+    }
+    mail::agent_named(r, agent_id).await?;
+    let all = r.schedule_list(Some(agent_id), Some(kind)).await?;
+    let near = nearest(name, all.iter().map(|schedule| schedule.name.as_str()));
+    let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{}", clip(name, NAME_MAX)), near);
+    Err(if near.is_none() { refusal.hint("one that is over is gone; list those that are there") } else { refusal })
+}
+
+/// Runs of a schedule that is there or was, newest first.
+///
+/// # Errors
+/// `NotFound` if there is neither the schedule nor a run of it.
+pub async fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+    let runs = r.schedule_runs(schedule_id, limit.clamp(1, RUNS_MAX)).await?;
+    if runs.is_empty() {
+        get(r, schedule_id).await?;
+    }
+    Ok(runs)
+}
+
+/// Whether an agent may change a schedule: what it set itself. Operators may change all.
+pub(crate) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
+    match by.agent() {
+        Some(agent_id) if *by != schedule.creator || *agent_id != schedule.agent_id => Err(Refusal::new(
+            Code::AccessDenied,
+            format!("{} `{}` was set by {}", schedule.kind, schedule.name, schedule.creator),
+        )
+        .hint("choose another name for your own, or ask the operator to change this one")),
+        _ => Ok(()),
+    }
+}
+
+fn checked_name(name: &str) -> Result<String> {
+    let bad = |why: &str| {
+        Err(Refusal::new(Code::InvalidArguments, format!("name: `{}` {why}", clip(&one_line(name), 80)))
+            .hint(format!("use 1 to {NAME_MAX} characters, no line breaks and no `/`")))
+    };
+    let trimmed = name.trim();
+    match trimmed {
+        "" => bad("is empty"),
+        _ if trimmed.chars().any(char::is_control) => bad("holds control characters"),
+        _ if trimmed.contains('/') => bad("holds a `/`"),
+        _ if trimmed.chars().count() > NAME_MAX => bad("is too long"),
+        _ => Ok(trimmed.to_owned()),
+    }
+}
+
+/// A rule that fits its kind.
+fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
+    match (kind, when) {
+        (ScheduleKind::Watch, When::Change { path, recursive, changes, debounce_ms }) => {
+            if path.len() > PATH_MAX {
+                return Err(Refusal::new(Code::InvalidArguments, format!("path is longer than {PATH_MAX} bytes"))
+                    .hint("watch a directory nearer to the root"));
+            }
+            if !(50..=60_000).contains(&debounce_ms) {
+                return Err(Refusal::new(
+                    Code::InvalidArguments,
+                    format!("debounce_ms is {debounce_ms}; it must be 50 to 60000"),
+                )
+                .hint("changes within this time are reported together; 250 is usual"));
+            }
+            let mut wanted: Vec<Change> = if changes.is_empty() { Change::ALL.to_vec() } else { changes };
+            wanted.sort_unstable();
+            wanted.dedup();
+            Ok(When::Change { path, recursive, changes: wanted, debounce_ms })
+        }
+        (ScheduleKind::Timer, when @ When::At { .. })
+        | (ScheduleKind::Cron, when @ (When::At { .. } | When::Every { .. } | When::Cron { .. }))
+        | (ScheduleKind::Heartbeat, when @ When::Every { .. }) => Ok(when),
+        (kind, _) => Err(Refusal::new(Code::InvalidArguments, format!("this rule does not fit a {kind}"))
+            .hint("a timer has an instant, a cron job an instant, an interval or an expression, a watch a path")),
+    }
+}
+
+/// Whether another one of a kind has room.
+async fn room(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
+    let limits = cx.limits();
+    let (most, bound) = match kind {
+        ScheduleKind::Timer => (limits.timers_max, "limits.timers_max"),
+        ScheduleKind::Cron => (limits.crons_max, "limits.crons_max"),
+        ScheduleKind::Watch => (limits.watches_max, "limits.watches_max"),
+        ScheduleKind::Heartbeat => return Ok(()),
+    };
+    let count = w.schedule_count(agent_id, kind).await?;
+    if count >= most {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("{agent_id} has {count} schedules of the kind {kind}, which is its bound ({bound})"),
+        )
+        .hint("cancel one that is no longer needed, or change one by using its name"));
+    }
+    if kind == ScheduleKind::Watch {
+        let all = w.schedule_list(None, Some(kind)).await?.len();
+        if all >= limits.world_watches_max as usize {
+            return Err(Refusal::new(
+                Code::RateLimited,
+                format!("the world has {all} watches, which is its bound (limits.world_watches_max)"),
+            )
+            .hint("cancel one that is no longer needed"));
+        }
+    }
+    Ok(())
+}
+
+/// Writes a schedule that someone has set or changed, and says so.
+async fn keep(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule: &Schedule) -> Result<()> {
+    w.schedule_put(schedule).await?;
+    let event = NewEvent::new(
+        EventKind::ScheduleSet,
+        json!({
+            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "when": schedule.when,
+            "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
+        }),
+    )
+    .agent(&schedule.agent_id)
+    .correlation(schedule.schedule_id);
+    cx.emit(w, event).await?;
+    w.signal(Signal::Schedules);
+    Ok(())
+}
+
+async fn remove(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule: &Schedule, why: Option<&str>) -> Result<()> {
+    w.schedule_delete(schedule.schedule_id).await?;
+    let event = NewEvent::new(
+        EventKind::ScheduleCancelled,
+        json!({
+            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
+        }),
+    )
+    .agent(&schedule.agent_id)
+    .correlation(schedule.schedule_id);
+    cx.emit(w, event).await?;
+    w.signal(Signal::Schedules);
+    Ok(())
+}

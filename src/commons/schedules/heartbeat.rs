@@ -1,0 +1,71 @@
+//! Heartbeats as the world file wants them (HB-01, HB-04): one schedule for each agent that has one.
+
+use std::collections::BTreeMap;
+
+use ghost_domain::schedule::slots::next_after;
+use ghost_domain::schedule::{Missed, When};
+use ghost_domain::{AgentId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
+use ghost_store::Writes;
+
+use super::{keep, remove};
+use crate::{Cx, Result};
+
+/// The name that every heartbeat has.
+const NAME: &str = "heartbeat";
+
+/// A heartbeat that the configuration wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The interval in milliseconds.
+    pub every_ms: u64,
+    /// Where an alert goes: `none`, `last` or a channel.
+    pub target: String,
+}
+
+/// Brings the heartbeats to what the configuration wants. One that is as it should be goes on undisturbed, disabled ones
+/// included.
+pub async fn heartbeats(w: &mut dyn Writes, cx: &Cx, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
+    for schedule in w.schedule_list(None, Some(ScheduleKind::Heartbeat)).await? {
+        if !wanted.contains_key(&schedule.agent_id) {
+            remove(w, cx, &Party::System, &schedule, Some("the world file no longer wants it")).await?;
+        }
+    }
+    for (agent_id, heartbeat) in wanted {
+        if w.agent_get(agent_id).await?.is_none_or(|agent| agent.is_deleted()) {
+            continue;
+        }
+        let before = w.schedule_find(agent_id, ScheduleKind::Heartbeat, NAME).await?;
+        let same = before.as_ref().is_some_and(|before| {
+            let every = matches!(before.when, When::Every { every_ms, .. } if every_ms == heartbeat.every_ms);
+            every && before.message == heartbeat.target
+        });
+        if same {
+            continue;
+        }
+        let now = cx.now();
+        let when = When::Every { every_ms: heartbeat.every_ms, anchor: now };
+        // The anchor is no slot: the first look is one interval from now.
+        let next_at = next_after(&when, now)?;
+        let schedule = Schedule {
+            schedule_id: before.as_ref().map_or_else(|| ScheduleId(cx.id()), |before| before.schedule_id),
+            kind: ScheduleKind::Heartbeat,
+            agent_id: agent_id.clone(),
+            name: NAME.to_owned(),
+            when,
+            message: heartbeat.target.clone(),
+            missed: Missed::Skip,
+            enabled: true,
+            // Each slot starts a root of its own.
+            root_id: RootId(uuid::Uuid::nil()),
+            hop: 0,
+            next_at,
+            last_at: before.as_ref().and_then(|before| before.last_at),
+            last_status: before.as_ref().and_then(|before| before.last_status),
+            runs: before.as_ref().map_or(0, |before| before.runs),
+            creator: Party::System,
+            created_at: now,
+        };
+        keep(w, cx, &Party::System, &schedule).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! The bounds that hold when agents talk freely (issue 3, part 6): what one root may set going, and exchanges that go round
+//! with the same words. Counting begins where an agent acts on another one; what comes from outside has bounds of its own.
+//!
+//! Must never: refuse what an operator or the supervisor does, or count a thing twice that is asked for again.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::storm::RootTally;
+use ghost_domain::{AgentId, Code, Party, Refusal, RootId};
+use ghost_store::{Reads, Writes};
+use serde_json::{Value, json};
+
+use crate::mail::Chain;
+use crate::{Cx, Result};
+
+/// The share of a bound from which on it is near.
+const NEAR: f64 = 0.8;
+
+async fn tally(w: &mut dyn Writes, cx: &Cx, root_id: RootId) -> Result<RootTally> {
+    Ok(match w.root_get(root_id).await? {
+        Some(tally) => tally,
+        None => RootTally::new(root_id, cx.now()),
+    })
+}
+
+async fn keep(w: &mut dyn Writes, cx: &Cx, mut tally: RootTally) -> Result<()> {
+    tally.updated_at = cx.now();
+    w.root_put(&tally).await?;
+    Ok(())
+}
+
+/// Counts `count` pieces of mail or posts that an agent sends in a chain; refuses over `limits.root_messages_max`.
+pub async fn sent(w: &mut dyn Writes, cx: &Cx, from: &Party, chain: Chain, count: u64) -> Result<()> {
+    let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
+    let most = u64::from(cx.limits().root_messages_max);
+    let mut tally = tally(w, cx, chain.root_id).await?;
+    let before = tally.messages;
+    tally.messages = before.saturating_add(count);
+    if tally.messages > most {
+        return Err(over(
+            "root_messages_max",
+            most,
+            format!("what began with root {} has caused {before} messages already", chain.root_id),
+        ));
+    }
+    if tally.messages == most {
+        held(w, cx, agent_id, "root_messages_max", most, &tally, json!({ "hop": chain.hop })).await?;
+    }
+    keep(w, cx, tally).await
+}
+
+/// Looks whether an agent's message only says again what it has said to the same agent: thanks for thanks, and the like.
+/// Refuses over `limits.echoes_max`.
+pub async fn echoed(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
+    let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
+    let most = cx.limits().echoes_max;
+    let mut tally = tally(w, cx, chain.root_id).await?;
+    let count = tally.echo(agent_id, to, text);
+    if count == 0 {
+        return Ok(());
+    }
+    if count > most {
+        return Err(Refusal::new(
+            Code::LoopGuard,
+            format!("you have sent {to} the same words {most} times in this exchange"),
+        )
+        .hint("it needs no further answer: end your turn, or write something that is new")
+        .details(json!({ "limit": "echoes_max", "value": most })));
+    }
+    if count == most {
+        held(w, cx, agent_id, "echoes_max", u64::from(most), &tally, json!({ "to": to, "hop": chain.hop })).await?;
+    }
+    keep(w, cx, tally).await
+}
+
+/// Says in the feed that a chain has reached the last hop that is let through.
+pub async fn last_hop(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+    let most = cx.limits().hops_max;
+    let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
+    let tally = tally(w, cx, chain.root_id).await?;
+    held(w, cx, agent_id, "hops_max", u64::from(most), &tally, json!({ "to": to, "hop": chain.hop })).await
+}
+
+/// Counts an agent that a chain creates; refuses over `limits.root_spawns_max`.
+pub async fn spawned(w: &mut dyn Writes, cx: &Cx, by: &Party, chain: Chain) -> Result<()> {
+    let (Some(agent_id), true) = (by.agent(), chain.hop > 0) else { return Ok(()) };
+    let most = cx.limits().root_spawns_max;
+    let mut tally = tally(w, cx, chain.root_id).await?;
+    if tally.spawns >= most {
+        let what = format!("what began with root {} has created {} agents already", chain.root_id, tally.spawns);
+        return Err(over("root_spawns_max", u64::from(most), what));
+    }
+    tally.spawns += 1;
+    if tally.spawns == most {
+        held(w, cx, agent_id, "root_spawns_max", u64::from(most), &tally, json!({ "hop": chain.hop })).await?;
+    }
+    keep(w, cx, tally).await
+}
+
+/// Why a turn of this chain must end at once, if its root has opened `limits.root_turns_max` turns already, this one not
+/// among them. Its mail is used up all the same, so that nothing wakes the agent for it again.
+pub async fn turns_spent(w: &mut dyn Writes, cx: &Cx, chain: Chain) -> Result<Option<Refusal>> {
+    if chain.hop == 0 {
+        return Ok(None);
+    }
+    let most = u64::from(cx.limits().root_turns_max);
+    let turns = w.root_get(chain.root_id).await?.map_or(0, |tally| tally.turns);
+    Ok((turns >= most).then(|| {
+        over("root_turns_max", most, format!("what began with root {} has opened {most} turns already", chain.root_id))
+    }))
+}
+
+/// Counts a turn that a chain opens.
+pub async fn turn_opened(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, chain: Chain) -> Result<()> {
+    if chain.hop == 0 {
+        return Ok(());
+    }
+    let most = u64::from(cx.limits().root_turns_max);
+    let mut tally = tally(w, cx, chain.root_id).await?;
+    tally.turns = tally.turns.saturating_add(1);
+    if tally.turns == most {
+        held(w, cx, agent_id, "root_turns_max", most, &tally, json!({ "hop": chain.hop })).await?;
+    }
+    keep(w, cx, tally).await
+}
+
+/// Says in the feed that a bound of the world, or of one agent, is reached with what is being added: `before` is how much
+/// there was. Once for each time it fills, because a refusal leaves nothing behind that could say so.
+pub async fn filled(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    limit: &str,
+    about: Option<&AgentId>,
+    before: u64,
+    most: u64,
+) -> Result<()> {
+    if before.saturating_add(1) != most {
+        return Ok(());
+    }
+    let event = NewEvent::new(EventKind::StormHeld, json!({ "limit": limit, "value": most }));
+    let event = match about {
+        Some(agent_id) => event.agent(agent_id),
+        None => event,
+    };
+    cx.emit(w, event).await
+}
+
+fn over(limit: &str, most: u64, what: String) -> Refusal {
+    Refusal::new(Code::RateLimited, format!("{what}, which is its bound (limits.{limit} is {most})"))
+        .hint("end the work here and say how far it is; new work from outside starts a new root")
+        .details(json!({ "limit": limit, "value": most }))
+}
+
+/// Says in the feed that a bound is reached: what comes next of it is refused.
+async fn held(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    agent_id: &AgentId,
+    limit: &str,
+    most: u64,
+    tally: &RootTally,
+    more: Value,
+) -> Result<()> {
+    let mut payload = json!({
+        "limit": limit, "value": most, "root_id": tally.root_id, "messages": tally.messages, "turns": tally.turns,
+        "spawns": tally.spawns,
+    });
+    if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
+        payload.extend(more);
+    }
+    let event = NewEvent::new(EventKind::StormHeld, payload).agent(agent_id).correlation(tally.root_id);
+    cx.emit(w, event).await
+}
+
+/// A bound that is near or reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearBound {
+    /// Its name under `limits`.
+    pub limit: String,
+    /// What it is about: an agent, a root; empty for the world.
+    pub about: String,
+    /// Where it stands.
+    pub value: u64,
+    /// Where it ends.
+    pub most: u64,
+}
+
+/// The bounds that are near, the fullest first, at most 50.
+pub async fn near(r: &mut dyn Reads, cx: &Cx) -> Result<Vec<NearBound>> {
+    let limits = cx.limits();
+    let mut found = Vec::new();
+    let mut look = |limit: &str, about: String, value: u64, most: u64| {
+        #[allow(clippy::cast_precision_loss)] // a share, for a warning
+        let near = most > 0 && value as f64 >= NEAR * most as f64;
+        if near {
+            found.push(NearBound { limit: limit.to_owned(), about, value, most });
+        }
+    };
+    let world = String::new;
+    look("dynamic_agents_max", world(), r.agent_count_dynamic().await?.into(), limits.dynamic_agents_max.into());
+    look("tasks_open_max", world(), r.task_count_open().await?.into(), limits.tasks_open_max.into());
+    look("asks_open_max", world(), r.ask_count_open().await?.into(), limits.asks_open_max.into());
+    look("chat_channels_max", world(), r.chat_channel_count().await?.into(), limits.chat_channels_max.into());
+    look("knowledge_entries_max", world(), r.knowledge_count().await?.into(), limits.knowledge_entries_max.into());
+    look("state_keys_max", world(), r.state_count().await?.into(), limits.state_keys_max.into());
+    look("world_mail_max", world(), r.inbox_total().await?, limits.world_mail_max.into());
+    let waiting = r.inbox_waiting().await?;
+    for agent_id in waiting {
+        let depth = r.inbox_depth(&agent_id).await?;
+        look("inbox_max", agent_id.to_string(), depth.into(), limits.inbox_max.into());
+    }
+    // Roots that are over are of no interest: what is near is what was busy within the last hour.
+    let since = ghost_domain::Timestamp(cx.now().0.saturating_sub(3_600_000));
+    for tally in r.root_list(100).await? {
+        if tally.updated_at < since {
+            continue;
+        }
+        let root = || tally.root_id.to_string();
+        look("root_messages_max", root(), tally.messages, limits.root_messages_max.into());
+        look("root_turns_max", root(), tally.turns, limits.root_turns_max.into());
+        look("root_spawns_max", root(), tally.spawns.into(), limits.root_spawns_max.into());
+    }
+    #[allow(clippy::cast_precision_loss)]
+    found.sort_by(|a, b| {
+        let share = |near: &NearBound| near.value as f64 / near.most as f64;
+        share(b).total_cmp(&share(a)).then_with(|| (&a.limit, &a.about).cmp(&(&b.limit, &b.about)))
+    });
+    found.truncate(50);
+    Ok(found)
+}

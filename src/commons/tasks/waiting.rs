@@ -1,0 +1,107 @@
+//! Tasks that wait for one another: what a task depends on, and that no task waits for itself (TASK-06).
+//!
+//! Must never: tell anyone, or keep a task; both are done by whoever changes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_domain::{Code, Refusal, Task, TaskId, TaskStatus};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::get;
+use crate::Result;
+
+/// Dependencies of one task.
+const DEPENDS_MAX: usize = 64;
+/// Tasks that are looked at for a cycle.
+const CYCLE_MAX: usize = 10_000;
+
+/// Gives a task other dependencies, and with `follow` the status that follows from them. Says so in words. A cycle is
+/// refused (TASK-06): all of its tasks would wait for ever.
+pub(super) async fn depend(
+    w: &mut dyn Writes,
+    task: &mut Task,
+    depends_on: Vec<TaskId>,
+    follow: bool,
+) -> Result<String> {
+    if task.status.is_terminal() && follow {
+        return Err(Refusal::new(Code::Conflict, format!("the task is {} and waits for nothing", task.status))
+            .hint("to work on it again, reopen it with a note"));
+    }
+    let wanted = dependencies(w, depends_on).await?;
+    check_cycle(w, task.task_id, &wanted).await?;
+    let waited = unfinished(w, &task.depends_on).await?.is_some();
+    task.depends_on = wanted.into_iter().collect();
+    let waits = unfinished(w, &task.depends_on).await?.is_some();
+    if follow {
+        match task.status {
+            TaskStatus::Pending | TaskStatus::InProgress if waits => task.status = TaskStatus::Blocked,
+            TaskStatus::Blocked if waited && !waits => task.status = TaskStatus::Pending,
+            _ => {}
+        }
+    }
+    let ids: Vec<String> = task.depends_on.iter().map(ToString::to_string).collect();
+    Ok(if ids.is_empty() { "depends on nothing".to_owned() } else { format!("depends on {}", ids.join(", ")) })
+}
+
+/// The tasks that a list of dependencies names, each once; all must be there.
+pub(super) async fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
+    if depends_on.len() > DEPENDS_MAX {
+        return Err(Refusal::new(
+            Code::InvalidArguments,
+            format!("depends_on has {} entries; it may name {DEPENDS_MAX} tasks at most", depends_on.len()),
+        )
+        .hint("let them depend on one another instead"));
+    }
+    let wanted: BTreeSet<TaskId> = depends_on.into_iter().collect();
+    for task_id in &wanted {
+        get(w, *task_id).await?;
+    }
+    Ok(wanted)
+}
+
+/// The first of these tasks that is not done. One that retention has taken ended long ago and holds nobody up.
+pub(super) async fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
+    for task_id in depends_on {
+        if w.task_get(*task_id).await?.is_some_and(|task| task.status != TaskStatus::Done) {
+            return Ok(Some(*task_id));
+        }
+    }
+    Ok(None)
+}
+
+/// Refuses dependencies from which `task_id` itself is reached.
+async fn check_cycle(w: &mut dyn Writes, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
+    // Each task with the one that led to it first, so that the way can be told.
+    let mut led: BTreeMap<TaskId, TaskId> = BTreeMap::new();
+    let mut open: Vec<(TaskId, TaskId)> = wanted.iter().map(|first| (task_id, *first)).collect();
+    while let Some((from, to)) = open.pop() {
+        if to == task_id {
+            let mut cycle = vec![task_id];
+            let mut at = from;
+            while at != task_id {
+                cycle.push(at);
+                at = led.get(&at).copied().unwrap_or(task_id);
+            }
+            cycle.push(task_id);
+            cycle.reverse();
+            return Err(Refusal::new(Code::Conflict, format!("task {task_id} would wait for itself"))
+                .hint("leave out the dependency that leads back to it")
+                .details(json!({ "cycle": cycle })));
+        }
+        if led.contains_key(&to) {
+            continue;
+        }
+        led.insert(to, from);
+        if led.len() > CYCLE_MAX {
+            return Err(Refusal::new(
+                Code::TooLarge,
+                format!("more than {CYCLE_MAX} tasks would have to be looked at to see that none waits for itself"),
+            )
+            .hint("let the task depend on fewer others"));
+        }
+        let next = w.task_get(to).await?.map(|task| task.depends_on).unwrap_or_default();
+        open.extend(next.into_iter().map(|next| (to, next)));
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! Heartbeats (HB-01, HB-04): the blocks of the world file, its agents and the archetypes, and what follows for each agent.
+//! Off unless something asks for them; if any agent has a block of its own, only such agents have heartbeats.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ghost_domain::schedule::slots::time_zone;
+use ghost_domain::{AgentId, ChannelName};
+
+use crate::plan::{ActiveHours, HeartbeatPlan};
+use crate::reader::{Field, Map};
+
+/// The interval of a block that gives none.
+const EVERY: Duration = Duration::from_secs(1_800);
+/// The longest interval.
+const EVERY_MAX: Duration = Duration::from_secs(7 * 86_400);
+
+/// A heartbeat block, as far as it says something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeartbeatBlock {
+    /// `every`; zero is off.
+    pub every: Option<Duration>,
+    /// `target`.
+    pub target: Option<String>,
+    /// `prompt`.
+    pub prompt: Option<String>,
+    /// `timezone`.
+    pub timezone: Option<String>,
+    /// `active_hours`, in minutes since midnight.
+    pub active: Option<(u32, u32)>,
+}
+
+impl HeartbeatBlock {
+    /// This block, and where it is silent what `under` says.
+    fn over(&self, under: &Self) -> Self {
+        Self {
+            every: self.every.or(under.every),
+            target: self.target.clone().or_else(|| under.target.clone()),
+            prompt: self.prompt.clone().or_else(|| under.prompt.clone()),
+            timezone: self.timezone.clone().or_else(|| under.timezone.clone()),
+            active: self.active.or(under.active),
+        }
+    }
+}
+
+/// A block of the world file or of an agent in it.
+pub fn block(field: &Field<'_>) -> Option<HeartbeatBlock> {
+    let map = field.map()?;
+    let block = keys(&map);
+    map.finish(&[]);
+    Some(block)
+}
+
+/// The keys of a block. `ack_max_chars` is one bound for the whole world and read with it.
+pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
+    let every = map.get("every").and_then(|field| {
+        let every = field.duration(Duration::ZERO..=EVERY_MAX)?;
+        if !every.is_zero() && every < Duration::from_secs(1) {
+            field.error("a heartbeat comes once a second at most", Some("write such as 30m, or 0m for off".to_owned()));
+            return None;
+        }
+        Some(every)
+    });
+    let target = map.get("target").and_then(|field| {
+        let text = field.text(64)?;
+        if !matches!(text, "none" | "last") && text.parse::<ChannelName>().is_err() {
+            let hint = "write none, last, or the name of a chat channel".to_owned();
+            field.error(format!("`{}` is no target of an alert", field.shown()), Some(hint));
+            return None;
+        }
+        Some(text.to_owned())
+    });
+    let timezone = map.get("timezone").and_then(|field| {
+        let text = field.text(64)?;
+        match time_zone(text) {
+            Ok(_) => Some(text.to_owned()),
+            Err(refusal) => {
+                field.error(refusal.message, refusal.hint);
+                None
+            }
+        }
+    });
+    let active = map.get("active_hours").and_then(|field| {
+        let read = hours(field.text(64)?);
+        if read.is_none() {
+            let hint = "write such as 08:00-22:00".to_owned();
+            field.error(format!("`{}` are no hours of a day", field.shown()), Some(hint));
+        }
+        read
+    });
+    let prompt = map.get("prompt").and_then(|field| field.text(crate::world_file::TEXT_MAX)).map(str::to_owned);
+    HeartbeatBlock { every, target, prompt, timezone, active }
+}
+
+/// `HH:MM-HH:MM` in minutes since midnight; the end may be 24:00.
+fn hours(text: &str) -> Option<(u32, u32)> {
+    let minutes = |text: &str| {
+        let (hours, minutes) = text.trim().split_once(':')?;
+        let digits = |text: &str| (text.len() == 2).then(|| text.parse::<u32>().ok()).flatten();
+        let (hours, minutes) = (digits(hours)?, digits(minutes)?);
+        (minutes < 60 && hours * 60 + minutes <= 24 * 60).then_some(hours * 60 + minutes)
+    };
+    let (from, to) = text.split_once('-')?;
+    let (from, to) = (minutes(from)?, minutes(to)?);
+    (from != to && from < 24 * 60).then_some((from, to))
+}
+
+/// What is known of an agent's heartbeat.
+pub struct Source<'s> {
+    /// Whose.
+    pub agent_id: &'s AgentId,
+    /// The block at the agent in the world file.
+    pub own: Option<&'s HeartbeatBlock>,
+    /// The block of its archetype.
+    pub archetype: Option<&'s HeartbeatBlock>,
+    /// The text of its archetype's HEARTBEAT.md.
+    pub text: Option<&'s str>,
+}
+
+/// The heartbeats of a world.
+pub fn heartbeats(world: Option<&HeartbeatBlock>, agents: &[Source<'_>]) -> BTreeMap<AgentId, HeartbeatPlan> {
+    let only_own = agents.iter().any(|agent| agent.own.is_some() || agent.archetype.is_some());
+    let nothing = HeartbeatBlock::default();
+    let mut found = BTreeMap::new();
+    for agent in agents {
+        let has_own = agent.own.is_some() || agent.archetype.is_some();
+        if !has_own && (only_own || world.is_none()) {
+            continue;
+        }
+        let [own, archetype, world] = [agent.own, agent.archetype, world].map(|block| block.unwrap_or(&nothing));
+        let block = own.over(&archetype.over(world));
+        let every = block.every.unwrap_or(EVERY);
+        if every.is_zero() {
+            continue;
+        }
+        let active = block.active.map(|(from, to)| ActiveHours {
+            from,
+            to,
+            timezone: block.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
+        });
+        let plan = HeartbeatPlan {
+            every,
+            active,
+            target: block.target.unwrap_or_else(|| "none".to_owned()),
+            empty: agent.text.is_some_and(says_nothing),
+            prompt: agent.text.map(str::to_owned).or(block.prompt),
+        };
+        found.insert(agent.agent_id.clone(), plan);
+    }
+    found
+}
+
+/// Whether a HEARTBEAT.md is there without saying anything: headings, comments and empty list items only (HB-04).
+fn says_nothing(text: &str) -> bool {
+    let mut rest = text.to_owned();
+    while let Some(start) = rest.find("<!--") {
+        let end = rest[start..].find("-->").map_or(rest.len(), |end| start + end + 3);
+        rest.replace_range(start..end, "");
+    }
+    rest.lines().map(str::trim).all(|line| {
+        let item = line.trim_start_matches(['-', '*', '+']).trim();
+        line.starts_with('#') || matches!(item, "" | "[ ]" | "[x]" | "[]")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source<'s>(agent_id: &'s AgentId, own: Option<&'s HeartbeatBlock>, text: Option<&'s str>) -> Source<'s> {
+        Source { agent_id, own, archetype: None, text }
+    }
+
+    #[test]
+    fn only_agents_with_a_block_of_their_own_if_any_has_one() {
+        let (a, b): (AgentId, AgentId) = ("a".parse().unwrap(), "b".parse().unwrap());
+        let world = HeartbeatBlock { target: Some("last".into()), ..HeartbeatBlock::default() };
+        let own = HeartbeatBlock { every: Some(Duration::from_secs(60)), ..HeartbeatBlock::default() };
+        assert!(heartbeats(None, &[source(&a, None, Some("x"))]).is_empty());
+        let all = heartbeats(Some(&world), &[source(&a, None, None), source(&b, None, None)]);
+        assert_eq!(all.values().map(|plan| plan.every).collect::<Vec<_>>(), [EVERY, EVERY]);
+        let one = heartbeats(Some(&world), &[source(&a, Some(&own), Some("# Look\n- [ ]\n")), source(&b, None, None)]);
+        assert_eq!(one.len(), 1);
+        assert_eq!((one[&a].every, one[&a].target.as_str(), one[&a].empty), (Duration::from_secs(60), "last", true));
+        let off = HeartbeatBlock { every: Some(Duration::ZERO), ..HeartbeatBlock::default() };
+        assert!(heartbeats(Some(&world), &[source(&a, Some(&off), None)]).is_empty());
+    }
+
+    #[test]
+    fn hours_and_empty_texts() {
+        assert_eq!(hours("08:00-22:30"), Some((480, 1_350)));
+        assert_eq!(hours("22:00-24:00"), Some((1_320, 1_440)));
+        for bad in ["", "8-22", "08:00", "08:00-08:00", "25:00-26:00", "08:60-09:00", "24:00-25:00"] {
+            assert_eq!(hours(bad), None, "{bad}");
+        }
+        assert!(says_nothing("# Heartbeat\n\n<!-- tasks\n go here -->\n- [ ]\n* \n"));
+        assert!(!says_nothing("# Heartbeat\nLook at the mail.\n"));
+    }
+
+    #[test]
+    fn hours_over_midnight() {
+        let night = ActiveHours { from: 1_320, to: 360, timezone: "UTC".into() };
+        assert!(night.covers(1_380) && night.covers(0) && !night.covers(360) && !night.covers(720));
+        let day = ActiveHours { from: 480, to: 1_320, timezone: "UTC".into() };
+        assert!(day.covers(480) && !day.covers(1_320) && !day.covers(0));
+    }
+}

@@ -1,0 +1,175 @@
+//! Entries of knowledge that a world brings: `knowledge/*.md`, each with a head between two lines `---` that says `id`,
+//! `title`, `readers`, `writers` and `tags`, and below it the text (KNOW-06).
+//!
+//! Must never: put anything into the store, or let a file in part: an entry is whole or an error.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title, grantees};
+use ghost_domain::{Grantee, KnowledgeSeed, Limits, Refusal};
+
+use crate::files::{names_in, read_text};
+use crate::grantees::People;
+use crate::reader::{Field, Map};
+use crate::report::{FileReport, Report};
+use crate::yaml;
+
+/// Bytes of a file's head.
+const HEAD_MAX: usize = 64 * 1024;
+
+/// Reads every entry under `dir/knowledge`; a world without that directory has none. `shown` is `dir` as it is named in
+/// messages.
+pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, report: &Report) -> Vec<KnowledgeSeed> {
+    let (real, shown) = (dir.join("knowledge"), shown.join("knowledge"));
+    let whole = report.file(&shown);
+    // A dangling link is a mistake, not an absent directory.
+    if real.symlink_metadata().is_err() {
+        return Vec::new();
+    }
+    if crate::files::directory_within(&real, dir).is_none() {
+        whole.error(0, "", "it is not a directory within the world", Some("make it one, or remove it".to_owned()));
+        return Vec::new();
+    }
+    let mut found: BTreeMap<String, (String, KnowledgeSeed)> = BTreeMap::new();
+    for name in names_in(&real, &whole) {
+        if name.starts_with('.') {
+            continue;
+        }
+        let file = report.file(shown.join(&name));
+        if !name.ends_with(".md") {
+            file.warn(0, "", "nothing reads this", Some("entries of knowledge are *.md files".to_owned()));
+            continue;
+        }
+        let Some(text) = read_text(&real.join(&name), dir, u64::from(limits.knowledge_bytes) + HEAD_MAX as u64, &file)
+        else {
+            continue;
+        };
+        let Some((line, seed)) = seed(&text, people, limits, &file) else { continue };
+        if let Some((first, _)) = found.get(&seed.entry_id) {
+            let hint = format!("it is also that of knowledge/{first}; ids are unique in a world");
+            file.error(line, "id", format!("a second entry is called `{}`", seed.entry_id), Some(hint));
+            continue;
+        }
+        found.insert(seed.entry_id.clone(), (name, seed));
+    }
+    if found.len() > limits.knowledge_entries_max as usize {
+        let message = format!(
+            "{} entries are brought; limits.knowledge_entries_max is {}",
+            found.len(),
+            limits.knowledge_entries_max
+        );
+        whole.error(0, "", message, Some("raise the limit, or put entries together".to_owned()));
+    }
+    found.into_values().map(|(_, seed)| seed).collect()
+}
+
+/// One file: the line of its id, and the entry.
+fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>) -> Option<(usize, KnowledgeSeed)> {
+    let Some((head, body)) = split(text) else {
+        let hint = "begin the file with `---`, `id: …`, `title: …` and `---`, each on a line of its own".to_owned();
+        file.error(1, "", "the file has no head between two lines `---`", Some(hint));
+        return None;
+    };
+    if head.len() > HEAD_MAX {
+        file.error(1, "", format!("the head has more than {HEAD_MAX} bytes"), Some("shorten it".to_owned()));
+        return None;
+    }
+    // What stands here is shown to agents: nothing of the environment belongs into it.
+    let node = yaml::parse(&head, file, &|_| None)?;
+    let root = Field::root(&node, file);
+    let map = root.map()?;
+    let id = required(&map, "id", file).and_then(|field| {
+        let text = field.text(1_024)?;
+        told(&field, check_entry_id(text))?;
+        Some((field.line(), text.to_owned()))
+    });
+    let title = required(&map, "title", file).and_then(|field| {
+        let text = field.text(4_096)?;
+        told(&field, check_title(text))?;
+        Some(text.to_owned())
+    });
+    let readers = people_of(&map, "readers", people).unwrap_or(Some(vec![Grantee::Everyone]));
+    let writers = people_of(&map, "writers", people).unwrap_or(Some(Vec::new()));
+    let tags = map.get("tags").map_or(Some(Vec::new()), |field| {
+        let tags: Vec<String> = words(&field).into_iter().map(|(_, text)| text).collect();
+        told(&field, check_tags(&tags)).map(|()| tags)
+    });
+    map.finish(&[("entry_id", "write `id`"), ("name", "write `title`"), ("content", "the text goes below the head")]);
+    let content = body.trim_matches(['\n', '\r']).to_owned();
+    if let Err(refusal) = check_content(&content, limits.knowledge_bytes) {
+        file.error(head.lines().count() + 2, "", refusal.message, refusal.hint);
+        return None;
+    }
+    let (line, entry_id) = id?;
+    Some((line, KnowledgeSeed { entry_id, title: title?, content, tags: tags?, readers: readers?, writers: writers? }))
+}
+
+/// The head, with an empty first line so that lines count as in the file, and the text below it.
+fn split(text: &str) -> Option<(String, &str)> {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().filter(|line| line.trim_end() == "---")?;
+    let mut end = first.len();
+    for line in lines {
+        if line.trim_end() == "---" {
+            return Some((format!("\n{}", &text[first.len()..end]), &text[end + line.len()..]));
+        }
+        end += line.len();
+    }
+    None
+}
+
+fn required<'n>(map: &Map<'n>, key: &'static str, file: &FileReport<'_>) -> Option<Field<'n>> {
+    let found = map.get(key);
+    if found.is_none() {
+        file.error(1, key, format!("the head has no `{key}`"), Some(format!("write `{key}: …` into it")));
+    }
+    found
+}
+
+/// `None` if the key is not there, `Some(None)` if what is there was reported.
+fn people_of(map: &Map<'_>, key: &'static str, people: &People<'_>) -> Option<Option<Vec<Grantee>>> {
+    let field = map.get(key)?;
+    let mut fits = true;
+    let mut texts = Vec::new();
+    for (field, text) in words(&field) {
+        let one = told(&field, grantees(key, std::slice::from_ref(&text)));
+        for grantee in one.iter().flatten() {
+            if let Some(refusal) = people.problem(grantee) {
+                fits &= told(&field, Err::<(), _>(refusal)).is_some();
+            }
+            if let Grantee::Agent(agent_id) = grantee
+                && !people.agents.contains(agent_id)
+            {
+                let hint = "it has access once an agent of that id is created".to_owned();
+                field.warn(format!("the world file names no agent `{agent_id}`"), Some(hint));
+            }
+        }
+        fits &= one.is_some();
+        texts.push(text);
+    }
+    Some(if fits { told(&field, grantees(key, &texts)) } else { None })
+}
+
+/// The texts of a list, or of one line that separates them with commas.
+fn words<'n>(field: &Field<'n>) -> Vec<(Field<'n>, String)> {
+    if !field.is_single() {
+        return field.texts(1_024).into_iter().map(|(field, text)| (field, text.trim().to_owned())).collect();
+    }
+    let line = field.text(16_384).unwrap_or_default();
+    line.split(',').map(|word| (field.clone(), word.trim().to_owned())).collect()
+}
+
+fn told<T>(field: &Field<'_>, checked: Result<T, Refusal>) -> Option<T> {
+    match checked {
+        Ok(value) => Some(value),
+        Err(refusal) => {
+            field.error(refusal.message, refusal.hint);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "knowledge_tests.rs"]
+mod tests;

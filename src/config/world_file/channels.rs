@@ -1,0 +1,76 @@
+//! `channels`: the webhooks over which someone outside talks with agents.
+//!
+//! Must never: take a secret's value, only the name of the variable that holds it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ghost_domain::AgentId;
+
+use super::{section, variable};
+use crate::models::check_base_url;
+use crate::reader::{Field, Map, is_name};
+
+/// Webhooks of one world.
+const WEBHOOKS_MAX: usize = 64;
+/// What a request's time stamp may be off by, unless the file says otherwise.
+const TOLERANCE: Duration = Duration::from_secs(300);
+
+/// One entry of `channels.webhooks`.
+pub struct WebhookEntry<'n> {
+    /// The entry.
+    pub field: Field<'n>,
+    /// `url`.
+    pub url: String,
+    /// `secret_env`.
+    pub secret_env: String,
+    /// `agent`.
+    pub agent: (Field<'n>, AgentId),
+    /// `timestamp_tolerance_s`.
+    pub tolerance: Duration,
+}
+
+/// Reads `channels`.
+pub fn webhooks<'n>(map: &Map<'n>) -> BTreeMap<String, WebhookEntry<'n>> {
+    let read = |channels: &Map<'n>| {
+        let list = channels.get("webhooks")?;
+        let mut found = BTreeMap::new();
+        for (at, (key, field)) in list.entries().into_iter().enumerate() {
+            if at == WEBHOOKS_MAX {
+                field.error(format!("there are more than {WEBHOOKS_MAX} webhooks"), None);
+                break;
+            }
+            if !is_name(&key.text) {
+                let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`".to_owned();
+                field.error("the webhook's name is not a name", Some(hint));
+            } else if let Some(entry) = webhook(&field) {
+                found.insert(key.text.clone(), entry);
+            }
+        }
+        Some(found)
+    };
+    section(map, "channels", read).unwrap_or_default()
+}
+
+fn webhook<'n>(field: &Field<'n>) -> Option<WebhookEntry<'n>> {
+    let map = field.map()?;
+    let url = map.need("url").and_then(|field| {
+        let url = field.text(2_000)?;
+        match check_base_url(url) {
+            Ok(()) => Some(url.to_owned()),
+            Err(_) => {
+                let hint = "write it as https://HOST/PATH or http://HOST:PORT/PATH".to_owned();
+                field.error("the URL is not an address of a server", Some(hint));
+                None
+            }
+        }
+    });
+    let secret_env = map.need("secret_env").and_then(|field| variable(&field));
+    let agent = map.need("agent").and_then(|field| field.parsed("an agent id").map(|id| (field, id)));
+    let tolerance = map
+        .get("timestamp_tolerance_s")
+        .and_then(|field| field.count(1..=86_400))
+        .map_or(TOLERANCE, Duration::from_secs);
+    map.finish(&[("secret", "secrets are never written here: name the variable that holds it with `secret_env`")]);
+    Some(WebhookEntry { field: field.clone(), url: url?, secret_env: secret_env?, agent: agent?, tolerance })
+}

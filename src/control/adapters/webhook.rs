@@ -1,0 +1,169 @@
+//! Out over a webhook: what an agent said, as signed JSON to the address of the world file.
+//!
+//! Must never: follow a redirect, read more of an answer than its head, or send what is not redacted.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ghost_commons::conversations::{Outcome, Parcel};
+use ghost_config::plan::WebhookPlan;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_world::World;
+use reqwest::{StatusCode, header};
+use serde_json::{Value, json};
+
+use super::{Adapter, File, secret, sign};
+
+/// The id of a delivery: the same for every attempt.
+pub const DELIVERY: &str = "x-ghost-delivery";
+/// When a request was signed, in seconds since 1970.
+pub const TIMESTAMP: &str = "x-ghost-timestamp";
+/// See [`sign`].
+pub const SIGNATURE: &str = "x-ghost-signature";
+
+/// One attempt takes no longer.
+const ATTEMPT: Duration = Duration::from_secs(30);
+/// The longest wait that the outside may ask for.
+const AFTER_MAX: Duration = Duration::from_secs(3_600);
+
+pub(super) struct Webhook {
+    plan: WebhookPlan,
+    http: reqwest::Client,
+}
+
+impl Webhook {
+    pub(super) fn new(plan: WebhookPlan, http: reqwest::Client) -> Self {
+        Self { plan, http }
+    }
+}
+
+#[async_trait]
+impl Adapter for Webhook {
+    async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome {
+        let Some(secret) = secret(&self.plan) else {
+            return Outcome::Retry { error: format!("{} is not set", self.plan.secret_env), after: None };
+        };
+        let files = files(world, parcel).await;
+        let missing = files
+            .iter()
+            .filter_map(|file| file.content.as_ref().err().map(|why| format!("{}: {why}", file.attachment.name)));
+        let missing: Vec<String> = missing.collect();
+        let body = body(world, parcel, &files).to_string();
+        let delivery = parcel.entry.message_id.to_string();
+        let timestamp = (world.cx().now().0 / 1_000).to_string();
+        let signature = sign(secret.as_bytes(), &timestamp, &delivery, body.as_bytes());
+        let answer = self
+            .http
+            .post(&self.plan.url)
+            .timeout(ATTEMPT)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(DELIVERY, delivery)
+            .header(TIMESTAMP, timestamp)
+            .header(SIGNATURE, signature)
+            .body(body)
+            .send()
+            .await;
+        match answer {
+            Ok(answer) => judge(answer.status(), answer.headers().get(header::RETRY_AFTER), missing),
+            Err(error) => Outcome::Retry { error: words(&error.without_url()), after: None },
+        }
+    }
+}
+
+/// What an answer means: any success is one, 410 says never again, and everything else may yet become a success.
+fn judge(status: StatusCode, after: Option<&header::HeaderValue>, missing: Vec<String>) -> Outcome {
+    if status.is_success() {
+        return Outcome::Delivered { missing };
+    }
+    let error = format!("the webhook answered {status}");
+    if status == StatusCode::GONE {
+        return Outcome::Gone { error };
+    }
+    let after = after
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.trim().parse::<u64>().ok())
+        .map(|seconds| Duration::from_secs(seconds).min(AFTER_MAX));
+    Outcome::Retry { error, after }
+}
+
+/// An error with its causes.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+/// Reads the files that go with a message. Together they may have as many bytes as one alone.
+async fn files(world: &World, parcel: &Parcel) -> Vec<File> {
+    let mut left = u64::from(world.cx().limits().attachment_bytes);
+    let mut files = Vec::new();
+    for attachment in parcel.entry.attachments.iter().cloned() {
+        let read = match WorkspacePath::parse(&attachment.path, false) {
+            Ok(path) => world.engine().office.workspace.read(&path, left).await,
+            Err(refusal) => Err(refusal),
+        };
+        if let Ok(bytes) = &read {
+            left = left.saturating_sub(bytes.len() as u64);
+        }
+        files.push(File { attachment, content: read.map_err(|refusal| refusal.message) });
+    }
+    files
+}
+
+fn body(world: &World, parcel: &Parcel, files: &[File]) -> Value {
+    let redactor = &world.cx().redactor;
+    let (conversation, entry) = (&parcel.conversation, &parcel.entry);
+    let attachments: Vec<Value> = files
+        .iter()
+        .map(|file| {
+            let mut object = json!({
+                "name": file.attachment.name, "mime_type": file.attachment.mime_type, "path": file.attachment.path,
+            });
+            match &file.content {
+                Ok(bytes) => {
+                    object["bytes"] = bytes.len().into();
+                    object["content_base64"] = STANDARD.encode(bytes).into();
+                }
+                Err(why) => object["error"] = redactor.redact(why).into(),
+            }
+            object
+        })
+        .collect();
+    json!({
+        "message_id": entry.message_id, "conversation_id": conversation.conversation_id, "thread": conversation.thread,
+        "seq": entry.seq, "from": entry.from.agent(), "text": redactor.redact(&entry.content), "reply_to": entry.reply_to,
+        "sent_at": entry.at.rfc3339(), "attachments": attachments,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_judged() {
+        let judged = |status: u16, after: Option<&'static str>| {
+            let after = after.map(header::HeaderValue::from_static);
+            judge(StatusCode::from_u16(status).unwrap(), after.as_ref(), Vec::new())
+        };
+        for status in [200, 202, 204] {
+            assert_eq!(judged(status, None), Outcome::Delivered { missing: vec![] });
+        }
+        assert!(matches!(judged(410, None), Outcome::Gone { .. }));
+        for status in [301, 302, 400, 401, 404, 429, 500, 503] {
+            assert!(matches!(judged(status, None), Outcome::Retry { after: None, .. }), "{status}");
+        }
+        let waits = |text| match judged(503, Some(text)) {
+            Outcome::Retry { after, .. } => after,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(waits("7"), Some(Duration::from_secs(7)));
+        assert_eq!((waits("99999999"), waits("soon")), (Some(AFTER_MAX), None));
+    }
+}

@@ -1,0 +1,271 @@
+//! The feed over HTTP: as server-sent events, and as a WebSocket. Both take the same parameters and give the same objects.
+//!
+//! Must never: end a stream without saying after which sequence to go on, as far as the reader still listens.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::{HeaderMap, Uri};
+use axum::response::sse::{Event, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, Stream as Flow, StreamExt};
+use ghost_domain::text::prefix_bytes;
+use ghost_domain::{Clock, Code, Refusal};
+use tokio::task::JoinSet;
+
+use super::params::Params;
+use super::{Failed, Shared, body, http_status};
+use crate::convert::input::bad;
+use crate::streams::{self, Ended, Item, Start, Stream, Wanted, Why};
+
+/// A reader that has been told the end has so long to take note.
+pub(super) const FAREWELL: Duration = Duration::from_secs(30);
+/// Bytes of a frame from a reader, who has nothing to say but "close" and "pong".
+const FRAME_MAX: usize = 4 * 1024;
+/// Bytes of the reason in a closing frame.
+const REASON_MAX: usize = 123;
+/// Items taken from the queue at once.
+const AT_ONCE: usize = 64;
+
+fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
+    let params = Params::read(uri, &["agent", "channel", "after", "ephemeral"], &["kind"])?;
+    // A browser that comes back repeats its first address, and says in the header how far it got since.
+    let start = match headers.get("last-event-id").filter(|value| !value.is_empty()) {
+        Some(value) => {
+            let text = value.to_str().unwrap_or_default();
+            Start::After(text.parse().map_err(|_| {
+                bad("Last-Event-ID", "is no sequence number").hint("send the `id` of the last event that you have seen")
+            })?)
+        }
+        None => match params.get("after") {
+            None | Some("oldest" | "0") => Start::Oldest,
+            Some("now") => Start::Now,
+            Some(text) => Start::After(text.parse().map_err(|_| {
+                bad("after", "is no sequence number").hint("write the sequence to go on after, or `oldest` or `now`")
+            })?),
+        },
+    };
+    Ok(Wanted {
+        // A family may be written as people write it.
+        kinds: params.all("kind").iter().map(|kind| kind.strip_suffix('*').unwrap_or(kind).to_owned()).collect(),
+        agent_id: params.text("agent"),
+        channel: params.text("channel"),
+        start,
+        follow: true,
+        ephemeral: params.flag("ephemeral")?,
+    })
+}
+
+/// `GET /api/events`
+pub(super) async fn sent(State(rest): Shared, uri: Uri, headers: HeaderMap) -> Result<Response, Failed> {
+    let stream = streams::open(&rest.control, wanted(&uri, &headers)?).await?;
+    let clock = Arc::clone(&rest.control.world.cx().ports.clock);
+    Ok(Sse::new(server_sent(stream, clock)).into_response())
+}
+
+fn server_sent(stream: Stream, clock: Arc<dyn Clock>) -> impl Flow<Item = Result<Event, Infallible>> {
+    let Stream { mut items, feeder, seat } = stream;
+    // A task of its own, since nobody looks here while a reader does not read; it ends with the body.
+    let mut farewell = JoinSet::new();
+    farewell.spawn(async move {
+        // A feeder does not panic; should it, the stream has ended all the same.
+        let _ = feeder.await;
+        clock.sleep(FAREWELL).await;
+    });
+    futures_util::stream::poll_fn(move |cx| {
+        // Held as long as there is a body: one that is not read counts as a reader until it is gone.
+        let _ = &seat;
+        if farewell.poll_join_next(cx).is_ready() {
+            // It goes on after the last id that it got.
+            return Poll::Ready(None);
+        }
+        items.poll_recv(cx).map(|item| {
+            item.map(|item| {
+                Ok(match item {
+                    Item::Event(shown, _) => {
+                        let event = Event::default().event(&shown.wire.kind).data(shown.text());
+                        // What is never stored is no place to go on from.
+                        if shown.ephemeral { event } else { event.id(shown.wire.seq.to_string()) }
+                    }
+                    // An id alone is no event to a reader, but it goes on after it.
+                    Item::Position(position) => Event::default().comment("alive").id(position.to_string()),
+                    Item::Ended(ended) => {
+                        let name = match ended.why {
+                            Why::Lagged => "lagged",
+                            Why::Stopping => "stopping",
+                            Why::Failed => "failed",
+                        };
+                        let event = Event::default().event(name).data(last_word(&ended).to_string());
+                        event.id(ended.position.to_string())
+                    }
+                })
+            })
+        })
+    })
+}
+
+/// `{last_seq, error}`
+fn last_word(ended: &Ended) -> serde_json::Value {
+    let mut object = body(&ended.refusal);
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("last_seq".into(), ended.position.into());
+    }
+    object
+}
+
+/// `GET /api/events/ws`
+pub(super) async fn socket(
+    State(rest): Shared,
+    uri: Uri,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Failed> {
+    let upgrade = upgrade.map_err(|rejection| {
+        Refusal::new(Code::InvalidArguments, rejection.body_text())
+            .hint("this address speaks WebSocket; /api/events gives the same as server-sent events")
+    })?;
+    // A page sees nothing of a refused upgrade but that it failed, so refusals are told over the socket.
+    let opened = match wanted(&uri, &headers) {
+        Ok(wanted) => streams::open(&rest.control, wanted).await,
+        Err(refusal) => Err(refusal),
+    };
+    let clock = Arc::clone(&rest.control.world.cx().ports.clock);
+    Ok(upgrade.max_message_size(FRAME_MAX).max_frame_size(FRAME_MAX).on_upgrade(move |socket| async move {
+        let (mut sink, mut source) = socket.split();
+        let close = match opened {
+            Ok(stream) => talk(&mut sink, &mut source, stream, clock.as_ref()).await,
+            Err(refusal) => refused(&mut sink, &refusal).await,
+        };
+        let Some(close) = close else { return };
+        let leave = async {
+            // Whoever has gone meanwhile need not be told.
+            if sink.send(Message::Close(Some(close))).await.is_ok() {
+                while let Some(Ok(_)) = source.next().await {}
+            }
+        };
+        tokio::select! {
+            () = leave => {}
+            () = clock.sleep(FAREWELL) => {}
+        }
+    }))
+}
+
+/// Sends what comes until an end; gives the reason to close with, if there is anybody to give it to.
+async fn talk(
+    sink: &mut SplitSink<WebSocket, Message>,
+    source: &mut SplitStream<WebSocket>,
+    stream: Stream,
+    clock: &dyn Clock,
+) -> Option<CloseFrame> {
+    let Stream { mut items, feeder, seat: _seat } = stream;
+    let sending = async {
+        let mut batch = Vec::with_capacity(AT_ONCE);
+        while items.recv_many(&mut batch, AT_ONCE).await > 0 {
+            for item in batch.drain(..) {
+                let message = match item {
+                    Item::Event(shown, _) => Message::Text(shown.text().into()),
+                    Item::Position(position) => Message::Ping(position.to_string().into_bytes().into()),
+                    Item::Ended(ended) => return Some(closing(&ended)),
+                };
+                sink.feed(message).await.ok()?;
+            }
+            sink.flush().await.ok()?;
+        }
+        None
+    };
+    let listening = async {
+        loop {
+            match source.next().await {
+                // Answered by the library.
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Text(_) | Message::Binary(_))) => {
+                    return Some(CloseFrame {
+                        code: close_code::UNSUPPORTED,
+                        reason: "this stream takes no messages; say what you want in the address".into(),
+                    });
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+            }
+        }
+    };
+    let given_up = async {
+        // A feeder does not panic; should it, the stream has ended all the same.
+        let _ = feeder.await;
+        clock.sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        biased;
+        close = sending => close,
+        close = listening => close,
+        // It was cut off and does not even read that.
+        () = given_up => None,
+    }
+}
+
+fn closing(ended: &Ended) -> CloseFrame {
+    let position = ended.position;
+    match ended.why {
+        Why::Lagged => CloseFrame { code: close_code::AGAIN, reason: format!("lagged {position}").into() },
+        Why::Stopping => CloseFrame { code: close_code::AWAY, reason: format!("stopping {position}").into() },
+        Why::Failed => {
+            let reason = format!("failed {position}: {}", ended.refusal.message);
+            CloseFrame { code: close_code::ERROR, reason: prefix_bytes(&reason, REASON_MAX).into() }
+        }
+    }
+}
+
+/// Tells a refusal in one frame, with all that belongs to it, and in the reason to close with: 4000 and the HTTP status.
+async fn refused(sink: &mut SplitSink<WebSocket, Message>, refusal: &Refusal) -> Option<CloseFrame> {
+    sink.send(Message::Text(body(refusal).to_string().into())).await.ok()?;
+    let reason = format!("{}: {}", refusal.code, refusal.message);
+    Some(CloseFrame {
+        code: 4_000 + http_status(refusal.code).as_u16(),
+        reason: prefix_bytes(&reason, REASON_MAX).into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(query: &str, last: Option<&str>) -> Result<Wanted, Refusal> {
+        let mut headers = HeaderMap::new();
+        if let Some(last) = last {
+            headers.insert("last-event-id", last.parse().unwrap());
+        }
+        wanted(&format!("/api/events?{query}").parse().unwrap(), &headers)
+    }
+
+    #[test]
+    fn a_browser_that_comes_back_goes_on_where_it_was() {
+        assert_eq!(ask("", None).unwrap().start, Start::Oldest);
+        assert_eq!(ask("after=oldest", None).unwrap().start, Start::Oldest);
+        assert_eq!(ask("after=now", None).unwrap().start, Start::Now);
+        assert_eq!(ask("after=7", None).unwrap().start, Start::After(7));
+        assert_eq!(ask("after=7", Some("9")).unwrap().start, Start::After(9));
+        assert_eq!(ask("after=7", Some("")).unwrap().start, Start::After(7));
+        for (query, last) in [("after=x", None), ("after=", None), ("after=1", Some("x")), ("afer=1", None)] {
+            assert_eq!(ask(query, last).unwrap_err().code, Code::InvalidArguments, "{query} {last:?}");
+        }
+    }
+
+    #[test]
+    fn families_may_be_written_with_a_star() {
+        let wanted = ask("kind=turn.*&kind=task.,tool.started&ephemeral=true", None).unwrap();
+        assert_eq!(wanted.kinds, ["turn.", "task.", "tool.started"]);
+        assert!(wanted.ephemeral && wanted.follow);
+    }
+
+    #[test]
+    fn a_reason_fits_its_frame() {
+        let refusal = Refusal::new(Code::Internal, "é".repeat(200));
+        let closing = closing(&Ended { why: Why::Failed, refusal, position: i64::MAX });
+        assert!(closing.reason.len() <= REASON_MAX && closing.reason.starts_with("failed 9223372036854775807: é"));
+    }
+}

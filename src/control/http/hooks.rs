@@ -1,0 +1,201 @@
+//! What comes in over webhooks: `POST /hooks/<name>`, signed JSON (MSG-11). It needs no token and no host of ours, because
+//! the signature says who sends it and a page of another origin cannot make one.
+//!
+//! Must never: look into a body before its signature is right, or do the same delivery twice.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ghost_commons::conversations::{self as rules, Said, Start};
+use ghost_commons::requests;
+use ghost_config::plan::WebhookPlan;
+use ghost_domain::conversation::WEBHOOK;
+use ghost_domain::text::{clip, nearest};
+use ghost_domain::{Code, Party, Refusal, RequestId, RequestKey};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{Failed, Rest, body};
+use crate::adapters::{DELIVERY, SIGNATURE, TIMESTAMP, secret, verify};
+use crate::convert::input;
+
+/// Bytes of a body beside its text.
+const BESIDE_TEXT: usize = 16 * 1024;
+/// Bytes that one byte of text may take in JSON.
+const ESCAPED: usize = 6;
+/// Characters of who speaks, and of an id.
+const NAME_MAX: usize = 128;
+
+/// The body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Inbound {
+    /// The name of the conversation.
+    thread: String,
+    /// Who speaks.
+    from: String,
+    /// What is said.
+    text: String,
+    /// The id of the message that it answers.
+    #[serde(default)]
+    reply_to: Option<String>,
+    /// The outside's own id of it.
+    #[serde(default)]
+    message_id: Option<String>,
+}
+
+/// The answer, the same for every repetition of a delivery.
+#[derive(Serialize, Deserialize)]
+struct Taken {
+    conversation_id: String,
+    message_id: String,
+    seq: i64,
+    thread: String,
+    owner: String,
+}
+
+/// A request that its sender could not have made. The codes are of this door alone.
+fn unauthorized(code: &str, what: &str, hint: &str) -> Response {
+    (StatusCode::UNAUTHORIZED, Json(json!({ "error": { "code": code, "message": what, "hint": hint } })))
+        .into_response()
+}
+
+pub(super) async fn inbound(
+    State(rest): State<Arc<Rest>>,
+    name: Result<Path<String>, PathRejection>,
+    request: Request<Body>,
+) -> Response {
+    let plan = rest.control.world.plan();
+    let found = name.ok().and_then(|Path(name)| plan.webhooks.get(&name).map(|webhook| (name, webhook.clone())));
+    let Some((name, webhook)) = found else {
+        return Failed(
+            Refusal::new(Code::NotFound, "there is no such webhook")
+                .hint("webhooks are named under channels.webhooks in world-config.yaml"),
+        )
+        .into_response();
+    };
+    let Some(secret) = secret(&webhook) else {
+        return Failed(
+            Refusal::new(Code::Unavailable, "this webhook's secret is not set")
+                .hint(format!("set {} in the daemon's environment", webhook.secret_env)),
+        )
+        .into_response();
+    };
+    let (head, body) = request.into_parts();
+    let most = (rest.control.world.cx().limits().message_bytes as usize) * ESCAPED + BESIDE_TEXT;
+    let Ok(body) = to_bytes(body, most).await else {
+        return Failed(
+            Refusal::new(Code::TooLarge, format!("the body is cut off or has more than {most} bytes"))
+                .hint("send a shorter text, or a link to the rest"),
+        )
+        .into_response();
+    };
+    let delivery = match signed(&rest, &webhook, &secret, &head.headers, &body) {
+        Ok(delivery) => delivery,
+        Err(response) => return *response,
+    };
+    match take(&rest, &name, &webhook, delivery, &body).await {
+        Ok(taken) => (StatusCode::ACCEPTED, Json(taken)).into_response(),
+        Err(refusal) => Failed(refusal).into_response(),
+    }
+}
+
+/// Checks the signature, then the time stamp. Gives the delivery's id.
+fn signed(
+    rest: &Rest,
+    webhook: &WebhookPlan,
+    secret: &str,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<RequestId, Box<Response>> {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let bad = || {
+        Box::new(unauthorized(
+            "bad_signature",
+            "the request is not signed, or not with this webhook's secret",
+            "X-Ghost-Signature is `v1=` and the hexadecimal HMAC-SHA256 over `v1:<X-Ghost-Timestamp>:<X-Ghost-Delivery>:<body>`",
+        ))
+    };
+    let (Some(delivery), Some(timestamp), Some(signature)) = (header(DELIVERY), header(TIMESTAMP), header(SIGNATURE))
+    else {
+        return Err(bad());
+    };
+    if !verify(secret.as_bytes(), timestamp, delivery, body, signature) {
+        return Err(bad());
+    }
+    let seconds = timestamp.parse::<i64>().ok().filter(|seconds| (0..=253_402_300_799).contains(seconds));
+    let now = rest.control.world.cx().now().0.div_euclid(1_000);
+    let tolerance = i64::try_from(webhook.tolerance.as_secs()).unwrap_or(i64::MAX);
+    if seconds.is_none_or(|seconds| (now - seconds).abs() > tolerance) {
+        return Err(Box::new(unauthorized(
+            "stale_timestamp",
+            &format!("X-Ghost-Timestamp is more than {tolerance} s from this daemon's clock"),
+            "sign every attempt anew, with the seconds since 1970 of its own moment",
+        )));
+    }
+    delivery.parse().map_err(|_| {
+        let refusal = Refusal::new(Code::InvalidArguments, "X-Ghost-Delivery is not an id")
+            .hint("give 1 to 128 printable ASCII characters, the same for every attempt of one delivery");
+        Box::new(Failed(refusal).into_response())
+    })
+}
+
+async fn take(
+    rest: &Rest,
+    name: &str,
+    webhook: &WebhookPlan,
+    request_id: RequestId,
+    body: &[u8],
+) -> Result<Taken, Refusal> {
+    let world = &rest.control.world;
+    let text = std::str::from_utf8(body).map_err(|_| bad_json("it is not UTF-8"))?;
+    let inbound: Inbound = serde_json::from_str(text).map_err(|error| bad_json(&clip(&error.to_string(), 200)))?;
+    let party = Party::Outside(input::line("from", &inbound.from, NAME_MAX)?);
+    let said = Said {
+        from: party.clone(),
+        content: input::prose("text", &inbound.text, world.cx().limits().message_bytes)?,
+        attachments: Vec::new(),
+        reply_to: input::line_if("reply_to", inbound.reply_to.as_deref(), NAME_MAX)?,
+        external_id: input::line_if("message_id", inbound.message_id.as_deref(), NAME_MAX)?,
+    };
+    let adapter = format!("{WEBHOOK}{name}");
+    let start = Start { adapter: adapter.clone(), thread: Some(inbound.thread), owner: webhook.agent.clone(), party };
+    let digest = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = RequestKey { principal: Party::Outside(adapter), request_id, method: "hooks".to_owned(), digest };
+    let cx = world.cx().clone();
+    requests::once(world.store(), world.cx(), key, move |w| {
+        Box::pin(async move {
+            let heard = rules::arrive(w, &cx, start, said).await?;
+            Ok(Taken {
+                conversation_id: heard.conversation.conversation_id.to_string(),
+                message_id: heard.entry.message_id.to_string(),
+                seq: heard.entry.seq,
+                thread: heard.conversation.thread,
+                owner: heard.conversation.owner.to_string(),
+            })
+        })
+    })
+    .await
+}
+
+fn bad_json(what: &str) -> Refusal {
+    let keys = ["thread", "from", "text", "reply_to", "message_id"];
+    let word = what.split('`').nth(1).unwrap_or_default();
+    let hint = match nearest(word, keys.iter().copied()).filter(|_| what.contains("unknown field")) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "send {\"thread\": …, \"from\": …, \"text\": …}, and reply_to and message_id if there are".to_owned(),
+    };
+    Refusal::new(Code::InvalidArguments, format!("the body cannot be read: {what}")).hint(hint)
+}
+
+/// Anything but a POST.
+pub(super) async fn only_posting() -> Response {
+    let refusal = Refusal::new(Code::InvalidArguments, "webhooks are only posted to").hint("use POST");
+    (StatusCode::METHOD_NOT_ALLOWED, Json(body(&refusal))).into_response()
+}

@@ -1,0 +1,123 @@
+//! The world to be read: agents, channels, tasks and the ledger. Asked of the services that answer gRPC, and written as
+//! `ghostctl --json` writes it.
+//!
+//! Must never: answer other than gRPC does.
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use ghost_domain::text::clip;
+use ghost_domain::{Code, Party, Refusal};
+use ghost_proto::v1;
+use serde_json::{Value, json};
+
+use super::params::Params;
+use super::{Failed, Shared};
+use crate::services::{ChatService, LedgerService, TasksService};
+
+/// What a path names.
+pub(super) type Named = Result<Path<String>, PathRejection>;
+
+type Answer = Result<Json<Value>, Failed>;
+
+/// The name in a path.
+pub(super) fn named(id: Named) -> Result<String, Refusal> {
+    let Path(id) = id.map_err(|rejection| {
+        Refusal::new(Code::InvalidArguments, clip(&rejection.body_text(), 200)).hint("the path names nothing")
+    })?;
+    Ok(id)
+}
+
+/// An empty cursor is none.
+fn cursor(next: String) -> Value {
+    if next.is_empty() { Value::Null } else { next.into() }
+}
+
+fn rows<T>(rows: &[T], record: impl Fn(&T) -> Value) -> Value {
+    rows.iter().map(record).collect()
+}
+
+pub(super) async fn agents(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["status", "archetype", "deleted", "limit", "cursor"], &[])?;
+    let request = v1::ListAgentsRequest {
+        status: params.text("status"),
+        archetype: params.text("archetype"),
+        deleted: params.flag("deleted")?,
+        limit: params.number("limit")?.unwrap_or(0),
+        cursor: params.text("cursor").unwrap_or_default(),
+    };
+    let page = rest.agents.page(request).await?;
+    let agents = rows(&page.agents, ghost_record::agent);
+    Ok(Json(json!({ "agents": agents, "next_cursor": cursor(page.next_cursor) })))
+}
+
+pub(super) async fn agent(State(rest): Shared, id: Named, uri: Uri) -> Answer {
+    Params::read(&uri, &[], &[])?;
+    let shown = rest.agents.one(&named(id)?).await?;
+    Ok(Json(ghost_record::agent_at_work(&shown)))
+}
+
+pub(super) async fn channels(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["agent"], &[])?;
+    let request = v1::ListChannelsRequest { agent_id: params.text("agent") };
+    let list = ChatService(rest.control.clone()).channels(request).await?;
+    Ok(Json(json!({ "channels": rows(&list.channels, ghost_record::channel) })))
+}
+
+/// Posts of a page unless more or fewer are asked for (CHAT-08).
+const HISTORY_LIMIT: usize = 50;
+
+pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["limit", "before", "after"], &[])?;
+    let request = v1::HistoryRequest {
+        channel: named(channel)?,
+        limit: params.number("limit")?.unwrap_or(0),
+        before_seq: params.number("before")?,
+        after_seq: params.number("after")?,
+        as_agent: None,
+    };
+    let (limit, after) = (request.limit, request.after_seq.unwrap_or(0));
+    let history = ChatService(rest.control.clone()).posts(Party::Operator("http".into()), request).await?;
+    // The newest are given: what a full page leaves out lies before it.
+    let full = history.messages.len() >= if limit == 0 { HISTORY_LIMIT } else { limit as usize };
+    let before = history.messages.first().is_some_and(|first| first.seq > after.saturating_add(1));
+    let truncated = history.cut || (full && before);
+    Ok(Json(json!({ "messages": rows(&history.messages, ghost_record::chat_message), "truncated": truncated })))
+}
+
+pub(super) async fn tasks(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["owner", "status", "limit", "cursor"], &[])?;
+    let request = v1::ListTasksRequest {
+        owner: params.text("owner"),
+        status: params.text("status"),
+        limit: params.number("limit")?.unwrap_or(0),
+        cursor: params.text("cursor").unwrap_or_default(),
+    };
+    let page = TasksService(rest.control.clone()).page(request).await?;
+    let tasks = rows(&page.tasks, ghost_record::task);
+    Ok(Json(json!({ "tasks": tasks, "next_cursor": cursor(page.next_cursor), "truncated": page.truncated })))
+}
+
+pub(super) async fn task(State(rest): Shared, id: Named, uri: Uri) -> Answer {
+    Params::read(&uri, &[], &[])?;
+    let request = v1::GetTaskRequest { task_id: named(id)? };
+    let found = TasksService(rest.control.clone()).with_history(request).await?;
+    Ok(Json(ghost_record::task_with_history(&found)))
+}
+
+pub(super) async fn ledger(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["agent", "tool", "status", "turn", "since", "limit", "cursor"], &[])?;
+    let request = v1::ListLedgerRequest {
+        agent_id: params.text("agent"),
+        tool: params.text("tool"),
+        status: params.text("status"),
+        turn_id: params.text("turn"),
+        since_at_ms: params.since("since", rest.control.world.cx().now().0)?,
+        limit: params.number("limit")?.unwrap_or(0),
+        cursor: params.text("cursor").unwrap_or_default(),
+    };
+    let page = LedgerService(rest.control.clone()).page(request).await?;
+    let calls = rows(&page.rows, ghost_record::ledger_row);
+    Ok(Json(json!({ "calls": calls, "next_cursor": cursor(page.next_cursor) })))
+}

@@ -1,0 +1,82 @@
+//! Conversations as the services show them.
+
+use ghost_commons::conversations;
+use ghost_domain::{
+    AgentId, Conversation, ConversationEntry, ConversationId, Direction, MailState, Refusal, Turn, TurnId, TurnStatus,
+};
+use ghost_world::World;
+
+use super::Result;
+
+/// Entries that are looked back over for the last thing said from outside.
+const LOOK_BACK: i64 = 200;
+
+/// Every conversation, last spoken in first; of this owner if given.
+pub async fn conversations(world: &World, owner: Option<AgentId>) -> Result<Vec<Conversation>> {
+    let list = world.store().read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref()).await })).await;
+    list.map_err(Refusal::from)
+}
+
+/// One conversation with at most `limit` entries after `after`.
+pub async fn conversation(
+    world: &World,
+    id: ConversationId,
+    after: i64,
+    limit: u32,
+) -> Result<(Conversation, Vec<ConversationEntry>)> {
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                let conversation = conversations::get(r, id).await?;
+                let entries = match after < conversation.last_seq {
+                    true => r.conversation_entries(id, after, limit).await?,
+                    false => Vec::new(),
+                };
+                Ok::<_, Refusal>((conversation, entries))
+            })
+        })
+        .await
+}
+
+/// What became of the last thing that was said from outside.
+pub enum Answering {
+    /// This turn is at work on it.
+    UnderWay(TurnId),
+    /// This turn was, and has ended.
+    Over(Box<Turn>),
+}
+
+/// The sequence of the last thing said from outside, 0 if there is none, and the turn that it was taken by, if one has
+/// taken it.
+pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option<Answering>)> {
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                let conversation = conversations::get(r, id).await?;
+                let entries =
+                    r.conversation_entries(id, conversation.last_seq.saturating_sub(LOOK_BACK), u32::MAX).await?;
+                let Some(last) = entries.into_iter().rev().find(|entry| entry.direction == Direction::In) else {
+                    return Ok((0, None));
+                };
+                let taken = r.message_get(last.message_id).await?.filter(|mail| mail.state != MailState::Pending);
+                let turn = match taken.and_then(|mail| mail.turn_id) {
+                    Some(turn_id) => r.turn_get(turn_id).await?,
+                    None => None,
+                };
+                let state = turn.map(|turn| match turn.status {
+                    TurnStatus::Open => Answering::UnderWay(turn.turn_id),
+                    _ => Answering::Over(Box::new(turn)),
+                });
+                Ok::<_, Refusal>((last.seq, state))
+            })
+        })
+        .await
+}
+
+/// A turn, if it has ended.
+pub async fn ended_turn(world: &World, turn_id: TurnId) -> Result<Option<Turn>> {
+    let turn = world.store().read(move |r| Box::pin(async move { r.turn_get(turn_id).await })).await;
+    Ok(turn.map_err(Refusal::from)?.filter(|turn| turn.status != TurnStatus::Open))
+}

@@ -1,0 +1,198 @@
+//! Chat channels.
+
+use ghost_commons::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, NewChannel, NewPost};
+use ghost_commons::mail::Chain;
+use ghost_commons::requests;
+use ghost_domain::{AgentId, ChannelName, Party, Refusal};
+use ghost_proto::v1;
+use ghost_proto::v1::chat_server::Chat;
+use prost::Message as _;
+use tonic::{Request, Response, Status};
+
+use super::{Control, PAGE_BYTES};
+use crate::convert::{chat as convert, input};
+use crate::refusal::to_status;
+use crate::{acting, caller, queries};
+
+/// Agents that one request may name as members.
+const NAMES_MAX: usize = 10_000;
+
+/// The service.
+pub struct ChatService(pub Control);
+
+/// Whom a change of members concerns, and on whose word.
+struct MemberChange {
+    channel: ChannelName,
+    agent_id: AgentId,
+    as_agent: Option<AgentId>,
+}
+
+impl MemberChange {
+    fn read(channel: &str, agent_id: &str, as_agent: Option<&str>) -> Result<Self, Refusal> {
+        Ok(Self {
+            channel: input::parsed("channel", channel)?,
+            agent_id: input::parsed("agent_id", agent_id)?,
+            as_agent: acting::wanted(as_agent)?,
+        })
+    }
+}
+
+impl ChatService {
+    fn new_channel(&self, request: &v1::CreateChannelRequest) -> Result<NewChannel, Refusal> {
+        Ok(NewChannel {
+            channel: input::parsed("channel", &request.channel)?,
+            members: input::parsed_all("members", &request.members, NAMES_MAX)?,
+            gated: request.gated,
+            skip_creator: request.skip_creator,
+            topic: input::line_if("topic", request.topic.as_deref(), rules::TOPIC_MAX)?,
+        })
+    }
+
+    fn new_post(&self, request: v1::PostRequest) -> Result<NewPost, Refusal> {
+        Ok(NewPost {
+            channel: input::parsed("channel", &request.channel)?,
+            content: request.content,
+            reply_to: request.reply_to,
+            deliver: request.deliver,
+            chain: Chain::root(self.0.world.cx()),
+        })
+    }
+
+    pub(crate) async fn channels(&self, request: v1::ListChannelsRequest) -> Result<v1::ListChannelsResponse, Refusal> {
+        let of = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
+        let store = self.0.world.store();
+        let views = store.read(move |r| Box::pin(async move { rules::list(r, of.as_ref()).await })).await?;
+        let redactor = &self.0.world.cx().redactor;
+        let channels = views.iter().map(|view| convert::channel(view, redactor)).collect();
+        Ok(v1::ListChannelsResponse { channels })
+    }
+
+    pub(crate) async fn posts(&self, by: Party, request: v1::HistoryRequest) -> Result<v1::HistoryResponse, Refusal> {
+        let as_agent = acting::wanted(request.as_agent.as_deref())?;
+        let query = HistoryQuery {
+            channel: input::parsed("channel", &request.channel)?,
+            limit: if request.limit == 0 { HISTORY_DEFAULT } else { request.limit.min(HISTORY_MAX) },
+            before_seq: request.before_seq,
+            after_seq: request.after_seq,
+        };
+        let forward = query.after_seq.is_some();
+        let (store, plan) = (self.0.world.store(), self.0.world.plan());
+        let mut posts = store
+            .read(move |r| {
+                Box::pin(async move {
+                    let tool = "syscall.chat.history";
+                    let reader = acting::speaker(r, &plan, by, as_agent.as_ref(), tool).await?;
+                    rules::history(r, &reader.party, &query).await
+                })
+            })
+            .await?;
+        // What does not fit is at the far end from where the reading begins.
+        if !forward {
+            posts.reverse();
+        }
+        let (total, mut used) = (posts.len(), 0);
+        let mut messages: Vec<v1::ChatMessage> = Vec::new();
+        for post in posts {
+            let message = convert::message(&post, &self.0.world.cx().redactor);
+            used += message.encoded_len();
+            if used > PAGE_BYTES && !messages.is_empty() {
+                break;
+            }
+            messages.push(message);
+        }
+        let cut = messages.len() < total;
+        if !forward {
+            messages.reverse();
+        }
+        Ok(v1::HistoryResponse { messages, cut })
+    }
+}
+
+#[tonic::async_trait]
+impl Chat for ChatService {
+    async fn create(
+        &self,
+        request: Request<v1::CreateChannelRequest>,
+    ) -> Result<Response<v1::CreateChannelResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "chat.create", &request.get_ref().request_id)?;
+        let as_agent = acting::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let new = self.new_channel(request.get_ref()).map_err(to_status)?;
+        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let created = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                let by = acting::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.create").await?;
+                rules::create(w, &cx, &by, new).await
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::created(created, &self.0.world.cx().redactor)))
+    }
+
+    async fn post(&self, request: Request<v1::PostRequest>) -> Result<Response<v1::PostResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "chat.post", &request.get_ref().request_id)?;
+        let as_agent = acting::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let new = self.new_post(request.into_inner()).map_err(to_status)?;
+        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let posted = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                let by = acting::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.send").await?;
+                rules::post(w, &cx, &by, plan.chat_wake, new).await
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::posted(&posted, &self.0.world.cx().redactor)))
+    }
+
+    async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::Channel>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "chat.invite", &request.get_ref().request_id)?;
+        let asked = request.get_ref();
+        let change = MemberChange::read(&asked.channel, &asked.agent_id, asked.as_agent.as_deref());
+        let change = change.map_err(to_status)?;
+        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let view = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                let by = acting::speaker(w, &plan, by, change.as_agent.as_ref(), "syscall.chat.invite").await?;
+                rules::invite(w, &cx, &by, &change.channel, &change.agent_id).await
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::channel(&view, &self.0.world.cx().redactor)))
+    }
+
+    async fn remove(&self, request: Request<v1::RemoveMemberRequest>) -> Result<Response<v1::Channel>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "chat.remove", &request.get_ref().request_id)?;
+        let asked = request.get_ref();
+        let change = MemberChange::read(&asked.channel, &asked.agent_id, asked.as_agent.as_deref());
+        let change = change.map_err(to_status)?;
+        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let view = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                let by = acting::speaker(w, &plan, by, change.as_agent.as_ref(), "syscall.chat.remove").await?;
+                rules::remove(w, &cx, &by, &change.channel, &change.agent_id).await
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::channel(&view, &self.0.world.cx().redactor)))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListChannelsRequest>,
+    ) -> Result<Response<v1::ListChannelsResponse>, Status> {
+        caller::party(&request)?;
+        self.channels(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryResponse>, Status> {
+        let by = caller::party(&request)?;
+        self.posts(by, request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+}

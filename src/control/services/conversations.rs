@@ -1,0 +1,194 @@
+//! Conversations over the control plane: said, watched, listed, handed over, delivered again.
+
+mod screen;
+mod watch;
+
+use std::pin::Pin;
+
+use ghost_commons::conversations::{self as rules, Handover, Heard, Said, Start};
+use ghost_commons::mail::Chain;
+use ghost_commons::requests;
+use ghost_domain::conversation::{CONTROL, mime_of};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{AgentId, Attachment, Code, Conversation, ConversationId, Refusal};
+use ghost_proto::v1;
+use ghost_proto::v1::conversations_server::Conversations;
+use ghost_world::World;
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::{conversations as convert, input};
+use crate::refusal::to_status;
+use crate::{caller, queries};
+
+/// Characters of a reason.
+const REASON_MAX: usize = 1_000;
+
+/// The service.
+pub struct ConversationsService(pub Control);
+
+/// Workspace files as attachments: each must be there, and no larger than the world allows.
+fn attachments(world: &World, paths: &[String]) -> Result<Vec<Attachment>, Refusal> {
+    let most = world.cx().limits().attachment_bytes;
+    let mut files = Vec::new();
+    for path in input::paths("attachments", paths)? {
+        let bytes = world.engine().office.workspace.size_now(&WorkspacePath::parse(&path, false)?)?;
+        if bytes > u64::from(most) {
+            let what = format!("`{path}` has {bytes} bytes; at most {most} are attached");
+            return Err(Refusal::new(Code::TooLarge, what).hint("attach a smaller file, or a part of it"));
+        }
+        let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+        files.push(Attachment { mime_type: mime_of(&name).to_owned(), name, path, bytes });
+    }
+    Ok(files)
+}
+
+impl ConversationsService {
+    async fn say_once(&self, request: Request<v1::SayRequest>) -> Result<Heard, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "conversations.say", &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let world = &self.0.world;
+        let parts = |request: &v1::SayRequest| {
+            let conversation_id: Option<ConversationId> =
+                input::parsed_if("conversation_id", request.conversation_id.as_deref())?;
+            let agent_id: Option<AgentId> = input::parsed_if("agent_id", request.agent_id.as_deref())?;
+            if conversation_id.is_some() == agent_id.is_some() {
+                return Err(input::bad("agent_id", "and conversation_id go not together, and one of them is needed")
+                    .hint("name the agent to begin a conversation, or the conversation to go on with it"));
+            }
+            let said = Said {
+                from: by.clone(),
+                content: input::prose("content", &request.content, world.cx().limits().message_bytes)?,
+                attachments: attachments(world, &request.attachments)?,
+                reply_to: None,
+                external_id: None,
+            };
+            Ok((conversation_id, agent_id, said))
+        };
+        let (conversation_id, agent_id, said) = parts(&request).map_err(to_status)?;
+        let cx = world.cx().clone();
+        requests::once(world.store(), world.cx(), key, move |w| {
+            Box::pin(async move {
+                match (conversation_id, agent_id) {
+                    (Some(id), _) => rules::say(w, &cx, id, said).await,
+                    (None, Some(owner)) => {
+                        let start = Start { adapter: CONTROL.to_owned(), thread: None, owner, party: by };
+                        rules::arrive(w, &cx, start, said).await
+                    }
+                    // Refused above.
+                    (None, None) => Err(Refusal::new(Code::InvalidArguments, "nobody is spoken to")),
+                }
+            })
+        })
+        .await
+        .map_err(to_status)
+    }
+
+    async fn list_of(&self, owner: Option<&str>) -> Result<Vec<Conversation>, Refusal> {
+        let owner = queries::agent_in_filter(&self.0.world, "owner", owner).await?;
+        queries::conversations(&self.0.world, owner).await
+    }
+
+    async fn with_entries(&self, request: v1::GetConversationRequest) -> Result<v1::GetConversationResponse, Refusal> {
+        let id = input::parsed("conversation_id", &request.conversation_id)?;
+        let after = request.after_seq.unwrap_or(0);
+        if after < 0 {
+            return Err(input::bad("after_seq", format!("is {after}")).hint("give 0 or the seq of an entry"));
+        }
+        let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
+        let (conversation, entries) = queries::conversation(&self.0.world, id, after, limit).await?;
+        let redactor = &self.0.world.cx().redactor;
+        Ok(v1::GetConversationResponse {
+            conversation: Some(convert::conversation(&conversation)),
+            entries: entries.iter().map(|entry| convert::entry(entry, redactor)).collect(),
+        })
+    }
+}
+
+fn handover(request: &v1::HandoffConversationRequest, chain: Chain) -> Result<(ConversationId, Handover), Refusal> {
+    let id = input::parsed("conversation_id", &request.conversation_id)?;
+    let to = input::parsed("agent_id", &request.agent_id)?;
+    let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX)?;
+    Ok((id, Handover { to, reason, summary: None, chain }))
+}
+
+#[tonic::async_trait]
+impl Conversations for ConversationsService {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchConversationResponse, Status>> + Send>>;
+
+    async fn list(
+        &self,
+        request: Request<v1::ListConversationsRequest>,
+    ) -> Result<Response<v1::ListConversationsResponse>, Status> {
+        caller::party(&request)?;
+        let found = self.list_of(request.get_ref().owner.as_deref()).await.map_err(to_status)?;
+        Ok(Response::new(v1::ListConversationsResponse {
+            conversations: found.iter().map(convert::conversation).collect(),
+        }))
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::GetConversationRequest>,
+    ) -> Result<Response<v1::GetConversationResponse>, Status> {
+        caller::party(&request)?;
+        self.with_entries(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn say(&self, request: Request<v1::SayRequest>) -> Result<Response<v1::SayResponse>, Status> {
+        let heard = self.say_once(request).await?;
+        Ok(Response::new(v1::SayResponse {
+            conversation: Some(convert::conversation(&heard.conversation)),
+            entry: Some(convert::entry(&heard.entry, &self.0.world.cx().redactor)),
+        }))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchConversationRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        caller::party(&request)?;
+        let request = request.into_inner();
+        let id = input::parsed("conversation_id", &request.conversation_id).map_err(to_status)?;
+        if request.after_seq < 0 {
+            return Err(to_status(input::bad("after_seq", "is negative").hint("give 0 or the seq of an entry")));
+        }
+        let stream = watch::open(&self.0, id, request.after_seq).await.map_err(to_status)?;
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn handoff(
+        &self,
+        request: Request<v1::HandoffConversationRequest>,
+    ) -> Result<Response<v1::Conversation>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "conversations.handoff", &request.get_ref().request_id)?;
+        let cx = self.0.world.cx().clone();
+        let (id, handover) = handover(request.get_ref(), Chain::root(&cx)).map_err(to_status)?;
+        let conversation = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { rules::handoff(w, &cx, &by, id, handover).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::conversation(&conversation)))
+    }
+
+    async fn redeliver(
+        &self,
+        request: Request<v1::RedeliverRequest>,
+    ) -> Result<Response<v1::ConversationEntry>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "conversations.redeliver", &request.get_ref().request_id)?;
+        let seq = request.get_ref().seq;
+        let id = input::parsed("conversation_id", &request.get_ref().conversation_id).map_err(to_status)?;
+        let cx = self.0.world.cx().clone();
+        let entry = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { rules::redeliver(w, &cx, &by, id, seq).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::entry(&entry, &self.0.world.cx().redactor)))
+    }
+}

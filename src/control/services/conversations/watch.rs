@@ -1,0 +1,228 @@
+//! A conversation as a stream: its entries in order, the words of the turn that answers while they come, and its end.
+//!
+//! Must never: leave out an entry or send one twice. What is streamed besides is lost with the connection.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ghost_commons::feed::Subscription;
+use ghost_domain::event::{Event, EventFilter, EventKind};
+use ghost_domain::{Code, ConversationEntry, ConversationId, Refusal, TurnId, TurnStatus};
+use ghost_proto::v1::{TurnOver, WatchConversationResponse, watch_conversation_response::What};
+use ghost_world::World;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::Control;
+use super::screen::Screen;
+use crate::convert::conversations as convert;
+use crate::queries::{self, Answering};
+use crate::refusal::status;
+use crate::streams::Seat;
+
+/// Messages that wait for one reader.
+const QUEUE: usize = 64;
+/// Entries read at once.
+const PAGE: u32 = 200;
+
+type Item = Result<WatchConversationResponse, Status>;
+
+/// Opens a stream of what is said after `after`.
+pub(super) async fn open(
+    control: &Control,
+    conversation_id: ConversationId,
+    after: i64,
+) -> Result<ReceiverStream<Item>, Refusal> {
+    let world = Arc::clone(&control.world);
+    let (conversation, _) = queries::conversation(&world, conversation_id, i64::MAX, 1).await?;
+    if after > conversation.last_seq {
+        let what = format!("conversation {conversation_id} has reached {}, not {after}", conversation.last_seq);
+        return Err(Refusal::new(Code::CursorAhead, what).hint("resume from a seq that you have seen, or from 0"));
+    }
+    let seat = control.readers.take(world.cx().limits().subscribers_max)?;
+    let feed = listen(&world).await?;
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let watcher = Watcher {
+        world,
+        conversation_id,
+        feed,
+        sender,
+        closed: control.closed.clone(),
+        seen: after,
+        turns: BTreeMap::new(),
+    };
+    tokio::spawn(watcher.run(seat));
+    Ok(ReceiverStream::new(receiver))
+}
+
+async fn listen(world: &World) -> Result<Subscription, Refusal> {
+    let kinds = ["conversation.", "model.", "turn."].map(str::to_owned).to_vec();
+    Subscription::open(world.store(), None, EventFilter { kinds, ..EventFilter::default() }, true).await
+}
+
+struct Watcher {
+    world: Arc<World>,
+    conversation_id: ConversationId,
+    feed: Subscription,
+    sender: mpsc::Sender<Item>,
+    closed: watch::Receiver<bool>,
+    /// Every entry up to here was sent.
+    seen: i64,
+    /// The turns under way that answer here.
+    turns: BTreeMap<String, Screen>,
+}
+
+/// Why a stream ends.
+enum End {
+    /// The reader has gone.
+    Gone,
+    /// The daemon goes.
+    Stopping,
+    /// It cannot go on.
+    Failed(Refusal),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Failed(refusal)
+    }
+}
+
+impl Watcher {
+    async fn run(mut self, _seat: Seat) {
+        let Err(end) = self.watch().await;
+        let refusal = match end {
+            End::Gone => return,
+            End::Stopping => Refusal::new(Code::Unavailable, "the daemon is stopping")
+                .hint(format!("watch again after {} when it is back; nothing that was said is lost", self.seen)),
+            End::Failed(refusal) => refusal,
+        };
+        // A reader that has just gone need not be told.
+        drop(self.sender.try_send(Err(status(&refusal))));
+    }
+
+    async fn watch(&mut self) -> Result<std::convert::Infallible, End> {
+        self.catch_up().await?;
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = self.sender.closed() => return Err(End::Gone),
+                next = self.feed.next() => next,
+                _ = self.closed.wait_for(|closed| *closed) => return Err(End::Stopping),
+            };
+            match next {
+                Ok(Some(event)) => self.take(&event).await?,
+                Ok(None) => return Err(End::Stopping),
+                // Too much happened at once. What counts is in the log, and is read from there.
+                Err(refusal) if refusal.code == Code::RateLimited => {
+                    self.feed = listen(&self.world).await?;
+                    self.catch_up().await?;
+                }
+                Err(refusal) => return Err(End::Failed(refusal)),
+            }
+        }
+    }
+
+    /// Sends what the log has, and finds out whether a turn is at work on the last thing that was said, or has ended.
+    async fn catch_up(&mut self) -> Result<(), End> {
+        let answering = loop {
+            self.entries().await?;
+            let (last_in, answering) = queries::answering(&self.world, self.conversation_id).await?;
+            // What came in since is sent first: the end of a turn stands behind the words that the turn took.
+            if last_in <= self.seen {
+                break answering;
+            }
+        };
+        let before: Vec<String> = self.turns.keys().cloned().collect();
+        let mut over = Vec::new();
+        for turn_id in before.iter().filter_map(|id| id.parse::<TurnId>().ok()) {
+            over.extend(queries::ended_turn(&self.world, turn_id).await?);
+        }
+        match answering {
+            Some(Answering::UnderWay(turn_id)) => {
+                self.turns.entry(turn_id.to_string()).or_default();
+            }
+            Some(Answering::Over(turn)) if !over.iter().any(|other| other.turn_id == turn.turn_id) => over.push(*turn),
+            Some(Answering::Over(_)) | None => {}
+        }
+        for turn in over {
+            self.over(turn.turn_id.to_string(), turn.status, turn.reason).await?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, event: &Event) -> Result<(), End> {
+        let text = |key: &str| event.payload[key].as_str().unwrap_or_default();
+        let here = || text("conversation_id") == self.conversation_id.to_string();
+        let turn_id = text("turn_id");
+        match event.kind {
+            EventKind::ConversationMessage if here() => self.entries().await,
+            EventKind::ConversationHandedOver if here() => {
+                self.entries().await?;
+                let (conversation, _) = queries::conversation(&self.world, self.conversation_id, i64::MAX, 1).await?;
+                self.send(What::Changed(convert::conversation(&conversation))).await
+            }
+            EventKind::TurnStarted | EventKind::TurnResumed if here() => {
+                self.turns.insert(turn_id.to_owned(), Screen::default());
+                Ok(())
+            }
+            EventKind::ModelStarted => {
+                if let Some(screen) = self.turns.get_mut(turn_id) {
+                    *screen = Screen::default();
+                }
+                Ok(())
+            }
+            EventKind::ModelDelta => {
+                let shown = self.turns.get_mut(turn_id).and_then(|screen| screen.push(text("text")));
+                match shown {
+                    Some(delta) => self.send(What::Delta(delta)).await,
+                    None => Ok(()),
+                }
+            }
+            EventKind::TurnFinished if self.turns.contains_key(turn_id) => {
+                self.entries().await?;
+                let status = text("status").parse().unwrap_or(TurnStatus::Finished);
+                let reason = event.payload["reason"].as_str().map(str::to_owned);
+                self.over(turn_id.to_owned(), status, reason).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn over(&mut self, turn_id: String, status: TurnStatus, reason: Option<String>) -> Result<(), End> {
+        self.turns.remove(&turn_id);
+        let reason = reason.map(|reason| self.world.cx().redactor.redact(&reason));
+        self.send(What::TurnOver(TurnOver { turn_id, status: status.as_str().to_owned(), reason })).await
+    }
+
+    /// Sends every entry that was not sent yet.
+    async fn entries(&mut self) -> Result<(), End> {
+        loop {
+            let (_, entries) = queries::conversation(&self.world, self.conversation_id, self.seen, PAGE).await?;
+            let full = entries.len() >= PAGE as usize;
+            for entry in entries {
+                self.entry(&entry).await?;
+            }
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn entry(&mut self, entry: &ConversationEntry) -> Result<(), End> {
+        self.send(What::Entry(convert::entry(entry, &self.world.cx().redactor))).await?;
+        self.seen = entry.seq;
+        Ok(())
+    }
+
+    async fn send(&mut self, what: What) -> Result<(), End> {
+        let permit = tokio::select! {
+            biased;
+            permit = self.sender.reserve() => permit.map_err(|_| End::Gone)?,
+            _ = self.closed.wait_for(|closed| *closed) => return Err(End::Stopping),
+        };
+        permit.send(Ok(WatchConversationResponse { what: Some(what) }));
+        Ok(())
+    }
+}

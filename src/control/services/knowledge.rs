@@ -1,0 +1,178 @@
+//! Knowledge.
+
+use ghost_commons::knowledge::{self as rules, Wanted, WithVersions, Writing};
+use ghost_commons::requests;
+use ghost_domain::knowledge::{check_entry_id, grantees};
+use ghost_domain::text::clip;
+use ghost_domain::{Grantee, KnowledgeEntry, Limits, Party, Refusal};
+use ghost_proto::v1;
+use ghost_proto::v1::knowledge_server::Knowledge;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::input::bad_cursor;
+use crate::convert::{input, knowledge as convert};
+use crate::refusal::to_status;
+use crate::{acting, caller};
+
+/// Characters of what a list looks for.
+const QUERY_MAX: usize = 200;
+
+/// The service.
+pub struct KnowledgeService(pub Control);
+
+/// A list of people: absent as it is, empty if it is named in `clear`.
+fn people(field: &str, texts: &[String], clear: &[String]) -> Result<Option<Vec<Grantee>>, Refusal> {
+    let list = grantees(field, texts)
+        .map_err(|refusal| Refusal { details: Some(serde_json::json!({ "field": field })), ..refusal })?;
+    Ok(kept_or(list, field, clear))
+}
+
+fn kept_or<T>(list: Vec<T>, field: &str, clear: &[String]) -> Option<Vec<T>> {
+    (!list.is_empty() || clear.iter().any(|name| name == field)).then_some(list)
+}
+
+fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writing, Refusal> {
+    for field in &request.clear {
+        let texts = match field.as_str() {
+            "tags" => &request.tags,
+            "readers" => &request.readers,
+            "writers" => &request.writers,
+            other => {
+                return Err(input::bad("clear", format!("names `{}`", clip(other, 60)))
+                    .hint("it may name tags, readers and writers"));
+            }
+        };
+        if !texts.is_empty() {
+            return Err(input::bad("clear", format!("names {field}, which are given besides"))
+                .hint("give the list as it should be, or clear it"));
+        }
+    }
+    let title = (!request.title.is_empty()).then_some(request.title.as_str());
+    Ok(Writing {
+        entry_id: request.entry_id.clone(),
+        content: input::prose("content", &request.content, limits.knowledge_bytes)?,
+        title: input::line_if("title", title, ghost_domain::knowledge::TITLE_MAX)?,
+        tags: kept_or(request.tags.clone(), "tags", &request.clear),
+        readers: people("readers", &request.readers, &request.clear)?,
+        writers: people("writers", &request.writers, &request.clear)?,
+        expected_version: request.expected_version,
+        create: true,
+    })
+}
+
+impl KnowledgeService {
+    async fn page(&self, by: Party, request: v1::ListKnowledgeRequest) -> Result<v1::ListKnowledgeResponse, Refusal> {
+        if !request.cursor.is_empty() && check_entry_id(&request.cursor).is_err() {
+            return Err(bad_cursor(&request.cursor));
+        }
+        let as_agent = acting::wanted(request.as_agent.as_deref())?;
+        let wanted = Wanted {
+            tag: input::line_if("tag", request.tag.as_deref(), QUERY_MAX)?,
+            query: input::line_if("query", request.query.as_deref(), QUERY_MAX)?,
+            after: request.cursor,
+            limit: input::page(request.limit),
+        };
+        let plan = self.0.world.plan();
+        let listed = self
+            .0
+            .world
+            .store()
+            .read(move |r| {
+                Box::pin(async move {
+                    let author = acting::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list").await?;
+                    rules::list(r, &author.viewer, &wanted).await
+                })
+            })
+            .await?;
+        let redactor = &self.0.world.cx().redactor;
+        let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false)).collect();
+        let (entries, more) = super::within_bytes(entries, listed.more);
+        let next_cursor = entries.last().filter(|_| more).map(|entry: &v1::KnowledgeEntry| entry.entry_id.clone());
+        Ok(v1::ListKnowledgeResponse { next_cursor: next_cursor.unwrap_or_default(), entries })
+    }
+
+    async fn one(&self, by: Party, request: v1::ReadKnowledgeRequest) -> Result<v1::ReadKnowledgeResponse, Refusal> {
+        let as_agent = acting::wanted(request.as_agent.as_deref())?;
+        let plan = self.0.world.plan();
+        let found: WithVersions = self
+            .0
+            .world
+            .store()
+            .read(move |r| {
+                Box::pin(async move {
+                    let author = acting::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read").await?;
+                    rules::read(r, &author.viewer, &request.entry_id, request.versions).await
+                })
+            })
+            .await?;
+        let redactor = &self.0.world.cx().redactor;
+        Ok(v1::ReadKnowledgeResponse {
+            entry: Some(convert::entry(&found.entry, redactor, true)),
+            versions: found.versions.iter().map(|version| convert::version(version, redactor)).collect(),
+        })
+    }
+
+    fn answer(&self, entry: &KnowledgeEntry) -> Response<v1::KnowledgeEntry> {
+        Response::new(convert::entry(entry, &self.0.world.cx().redactor, true))
+    }
+}
+
+#[tonic::async_trait]
+impl Knowledge for KnowledgeService {
+    async fn list(
+        &self,
+        request: Request<v1::ListKnowledgeRequest>,
+    ) -> Result<Response<v1::ListKnowledgeResponse>, Status> {
+        let by = caller::party(&request)?;
+        self.page(by, request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn read(
+        &self,
+        request: Request<v1::ReadKnowledgeRequest>,
+    ) -> Result<Response<v1::ReadKnowledgeResponse>, Status> {
+        let by = caller::party(&request)?;
+        self.one(by, request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn write(&self, request: Request<v1::WriteKnowledgeRequest>) -> Result<Response<v1::KnowledgeEntry>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "knowledge.write", &request.get_ref().request_id)?;
+        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let new = writing(&cx.limits(), request.get_ref()).map_err(to_status)?;
+        let as_agent = acting::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let entry = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                for list in [&new.readers, &new.writers] {
+                    plan.check_grantees(list.as_deref().unwrap_or_default())?;
+                }
+                let author = acting::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.write").await?;
+                rules::write(w, &cx, &author, new).await
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(self.answer(&entry))
+    }
+
+    async fn delete(
+        &self,
+        request: Request<v1::DeleteKnowledgeRequest>,
+    ) -> Result<Response<v1::KnowledgeEntry>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "knowledge.delete", &request.get_ref().request_id)?;
+        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let request = request.into_inner();
+        let as_agent = acting::wanted(request.as_agent.as_deref()).map_err(to_status)?;
+        let entry = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                let author = acting::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.delete").await?;
+                rules::delete(w, &cx, &author, &request.entry_id, request.expected_version).await
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(self.answer(&entry))
+    }
+}

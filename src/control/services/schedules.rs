@@ -1,0 +1,232 @@
+//! Timers, cron jobs, watches and heartbeats.
+
+use std::time::Duration;
+
+use ghost_commons::mail::Chain;
+use ghost_commons::schedules::{self as rules, NewSchedule};
+use ghost_commons::{Cx, requests};
+use ghost_domain::schedule::words::AHEAD_MAX_MS;
+use ghost_domain::schedule::{Change, Missed, When};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Refusal, ScheduleId, ScheduleKind};
+use ghost_proto::v1;
+use ghost_proto::v1::schedules_server::Schedules;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::{input, schedules as convert};
+use crate::refusal::to_status;
+use crate::{caller, queries};
+
+/// Characters of a name, as the rule has it.
+const NAME_MAX: usize = 64;
+/// Runs of a list unless more are asked for.
+const RUNS: u32 = 50;
+
+/// The service.
+pub struct SchedulesService(pub Control);
+
+/// What the request says of the schedule's time: the fields of its kind, and no others.
+fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
+    let given = [
+        ("after_ms", request.after_ms.is_some()),
+        ("at_ms", request.at_ms.is_some()),
+        ("every_ms", request.every_ms.is_some()),
+        ("cron", request.cron.is_some()),
+        ("zone", request.zone.is_some()),
+        ("path", request.path.is_some()),
+        ("recursive", request.recursive),
+        ("changes", !request.changes.is_empty()),
+        ("debounce_ms", request.debounce_ms.is_some()),
+    ];
+    let (fits, hint): (&[&str], &str) = match kind {
+        ScheduleKind::Timer => (&["after_ms", "at_ms"], "a timer has after_ms or at_ms"),
+        ScheduleKind::Cron => (
+            &["at_ms", "every_ms", "cron", "zone"],
+            "a cron job has one of at_ms, every_ms and cron; zone goes with cron",
+        ),
+        ScheduleKind::Watch => {
+            (&["path", "recursive", "changes", "debounce_ms"], "a watch has a path, recursive, changes and debounce_ms")
+        }
+        ScheduleKind::Heartbeat => {
+            return Err(input::bad("kind", "is heartbeat, which the world file sets").hint("see `heartbeat:` there"));
+        }
+    };
+    if let Some((field, _)) = given.iter().find(|(field, given)| *given && !fits.contains(field)) {
+        return Err(input::bad(field, format!("does not go with a {kind}")).hint(hint));
+    }
+    let at = input::instant("at_ms", request.at_ms)?;
+    let one_of = || input::bad("kind", format!("{kind} lacks its time, or has two")).hint(hint);
+    match kind {
+        ScheduleKind::Timer => match (request.after_ms, at) {
+            (None, Some(at)) => Ok(When::At { at }),
+            (Some(ms), None) => match u64::try_from(ms).ok().filter(|ms| (1..=AHEAD_MAX_MS).contains(ms)) {
+                Some(ms) => Ok(When::At { at: cx.now().plus(Duration::from_millis(ms)) }),
+                None => Err(input::bad("after_ms", format!("is {ms}")).hint("give 1 ms to ten years")),
+            },
+            _ => Err(one_of()),
+        },
+        ScheduleKind::Cron => match (at, request.every_ms, &request.cron) {
+            (Some(at), None, None) if request.zone.is_none() => Ok(When::At { at }),
+            (None, Some(every_ms), None) if request.zone.is_none() => Ok(When::Every { every_ms, anchor: cx.now() }),
+            (None, None, Some(expression)) => {
+                Ok(When::Cron { expression: expression.trim().to_owned(), zone: request.zone.clone() })
+            }
+            _ => Err(one_of()),
+        },
+        ScheduleKind::Watch | ScheduleKind::Heartbeat => {
+            let path = WorkspacePath::parse(request.path.as_deref().ok_or_else(one_of)?, true)?;
+            Ok(When::Change {
+                path: path.as_str().to_owned(),
+                recursive: request.recursive,
+                changes: input::parsed_all::<Change>("changes", &request.changes, Change::ALL.len())?,
+                debounce_ms: request.debounce_ms.unwrap_or(250),
+            })
+        }
+    }
+}
+
+fn new_schedule(cx: &Cx, request: &v1::SetScheduleRequest) -> Result<NewSchedule, Refusal> {
+    let kind: ScheduleKind = input::parsed("kind", &request.kind)?;
+    let message = match kind {
+        ScheduleKind::Cron => input::prose("message", &request.message, cx.limits().message_bytes)?,
+        _ => input::prose_or_none("message", &request.message, cx.limits().message_bytes)?,
+    };
+    Ok(NewSchedule {
+        kind,
+        agent_id: input::parsed("agent_id", &request.agent_id)?,
+        name: input::line("name", &request.name, NAME_MAX)?,
+        when: when(cx, kind, request)?,
+        message,
+        missed: input::parsed_if("missed", request.missed.as_deref())?.unwrap_or(Missed::Skip),
+        enabled: true,
+        chain: Chain::root(cx),
+        baseline: None,
+    })
+}
+
+impl SchedulesService {
+    /// What the path of a watch holds now: from there on changes count.
+    async fn with_baseline(&self, mut new: NewSchedule) -> Result<NewSchedule, Refusal> {
+        let When::Change { path, recursive, .. } = &new.when else { return Ok(new) };
+        let path = WorkspacePath::parse(path, true)?;
+        let most = self.0.world.cx().limits().watch_files_max as usize;
+        let found = self.0.world.engine().office.workspace.stamps(&path, *recursive, most).await?;
+        let Some(found) = found else {
+            return Err(Refusal::not_found("file or directory", path.as_str(), None)
+                .hint("give a path that is there; to wait for a file, watch its directory"));
+        };
+        new.baseline = Some(found);
+        Ok(new)
+    }
+
+    async fn all(&self, request: v1::ListSchedulesRequest) -> Result<v1::ListSchedulesResponse, Refusal> {
+        let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
+        let kind = input::parsed_if("kind", request.kind.as_deref())?;
+        let found = queries::schedules(&self.0.world, agent_id, kind).await?;
+        let redactor = &self.0.world.cx().redactor;
+        let schedules = found.iter().map(|schedule| convert::schedule(schedule, redactor)).collect();
+        Ok(v1::ListSchedulesResponse { schedules })
+    }
+
+    async fn record(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {
+        let schedule_id: ScheduleId = input::parsed("schedule_id", &request.schedule_id)?;
+        if request.limit > rules::RUNS_MAX {
+            return Err(input::bad("limit", format!("is {}", request.limit))
+                .hint(format!("give 1 to {}, or 0 for {RUNS}", rules::RUNS_MAX)));
+        }
+        let limit = if request.limit == 0 { RUNS } else { request.limit };
+        let found = self
+            .0
+            .world
+            .store()
+            .read(move |r| Box::pin(async move { rules::runs(r, schedule_id, limit).await }))
+            .await?;
+        let redactor = &self.0.world.cx().redactor;
+        Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
+    }
+
+    fn shown(&self, schedule: &ghost_domain::Schedule) -> Response<v1::Schedule> {
+        Response::new(convert::schedule(schedule, &self.0.world.cx().redactor))
+    }
+}
+
+#[tonic::async_trait]
+impl Schedules for SchedulesService {
+    async fn list(
+        &self,
+        request: Request<v1::ListSchedulesRequest>,
+    ) -> Result<Response<v1::ListSchedulesResponse>, Status> {
+        caller::party(&request)?;
+        self.all(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn get(&self, request: Request<v1::GetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        caller::party(&request)?;
+        let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
+        let read = self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
+        Ok(self.shown(&read.await.map_err(to_status)?))
+    }
+
+    async fn set(&self, request: Request<v1::SetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "schedules.set", &request.get_ref().request_id)?;
+        let cx = self.0.world.cx().clone();
+        let new = new_schedule(&cx, request.get_ref()).map_err(to_status)?;
+        let new = self.with_baseline(new).await.map_err(to_status)?;
+        let schedule = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { rules::set(w, &cx, &by, new).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(self.shown(&schedule))
+    }
+
+    async fn enable(&self, request: Request<v1::EnableScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "schedules.enable", &request.get_ref().request_id)?;
+        let cx = self.0.world.cx().clone();
+        let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
+        let enabled = request.get_ref().enabled;
+        let schedule = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { rules::enable(w, &cx, &by, schedule_id, enabled).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(self.shown(&schedule))
+    }
+
+    async fn cancel(&self, request: Request<v1::CancelScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "schedules.cancel", &request.get_ref().request_id)?;
+        let cx = self.0.world.cx().clone();
+        let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
+        let schedule = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move { rules::cancel(w, &cx, &by, schedule_id).await })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(self.shown(&schedule))
+    }
+
+    async fn run(&self, request: Request<v1::RunScheduleRequest>) -> Result<Response<v1::ScheduleRun>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "schedules.run", &request.get_ref().request_id)?;
+        let cx = self.0.world.cx().clone();
+        let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
+        let run = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                let chain = Chain::root(&cx);
+                rules::run_now(w, &cx, &by, schedule_id, chain).await
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::run(&run, &self.0.world.cx().redactor)))
+    }
+
+    async fn runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
+        caller::party(&request)?;
+        self.record(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+}

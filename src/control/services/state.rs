@@ -1,0 +1,81 @@
+//! Shared state.
+
+use ghost_commons::requests;
+use ghost_commons::shared_state::{self as rules, Listed, Setting};
+use ghost_domain::shared_state::check_key;
+use ghost_domain::{Refusal, StateEntry};
+use ghost_proto::v1;
+use ghost_proto::v1::state_server::State;
+use tonic::{Request, Response, Status};
+
+use super::Control;
+use crate::convert::input::bad_cursor;
+use crate::convert::{input, state as convert};
+use crate::refusal::to_status;
+use crate::{acting, caller};
+
+/// The service.
+pub struct StateService(pub Control);
+
+impl StateService {
+    async fn one(&self, key: String) -> Result<v1::StateEntry, Refusal> {
+        let found: StateEntry =
+            self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, &key).await })).await?;
+        Ok(convert::entry(&found, &self.0.world.cx().redactor))
+    }
+
+    async fn page(&self, request: v1::ListStateRequest) -> Result<v1::ListStateResponse, Refusal> {
+        if !request.cursor.is_empty() && check_key(&request.cursor).is_err() {
+            return Err(bad_cursor(&request.cursor));
+        }
+        let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
+        let listed: Listed = self
+            .0
+            .world
+            .store()
+            .read(move |r| Box::pin(async move { rules::list(r, &request.prefix, &request.cursor, limit).await }))
+            .await?;
+        let redactor = &self.0.world.cx().redactor;
+        let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor)).collect();
+        let (entries, more) = super::within_bytes(entries, listed.more);
+        let next_cursor = entries.last().filter(|_| more).map(|entry: &v1::StateEntry| entry.key.clone());
+        Ok(v1::ListStateResponse { next_cursor: next_cursor.unwrap_or_default(), entries })
+    }
+}
+
+#[tonic::async_trait]
+impl State for StateService {
+    async fn get(&self, request: Request<v1::GetStateRequest>) -> Result<Response<v1::StateEntry>, Status> {
+        caller::party(&request)?;
+        self.one(request.into_inner().key).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn set(&self, request: Request<v1::SetStateRequest>) -> Result<Response<v1::StateEntry>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "state.set", &request.get_ref().request_id)?;
+        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let request = request.into_inner();
+        let as_agent = acting::wanted(request.as_agent.as_deref()).map_err(to_status)?;
+        // Written in another way, a value may be longer than it is; what it is counts in the end.
+        let most = cx.limits().state_bytes.saturating_mul(2);
+        let new = Setting {
+            value: input::json("value_json", &request.value_json, most).map_err(to_status)?,
+            key: request.key,
+            expected_version: request.expected_version,
+        };
+        let entry: StateEntry = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                let author = acting::author(w, &plan, by, as_agent.as_ref(), "syscall.state.write").await?;
+                rules::set(w, &cx, &author.by, author.through.as_ref(), new).await
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::entry(&entry, &self.0.world.cx().redactor)))
+    }
+
+    async fn list(&self, request: Request<v1::ListStateRequest>) -> Result<Response<v1::ListStateResponse>, Status> {
+        caller::party(&request)?;
+        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+}

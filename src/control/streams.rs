@@ -1,0 +1,162 @@
+//! The feed as a stream, the same for every transport: what a reader may ask for, and what it gets.
+//!
+//! Must never: know a transport, or open a stream that stays silent because something in its request was misspelt.
+
+mod feeder;
+mod readers;
+mod shown;
+
+use std::sync::Arc;
+
+use ghost_commons::feed::Subscription;
+use ghost_domain::event::{EventFilter, EventKind};
+use ghost_domain::text::{clip, nearest};
+use ghost_domain::{Code, Refusal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::convert::input;
+use crate::queries;
+use crate::services::Control;
+
+#[cfg(test)]
+pub(crate) use feeder::{ALIVE, PATIENCE};
+pub(crate) use readers::{Readers, Seat};
+pub(crate) use shown::{Lately, Shown};
+
+/// Events that wait for one reader in its own queue. Those beyond wait in the feed, which all readers share.
+pub(crate) const QUEUE: usize = 64;
+/// Kinds in one filter.
+const KINDS_MAX: usize = 64;
+/// Characters of a channel's name.
+const CHANNEL_MAX: usize = 128;
+
+/// What a reader asks for, as it said it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Of these kinds, or families such as `turn.`; empty is all.
+    pub kinds: Vec<String>,
+    /// About this agent.
+    pub agent_id: Option<String>,
+    /// In this channel.
+    pub channel: Option<String>,
+    /// Where to begin.
+    pub start: Start,
+    /// Goes on with what happens next.
+    pub follow: bool,
+    /// With what is streamed only and never stored.
+    pub ephemeral: bool,
+}
+
+/// Where a stream begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// With the oldest event that is kept, whatever was before it.
+    #[default]
+    Oldest,
+    /// With what happens next.
+    Now,
+    /// With the event after this sequence, which must be kept or still to come.
+    After(i64),
+}
+
+/// What a reader gets.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// An event, and the position that is reached with it.
+    Event(Arc<Shown>, i64),
+    /// The stream lives, and every stored event up to here that is wanted has been sent.
+    Position(i64),
+    /// The last word.
+    Ended(Ended),
+}
+
+/// Why a stream ended before its reader did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The reader is too slow.
+    Lagged,
+    /// The daemon goes.
+    Stopping,
+    /// The feed cannot be read.
+    Failed,
+}
+
+/// The last word of a stream that its reader can go on from.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub why: Why,
+    pub refusal: Refusal,
+    /// Every stored event up to here that is wanted has been sent.
+    pub position: i64,
+}
+
+/// An open stream.
+pub(crate) struct Stream {
+    /// What comes. At its end without an [`Item::Ended`] the present was reached, and no more was wanted.
+    pub items: mpsc::Receiver<Item>,
+    /// Ends when nothing more is put into `items`.
+    pub feeder: JoinHandle<()>,
+    /// Its place among the readers, shared with the feeder: who holds on to it after the feeder's end still counts.
+    pub seat: Arc<Seat>,
+}
+
+/// Opens a stream, if there is room for one more reader.
+///
+/// # Errors
+/// When the filter cannot be meant, the cursor lies in the future or before what is kept, or readers are too many.
+pub(crate) async fn open(control: &Control, wanted: Wanted) -> Result<Stream, Refusal> {
+    let world = &control.world;
+    let filter = filter(&wanted)?;
+    // What a deleted agent did is still to be read; a name that nobody bore would be a stream that stays silent.
+    queries::agent_in_filter(world, "agent_id", wanted.agent_id.as_deref()).await?;
+    let seat = Arc::new(control.readers.take(world.cx().limits().subscribers_max)?);
+    let after = match wanted.start {
+        Start::Oldest => Some(0),
+        Start::Now => None,
+        Start::After(after) => Some(after),
+    };
+    let subscription = Subscription::open(world.store(), after, filter, wanted.follow).await?;
+    let (sender, items) = mpsc::channel(QUEUE + 1);
+    // Kept for the end, so that a reader with a full queue is still told why.
+    let last_word =
+        sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue had no room"))?;
+    let feeder = feeder::Feeder::new(control, subscription, sender, wanted.ephemeral);
+    Ok(Stream { items, feeder: tokio::spawn(feeder.run(last_word, Arc::clone(&seat))), seat })
+}
+
+/// What a request wants to see, checked: a kind that cannot happen would be a stream that stays silent.
+pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
+    if wanted.kinds.len() > KINDS_MAX {
+        return Err(input::bad("kinds", format!("has {} entries", wanted.kinds.len()))
+            .hint(format!("name at most {KINDS_MAX}, or families such as `turn.`")));
+    }
+    for kind in &wanted.kinds {
+        let mut known = EventKind::ALL.iter().map(|known| known.as_str());
+        let is_known = match kind.strip_suffix('.') {
+            Some(family) => !family.is_empty() && known.any(|known| known.starts_with(kind.as_str())),
+            None => known.any(|known| known == kind),
+        };
+        if !is_known {
+            let hint = match nearest_kind(kind) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "a kind is such as `turn.started`, a family such as `turn.`".to_owned(),
+            };
+            return Err(input::bad("kinds", format!("has `{}`, which is no kind of event", clip(kind, 80))).hint(hint));
+        }
+    }
+    Ok(EventFilter {
+        kinds: wanted.kinds.clone(),
+        agent_id: input::parsed_if("agent_id", wanted.agent_id.as_deref())?,
+        channel: input::line_if("channel", wanted.channel.as_deref(), CHANNEL_MAX)?,
+    })
+}
+
+/// The kind, or for a family the family, that someone may have meant.
+fn nearest_kind(kind: &str) -> Option<&'static str> {
+    let known = EventKind::ALL.iter().map(|known| known.as_str());
+    if kind.ends_with('.') {
+        return nearest(kind, known.filter_map(|known| known.find('.').map(|dot| &known[..=dot])));
+    }
+    nearest(kind, known)
+}

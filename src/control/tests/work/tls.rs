@@ -1,0 +1,163 @@
+//! Mutual TLS: a real handshake over a real port, with certificates of this test's own making.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ghost_control::{Bound, ControlOptions, Listener, TlsFiles, bind};
+use ghost_proto::v1;
+use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::world_client::WorldClient;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use tokio::sync::oneshot;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Status};
+
+use crate::rig::Ground;
+
+/// An authority that signs certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key.
+struct Pair {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn signs(&self, usage: ExtendedKeyUsagePurpose) -> Pair {
+        let mut params = CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate().unwrap();
+        Pair { certificate: params.signed_by(&key, &self.0).unwrap().pem(), key: key.serialize_pem() }
+    }
+
+    fn server(&self) -> Pair {
+        self.signs(ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    fn client(&self) -> Pair {
+        self.signs(ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+}
+
+/// Puts a server's files beside the world and binds a port with them.
+async fn bound(ground: &Ground, server: &Pair, client_ca: &str) -> Result<Bound, ghost_domain::Refusal> {
+    let file = |name: &str, text: &str| -> PathBuf {
+        let path = ground.files.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    bind(ControlOptions {
+        listeners: vec![Listener::Tcp("127.0.0.1:0".parse().unwrap())],
+        http: None,
+        data_dir: ground.data(),
+        token: None,
+        tls: Some(TlsFiles {
+            certificate: file("server.pem", &server.certificate),
+            key: file("server.key", &server.key),
+            client_ca: file("ca.pem", client_ca),
+        }),
+        on_shutdown: Arc::new(|_| {}),
+    })
+    .await
+}
+
+/// A channel to `address` that trusts `ca` and shows `identity`.
+fn channel(address: &str, ca: &Authority, identity: Option<&Pair>) -> Channel {
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca.pem())).domain_name("localhost");
+    if let Some(pair) = identity {
+        tls = tls.identity(Identity::from_pem(&pair.certificate, &pair.key));
+    }
+    Endpoint::from_shared(address.to_owned()).unwrap().tls_config(tls).unwrap().connect_lazy()
+}
+
+async fn status(channel: Channel) -> Result<v1::WorldStatus, Status> {
+    WorldClient::new(channel).status(v1::StatusRequest {}).await.map(tonic::Response::into_inner)
+}
+
+/// Everything that an error says, its causes included.
+fn told(status: &Status) -> String {
+    let causes = std::iter::successors(std::error::Error::source(status), |&cause| cause.source());
+    causes.fold(status.to_string(), |text, cause| format!("{text}; {cause}"))
+}
+
+#[tokio::test]
+async fn only_a_certificate_of_the_named_authority_opens_the_port() {
+    let ground = Ground::new();
+    let world = ground.boot().await;
+    // One is another authority, one calls itself by the name of ours.
+    let (ours, theirs, forged) = (Authority::new("ours"), Authority::new("theirs"), Authority::new("ours"));
+    let bound = bound(&ground, &ours.server(), &ours.pem()).await.unwrap();
+    let address = bound.endpoints()[0].clone();
+    assert!(address.starts_with("https://127.0.0.1:"), "{address}");
+    assert_eq!(bound.token(), None, "a certificate stands for the token");
+    let (_stop, stopped) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        bound
+            .serve(world, async move {
+                // The test's end is the end.
+                let _ = stopped.await;
+            })
+            .await
+            .unwrap();
+    });
+
+    let good = ours.client();
+    let inside = channel(&address, &ours, Some(&good));
+    assert_eq!(status(inside.clone()).await.unwrap().name, "Test");
+    // Who it was is known by the certificate.
+    let task =
+        v1::CreateTaskRequest { request_id: "1".into(), title: "t".into(), owner: "ada".into(), ..Default::default() };
+    let mut tasks = ghost_proto::v1::tasks_client::TasksClient::new(inside.clone());
+    let creator = tasks.create(task).await.unwrap().into_inner().creator;
+    assert!(creator.starts_with("operator:certificate-"), "{creator}");
+    let ask = v1::AskRequest { request_id: "2".into(), agent_id: "ada".into(), body: "hi".into(), timeout_ms: None };
+    assert_eq!(MessagesClient::new(inside).ask(ask).await.unwrap().into_inner().reply.as_deref(), Some("heard"));
+
+    let nobody = status(channel(&address, &ours, None)).await.unwrap_err();
+    let stranger = status(channel(&address, &ours, Some(&theirs.client()))).await.unwrap_err();
+    let forger = status(channel(&address, &ours, Some(&forged.client()))).await.unwrap_err();
+    // A certificate of a server's is not one to call with.
+    let server = status(channel(&address, &ours, Some(&ours.server()))).await.unwrap_err();
+    for (who, refused) in [("nobody", &nobody), ("stranger", &stranger), ("forger", &forger), ("server", &server)] {
+        // The handshake itself fails: no refusal of ours was reached.
+        assert!(std::error::Error::source(refused).is_some(), "{who}: {refused:?}");
+        assert_ne!(refused.code(), Code::Unauthenticated, "{who}: {refused:?}");
+    }
+    assert!(told(&nobody).to_lowercase().contains("certificate"), "{}", told(&nobody));
+    // Nor does a client that trusts another authority talk to this server, and plain text gets nowhere.
+    let distrust = status(channel(&address, &theirs, Some(&good))).await.unwrap_err();
+    assert!(told(&distrust).contains("certificate"), "{}", told(&distrust));
+    let plain = Endpoint::from_shared(address.replace("https", "http")).unwrap().connect_lazy();
+    assert!(status(plain).await.is_err());
+    // All of which left the door open for who may come in.
+    assert!(status(channel(&address, &ours, Some(&good))).await.is_ok());
+}
+
+#[tokio::test]
+async fn files_that_are_no_certificates_are_told_before_anything_serves() {
+    let ground = Ground::new();
+    let ours = Authority::new("ours");
+    let (server, other) = (ours.server(), ours.server());
+    let mixed = Pair { certificate: server.certificate.clone(), key: other.key };
+    let garbage = Pair { certificate: "nothing".into(), key: server.key.clone() };
+    for (what, pair, ca) in [
+        ("garbage", &garbage, ours.pem()),
+        ("another's key", &mixed, ours.pem()),
+        ("no authority", &server, "no".into()),
+    ] {
+        let refusal = bound(&ground, pair, &ca).await.err().unwrap_or_else(|| panic!("{what} was taken"));
+        assert!(refusal.hint.as_deref().is_some_and(|hint| hint.contains("GHOST_TLS_CERT")), "{what}: {refusal}");
+    }
+}

@@ -1,0 +1,246 @@
+//! The words in a turn's last text that are meant for the system and not for a reader: silent replies, the heartbeat's
+//! "nothing to report", and reply tags (HB-02, HB-03, HB-05..07, MSG-13).
+//!
+//! Must never: take a token for one that stands in the middle of what somebody should read. Pure functions of the text.
+
+/// What a heartbeat answers when there is nothing to report (HB-02).
+pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
+
+/// The whole message is one of these: nothing is delivered (HB-05).
+pub const SILENT: [&str; 2] = ["%%NO_REPLY%%", "NO_REPLY"];
+
+/// The whole message is this: a finished run is not announced (HB-07).
+pub const ANNOUNCE_SKIP: &str = "ANNOUNCE_SKIP";
+
+/// The whole message is this: an exchange of replies ends (HB-07).
+pub const REPLY_SKIP: &str = "REPLY_SKIP";
+
+/// Characters beside [`HEARTBEAT_OK`] that are dropped with it, unless the world says otherwise (HB-03).
+pub const HEARTBEAT_ACK_CHARS: usize = 300;
+
+/// Bytes of the message id in `[[reply_to:<id>]]`.
+const TAG_ID_MAX: usize = 128;
+
+/// Which message a reply answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplyTo {
+    /// The message that the turn came from: `[[reply_to_current]]`.
+    Current,
+    /// That one: `[[reply_to:<id>]]`. The id is as the model wrote it; whether there is such a message is not known here.
+    Message(String),
+}
+
+/// What becomes of a turn's last text outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing is delivered: the text is a silent token, or nothing remains of it.
+    Silent,
+    /// This is delivered.
+    Said {
+        /// The text without tags, and without [`HEARTBEAT_OK`] at its start or end. Never empty.
+        text: String,
+        /// What it answers, if it says so. Of several tags the first counts and all are taken out.
+        reply_to: Option<ReplyTo>,
+    },
+}
+
+/// What a heartbeat's last text says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeartbeatReply {
+    /// Nothing to report.
+    Quiet,
+    /// This is to be told. Never empty, never with the token at its start or end.
+    Alert(String),
+}
+
+/// Whether the whole message, but for white space around it, is a silent token (HB-05).
+#[must_use]
+pub fn is_silent(text: &str) -> bool {
+    SILENT.contains(&text.trim())
+}
+
+/// Reads a reply that goes outside.
+///
+/// ```
+/// # use ghost_domain::reply_tokens::{read_reply, Reply, ReplyTo};
+/// let said = Reply::Said { text: "Yes.".to_owned(), reply_to: Some(ReplyTo::Current) };
+/// assert_eq!(read_reply("[[reply_to_current]] Yes."), said);
+/// assert_eq!(read_reply("NO_REPLY"), Reply::Silent);
+/// ```
+#[must_use]
+pub fn read_reply(text: &str) -> Reply {
+    let (text, reply_to) = take_tags(text);
+    let text = strip_heartbeat_ok(&text).0;
+    if text.is_empty() || is_silent(text) { Reply::Silent } else { Reply::Said { text: text.to_owned(), reply_to } }
+}
+
+/// Reads the last text of a heartbeat's turn. With the token at its start or end, up to `ack_chars` characters of rest are
+/// dropped with it; in the middle the token means nothing (HB-03).
+#[must_use]
+pub fn read_heartbeat(text: &str, ack_chars: usize) -> HeartbeatReply {
+    let (text, _) = take_tags(text);
+    let (rest, acknowledged) = strip_heartbeat_ok(&text);
+    if rest.is_empty() || is_silent(rest) || (acknowledged && rest.chars().count() <= ack_chars) {
+        HeartbeatReply::Quiet
+    } else {
+        HeartbeatReply::Alert(rest.to_owned())
+    }
+}
+
+/// The text without [`HEARTBEAT_OK`] as its first or last word, trimmed, and whether it was there.
+fn strip_heartbeat_ok(text: &str) -> (&str, bool) {
+    let mut rest = text.trim();
+    let mut found = false;
+    loop {
+        let before = rest;
+        if let Some(tail) = rest.strip_prefix(HEARTBEAT_OK)
+            && !tail.starts_with(in_word)
+        {
+            rest = tail.trim();
+        }
+        if let Some(head) = rest.strip_suffix(HEARTBEAT_OK)
+            && !head.ends_with(in_word)
+        {
+            rest = head.trim();
+        }
+        if rest.len() == before.len() {
+            return (rest, found);
+        }
+        found = true;
+    }
+}
+
+/// Whether a character would make another word of the token beside it.
+fn in_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Takes every reply tag out and returns the first.
+fn take_tags(text: &str) -> (String, Option<ReplyTo>) {
+    let mut out = String::with_capacity(text.len());
+    let mut first = None;
+    let mut after_tag = false;
+    for c in text.chars() {
+        // The space that set the tag apart from the next word goes with it.
+        if after_tag && c == ' ' && out.chars().next_back().is_none_or(char::is_whitespace) {
+            continue;
+        }
+        after_tag = false;
+        out.push(c);
+        // Looking at what is kept, and not at the source, also finds a tag that appears by taking out another.
+        if c == ']'
+            && let Some((start, tag)) = tag_at_end(&out)
+        {
+            out.truncate(start);
+            first.get_or_insert(tag);
+            after_tag = true;
+        }
+    }
+    (out.trim().to_owned(), first)
+}
+
+/// The tag that the text ends with, and where it begins.
+fn tag_at_end(text: &str) -> Option<(usize, ReplyTo)> {
+    let open = text.strip_suffix("]]")?;
+    let bytes = open.as_bytes();
+    // A bounded look back keeps a text of brackets linear.
+    let from = bytes.len().saturating_sub(TAG_ID_MAX + 32);
+    let start = (from..bytes.len()).rev().find(|at| bytes[*at] == b'[' && *at > 0 && bytes[*at - 1] == b'[')? - 1;
+    let inner = open[start + 2..].trim();
+    if inner == "reply_to_current" {
+        return Some((start, ReplyTo::Current));
+    }
+    let id = inner.strip_prefix("reply_to:")?.trim();
+    let whole =
+        !id.is_empty() && id.len() <= TAG_ID_MAX && !id.contains(|c: char| c.is_whitespace() || "[]".contains(c));
+    whole.then(|| (start, ReplyTo::Message(id.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said(text: &str, reply_to: Option<ReplyTo>) -> Reply {
+        Reply::Said { text: text.to_owned(), reply_to }
+    }
+
+    #[test]
+    fn silence_is_the_whole_message_or_it_is_text() {
+        for silent in ["NO_REPLY", " %%NO_REPLY%%\n", "", "  \n", "HEARTBEAT_OK", "[[reply_to_current]] NO_REPLY"] {
+            assert_eq!(read_reply(silent), Reply::Silent, "{silent:?}");
+        }
+        for text in ["`NO_REPLY`", "Done. NO_REPLY", "NO_REPLY.", "no_reply", "NO_REPLY NO_REPLY"] {
+            assert_eq!(read_reply(text), said(text, None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_tag_counts_and_none_is_delivered() {
+        let other = Some(ReplyTo::Message("m-17".to_owned()));
+        assert_eq!(read_reply("[[reply_to_current]] Yes."), said("Yes.", Some(ReplyTo::Current)));
+        assert_eq!(read_reply("Yes. [[ reply_to: m-17 ]]"), said("Yes.", other.clone()));
+        assert_eq!(read_reply("[[reply_to:m-17]]A [[reply_to_current]] b"), said("A b", other));
+        assert_eq!(read_reply("[[reply_to_[[reply_to_current]]current]]x"), said("x", Some(ReplyTo::Current)));
+        for text in ["[[reply_to:]]", "[[reply_to: a b]]", "[reply_to_current]", "[[reply_to_me]]", "a[[b]]"] {
+            assert_eq!(read_reply(text), said(text, None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_is_quiet_only_with_the_token_at_an_end() {
+        let long = "x".repeat(301);
+        for quiet in ["HEARTBEAT_OK", "HEARTBEAT_OK All is well.", "All is well.\nHEARTBEAT_OK", "", "NO_REPLY"] {
+            assert_eq!(read_heartbeat(quiet, 300), HeartbeatReply::Quiet, "{quiet:?}");
+        }
+        assert_eq!(read_heartbeat(&format!("HEARTBEAT_OK {long}"), 300), HeartbeatReply::Alert(long));
+        for alert in ["It says HEARTBEAT_OK here", "HEARTBEAT_OKAY", "MY_HEARTBEAT_OK", "The mail is late."] {
+            assert_eq!(read_heartbeat(alert, 300), HeartbeatReply::Alert(alert.to_owned()), "{alert:?}");
+        }
+    }
+
+    /// Texts in which the tokens are likely.
+    fn text() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            Just(HEARTBEAT_OK.to_owned()),
+            Just("%%NO_REPLY%%".to_owned()),
+            Just("NO_REPLY".to_owned()),
+            Just("[[reply_to_current]]".to_owned()),
+            Just("[[reply_to:".to_owned()),
+            "[\\[\\] a-z\u{e9}_\n]{0,6}",
+            "[\\PC]{0,200}",
+        ];
+        prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_delivered_holds_no_tag_and_is_read_the_same_again(text in text()) {
+            if let Reply::Said { text: kept, reply_to } = read_reply(&text) {
+                prop_assert!(!kept.is_empty() && kept.trim() == kept);
+                prop_assert!(!kept.contains("[[reply_to_current]]"));
+                prop_assert!(!is_silent(&kept));
+                prop_assert!(kept.len() <= text.len());
+                prop_assert!(reply_to.is_none() || text.contains("[["));
+                prop_assert_eq!(read_reply(&kept), Reply::Said { text: kept, reply_to: None });
+            }
+        }
+
+        #[test]
+        fn a_text_without_brackets_and_tokens_stays_as_it_is(text in "[a-z .,\n]{1,400}") {
+            let kept = text.trim();
+            let expected = if kept.is_empty() { Reply::Silent } else { said(kept, None) };
+            prop_assert_eq!(read_reply(&text), expected);
+            let alert = if kept.is_empty() { HeartbeatReply::Quiet } else { HeartbeatReply::Alert(kept.to_owned()) };
+            prop_assert_eq!(read_heartbeat(&text, 300), alert);
+        }
+
+        #[test]
+        fn an_alert_is_longer_than_what_is_dropped_or_has_no_token(text in text(), ack in 0usize..50) {
+            if let HeartbeatReply::Alert(alert) = read_heartbeat(&text, ack) {
+                prop_assert!(!alert.is_empty() && !alert.starts_with("HEARTBEAT_OK "));
+                prop_assert_eq!(read_heartbeat(&alert, ack), HeartbeatReply::Alert(alert));
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a root has set going, counted where agents act on one another, and when that is too much (promise 7). The bounds
+//! are `limits.root_messages_max`, `root_spawns_max`, `root_turns_max` and `echoes_max`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, RootId};
+use crate::time::Timestamp;
+
+/// Short texts of one root that are remembered, to notice when they go round.
+const ECHOES_KEPT: usize = 256;
+/// Bytes up to which a text may be a politeness; longer ones carry something, even when they repeat.
+const ECHO_BYTES: usize = 240;
+
+/// The counts of one root. What arrives from outside (hop 0) is not counted: it has bounds of its own, and a root that
+/// nothing follows from leaves no row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RootTally {
+    /// The root.
+    pub root_id: RootId,
+    /// Pieces of mail and posts that turns of it sent.
+    pub messages: u64,
+    /// Turns that took such mail.
+    pub turns: u64,
+    /// Agents that turns of it created.
+    pub spawns: u32,
+    /// How often the same short words went from one agent to another, by a digest of the three.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub echoes: BTreeMap<String, u32>,
+    /// The highest of those counts from one agent to another, by a digest of the two.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub loudest: BTreeMap<String, u32>,
+    /// When it last counted something.
+    pub updated_at: Timestamp,
+}
+
+impl RootTally {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(root_id: RootId, now: Timestamp) -> Self {
+        Self {
+            root_id,
+            messages: 0,
+            turns: 0,
+            spawns: 0,
+            echoes: BTreeMap::new(),
+            loudest: BTreeMap::new(),
+            updated_at: now,
+        }
+    }
+
+    /// Counts a text from one agent to another. Gives how often these words have gone back and forth: as often as this one
+    /// was said, this time included, and the other has said some words of its own. Who repeats himself to one who does not is
+    /// no echo: he may have the same to report of several things. 0 if the text is too long to be a politeness.
+    pub fn echo(&mut self, from: &AgentId, to: &AgentId, text: &str) -> u32 {
+        if text.len() > ECHO_BYTES {
+            return 0;
+        }
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase);
+        let words: Vec<String> = words.collect();
+        let said = count(&mut self.echoes, digest(from, to, &words));
+        let way = self.loudest.entry(digest(from, to, &[])).or_insert(0);
+        *way = said.max(*way);
+        // The way back counts one more, so that the two are told of the bound one after the other.
+        let back = self.loudest.get(&digest(to, from, &[])).copied().unwrap_or(0);
+        trim(&mut self.loudest);
+        said.min(back.saturating_add(1))
+    }
+}
+
+/// Counts a key. The rarest go first when there are too many: a loop is not rare.
+fn count(counts: &mut BTreeMap<String, u32>, key: String) -> u32 {
+    if !counts.contains_key(&key) {
+        trim(counts);
+    }
+    let count = counts.entry(key).or_insert(0);
+    *count = count.saturating_add(1);
+    *count
+}
+
+fn trim(counts: &mut BTreeMap<String, u32>) {
+    while counts.len() >= ECHOES_KEPT {
+        let Some(rarest) = counts.iter().min_by_key(|(_, count)| **count).map(|(key, _)| key.clone()) else { return };
+        counts.remove(&rarest);
+    }
+}
+
+/// FNV-1a, 64 bits: two texts that meet by chance would have to do so between the same two agents in one root.
+fn digest(from: &AgentId, to: &AgentId, words: &[String]) -> String {
+    let mut digest: u64 = 0xcbf2_9ce4_8422_2325;
+    for part in [from.as_str(), to.as_str()].into_iter().chain(words.iter().map(String::as_str)) {
+        for byte in part.bytes().chain([0]) {
+            digest = (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    format!("{digest:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    fn tally() -> RootTally {
+        RootTally::new(RootId(Uuid::nil()), Timestamp(0))
+    }
+
+    fn id(name: &str) -> AgentId {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn words_that_go_back_and_forth_are_counted() {
+        let (a, b, mut tally) = (id("a"), id("b"), tally());
+        let mut counts = Vec::new();
+        for _ in 0..4 {
+            counts.push(tally.echo(&a, &b, "Thank you!"));
+            counts.push(tally.echo(&b, &a, "thank  YOU"));
+        }
+        assert_eq!(counts, [1, 1, 2, 2, 3, 3, 4, 4]);
+        assert_eq!(tally.echo(&a, &b, "Thank you all"), 1);
+        assert_eq!(tally.echo(&a, &b, &"long ".repeat(100)), 0);
+    }
+
+    #[test]
+    fn reports_to_one_who_only_listens_are_no_echo() {
+        let (a, b, mut tally) = (id("a"), id("b"), tally());
+        for _ in 0..50 {
+            assert_eq!(tally.echo(&a, &b, "Done."), 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_loop_is_noticed_among_any_noise(noise in prop::collection::vec("[a-z]{1,8}", 0..600)) {
+            let (a, b, mut tally) = (id("a"), id("b"), tally());
+            let mut seen = 0;
+            for (at, words) in noise.iter().enumerate() {
+                tally.echo(&a, &b, &format!("noise {words}"));
+                if at % 10 == 0 {
+                    tally.echo(&b, &a, "Thanks to you!");
+                    seen = tally.echo(&a, &b, "Thanks!");
+                }
+            }
+            prop_assert!(tally.echoes.len() <= ECHOES_KEPT && tally.loudest.len() <= ECHOES_KEPT);
+            prop_assert!(noise.len() < 100 || seen >= 3);
+        }
+    }
+}

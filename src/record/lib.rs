@@ -1,0 +1,421 @@
+//! The daemon's records as JSON objects: the shapes that programs rely on, the same from `ghostctl --json`, REST and the
+//! event streams.
+//!
+//! Must never: leave a key out because it has no value (it is `null`), nor call an id anything but what it is called
+//! everywhere. Events alone leave out `channel` and `correlation_id`, which most of them never have.
+
+mod time;
+
+use ghost_proto::v1;
+use serde_json::{Map, Value, json};
+
+pub use time::rfc3339;
+
+/// JSON text of the daemon as JSON; text that is none stays a string.
+#[must_use]
+pub fn parsed(text: &str) -> Value {
+    if text.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}
+
+fn at(ms: Option<i64>) -> Value {
+    ms.map(rfc3339).into()
+}
+
+/// An agent.
+#[must_use]
+pub fn agent(agent: &v1::Agent) -> Value {
+    json!({
+        "agent_id": agent.agent_id,
+        "incarnation": agent.incarnation,
+        "archetype": agent.archetype,
+        "name": agent.name,
+        "team": agent.team,
+        "owner": agent.owner,
+        "kind": agent.kind,
+        "desired": agent.desired,
+        "status": agent.status,
+        "status_reason": agent.status_reason,
+        "activity": agent.activity,
+        "restarts": agent.restarts,
+        "overrides": parsed(&agent.overrides_json),
+        "node": agent.node,
+        "epoch": agent.epoch,
+        "created_at": rfc3339(agent.created_at_ms),
+        "updated_at": rfc3339(agent.updated_at_ms),
+        "last_active_at": at(agent.last_active_at_ms),
+        "deleted_at": at(agent.deleted_at_ms),
+    })
+}
+
+/// An agent with what it works on.
+#[must_use]
+pub fn agent_at_work(answer: &v1::GetAgentResponse) -> Value {
+    let mut object = answer.agent.as_ref().map(agent).unwrap_or_default();
+    if let Value::Object(object) = &mut object {
+        object.insert("inbox_pending".into(), answer.inbox_pending.into());
+        object.insert("turn_id".into(), answer.turn_id.clone().into());
+        object.insert("model".into(), answer.model.clone().into());
+        object.insert("tools".into(), answer.tools.into());
+    }
+    object
+}
+
+/// A turn.
+#[must_use]
+pub fn turn(turn: &v1::Turn) -> Value {
+    json!({
+        "turn_id": turn.turn_id,
+        "agent_id": turn.agent_id,
+        "incarnation": turn.incarnation,
+        "root_id": turn.root_id,
+        "other_roots": turn.other_roots,
+        "hop": turn.hop,
+        "source": turn.source,
+        "about": turn.about,
+        "status": turn.status,
+        "reason": turn.reason,
+        "model": turn.model,
+        "rounds": turn.rounds,
+        "calls": turn.calls,
+        "input_tokens": turn.input_tokens,
+        "output_tokens": turn.output_tokens,
+        "cost_usd": usd(turn.cost_micros),
+        "text": turn.text,
+        "started_at": rfc3339(turn.started_at_ms),
+        "ended_at": at(turn.ended_at_ms),
+        "crashes": turn.crashes,
+        "stalled_boots": turn.stalled_boots,
+        "boot_mark": turn.boot_mark,
+    })
+}
+
+/// A step of a turn: the fact itself with its place and time.
+#[must_use]
+pub fn step(row: &v1::JournalRow) -> Value {
+    json!({
+        "seq": row.seq,
+        "step": row.step,
+        "at": rfc3339(row.recorded_at_ms),
+        "fact": parsed(&row.step_json),
+    })
+}
+
+/// A task.
+#[must_use]
+pub fn task(task: &v1::Task) -> Value {
+    json!({
+        "task_id": task.task_id,
+        "title": task.title,
+        "description": task.description,
+        "owner": task.owner,
+        "creator": task.creator,
+        "status": task.status,
+        "priority": task.priority,
+        "depends_on": task.depends_on,
+        "parent_id": task.parent_id,
+        "due_at": at(task.due_at_ms),
+        "result": task.result,
+        "root_id": task.root_id,
+        "created_at": rfc3339(task.created_at_ms),
+        "updated_at": rfc3339(task.updated_at_ms),
+    })
+}
+
+/// A task with its history.
+#[must_use]
+pub fn task_with_history(answer: &v1::GetTaskResponse) -> Value {
+    let mut object = answer.task.as_ref().map(task).unwrap_or_default();
+    if let Value::Object(object) = &mut object {
+        let noted = answer
+            .history
+            .iter()
+            .filter(|event| event.note.is_some())
+            .map(|event| json!({ "at": rfc3339(event.changed_at_ms), "by": event.by, "note": event.note }));
+        object.insert("notes".into(), noted.collect());
+        object.insert("history".into(), answer.history.iter().map(task_event).collect());
+    }
+    object
+}
+
+/// A change of a task.
+#[must_use]
+pub fn task_event(event: &v1::TaskEvent) -> Value {
+    json!({
+        "by": event.by,
+        "at": rfc3339(event.changed_at_ms),
+        "status": event.status,
+        "owner": event.owner,
+        "note": event.note,
+    })
+}
+
+/// A call in the ledger.
+#[must_use]
+pub fn ledger_row(row: &v1::LedgerRow) -> Value {
+    json!({
+        "call_id": row.call_id,
+        "agent_id": row.agent_id,
+        "turn_id": row.turn_id,
+        "tool": row.tool,
+        "alias": row.alias,
+        "arguments": parsed(&row.arguments_json),
+        "result": row.result,
+        "status": row.status,
+        "error_code": row.error_code,
+        "started_at": rfc3339(row.started_at_ms),
+        "duration_ms": row.duration_ms,
+        "truncated": row.truncated,
+    })
+}
+
+/// A dead letter.
+#[must_use]
+pub fn dead_letter(letter: &v1::DeadLetter) -> Value {
+    json!({
+        "dead_letter_id": letter.dead_letter_id,
+        "agent_id": letter.agent_id,
+        "turn_id": letter.turn_id,
+        "messages": letter.messages,
+        "reason": letter.reason,
+        "crashes": letter.crashes,
+        "status": letter.status,
+        "created_at": rfc3339(letter.created_at_ms),
+        "resolved_at": at(letter.resolved_at_ms),
+    })
+}
+
+/// A piece of mail.
+#[must_use]
+pub fn envelope(mail: &v1::Envelope) -> Value {
+    json!({
+        "message_id": mail.message_id,
+        "seq": mail.seq,
+        "to": mail.to,
+        "from": mail.from,
+        "kind": mail.kind,
+        "subject": mail.subject,
+        "body": mail.body,
+        "attachments": mail.attachments,
+        "ask_id": mail.ask_id,
+        "conversation_id": mail.conversation_id,
+        "root_id": mail.root_id,
+        "hop": mail.hop,
+        "wake": mail.wake,
+        "created_at": rfc3339(mail.created_at_ms),
+        "state": mail.state,
+        "turn_id": mail.turn_id,
+        "crashes": mail.crashes,
+    })
+}
+
+/// A budget.
+#[must_use]
+pub fn budget(budget: &v1::Budget) -> Value {
+    json!({
+        "scope": budget.scope,
+        "limit_tokens": budget.limit_tokens,
+        "limit_usd": budget.limit_micros.map(usd),
+        "reserved_tokens": budget.reserved_tokens,
+        "reserved_usd": usd(budget.reserved_micros),
+        "spent_tokens": budget.spent_tokens,
+        "spent_usd": usd(budget.spent_micros),
+        "updated_at": rfc3339(budget.updated_at_ms),
+    })
+}
+
+/// What one agent's calls of one model took.
+#[must_use]
+pub fn usage_sum(sum: &v1::UsageSum) -> Value {
+    let tokens = sum.tokens.unwrap_or_default();
+    json!({
+        "agent_id": sum.agent_id,
+        "model": sum.model,
+        "calls": sum.calls,
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cache_read_tokens": tokens.cache_read,
+        "cache_write_tokens": tokens.cache_write,
+        "cost_usd": usd(sum.cost_micros),
+    })
+}
+
+/// The main job.
+#[must_use]
+pub fn job(job: &v1::Job) -> Value {
+    json!({
+        "job_id": job.job_id,
+        "state": job.state,
+        "files": job.files,
+        "result_path": job.result_path,
+        "cost_usd": usd(job.cost_micros),
+        "root_id": job.root_id,
+        "started_at": rfc3339(job.started_at_ms),
+        "finished_at": at(job.finished_at_ms),
+    })
+}
+
+/// An event of the feed.
+#[must_use]
+pub fn event(event: &v1::Event, ephemeral: bool) -> Value {
+    let mut object = Map::new();
+    object.insert("seq".into(), event.seq.into());
+    object.insert("event_id".into(), event.event_id.as_str().into());
+    object.insert("ts".into(), rfc3339(event.ts_ms).into());
+    object.insert("kind".into(), event.kind.as_str().into());
+    object.insert("agent_id".into(), event.agent_id.clone().into());
+    object.insert("payload".into(), parsed(&event.payload_json));
+    if let Some(channel) = &event.channel {
+        object.insert("channel".into(), channel.as_str().into());
+    }
+    if let Some(id) = &event.correlation_id {
+        object.insert("correlation_id".into(), id.as_str().into());
+    }
+    if ephemeral {
+        object.insert("ephemeral".into(), true.into());
+    }
+    Value::Object(object)
+}
+
+/// A chat channel.
+#[must_use]
+pub fn channel(channel: &v1::Channel) -> Value {
+    json!({
+        "channel": channel.channel,
+        "members": channel.members,
+        "member_count": channel.member_count,
+        "gated": channel.gated,
+        "creator": channel.creator,
+        "topic": channel.topic,
+        "last_seq": channel.last_seq,
+        "created_at": rfc3339(channel.created_at_ms),
+    })
+}
+
+/// A post in a chat channel.
+#[must_use]
+pub fn chat_message(message: &v1::ChatMessage) -> Value {
+    json!({
+        "channel": message.channel,
+        "seq": message.seq,
+        "message_id": message.message_id,
+        "from": message.from,
+        "content": message.content,
+        "ts": rfc3339(message.ts_ms),
+        "mentions": message.mentions,
+        "reply_to": message.reply_to,
+    })
+}
+
+/// Millionths of a US dollar as dollars.
+#[must_use]
+#[allow(clippy::cast_precision_loss)] // amounts stay far below 2^53 millionths
+pub fn usd(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// How the world stands.
+#[must_use]
+pub fn world(status: &v1::WorldStatus) -> Value {
+    let counts = |counts: &[v1::NamedCount]| -> Map<String, Value> {
+        counts.iter().map(|count| (count.name.clone(), count.count.into())).collect()
+    };
+    json!({
+        "world_id": status.world_id,
+        "name": status.name,
+        "version": status.version,
+        "node": status.node,
+        "now": rfc3339(status.now_at_ms),
+        "started_at": rfc3339(status.started_at_ms),
+        "paused": status.paused,
+        "agents_by_status": counts(&status.agents_by_status),
+        "agents_by_activity": counts(&status.agents_by_activity),
+        "open_turns": status.open_turns,
+        "inbox_total": status.inbox_total,
+        "dead_letters_held": status.dead_letters_held,
+        "last_seq": status.last_seq,
+        "budgets_near_bound": status.budgets_near_bound.iter().map(budget).collect::<Vec<_>>(),
+        "bounds_near": status.bounds_near.iter().map(|near| json!({
+            "limit": near.limit, "about": (!near.about.is_empty()).then_some(&near.about), "value": near.value,
+            "most": near.most,
+        })).collect::<Vec<_>>(),
+        "warnings": status.warnings,
+        "endpoints": status.endpoints,
+        "job": status.job.as_ref().map(job),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sorted: in a build of the whole workspace another crate has JSON objects keep the order of insertion.
+    fn keys(value: &Value) -> Vec<&str> {
+        let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    #[test]
+    fn an_event_has_the_fixed_keys_and_the_rest_only_when_set() {
+        let mut record = v1::Event {
+            seq: 7,
+            ts_ms: 1_709_164_800_123,
+            kind: "turn.started".into(),
+            payload_json: r#"{"turn_id":"t"}"#.into(),
+            ..v1::Event::default()
+        };
+        let object = event(&record, false);
+        assert_eq!(keys(&object), ["agent_id", "event_id", "kind", "payload", "seq", "ts"]);
+        assert_eq!(object["ts"], "2024-02-29T00:00:00.123Z");
+        assert_eq!(object["agent_id"], Value::Null);
+        assert_eq!(object["payload"]["turn_id"], "t");
+        record.channel = Some("desk".into());
+        record.correlation_id = Some("c".into());
+        let object = event(&record, true);
+        assert_eq!(
+            keys(&object),
+            ["agent_id", "channel", "correlation_id", "ephemeral", "event_id", "kind", "payload", "seq", "ts"]
+        );
+    }
+
+    #[test]
+    fn a_ledger_row_keeps_its_keys_without_values() {
+        let object = ledger_row(&v1::LedgerRow { arguments_json: r#"{"path":"a"}"#.into(), ..Default::default() });
+        for key in ["call_id", "agent_id", "turn_id", "tool", "status", "error_code", "duration_ms", "started_at"] {
+            assert!(object.get(key).is_some(), "{key}");
+        }
+        assert_eq!(object["error_code"], Value::Null);
+        assert_eq!(object["arguments"]["path"], "a");
+    }
+
+    #[test]
+    fn text_that_is_no_json_stays_text() {
+        assert_eq!(parsed("{broken"), Value::from("{broken"));
+        assert_eq!(parsed(""), Value::Null);
+    }
+
+    #[test]
+    fn no_record_has_a_bare_id() {
+        let records = [
+            agent(&Default::default()),
+            turn(&Default::default()),
+            step(&Default::default()),
+            task(&Default::default()),
+            ledger_row(&Default::default()),
+            dead_letter(&Default::default()),
+            envelope(&Default::default()),
+            budget(&Default::default()),
+            job(&Default::default()),
+            channel(&Default::default()),
+            chat_message(&Default::default()),
+            event(&Default::default(), false),
+            world(&Default::default()),
+        ];
+        for record in &records {
+            assert!(!keys(record).contains(&"id"), "{record}");
+        }
+    }
+}

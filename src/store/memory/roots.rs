@@ -1,0 +1,50 @@
+//! Tallies of roots.
+
+use std::cmp::Reverse;
+
+use async_trait::async_trait;
+use ghost_domain::storm::RootTally;
+use ghost_domain::{RootId, Timestamp};
+
+use super::session::{Session, bound};
+use super::tables::Tables;
+use crate::tables::{Result, RootReads, RootWrites};
+
+impl Tables {
+    /// Deletes tallies that last counted before `before`, oldest first.
+    pub(super) fn prune_roots(&mut self, before: Timestamp, limit: usize) -> usize {
+        let mut old: Vec<(Timestamp, RootId)> = self
+            .roots
+            .values()
+            .filter(|tally| tally.updated_at < before)
+            .map(|tally| (tally.updated_at, tally.root_id))
+            .collect();
+        old.sort_unstable();
+        old.truncate(limit);
+        for (_, root_id) in &old {
+            self.roots.remove(root_id);
+        }
+        old.len()
+    }
+}
+
+#[async_trait]
+impl RootReads for Session<'_> {
+    async fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>> {
+        Ok(self.tables.roots.get(&root_id).cloned())
+    }
+
+    async fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
+        let mut found: Vec<&RootTally> = self.tables.roots.values().collect();
+        found.sort_by_key(|tally| (Reverse(tally.messages), tally.root_id));
+        Ok(found.into_iter().take(bound(limit)).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl RootWrites for Session<'_> {
+    async fn root_put(&mut self, tally: &RootTally) -> Result<()> {
+        self.tables.roots.put(tally.root_id, tally.clone());
+        Ok(())
+    }
+}

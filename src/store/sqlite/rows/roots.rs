@@ -1,0 +1,72 @@
+//! Tallies of roots.
+
+use async_trait::async_trait;
+use ghost_domain::RootId;
+use ghost_domain::storm::RootTally;
+use sqlx::sqlite::SqliteRow;
+
+use super::{list_limit, shelf};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::session::Session;
+use crate::tables::{Result, RootReads, RootWrites};
+
+impl Row for RootTally {
+    const TABLE: &'static str = "roots";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO roots (root_id, messages, updated_at, record) VALUES ",
+        columns: 4,
+        tail: " ON CONFLICT (root_id) DO UPDATE SET messages = excluded.messages, updated_at = excluded.updated_at, \
+               record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.root_id.0).count(self.messages).int(self.updated_at.0).put(to_json(
+            Self::TABLE,
+            self.root_id,
+            self,
+        )?);
+        Ok(())
+    }
+}
+
+impl Keyed for RootTally {
+    type Key = RootId;
+    const KEPT: usize = 2_048;
+    // The first count of every root asks for a row that is not there.
+    const ABSENT_KEPT: usize = 2_048;
+    const SELECT: &'static str = "SELECT record FROM roots WHERE root_id = ?";
+    shelf!(roots, ROOTS);
+
+    fn key(&self) -> RootId {
+        self.root_id
+    }
+
+    fn bind_key(key: &RootId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+#[async_trait]
+impl RootReads for Session {
+    async fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>> {
+        self.get(&root_id).await
+    }
+
+    async fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>> {
+        let mut args = Args::default();
+        args.int(list_limit(limit));
+        self.list("SELECT record FROM roots ORDER BY messages DESC, root_id LIMIT ?+0", args).await
+    }
+}
+
+#[async_trait]
+impl RootWrites for Session {
+    async fn root_put(&mut self, tally: &RootTally) -> Result<()> {
+        self.pending()?.roots.put(tally.clone());
+        Ok(())
+    }
+}

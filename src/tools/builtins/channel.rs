@@ -1,0 +1,200 @@
+//! The outside channel (BI-34..37; MSG-11, CONF-03, CONF-04): what an agent can do in the conversation that its turn comes
+//! from. The conversation is bound with the registry; no argument names it.
+
+use async_trait::async_trait;
+use ghost_commons::conversations::{self as rules, Handover, Post};
+use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
+use ghost_domain::text::clip;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Attachment, ChannelContext, Code, Refusal};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::common::{agent_id, not_blank};
+use super::workspace::{Scope, resolve};
+use crate::context::CallCx;
+use crate::tool::{Output, WorldTool};
+
+/// Files that one call may name; the bound of a message is the world's.
+const PATHS_MAX: usize = 64;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendParams {
+    /// The text.
+    content: String,
+    /// message_id of the message that it answers, if it is to be shown as an answer.
+    #[serde(default)]
+    reply_to: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendOutParams {
+    /// The text.
+    content: String,
+    /// Files that go with it, relative to the shared root, such as output/reports/may.md.
+    #[serde(default)]
+    attachments: Vec<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AttachParams {
+    /// The file, relative to the scope.
+    path: String,
+    /// What the other side sees it named; the file's own name if absent.
+    #[serde(default)]
+    name: Option<String>,
+    /// Its type, such as text/markdown; by its name if absent.
+    #[serde(default)]
+    mime_type: Option<String>,
+    /// `agent`: relative to your own directory; `world`: relative to the shared root.
+    #[serde(default)]
+    scope: Scope,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HandoffParams {
+    /// The agent that answers from now on.
+    agent_id: String,
+    /// Why it should.
+    #[serde(default)]
+    reason: Option<String>,
+    /// What it needs to know to go on: what was asked, what was found, what is open.
+    #[serde(default)]
+    summary: Option<String>,
+}
+
+/// The conversation that the call's turn comes from. Registries without one do not have these tools, so this only
+/// speaks where one was built by hand.
+fn channel(call: &CallCx) -> Result<ChannelContext, Refusal> {
+    call.caller.channel.ok_or_else(|| {
+        Refusal::new(Code::AccessDenied, "this turn does not come from a conversation with someone outside")
+            .hint("to tell another agent something, use syscall.message.send")
+    })
+}
+
+/// A workspace file as an attachment. Looks only at its size, so that it can be done inside a transaction.
+fn attachment(
+    call: &CallCx,
+    path: &WorkspacePath,
+    name: Option<&str>,
+    mime_type: Option<&str>,
+) -> Result<Attachment, Refusal> {
+    let bytes = call.office.workspace.size_now(path)?;
+    let most = call.office.cx.limits().attachment_bytes;
+    if bytes > u64::from(most) {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("`{}` has {bytes} bytes; at most {most} are attached", clip(path.as_str(), 120)),
+        )
+        .hint("attach a smaller file, or a part of it")
+        .details(json!({ "limit": "attachment_bytes" })));
+    }
+    let own_name = path.as_str().rsplit('/').next().unwrap_or_default();
+    let name = name.unwrap_or(own_name);
+    if !is_file_name(name) {
+        return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file name", clip(name, 80)))
+            .hint("give name as 1 to 128 characters without a slash, such as report.md"));
+    }
+    let mime_type = mime_type.unwrap_or_else(|| mime_of(name));
+    if !is_mime_type(mime_type) {
+        return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a media type", clip(mime_type, 80)))
+            .hint("give mime_type such as text/markdown, or leave it out"));
+    }
+    Ok(Attachment { path: path.as_str().to_owned(), name: name.to_owned(), mime_type: mime_type.to_owned(), bytes })
+}
+
+/// The one way in which an agent says something apart from its reply (CONF-04).
+async fn send(call: &CallCx, post: Post, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    not_blank("content", &post.content)?;
+    let conversation_id = channel(call)?.conversation_id;
+    let entry = rules::post(w, &call.office.cx, &call.caller.agent_id, call.turn_id, conversation_id, post).await?;
+    Ok(json!({
+        "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
+    })
+    .into())
+}
+
+/// `channel.send`: a separate message in the thread that the turn comes from.
+pub(super) struct Send;
+
+#[async_trait]
+impl WorldTool for Send {
+    type Params = SendParams;
+
+    async fn apply(&self, call: &CallCx, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let post = Post { content: params.content, attachments: Vec::new(), reply_to: params.reply_to };
+        send(call, post, w).await
+    }
+}
+
+/// `syscall.channel.send`: the same towards the outside, with files.
+pub(super) struct SendOut;
+
+#[async_trait]
+impl WorldTool for SendOut {
+    type Params = SendOutParams;
+
+    async fn apply(&self, call: &CallCx, params: SendOutParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        channel(call)?;
+        if params.attachments.len() > PATHS_MAX {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("attachments may name {PATHS_MAX} files at most"),
+            )
+            .hint("send the rest with another message"));
+        }
+        let mut attachments = Vec::with_capacity(params.attachments.len());
+        for path in &params.attachments {
+            attachments.push(attachment(call, &WorkspacePath::parse(path, false)?, None, None)?);
+        }
+        send(call, Post { content: params.content, attachments, reply_to: None }, w).await
+    }
+}
+
+/// `channel.file_attach`: a file for the reply that the turn will end with.
+pub(super) struct Attach;
+
+#[async_trait]
+impl WorldTool for Attach {
+    type Params = AttachParams;
+
+    async fn apply(&self, call: &CallCx, params: AttachParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let channel = channel(call)?;
+        if !channel.replies {
+            return Err(Refusal::new(Code::Conflict, "this turn owes the conversation no reply to attach a file to")
+                .hint("send the file with a message of its own: syscall.channel.send with attachments"));
+        }
+        let path = resolve(call, &params.path, params.scope, false)?;
+        let file = attachment(call, &path, params.name.as_deref(), params.mime_type.as_deref())?;
+        let bytes = file.bytes;
+        let (cx, own) = (&call.office.cx, &call.caller.agent_id);
+        let draft = rules::attach(w, cx, own, call.turn_id, channel.conversation_id, file).await?;
+        Ok(json!({ "attachment_id": draft.message_id, "bytes": bytes, "path": path.as_str() }).into())
+    }
+}
+
+/// `channel.handoff` and `syscall.channel.handoff`: the conversation goes to another agent.
+pub(super) struct Handoff;
+
+#[async_trait]
+impl WorldTool for Handoff {
+    type Params = HandoffParams;
+
+    async fn apply(&self, call: &CallCx, params: HandoffParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let conversation_id = channel(call)?.conversation_id;
+        let handover = Handover {
+            to: agent_id(w, &params.agent_id).await?,
+            reason: params.reason,
+            summary: params.summary,
+            chain: call.chain(),
+        };
+        let conversation = rules::handoff(w, &call.office.cx, &call.party(), conversation_id, handover).await?;
+        Ok(json!({ "conversation_id": conversation_id, "new_owner": conversation.owner }).into())
+    }
+}

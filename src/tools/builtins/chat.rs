@@ -1,0 +1,219 @@
+//! Chat channels (BI-40..45; CHAT-01..14): rooms of the world that agents open, post in and read back.
+
+use async_trait::async_trait;
+use ghost_commons::chat::{
+    self as rules, ChannelView, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost, Speaker, shown_name,
+};
+use ghost_domain::{AgentId, ChannelName, ChatPost, Code, Refusal};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::{LIST_BYTES, Nothing, agent_id, fitting, without_nulls};
+use crate::context::CallCx;
+use crate::tool::{Output, ReadTool, WorldTool};
+
+/// Bytes of JSON that are read back at once: what is read must reach the model whole.
+const HISTORY_BYTES: usize = 160 * 1024;
+/// Names that one call may list; whoever has more to let in invites them.
+const NAMES_MAX: usize = 10_000;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateParams {
+    /// Its name, new in this world: 1 to 64 of a-z, 0-9, '.', '_' and '-'.
+    name: String,
+    /// agent_ids of those who are in it besides you.
+    members: Vec<String>,
+    /// Stay out of it yourself, as a moderator who takes no part does. You may post, read, invite and remove all the same.
+    #[serde(default)]
+    skip_creator: bool,
+    /// Posts wake nobody: members read when they are asked to. Use it for three and more.
+    #[serde(default)]
+    gated: bool,
+    /// What it is about, in one line.
+    #[serde(default)]
+    topic: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendParams {
+    /// The channel.
+    channel: String,
+    /// The post. `@agent-id` calls one member and `@all` everyone, unless the channel is gated.
+    content: String,
+    /// seq of the post that it answers.
+    #[serde(default)]
+    reply_to: Option<i64>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MemberParams {
+    /// The channel.
+    channel: String,
+    /// The agent.
+    agent_id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryParams {
+    /// The channel.
+    channel: String,
+    /// Posts at most, up to 500; 50 if absent.
+    #[serde(default)]
+    limit: Option<u32>,
+    /// Only posts before this seq.
+    #[serde(default)]
+    before_seq: Option<i64>,
+    /// Only posts after this seq, the oldest of them first.
+    #[serde(default)]
+    after_seq: Option<i64>,
+}
+
+fn channel_name(text: &str) -> Result<ChannelName, Refusal> {
+    text.trim().trim_start_matches('#').parse()
+}
+
+fn view_json(view: &ChannelView) -> Value {
+    let channel = &view.channel;
+    let more = (channel.members as usize > view.members.len()).then_some(channel.members);
+    without_nulls(json!({
+        "channel": channel.channel, "members": view.members, "member_count": more, "gated": channel.gated,
+        "creator": shown_name(&channel.creator), "topic": channel.topic, "last_seq": channel.last_seq,
+    }))
+}
+
+fn post_json(post: &ChatPost) -> Value {
+    let mentions = (!post.mentions.is_empty()).then_some(&post.mentions);
+    without_nulls(json!({
+        "seq": post.seq, "from": shown_name(&post.from), "content": post.content, "ts": post.ts.rfc3339(),
+        "mentions": mentions, "reply_to": post.reply_to,
+    }))
+}
+
+pub(super) struct Create;
+
+#[async_trait]
+impl WorldTool for Create {
+    type Params = CreateParams;
+
+    async fn apply(&self, call: &CallCx, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        if params.members.len() > NAMES_MAX {
+            return Err(Refusal::new(Code::InvalidArguments, format!("members may list {NAMES_MAX} agents at most"))
+                .hint("create the channel with some of them and invite the others"));
+        }
+        let mut members = Vec::with_capacity(params.members.len());
+        for name in &params.members {
+            members.push(agent_id(w, name).await?);
+        }
+        let new = NewChannel {
+            channel: channel_name(&params.name)?,
+            members,
+            gated: params.gated,
+            skip_creator: params.skip_creator,
+            topic: params.topic,
+        };
+        let created = rules::create(w, &call.office.cx, &Speaker::from(call.party()), new).await?;
+        let mut content = view_json(&created.view);
+        if let Some(advisory) = created.advisory {
+            content["advisory"] = advisory.into();
+        }
+        Ok(content.into())
+    }
+}
+
+pub(super) struct Send;
+
+#[async_trait]
+impl WorldTool for Send {
+    type Params = SendParams;
+
+    async fn apply(&self, call: &CallCx, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let new = NewPost {
+            channel: channel_name(&params.channel)?,
+            content: params.content,
+            reply_to: params.reply_to,
+            deliver: false,
+            chain: call.chain(),
+        };
+        let wake = call.office.plan().chat_wake;
+        let posted = rules::post(w, &call.office.cx, &Speaker::from(call.party()), wake, new).await?;
+        let skipped = posted.skipped.iter().map(|skipped| {
+            json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason })
+        });
+        let (skipped, all) = fitting(skipped, LIST_BYTES / 2);
+        let content = json!({
+            "message_id": posted.post.message_id, "seq": posted.post.seq, "delivered": posted.delivered,
+            "woken": posted.woken, "skipped": skipped,
+        });
+        Ok(Output { content, truncated: !all, events: Vec::new() })
+    }
+}
+
+/// Adds or removes a member.
+pub(super) struct Member {
+    pub(super) invite: bool,
+}
+
+#[async_trait]
+impl WorldTool for Member {
+    type Params = MemberParams;
+
+    async fn apply(&self, call: &CallCx, params: MemberParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let (cx, by, channel) = (&call.office.cx, Speaker::from(call.party()), channel_name(&params.channel)?);
+        let whom: AgentId = agent_id(w, &params.agent_id).await?;
+        let view = match self.invite {
+            true => rules::invite(w, cx, &by, &channel, &whom).await?,
+            false => rules::remove(w, cx, &by, &channel, &whom).await?,
+        };
+        Ok(view_json(&view).into())
+    }
+}
+
+pub(super) struct List;
+
+#[async_trait]
+impl ReadTool for List {
+    type Params = Nothing;
+
+    async fn run(&self, call: &CallCx, _: Nothing) -> Result<Output, Refusal> {
+        let own = call.caller.agent_id.clone();
+        let views = call.office.store.read(move |r| Box::pin(async move { rules::list(r, Some(&own)).await })).await?;
+        let (rows, all) = fitting(views.iter().map(view_json), LIST_BYTES);
+        Ok(Output { content: Value::Array(rows), truncated: !all, events: Vec::new() })
+    }
+}
+
+pub(super) struct History;
+
+#[async_trait]
+impl ReadTool for History {
+    type Params = HistoryParams;
+
+    async fn run(&self, call: &CallCx, params: HistoryParams) -> Result<Output, Refusal> {
+        let query = HistoryQuery {
+            channel: channel_name(&params.channel)?,
+            limit: params.limit.unwrap_or(HISTORY_DEFAULT),
+            before_seq: params.before_seq,
+            after_seq: params.after_seq,
+        };
+        let forward = query.after_seq.is_some();
+        let (reader, channel) = (call.party(), query.channel.clone());
+        let posts =
+            call.office.store.read(move |r| Box::pin(async move { rules::history(r, &reader, &query).await })).await?;
+        // What does not fit is at the far end from where the reading begins.
+        let (messages, all) = if forward {
+            fitting(posts.iter().map(post_json), HISTORY_BYTES)
+        } else {
+            let (mut rows, all) = fitting(posts.iter().rev().map(post_json), HISTORY_BYTES);
+            rows.reverse();
+            (rows, all)
+        };
+        let content = json!({ "channel": channel, "messages": messages });
+        Ok(Output { content, truncated: !all, events: Vec::new() })
+    }
+}

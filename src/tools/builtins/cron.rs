@@ -1,0 +1,301 @@
+//! Cron jobs of one's own, and a list of all that one has set (BI-87).
+
+use async_trait::async_trait;
+use ghost_commons::mail::{Draft, deliver};
+use ghost_commons::schedules::{self as rules, NewSchedule};
+use ghost_domain::schedule::words::{duration, instant};
+use ghost_domain::schedule::{Missed, When};
+use ghost_domain::text::clip;
+use ghost_domain::{Code, Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::{LIST_BYTES, fitting, not_blank, without_nulls};
+use super::schedules::{shown, wrong};
+use crate::context::CallCx;
+use crate::tool::{Output, WorldTool};
+
+/// Runs that are shown.
+const RUNS_SHOWN: u32 = 20;
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    Status,
+    List,
+    Add,
+    Update,
+    Remove,
+    Run,
+    Runs,
+    Wake,
+}
+
+/// When a cron job runs: give one of `cron`, `every` and `at`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    /// Five fields, or six with seconds in front, such as `0 9 * * 1-5`.
+    #[serde(default)]
+    cron: Option<String>,
+    /// The time zone of `cron`, such as Europe/Berlin; UTC if absent.
+    #[serde(default)]
+    zone: Option<String>,
+    /// An interval, such as 10m or 1h.
+    #[serde(default)]
+    every: Option<String>,
+    /// Once, at this time; the job is gone afterwards.
+    #[serde(default)]
+    at: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Policy {
+    Skip,
+    RunOnce,
+}
+
+impl From<Policy> for Missed {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Skip => Self::Skip,
+            Policy::RunOnce => Self::RunOnce,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Job {
+    /// What you call it.
+    name: String,
+    /// When it runs.
+    schedule: Rule,
+    /// What is to be done then.
+    message: String,
+    /// What becomes of times that pass while the world is down: `skip` (the default) or `run_once`.
+    #[serde(default)]
+    missed: Option<Policy>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Patch {
+    /// When it runs from now on.
+    #[serde(default)]
+    schedule: Option<Rule>,
+    /// What is to be done from now on.
+    #[serde(default)]
+    message: Option<String>,
+    /// See `job`.
+    #[serde(default)]
+    missed: Option<Policy>,
+    /// Whether it runs at all.
+    #[serde(default)]
+    enabled: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Mode {
+    Now,
+    NextHeartbeat,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CronParams {
+    /// `list` and `status` show what you have set; `add`, `update`, `remove` change it; `run` sets a job off now; `runs` shows
+    /// how its runs went; `wake` sends yourself a message.
+    action: Action,
+    /// For `add`: the job. Or give name, schedule and message instead.
+    #[serde(default)]
+    job: Option<Job>,
+    /// For `add`: what you call the job. Otherwise which job is meant, if not by job_id.
+    #[serde(default)]
+    name: Option<String>,
+    /// For `add`: when it runs.
+    #[serde(default)]
+    schedule: Option<Rule>,
+    /// For `add` and `wake`: what is to be done.
+    #[serde(default)]
+    message: Option<String>,
+    /// Which job: its job_id or its name.
+    #[serde(default)]
+    job_id: Option<String>,
+    /// For `update`: what changes.
+    #[serde(default)]
+    patch: Option<Patch>,
+    /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until you wake for something else.
+    #[serde(default)]
+    mode: Option<Mode>,
+}
+
+fn run_shown(run: &ScheduleRun) -> Value {
+    without_nulls(json!({
+        "run": run.run, "slot_at": run.slot_at.rfc3339(), "ran_at": run.fired_at.rfc3339(), "status": run.status,
+        "late": run.late.then_some(true), "missed": (run.missed > 0).then_some(run.missed),
+        "message_id": run.message_id, "note": run.note,
+    }))
+}
+
+pub(super) struct Cron;
+
+#[async_trait]
+impl WorldTool for Cron {
+    type Params = CronParams;
+
+    async fn apply(&self, call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        match params.action {
+            Action::Status | Action::List => overview(call, w).await,
+            Action::Add => add(call, params, w).await,
+            Action::Update => update(call, params, w).await,
+            Action::Wake => wake(call, params, w).await,
+            Action::Remove => {
+                let job = job(call, &params, w).await?;
+                let job = rules::cancel(w, &call.office.cx, &call.party(), job.schedule_id).await?;
+                let mut content = shown(&job);
+                content["removed"] = json!(true);
+                Ok(content.into())
+            }
+            Action::Run => {
+                let job = job(call, &params, w).await?;
+                // It carries on this turn's chain: a job that runs itself must come to an end.
+                let run = rules::run_now(w, &call.office.cx, &call.party(), job.schedule_id, call.chain()).await?;
+                let mut content = run_shown(&run);
+                content["job_id"] = json!(job.schedule_id);
+                Ok(content.into())
+            }
+            Action::Runs => {
+                let job_id = match params.job_id.as_deref().map(str::parse::<ScheduleId>) {
+                    // One that is over can still be asked about.
+                    Some(Ok(job_id)) => job_id,
+                    _ => job(call, &params, w).await?.schedule_id,
+                };
+                let runs = rules::runs(w, job_id, RUNS_SHOWN).await?;
+                let own = runs.iter().filter(|run| run.agent_id == call.caller.agent_id);
+                let (rows, all) = fitting(own.map(run_shown), LIST_BYTES);
+                Ok(Output { content: json!({ "job_id": job_id, "runs": rows }), truncated: !all, events: Vec::new() })
+            }
+        }
+    }
+}
+
+/// All that the agent has set, with what comes next.
+async fn overview(call: &CallCx, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    let all = w.schedule_list(Some(&call.caller.agent_id), None).await?;
+    let of = |kind: ScheduleKind| all.iter().filter(move |schedule| schedule.kind == kind).map(shown);
+    let (jobs, all_jobs) = fitting(of(ScheduleKind::Cron), LIST_BYTES / 3);
+    let (timers, all_timers) = fitting(of(ScheduleKind::Timer), LIST_BYTES / 3);
+    let (watches, all_watches) = fitting(of(ScheduleKind::Watch), LIST_BYTES / 3);
+    let content = json!({
+        "now": call.office.cx.now().rfc3339(), "jobs": jobs, "timers": timers, "watches": watches,
+        "next_at": all.iter().filter_map(|schedule| schedule.next_at).min().map(Timestamp::rfc3339),
+    });
+    Ok(Output { content, truncated: !(all_jobs && all_timers && all_watches), events: Vec::new() })
+}
+
+/// The job that the arguments name, by id or by name.
+async fn job(call: &CallCx, params: &CronParams, w: &mut dyn Writes) -> Result<Schedule, Refusal> {
+    let Some(named) = params.job_id.as_ref().or(params.name.as_ref()) else {
+        return Err(wrong("give job_id", "action `list` shows the jobs with their job_id"));
+    };
+    let own = &call.caller.agent_id;
+    if let Ok(job_id) = named.parse::<ScheduleId>()
+        && let Some(found) = w.schedule_get(job_id).await?
+        && found.agent_id == *own
+        && found.kind == ScheduleKind::Cron
+    {
+        return Ok(found);
+    }
+    rules::named(w, own, ScheduleKind::Cron, named).await
+}
+
+fn rule(call: &CallCx, rule: &Rule) -> Result<When, Refusal> {
+    if rule.zone.is_some() && rule.cron.is_none() {
+        return Err(wrong("schedule: zone goes with cron only", "write the offset into `at`, such as 18:00:00+01:00"));
+    }
+    match (&rule.cron, &rule.every, &rule.at) {
+        (Some(expression), None, None) => {
+            Ok(When::Cron { expression: expression.trim().to_owned(), zone: rule.zone.clone() })
+        }
+        (None, Some(text), None) => {
+            let every = duration("schedule.every", text)?;
+            let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+            Ok(When::Every { every_ms, anchor: call.office.cx.now() })
+        }
+        (None, None, Some(text)) => Ok(When::At { at: instant("schedule.at", text)? }),
+        _ => Err(wrong("schedule: give one of cron, every and at", "for example {\"cron\": \"0 9 * * 1-5\"}")),
+    }
+}
+
+async fn add(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    let job = match (params.job, params.name, params.schedule, params.message) {
+        (Some(job), None, None, None) => job,
+        (None, Some(name), Some(schedule), Some(message)) => Job { name, schedule, message, missed: None },
+        _ => {
+            return Err(wrong(
+                "add takes a job, or name, schedule and message",
+                "for example name: \"mail\", schedule: {\"every\": \"1h\"}, message: \"look at the mail\"",
+            ));
+        }
+    };
+    not_blank("message", &job.message)?;
+    if w.schedule_find(&call.caller.agent_id, ScheduleKind::Cron, job.name.trim()).await?.is_some() {
+        return Err(Refusal::new(Code::Conflict, format!("there is a job `{}` already", clip(&job.name, 64)))
+            .hint("use action update, or another name"));
+    }
+    let new = NewSchedule {
+        kind: ScheduleKind::Cron,
+        agent_id: call.caller.agent_id.clone(),
+        name: job.name,
+        when: rule(call, &job.schedule)?,
+        message: job.message,
+        missed: job.missed.map_or(Missed::Skip, Into::into),
+        enabled: true,
+        chain: call.chain(),
+        baseline: None,
+    };
+    let schedule = rules::set(w, &call.office.cx, &call.party(), new).await?;
+    Ok(shown(&schedule).into())
+}
+
+async fn update(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    let before = job(call, &params, w).await?;
+    let Some(patch) = params.patch else {
+        return Err(wrong("update takes a patch", "for example patch: {\"enabled\": false}"));
+    };
+    if let Some(message) = &patch.message {
+        not_blank("patch.message", message)?;
+    }
+    let new = NewSchedule {
+        kind: before.kind,
+        agent_id: before.agent_id,
+        name: before.name,
+        when: patch.schedule.as_ref().map(|schedule| rule(call, schedule)).transpose()?.unwrap_or(before.when),
+        message: patch.message.unwrap_or(before.message),
+        missed: patch.missed.map_or(before.missed, Into::into),
+        enabled: patch.enabled.unwrap_or(before.enabled),
+        chain: call.chain(),
+        baseline: None,
+    };
+    let schedule = rules::set(w, &call.office.cx, &call.party(), new).await?;
+    Ok(shown(&schedule).into())
+}
+
+/// A message to oneself, now or with the next thing that comes.
+async fn wake(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    let text = params.message.unwrap_or_default();
+    not_blank("message", &text)?;
+    let now = params.mode != Some(Mode::NextHeartbeat);
+    let draft = Draft {
+        subject: Some("Note to yourself".to_owned()),
+        wake: now,
+        ..Draft::new(&call.caller.agent_id, call.party(), Kind::Cron, text, call.chain())
+    };
+    let envelope = deliver(w, &call.office.cx, draft).await?;
+    Ok(json!({ "message_id": envelope.message_id, "wakes": now }).into())
+}

@@ -1,0 +1,198 @@
+//! Knowledge (BI-60..63; KNOW-01..06). Who may see and change what is the commons' rule; here is only who asks.
+
+use async_trait::async_trait;
+use ghost_commons::knowledge::{self as rules, Author, Wanted, Writing};
+use ghost_domain::knowledge::grantees;
+use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::{LIST_BYTES, fitting};
+use crate::context::CallCx;
+use crate::tool::{Output, ReadTool, WorldTool};
+
+/// Entries of a list unless more are asked for, and at most.
+const LIMIT_DEFAULT: u32 = 50;
+const LIMIT_MAX: u32 = 500;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListParams {
+    /// Only entries with these words in id, title, tags or text.
+    #[serde(default)]
+    query: Option<String>,
+    /// Only entries with this tag.
+    #[serde(default)]
+    tag: Option<String>,
+    /// The entry_id after which the list goes on, if an earlier one was cut.
+    #[serde(default)]
+    after: Option<String>,
+    /// Entries at most, up to 500; 50 if absent.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadParams {
+    /// The entry.
+    entry_id: String,
+    /// An earlier version instead of the present one, if it is still kept.
+    #[serde(default)]
+    version: Option<i64>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WriteParams {
+    /// The entry, such as style/headlines.
+    entry_id: String,
+    /// The whole text as it should be from now on.
+    content: String,
+    /// What it is, on one line; stays as it is if absent.
+    #[serde(default)]
+    title: Option<String>,
+    /// Words to find it by; they stay as they are if absent.
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+    /// Who may read it: agent ids, archetype:<name>, group:<privilege group> or *. Stays as it is if absent; a new entry is
+    /// then yours alone.
+    #[serde(default)]
+    readers: Option<Vec<String>>,
+    /// Who may change it, in the same words.
+    #[serde(default)]
+    writers: Option<Vec<String>>,
+    /// The version that you have read: if it has changed since, nothing is written. 0 says that there is none yet.
+    #[serde(default)]
+    expected_version: Option<i64>,
+    /// Whether an entry that does not exist is made; true if absent.
+    #[serde(default)]
+    create: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeleteParams {
+    /// The entry.
+    entry_id: String,
+    /// The version that you have read: if it has changed since, nothing is deleted.
+    #[serde(default)]
+    expected_version: Option<i64>,
+}
+
+fn author(call: &CallCx) -> Author {
+    Author { by: call.party(), viewer: call.caller.viewer(), through: None }
+}
+
+/// A list of readers or writers; archetypes and groups in it must be there.
+fn people(call: &CallCx, field: &str, texts: Option<&[String]>) -> Result<Option<Vec<Grantee>>, Refusal> {
+    let Some(texts) = texts else { return Ok(None) };
+    let list = grantees(field, texts)?;
+    call.office.plan().check_grantees(&list)?;
+    Ok(Some(list))
+}
+
+pub(super) struct List;
+
+#[async_trait]
+impl ReadTool for List {
+    type Params = ListParams;
+
+    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+        let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
+                .hint("narrow the list by query or tag instead"));
+        }
+        let wanted = Wanted {
+            tag: params.tag,
+            query: params.query,
+            after: params.after.unwrap_or_default(),
+            limit: limit as usize,
+        };
+        let viewer = call.caller.viewer();
+        let row = |entry: &KnowledgeEntry| {
+            json!({
+                "entry_id": entry.entry_id, "title": entry.title, "tags": entry.tags, "version": entry.version,
+                "updated_at": entry.updated_at.rfc3339(), "can_write": entry.may_write(&call.caller.viewer()),
+            })
+        };
+        let listed =
+            call.office.store.read(move |r| Box::pin(async move { rules::list(r, &viewer, &wanted).await })).await?;
+        let (rows, all) = fitting(listed.entries.iter().map(row), LIST_BYTES);
+        Ok(Output { content: Value::Array(rows), truncated: listed.more || !all, events: Vec::new() })
+    }
+}
+
+pub(super) struct Read;
+
+#[async_trait]
+impl ReadTool for Read {
+    type Params = ReadParams;
+
+    async fn run(&self, call: &CallCx, params: ReadParams) -> Result<Output, Refusal> {
+        let (viewer, entry_id, version) = (call.caller.viewer(), params.entry_id, params.version);
+        let found = call
+            .office
+            .store
+            .read(move |r| Box::pin(async move { rules::read(r, &viewer, &entry_id, version.is_some()).await }))
+            .await?;
+        let entry = found.entry;
+        if let Some(version) = version.filter(|version| *version != entry.version) {
+            let kept = found.versions.iter().find(|old| old.version == version).ok_or_else(|| {
+                let kept: Vec<i64> = found.versions.iter().map(|old| old.version).collect();
+                Refusal::new(Code::NotFound, format!("version {version} of `{}` is not kept", entry.entry_id))
+                    .hint(format!("it is at version {}; kept besides: {kept:?}", entry.version))
+            })?;
+            return Ok(json!({
+                "entry_id": entry.entry_id, "title": kept.title, "content": kept.content, "version": kept.version,
+                "updated_by": kept.by, "updated_at": kept.at.rfc3339(), "latest_version": entry.version,
+            })
+            .into());
+        }
+        let can_write = entry.may_write(&call.caller.viewer());
+        Ok(json!({
+            "entry_id": entry.entry_id, "title": entry.title, "content": entry.content, "version": entry.version,
+            "tags": entry.tags, "readers": entry.readers, "writers": entry.writers, "creator": entry.creator,
+            "updated_by": entry.updated_by, "updated_at": entry.updated_at.rfc3339(), "can_write": can_write,
+        })
+        .into())
+    }
+}
+
+pub(super) struct Write;
+
+#[async_trait]
+impl WorldTool for Write {
+    type Params = WriteParams;
+
+    async fn apply(&self, call: &CallCx, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let new = Writing {
+            readers: people(call, "readers", params.readers.as_deref())?,
+            writers: people(call, "writers", params.writers.as_deref())?,
+            entry_id: params.entry_id,
+            content: params.content,
+            title: params.title,
+            tags: params.tags,
+            expected_version: params.expected_version,
+            create: params.create.unwrap_or(true),
+        };
+        let entry = rules::write(w, &call.office.cx, &author(call), new).await?;
+        Ok(json!({ "entry_id": entry.entry_id, "version": entry.version }).into())
+    }
+}
+
+pub(super) struct Delete;
+
+#[async_trait]
+impl WorldTool for Delete {
+    type Params = DeleteParams;
+
+    async fn apply(&self, call: &CallCx, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let (cx, by) = (&call.office.cx, author(call));
+        let entry = rules::delete(w, cx, &by, &params.entry_id, params.expected_version).await?;
+        Ok(json!({ "entry_id": entry.entry_id, "version": entry.version, "deleted": true }).into())
+    }
+}

@@ -1,0 +1,239 @@
+//! One's own timers and watches (BI-85, BI-86). What is set here wakes only the agent that set it.
+
+use async_trait::async_trait;
+use ghost_commons::schedules::{self as rules, NewSchedule};
+use ghost_domain::schedule::words::{duration, duration_text, instant};
+use ghost_domain::schedule::{Missed, When};
+use ghost_domain::text::clip;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::common::without_nulls;
+use super::workspace::{Scope, resolve};
+use crate::context::CallCx;
+use crate::tool::{Output, WorldTool};
+
+/// Characters of a message in a list.
+const BRIEF: usize = 200;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TimerParams {
+    /// What you call it. Setting a name again replaces that timer.
+    name: String,
+    /// How long from now, such as 90s, 5m or 1h30m. Give this or `at`.
+    #[serde(default)]
+    duration: Option<String>,
+    /// When, such as 2026-11-30T18:00:00Z; UTC if there is no zone.
+    #[serde(default)]
+    at: Option<String>,
+    /// What you want to be reminded of, and why.
+    #[serde(default)]
+    message: Option<String>,
+    /// Cancel the timer of that name instead.
+    #[serde(default)]
+    cancel: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Changed {
+    Created,
+    Modified,
+    Removed,
+    Renamed,
+}
+
+impl From<Changed> for ghost_domain::schedule::Change {
+    fn from(changed: Changed) -> Self {
+        match changed {
+            Changed::Created => Self::Created,
+            Changed::Modified => Self::Modified,
+            Changed::Removed => Self::Removed,
+            Changed::Renamed => Self::Renamed,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WatchParams {
+    /// The file or directory, relative to the scope.
+    path: String,
+    /// What you call it; the path if absent. Setting a name again replaces that watch.
+    #[serde(default)]
+    name: Option<String>,
+    /// Whether everything below a directory counts.
+    #[serde(default)]
+    recursive: bool,
+    /// Which changes count; all if empty.
+    #[serde(default)]
+    events: Vec<Changed>,
+    /// Changes within this many milliseconds are reported together, 50 to 60000; 250 if absent.
+    #[serde(default)]
+    debounce_ms: Option<u32>,
+    /// What to remind yourself of when something changes.
+    #[serde(default)]
+    message: Option<String>,
+    /// `agent`: relative to your own directory; `world`: relative to the shared root.
+    #[serde(default)]
+    scope: Scope,
+    /// Cancel the watch of that name instead.
+    #[serde(default)]
+    cancel: bool,
+    /// What the path held when the call was made. Never taken from a model: its schema does not have it.
+    #[serde(default)]
+    #[schemars(skip)]
+    baseline: Option<WatchSnapshot>,
+}
+
+pub(super) fn wrong(what: &str, hint: &str) -> Refusal {
+    Refusal::new(Code::InvalidArguments, what).hint(hint)
+}
+
+/// A schedule as results show it, under the name of its own id.
+pub(super) fn shown(schedule: &Schedule) -> Value {
+    let id = match schedule.kind {
+        ScheduleKind::Timer => "timer_id",
+        ScheduleKind::Watch => "watch_id",
+        ScheduleKind::Cron | ScheduleKind::Heartbeat => "job_id",
+    };
+    let mut value = without_nulls(json!({
+        "name": schedule.name, "message": clip(&schedule.message, BRIEF), "set_by": schedule.creator,
+        "enabled": (!schedule.enabled).then_some(false),
+        "last_run_at": schedule.last_at.map(Timestamp::rfc3339), "last_status": schedule.last_status,
+        "runs": (schedule.runs > 0).then_some(schedule.runs),
+    }));
+    value[id] = json!(schedule.schedule_id);
+    if schedule.kind == ScheduleKind::Timer {
+        value["fires_at"] = json!(schedule.next_at.map(Timestamp::rfc3339));
+        return value;
+    }
+    match &schedule.when {
+        When::Change { path, recursive, changes, debounce_ms } => {
+            value["path"] = json!(path);
+            value["recursive"] = json!(recursive);
+            value["events"] = json!(changes);
+            value["debounce_ms"] = json!(debounce_ms);
+        }
+        When::At { at } => value["schedule"] = json!({ "at": at.rfc3339() }),
+        When::Every { every_ms, .. } => {
+            value["schedule"] = json!({ "every": duration_text(std::time::Duration::from_millis(*every_ms)) });
+        }
+        When::Cron { expression, zone } => {
+            value["schedule"] = json!({ "cron": expression, "zone": zone.as_deref().unwrap_or("UTC") });
+        }
+    }
+    if schedule.kind == ScheduleKind::Cron {
+        value["missed"] = json!(schedule.missed);
+        value["next_at"] = json!(schedule.next_at.map(Timestamp::rfc3339));
+    }
+    value
+}
+
+pub(super) struct Timer;
+
+#[async_trait]
+impl WorldTool for Timer {
+    type Params = TimerParams;
+
+    async fn apply(&self, call: &CallCx, params: TimerParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let cx = &call.office.cx;
+        if params.cancel {
+            return cancelled(call, w, ScheduleKind::Timer, &params.name).await;
+        }
+        let at = match (&params.duration, &params.at) {
+            (Some(text), None) => cx.now().plus(duration("duration", text)?),
+            (None, Some(text)) => instant("at", text)?,
+            _ => return Err(wrong("give duration or at, and not both", "for example duration: \"10m\"")),
+        };
+        let new = NewSchedule {
+            kind: ScheduleKind::Timer,
+            agent_id: call.caller.agent_id.clone(),
+            name: params.name,
+            when: When::At { at },
+            message: params.message.unwrap_or_default(),
+            missed: Missed::RunOnce,
+            enabled: true,
+            chain: call.chain(),
+            baseline: None,
+        };
+        let schedule = rules::set(w, cx, &call.party(), new).await?;
+        Ok(shown(&schedule).into())
+    }
+}
+
+pub(super) struct Watch;
+
+#[async_trait]
+impl WorldTool for Watch {
+    type Params = WatchParams;
+
+    /// The state from which changes count is that before the transaction: nothing that comes after is missed.
+    async fn look(&self, call: &CallCx, mut arguments: Value) -> Result<Value, Refusal> {
+        let params: WatchParams = serde_json::from_value(arguments.clone())
+            .map_err(|error| wrong(&error.to_string(), "nothing was set; fix the arguments and call again"))?;
+        if params.cancel {
+            return Ok(arguments);
+        }
+        let path = resolve(call, &params.path, params.scope, true)?;
+        let found = baseline(call, &path, params.recursive).await?;
+        arguments["baseline"] = serde_json::to_value(found)
+            .map_err(|error| Refusal::new(Code::Internal, format!("a snapshot cannot be kept: {error}")))?;
+        Ok(arguments)
+    }
+
+    async fn apply(&self, call: &CallCx, params: WatchParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let path = resolve(call, &params.path, params.scope, true)?;
+        // A name holds no slash, because commands name a schedule as <agent>/<name>.
+        let name = match params.name {
+            Some(name) => name,
+            None if path.as_str().is_empty() => "workspace".to_owned(),
+            None => path.as_str().replace('/', ":").chars().take(64).collect(),
+        };
+        if params.cancel {
+            return cancelled(call, w, ScheduleKind::Watch, &name).await;
+        }
+        let when = When::Change {
+            path: path.as_str().to_owned(),
+            recursive: params.recursive,
+            changes: params.events.into_iter().map(Into::into).collect(),
+            debounce_ms: params.debounce_ms.unwrap_or(250),
+        };
+        let new = NewSchedule {
+            kind: ScheduleKind::Watch,
+            agent_id: call.caller.agent_id.clone(),
+            name,
+            when,
+            message: params.message.unwrap_or_default(),
+            missed: Missed::RunOnce,
+            enabled: true,
+            chain: call.chain(),
+            baseline: params.baseline,
+        };
+        let schedule = rules::set(w, &call.office.cx, &call.party(), new).await?;
+        Ok(shown(&schedule).into())
+    }
+}
+
+/// What a path holds now. It must be there: what is not cannot be told from a slip of the keyboard.
+async fn baseline(call: &CallCx, path: &WorkspacePath, recursive: bool) -> Result<WatchSnapshot, Refusal> {
+    let most = call.office.cx.limits().watch_files_max as usize;
+    let found = call.office.workspace.stamps(path, recursive, most).await?;
+    found.ok_or_else(|| {
+        Refusal::not_found("file or directory", path.as_str(), None)
+            .hint("to wait for a file that is to come, watch the directory that it will be in")
+    })
+}
+
+async fn cancelled(call: &CallCx, w: &mut dyn Writes, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
+    let schedule = rules::named(w, &call.caller.agent_id, kind, name).await?;
+    let schedule = rules::cancel(w, &call.office.cx, &call.party(), schedule.schedule_id).await?;
+    let mut content = shown(&schedule);
+    content["cancelled"] = json!(true);
+    Ok(content.into())
+}

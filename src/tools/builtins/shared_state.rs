@@ -1,0 +1,110 @@
+//! Shared state (BI-65, BI-66; STATE-01..04).
+
+use async_trait::async_trait;
+use ghost_commons::shared_state::{self as rules, Setting};
+use ghost_domain::{Code, Refusal, StateEntry};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::common::LIST_BYTES;
+use crate::context::CallCx;
+use crate::tool::{Output, ReadTool, WorldTool};
+
+/// Keys of a list unless more are asked for, and at most.
+const LIMIT_DEFAULT: u32 = 100;
+const LIMIT_MAX: u32 = 500;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadParams {
+    /// One key, such as plan.step; without it many are listed.
+    #[serde(default)]
+    key: Option<String>,
+    /// Only keys that begin with this, such as plan.
+    #[serde(default)]
+    prefix: Option<String>,
+    /// The key after which the list goes on, if an earlier one was cut.
+    #[serde(default)]
+    after: Option<String>,
+    /// Keys at most, up to 500; 100 if absent.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WriteParams {
+    /// The key: letters, digits, _ and -, in parts joined by dots. Keys under system. are read-only.
+    key: String,
+    /// Any JSON.
+    value: Value,
+    /// The version that you have read: if it has changed since, nothing is written. 0 says that there is none yet.
+    #[serde(default)]
+    expected_version: Option<i64>,
+}
+
+fn entry_json(entry: &StateEntry) -> Value {
+    json!({
+        "key": entry.key, "value": entry.value, "version": entry.version, "writer": entry.writer,
+        "updated_at": entry.updated_at.rfc3339(),
+    })
+}
+
+pub(super) struct Read;
+
+#[async_trait]
+impl ReadTool for Read {
+    type Params = ReadParams;
+
+    async fn run(&self, call: &CallCx, params: ReadParams) -> Result<Output, Refusal> {
+        let store = &call.office.store;
+        if let Some(key) = params.key {
+            if params.prefix.is_some() || params.after.is_some() || params.limit.is_some() {
+                return Err(Refusal::new(
+                    Code::InvalidArguments,
+                    "key names one value; prefix, after and limit a list",
+                )
+                .hint("give either the key or the others"));
+            }
+            let entry = store.read(move |r| Box::pin(async move { rules::get(r, &key).await })).await?;
+            return Ok(entry_json(&entry).into());
+        }
+        let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
+        if !(1..=LIMIT_MAX).contains(&limit) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
+                .hint("narrow the list by prefix instead"));
+        }
+        let (prefix, after) = (params.prefix.unwrap_or_default(), params.after.unwrap_or_default());
+        let listed = store.read(move |r| Box::pin(async move { rules::list(r, &prefix, &after, limit).await })).await?;
+        let (mut values, mut used, mut truncated) = (Map::new(), 0, listed.more);
+        for entry in listed.entries {
+            let value = json!({ "value": entry.value, "version": entry.version });
+            used += entry.key.len() + value.to_string().len() + 4;
+            if used > LIST_BYTES && !values.is_empty() {
+                truncated = true;
+                break;
+            }
+            values.insert(entry.key, value);
+        }
+        Ok(Output { content: Value::Object(values), truncated, events: Vec::new() })
+    }
+}
+
+pub(super) struct Write;
+
+#[async_trait]
+impl WorldTool for Write {
+    type Params = WriteParams;
+
+    async fn apply(&self, call: &CallCx, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let new = Setting { key: params.key, value: params.value, expected_version: params.expected_version };
+        let entry = rules::set(w, &call.office.cx, &call.party(), None, new).await?;
+        let mut content = json!({ "key": entry.key, "version": entry.version });
+        if entry.value.is_null() {
+            content["deleted"] = json!(true);
+        }
+        Ok(content.into())
+    }
+}

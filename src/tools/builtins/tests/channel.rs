@@ -1,0 +1,117 @@
+use ghost_commons::conversations::{self, Said, Start};
+use ghost_domain::conversation::CONTROL;
+use ghost_domain::{
+    ChannelContext, Code, ConversationEntry, ConversationId, Delivery, Direction, Kind, Party, Refusal,
+};
+use serde_json::json;
+
+use super::rig::{Rig, code, id, with};
+use crate::context::CallCx;
+
+/// A conversation of ada's, and her call in a turn that comes from it.
+async fn outside(rig: &Rig, replies: bool) -> (ConversationId, CallCx) {
+    let party = Party::Outside("eve".into());
+    let start = Start { adapter: CONTROL.into(), thread: Some("t".into()), owner: id("ada"), party: party.clone() };
+    let said = Said {
+        from: party,
+        content: "hello".into(),
+        attachments: vec![],
+        reply_to: None,
+        external_id: Some("m1".into()),
+    };
+    let cx = rig.office.cx.clone();
+    let heard = rig
+        .office
+        .store
+        .write(move |w| Box::pin(async move { conversations::arrive(w, &cx, start, said).await }))
+        .await
+        .unwrap();
+    let conversation_id = heard.conversation.conversation_id;
+    let call = with(&rig.ada, |caller| caller.channel = Some(ChannelContext { conversation_id, replies }));
+    (conversation_id, call)
+}
+
+async fn entries(rig: &Rig, id: ConversationId) -> Vec<ConversationEntry> {
+    let read = rig
+        .office
+        .store
+        .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.conversation_entries(id, 0, 100).await?) }));
+    read.await.unwrap()
+}
+
+#[tokio::test]
+async fn both_names_send_into_the_conversation_of_the_turn() {
+    let rig = Rig::new().await;
+    let (conversation, call) = outside(&rig, true).await;
+    let sent =
+        rig.call_as(&call, "channel.send", None, json!({ "content": "a moment", "reply_to": "m1" })).await.unwrap();
+    assert_eq!(
+        (&sent.content["delivery"], &sent.content["conversation_id"]),
+        (&json!("delivered"), &json!(conversation))
+    );
+    rig.content("workspace.write", json!({ "path": "r.md", "content": "figures" })).await;
+    let with_file = json!({ "content": "here", "attachments": ["agents/ada/r.md"] });
+    rig.call_as(&call, "syscall.channel.send", None, with_file).await.unwrap();
+    let all = entries(&rig, conversation).await;
+    let out: Vec<&ConversationEntry> = all.iter().filter(|entry| entry.direction == Direction::Out).collect();
+    assert_eq!((out[0].reply_to.as_deref(), out[0].content.as_str()), (Some("m1"), "a moment"));
+    assert_eq!((out[1].attachments[0].bytes, out[1].attachments[0].mime_type.as_str()), (7, "text/markdown"));
+    for (arguments, wanted) in [
+        (json!({ "content": " " }), Code::InvalidArguments),
+        (json!({ "content": "x", "attachments": ["agents/ada/none.md"] }), Code::NotFound),
+        (json!({ "content": "x", "attachments": ["../etc/passwd"] }), Code::PathDenied),
+        (json!({ "content": "x", "attachments": vec!["a"; 65] }), Code::InvalidArguments),
+    ] {
+        assert_eq!(code(rig.call_as(&call, "syscall.channel.send", None, arguments).await), wanted);
+    }
+    assert_eq!(entries(&rig, conversation).await.len(), all.len(), "a refusal leaves nothing");
+    let nowhere = rig.call("channel.send", json!({ "content": "x" })).await;
+    assert_eq!(code(nowhere), Code::AccessDenied, "no argument can name a conversation");
+}
+
+#[tokio::test]
+async fn a_file_is_checked_when_it_is_attached() {
+    let rig = Rig::new().await;
+    let (conversation, call) = outside(&rig, true).await;
+    rig.content("workspace.write", json!({ "path": "r.md", "content": "figures" })).await;
+    let arguments = json!({ "path": "r.md", "name": "Report.md", "mime_type": "text/plain" });
+    let attached = rig.call_as(&call, "channel.file_attach", None, arguments).await.unwrap().content;
+    assert_eq!((&attached["bytes"], &attached["path"]), (&json!(7), &json!("agents/ada/r.md")));
+    let draft = entries(&rig, conversation).await.pop().unwrap();
+    assert_eq!((draft.delivery, draft.attachments[0].name.as_str()), (Delivery::Draft, "Report.md"));
+    for (arguments, wanted) in [
+        (json!({ "path": "none.md" }), Code::NotFound),
+        (json!({ "path": "../bob/x.md" }), Code::PathDenied),
+        (json!({ "path": "." }), Code::PathDenied),
+        (json!({ "path": "r.md", "name": "a/b" }), Code::InvalidArguments),
+        (json!({ "path": "r.md", "name": "x", "mime_type": "nonsense" }), Code::InvalidArguments),
+        (json!({ "path": "r.md", "name": "Report.md" }), Code::Conflict),
+    ] {
+        assert_eq!(code(rig.call_as(&call, "channel.file_attach", None, arguments).await), wanted);
+    }
+    let (_, handed) = (
+        conversation,
+        with(&call, |caller| {
+            caller.channel = Some(ChannelContext { conversation_id: conversation, replies: false });
+        }),
+    );
+    let refusal = rig.call_as(&handed, "channel.file_attach", None, json!({ "path": "r.md" })).await.unwrap_err();
+    assert_eq!(refusal.code, Code::Conflict);
+}
+
+#[tokio::test]
+async fn both_names_hand_the_conversation_over() {
+    for tool in ["channel.handoff", "syscall.channel.handoff"] {
+        let rig = Rig::new().await;
+        let (conversation, call) = outside(&rig, true).await;
+        assert_eq!(code(rig.call_as(&call, tool, None, json!({ "agent_id": "bop" })).await), Code::NotFound);
+        assert_eq!(code(rig.call_as(&call, tool, None, json!({ "agent_id": "ada" })).await), Code::Conflict);
+        let arguments = json!({ "agent_id": "bob", "reason": "he knows", "summary": "open: the price" });
+        let done = rig.call_as(&call, tool, None, arguments).await.unwrap().content;
+        assert_eq!(done, json!({ "conversation_id": conversation, "new_owner": "bob" }));
+        let mail = rig.inbox("bob").await;
+        assert_eq!((mail[0].kind, mail[0].from.clone()), (Kind::Handoff, Party::Agent(id("ada"))));
+        assert_eq!(mail[0].hop, rig.ada.hop + 1, "a handoff is a step of its chain");
+        assert!(mail[0].body.contains("open: the price"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Timers, cron jobs and watches as an agent sets them (BI-85..87).
+
+use ghost_domain::{Code, EventKind};
+use serde_json::json;
+
+use super::rig::{Rig, caller, code};
+
+#[tokio::test]
+async fn a_timer_is_set_replaced_and_cancelled() {
+    let rig = Rig::new().await;
+    let set = rig.content("util.timer", json!({ "name": "tea", "duration": "5m", "message": "drink it" })).await;
+    assert_eq!(set["fires_at"], "2026-11-21T22:13:00.000Z");
+    let again = rig.content("util.timer", json!({ "name": "tea", "at": "2026-11-22T08:00" })).await;
+    assert_eq!((&again["timer_id"], again["fires_at"].as_str()), (&set["timer_id"], Some("2026-11-22T08:00:00.000Z")));
+    let gone = rig.content("util.timer", json!({ "name": "tea", "cancel": true })).await;
+    assert_eq!(gone["cancelled"], true);
+    for (arguments, expected) in [
+        (json!({ "name": "tea", "cancel": true }), Code::NotFound),
+        (json!({ "name": "tea" }), Code::InvalidArguments),
+        (json!({ "name": "tea", "duration": "5m", "at": "2026-11-22" }), Code::InvalidArguments),
+        (json!({ "name": "tea", "duration": "soon" }), Code::InvalidArguments),
+        (json!({ "name": "tea", "at": "2020-01-01" }), Code::InvalidArguments),
+        (json!({ "name": "t\u{1b}a", "duration": "5m" }), Code::InvalidArguments),
+    ] {
+        assert_eq!(code(rig.call("util.timer", arguments.clone()).await), expected, "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn a_cron_job_is_added_changed_run_and_removed() {
+    let rig = Rig::new().await;
+    let schedule = json!({ "cron": "0 9 * * 1-5", "zone": "Europe/Berlin" });
+    let added = rig
+        .content("util.cron", json!({ "action": "add", "name": "mail", "schedule": schedule, "message": "read mail" }))
+        .await;
+    assert_eq!((added["next_at"].as_str(), added["missed"].as_str()), (Some("2026-11-23T08:00:00.000Z"), Some("skip")));
+    let again = json!({ "action": "add", "name": "mail", "schedule": { "every": "1h" }, "message": "x" });
+    assert_eq!(code(rig.call("util.cron", again).await), Code::Conflict);
+    let job = json!({ "name": "once", "schedule": { "at": "2026-12-01" }, "message": "x", "missed": "run_once" });
+    rig.content("util.cron", json!({ "action": "add", "job": job })).await;
+    let patch = json!({ "schedule": { "every": "90m" }, "enabled": true });
+    let changed = rig.content("util.cron", json!({ "action": "update", "job_id": "mail", "patch": patch })).await;
+    assert_eq!((&changed["job_id"], changed["schedule"]["every"].as_str()), (&added["job_id"], Some("1h30m")));
+    let off = json!({ "action": "update", "job_id": added["job_id"], "patch": { "enabled": false } });
+    assert_eq!(rig.content("util.cron", off).await["enabled"], false);
+    let run = rig.content("util.cron", json!({ "action": "run", "job_id": "mail" })).await;
+    assert_eq!(run["status"], "queued");
+    assert_eq!(code(rig.call("util.cron", json!({ "action": "run", "job_id": "mail" })).await), Code::Conflict);
+    let runs = rig.content("util.cron", json!({ "action": "runs", "name": "mail" })).await;
+    assert_eq!(runs["runs"][0]["run"], 1);
+    let all = rig.content("util.cron", json!({ "action": "list" })).await;
+    assert_eq!((all["jobs"].as_array().unwrap().len(), all["next_at"].as_str()), (2, Some("2026-12-01T00:00:00.000Z")));
+    rig.content("util.cron", json!({ "action": "remove", "job_id": added["job_id"] })).await;
+    let woken =
+        rig.content("util.cron", json!({ "action": "wake", "message": "go on", "mode": "next-heartbeat" })).await;
+    assert_eq!(woken["wakes"], false);
+    for (arguments, expected) in [
+        (json!({ "action": "remove", "job_id": "mail" }), Code::NotFound),
+        (json!({ "action": "remove" }), Code::InvalidArguments),
+        (json!({ "action": "update", "job_id": "once" }), Code::InvalidArguments),
+        (json!({ "action": "add", "name": "x", "schedule": {}, "message": "x" }), Code::InvalidArguments),
+        (
+            json!({ "action": "add", "name": "x", "schedule": { "cron": "0 0 30 2 *" }, "message": "x" }),
+            Code::InvalidArguments,
+        ),
+        (
+            json!({ "action": "add", "name": "x", "schedule": { "cron": "* * * * * *" }, "message": "x" }),
+            Code::RateLimited,
+        ),
+        (
+            json!({ "action": "add", "name": "x", "schedule": { "every": "1h", "zone": "UTC" }, "message": "x" }),
+            Code::InvalidArguments,
+        ),
+        (
+            json!({ "action": "add", "name": "x", "schedule": { "every": "1h" }, "message": " " }),
+            Code::InvalidArguments,
+        ),
+        (json!({ "action": "wake" }), Code::InvalidArguments),
+    ] {
+        assert_eq!(code(rig.call("util.cron", arguments.clone()).await), expected, "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_begins_with_what_is_there_and_stays_inside_the_workspace() {
+    let rig = Rig::new().await;
+    let set = rig.content("util.watch", json!({ "path": "notes", "events": ["created"], "recursive": true })).await;
+    assert_eq!((set["path"].as_str(), set["name"].as_str()), (Some("agents/ada/notes"), Some("agents:ada:notes")));
+    let (schedule_id, store) = (set["watch_id"].as_str().unwrap().parse().unwrap(), rig.office.store.clone());
+    let kept = store.read(move |r| Box::pin(async move { r.watch_snapshot_get(schedule_id).await })).await.unwrap();
+    assert!(kept.is_some());
+    rig.content("util.watch", json!({ "path": "shared", "scope": "world", "name": "box" })).await;
+    rig.content("util.watch", json!({ "path": "notes", "cancel": true })).await;
+    for (arguments, expected) in [
+        (json!({ "path": "../bob" }), Code::PathDenied),
+        (json!({ "path": "/etc" }), Code::PathDenied),
+        (json!({ "path": "nowhere" }), Code::NotFound),
+        (json!({ "path": "notes", "debounce_ms": 5 }), Code::InvalidArguments),
+        (json!({ "path": "notes", "baseline": { "files": {} } }), Code::InvalidArguments),
+        (json!({ "path": "notes", "cancel": true }), Code::NotFound),
+    ] {
+        assert_eq!(code(rig.call("util.watch", arguments.clone()).await), expected, "{arguments}");
+    }
+    assert_eq!(rig.events().await.iter().filter(|(kind, _)| *kind == EventKind::ScheduleSet).count(), 2);
+}
+
+#[tokio::test]
+async fn nobody_changes_what_is_another_s() {
+    let rig = Rig::new().await;
+    let set = rig
+        .content("util.cron", json!({ "action": "add", "name": "a", "schedule": { "every": "1h" }, "message": "x" }))
+        .await;
+    let bob = caller(&rig.office, "bob").await;
+    for action in ["remove", "run", "runs"] {
+        let result = rig.call_as(&bob, "util.cron", None, json!({ "action": action, "job_id": set["job_id"] })).await;
+        match action {
+            "runs" => assert_eq!(result.unwrap().content["runs"], json!([])),
+            _ => assert_eq!(code(result), Code::NotFound),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What tells one state of the files below a path from another: a look for watches (SCHED-03). Bounded, and no symbolic
+//! link is followed.
+
+use cap_std::fs::{Dir, Metadata, MetadataExt};
+use ghost_domain::schedule::FileStamp;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Code, Refusal, WatchSnapshot};
+
+use super::faults::{in_the_way, io_refusal};
+use super::files::TEMP_PREFIX;
+use super::parents;
+
+/// Levels that a look goes down.
+const DEPTH_MAX: usize = 32;
+
+/// The regular files at or below `path`, those of its own level only unless `recursive`. `None` if nothing is there.
+pub(super) fn stamps(
+    root: &Dir,
+    path: &WorkspacePath,
+    recursive: bool,
+    most: usize,
+) -> Result<Option<WatchSnapshot>, Refusal> {
+    let mut seen = WatchSnapshot::default();
+    if !path.as_str().is_empty() {
+        // A file is known by its parent; a link as the last part is no file of its own.
+        let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(None) };
+        let facts = match Dir::from_std_file(parent.into()).symlink_metadata(name) {
+            Ok(facts) => facts,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_refusal("look at", path.as_str(), &error)),
+        };
+        if facts.is_file() {
+            seen.files.insert(path.as_str().to_owned(), stamp(&facts));
+            return Ok(Some(seen));
+        }
+        if !facts.is_dir() {
+            return Err(in_the_way(path.as_str(), "a symbolic link or a device"));
+        }
+    }
+    let Some(top) = parents::directory(root, path.as_str(), false)? else { return Ok(None) };
+    let mut waiting = vec![(Dir::from_std_file(top.into()), path.as_str().to_owned(), 1)];
+    while let Some((dir, base, level)) = waiting.pop() {
+        // What goes away or is closed to us while we look holds nothing that can be told.
+        let Ok(entries) = dir.entries() else { continue };
+        for entry in entries.flatten() {
+            let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else { continue };
+            // Temporary files of writes under way are not anybody's business, and control characters nobody's to read.
+            if name.starts_with(TEMP_PREFIX) || name.chars().any(char::is_control) {
+                continue;
+            }
+            let full = if base.is_empty() { name } else { format!("{base}/{name}") };
+            if kind.is_dir() && recursive && level < DEPTH_MAX {
+                if let Ok(inner) = entry.open_dir() {
+                    waiting.push((inner, full, level + 1));
+                }
+            } else if kind.is_file()
+                && let Ok(facts) = entry.metadata()
+            {
+                if seen.files.len() >= most {
+                    return Err(Refusal::new(
+                        Code::TooLarge,
+                        format!("there are more than {most} files below `{}`", path.as_str()),
+                    )
+                    .hint("watch a smaller directory; limits.watch_files_max is the bound"));
+                }
+                seen.files.insert(full, stamp(&facts));
+            }
+        }
+    }
+    Ok(Some(seen))
+}
+
+fn stamp(facts: &Metadata) -> FileStamp {
+    FileStamp {
+        bytes: facts.len(),
+        changed_ns: i128::from(facts.mtime()) * 1_000_000_000 + i128::from(facts.mtime_nsec()),
+        inode: facts.ino(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Workspace;
+    use super::*;
+    use ghost_domain::schedule::changes::report;
+
+    fn path(text: &str) -> WorkspacePath {
+        WorkspacePath::parse(text, true).unwrap()
+    }
+
+    #[tokio::test]
+    async fn changes_are_seen_links_are_not_followed_and_the_bound_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::inline(dir.path()).unwrap();
+        let shared = dir.path().join("shared");
+        std::fs::create_dir_all(shared.join("deep")).unwrap();
+        std::fs::write(shared.join("a"), "1").unwrap();
+        std::fs::write(shared.join("deep/b"), "1").unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "1").unwrap();
+        std::os::unix::fs::symlink(outside.path(), shared.join("out")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("secret"), shared.join("file")).unwrap();
+        let look = async |at: &str, recursive| workspace.stamps(&path(at), recursive, 100).await;
+        let before = look("shared", true).await.unwrap().unwrap();
+        assert_eq!(before.files.keys().collect::<Vec<_>>(), ["shared/a", "shared/deep/b"]);
+        assert_eq!(look("shared", false).await.unwrap().unwrap().files.len(), 1);
+        assert_eq!(look("shared/a", true).await.unwrap().unwrap().files.len(), 1);
+        assert!(look("shared/none", true).await.unwrap().is_none());
+        assert!(look("none/at/all", true).await.unwrap().is_none());
+        for link in ["shared/out", "shared/file", "shared/out/secret"] {
+            assert_eq!(look(link, true).await.unwrap_err().code, Code::PathDenied, "{link}");
+        }
+        std::fs::rename(shared.join("a"), shared.join("deep/c")).unwrap();
+        std::fs::write(shared.join("deep/b"), "22").unwrap();
+        let after = look("shared", true).await.unwrap().unwrap();
+        assert_eq!(
+            report(&before.changes_to(&after)),
+            "- modified shared/deep/b\n- renamed shared/deep/c (was shared/a)"
+        );
+        assert_eq!(workspace.stamps(&path("shared"), true, 1).await.unwrap_err().code, Code::TooLarge);
+    }
+}

@@ -1,0 +1,97 @@
+//! Sets timers, cron jobs and heartbeats off when they fall due (SCHED-02). Sleeps until the next one, and looks again
+//! whenever a schedule changes.
+//!
+//! Must never: decide what is due or what was missed (the commons do), or be the only place that remembers anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_commons::schedules::{self, Beat};
+use ghost_config::plan::Plan;
+use ghost_domain::schedule::slots::minute_of_day;
+use ghost_domain::{AgentId, Refusal, Timestamp};
+
+use crate::supervisor::Tree;
+
+/// The longest sleep: a clock that was moved ahead is noticed by then.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The wait after a store that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How a heartbeat's answer must look, below what it is asked (HB-02).
+const ANSWER: &str = "If nothing of this needs attention, answer with exactly HEARTBEAT_OK. \
+    If something does, answer with what it is, without that word.";
+
+/// Goes its rounds until it is aborted.
+pub(crate) async fn rounds(tree: Arc<Tree>) {
+    let cx = tree.engine.office.cx.clone();
+    let clock = Arc::clone(&cx.ports.clock);
+    let mut rings = tree.switchboard.schedules();
+    // Slots before this were missed: nobody was here to run them.
+    let mut since = cx.now();
+    loop {
+        rings.mark_unchanged();
+        if tree.directory.is_paused() {
+            if rings.changed().await.is_err() {
+                return;
+            }
+            since = cx.now();
+            continue;
+        }
+        let until = match round(&tree, since).await {
+            Ok(next) => next.unwrap_or(Timestamp(i64::MAX)).min(cx.now().plus(LOOK_AGAIN)),
+            Err(refusal) => {
+                tracing::warn!(%refusal, "schedules could not be looked at; they are tried again");
+                clock.sleep(RETRY).await;
+                continue;
+            }
+        };
+        tokio::select! {
+            biased;
+            rung = rings.changed() => {
+                if rung.is_err() {
+                    return;
+                }
+            }
+            () = clock.sleep_until(until) => {}
+        }
+    }
+}
+
+/// Sets off what is due and gives when the next falls due.
+async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refusal> {
+    let (store, cx) = (&tree.engine.office.store, &tree.engine.office.cx);
+    loop {
+        let next = store.read(|r| Box::pin(async move { r.schedule_next_at().await })).await.map_err(Refusal::from)?;
+        // The writer is not asked as long as nothing is due.
+        if next.is_none_or(|next| next > cx.now()) || tree.directory.is_paused() {
+            return Ok(next);
+        }
+        let (cx, plan) = (cx.clone(), tree.engine.office.plan());
+        store
+            .write(move |w| {
+                Box::pin(async move {
+                    let beats = move |agent_id: &AgentId, at: Timestamp| beat(&plan, agent_id, at);
+                    schedules::due(w, &cx, since, &beats).await
+                })
+            })
+            .await?;
+    }
+}
+
+/// What the plan says of an agent's heartbeat now.
+fn beat(plan: &Plan, agent_id: &AgentId, at: Timestamp) -> Beat {
+    let Some(heartbeat) = plan.heartbeats.get(agent_id) else { return Beat::Resting };
+    let awake = heartbeat.active.as_ref().is_none_or(|hours| {
+        // A zone that the configuration took is there; if not, a heartbeat too many does no harm.
+        minute_of_day(at, &hours.timezone).map_or(true, |minute| hours.covers(minute))
+    });
+    if !awake {
+        return Beat::Resting;
+    }
+    if heartbeat.empty {
+        return Beat::Empty;
+    }
+    let asked = heartbeat.prompt.as_deref().unwrap_or("Look around: is there anything that needs your attention now?");
+    Beat::Prompt(format!("{}\n\n{ANSWER}", asked.trim_end()))
+}

@@ -1,0 +1,101 @@
+//! The system's notifications of changes below the workspace: which paths to ask about, and what it said. A hint and
+//! nothing more: a lost notification is found by the slow look, and what changed is decided by comparing snapshots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+
+/// Paths that are remembered between two looks; beyond it everything counts as touched.
+const TOUCHED_MAX: usize = 4_096;
+
+/// What was touched since it was last asked.
+#[derive(Default)]
+pub(crate) struct Touched {
+    paths: Mutex<(BTreeSet<PathBuf>, bool)>,
+    pub(crate) bell: Notify,
+}
+
+impl Touched {
+    fn put(&self, result: notify::Result<Event>) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            // Reading changes nothing, and our own looks read.
+            Ok(Event { kind: EventKind::Access(kind), .. }) if kind != AccessKind::Close(AccessMode::Write) => return,
+            Ok(event) if !event.need_rescan() && paths.0.len() + event.paths.len() <= TOUCHED_MAX => {
+                paths.0.extend(event.paths);
+            }
+            Ok(_) | Err(_) => paths.1 = true,
+        }
+        drop(paths);
+        self.bell.notify_one();
+    }
+
+    /// Whether a path has been touched, for each question; then forgets it.
+    pub(crate) fn take(&self) -> Taken {
+        let (paths, all) = std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner));
+        Taken { paths, all }
+    }
+}
+
+/// What was touched.
+pub(crate) struct Taken {
+    paths: BTreeSet<PathBuf>,
+    all: bool,
+}
+
+impl Taken {
+    pub(crate) fn at_or_below(&self, path: &Path) -> bool {
+        self.all || self.paths.range(path.to_owned()..).next().is_some_and(|touched| touched.starts_with(path))
+    }
+}
+
+/// A watcher of these directories, with what they touch, and those that the system would not take. Blocks.
+pub(crate) fn watch(
+    directories: &BTreeMap<PathBuf, bool>,
+    touched: &Arc<Touched>,
+) -> (Option<RecommendedWatcher>, Vec<String>) {
+    let heard = Arc::clone(touched);
+    let made = RecommendedWatcher::new(move |result| heard.put(result), Config::default().with_follow_symlinks(false));
+    let mut watcher = match made {
+        Ok(watcher) => watcher,
+        Err(error) => return (None, vec![error.to_string()]),
+    };
+    let mut refused = Vec::new();
+    for (path, recursive) in directories {
+        // What lies below one that is watched whole would be watched twice.
+        let covered = path.ancestors().skip(1).any(|above| directories.get(above) == Some(&true));
+        if covered {
+            continue;
+        }
+        let mode = if *recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+        if let Err(error) = watcher.watch(path, mode) {
+            refused.push(error.to_string());
+        }
+    }
+    (Some(watcher), refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_rings_and_names_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let touched = Arc::new(Touched::default());
+        let (watcher, refused) = watch(&BTreeMap::from([(dir.path().to_owned(), true)]), &touched);
+        assert!(watcher.is_some() && refused.is_empty());
+        let file = dir.path().join("a");
+        std::fs::write(&file, "1").unwrap();
+        touched.bell.notified().await;
+        let taken = touched.take();
+        assert!(taken.at_or_below(&file) && taken.at_or_below(dir.path()));
+        assert!(!taken.at_or_below(&dir.path().join("b")));
+        let (_, refused) = watch(&BTreeMap::from([(dir.path().join("none"), true)]), &touched);
+        assert_eq!(refused.len(), 1);
+    }
+}

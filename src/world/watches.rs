@@ -1,0 +1,284 @@
+//! Watches (SCHED-03): looks at what is watched when the system says that it changed, when the daemon starts, and slowly
+//! besides, and has the commons report what differs from the last look that was reported.
+//!
+//! Must never: wake anyone without a comparison of snapshots, or follow a symbolic link.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_commons::schedules;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::schedule::{RunStatus, When};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Code, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp, WatchSnapshot};
+use notify::RecommendedWatcher;
+use serde_json::json;
+
+use crate::supervisor::Tree;
+use crate::watch_set::{self, Touched};
+
+/// Between two looks at everything: what no notification told of is found by then.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// A burst that does not end is reported after this many times its quiet time.
+const BURST: u32 = 10;
+
+/// One watch, as it is being looked at.
+struct Watched {
+    path: WorkspacePath,
+    recursive: bool,
+    debounce: Duration,
+    created_at: Timestamp,
+    /// When a change was first and last heard of since the last look.
+    heard: Option<(Timestamp, Timestamp)>,
+    /// The last look whose comparison is settled.
+    settled: Option<u64>,
+}
+
+impl Watched {
+    fn of(schedule: &Schedule) -> Option<Self> {
+        let When::Change { path, recursive, debounce_ms, .. } = &schedule.when else { return None };
+        Some(Self {
+            path: WorkspacePath::parse(path, true).ok()?,
+            recursive: *recursive,
+            debounce: Duration::from_millis(u64::from(*debounce_ms)),
+            created_at: schedule.created_at,
+            heard: None,
+            settled: None,
+        })
+    }
+
+    /// When it is to be looked at for what was heard.
+    fn due(&self) -> Option<Timestamp> {
+        self.heard.map(|(first, last)| last.plus(self.debounce).min(first.plus(self.debounce * BURST)))
+    }
+}
+
+/// All watches, and the watcher that listens for them.
+struct Watches {
+    tree: Arc<Tree>,
+    all: BTreeMap<ScheduleId, Watched>,
+    touched: Arc<Touched>,
+    directories: BTreeMap<PathBuf, bool>,
+    /// Listens for as long as it is held.
+    watcher: Option<RecommendedWatcher>,
+}
+
+/// Goes its rounds until it is aborted.
+pub(crate) async fn rounds(tree: Arc<Tree>) {
+    let cx = tree.engine.office.cx.clone();
+    let clock = Arc::clone(&cx.ports.clock);
+    let mut rings = tree.switchboard.schedules();
+    let mut watches =
+        Watches { tree, all: BTreeMap::new(), touched: Arc::default(), directories: BTreeMap::new(), watcher: None };
+    // Nobody has looked since the last daemon ended, or since the world was paused.
+    let mut late = true;
+    let mut look_at = cx.now();
+    loop {
+        rings.mark_unchanged();
+        if watches.tree.directory.is_paused() {
+            if rings.changed().await.is_err() {
+                return;
+            }
+            late = true;
+            look_at = cx.now();
+            continue;
+        }
+        match watches.load().await {
+            Ok(true) => look_at = cx.now(),
+            Ok(false) => {}
+            Err(refusal) => tracing::warn!(%refusal, "the watches could not be read; they are tried again"),
+        }
+        loop {
+            let now = cx.now();
+            let whole = look_at <= now;
+            watches.look(now, whole, late).await;
+            if whole {
+                late = false;
+                look_at = now.plus(LOOK_AGAIN);
+            }
+            let next = watches.all.values().filter_map(Watched::due).min();
+            let touched = Arc::clone(&watches.touched);
+            tokio::select! {
+                biased;
+                rung = rings.changed() => {
+                    if rung.is_err() {
+                        return;
+                    }
+                    break;
+                }
+                () = touched.bell.notified() => watches.hear(cx.now()),
+                () = clock.sleep_until(next.unwrap_or(look_at).min(look_at)) => {}
+            }
+        }
+    }
+}
+
+impl Watches {
+    /// Reads what is watched. Gives whether something is new.
+    async fn load(&mut self) -> Result<bool, Refusal> {
+        let store = &self.tree.engine.office.store;
+        let kind = Some(ScheduleKind::Watch);
+        let schedules = store
+            .read(move |r| Box::pin(async move { r.schedule_list(None, kind).await }))
+            .await
+            .map_err(Refusal::from)?;
+        let mut fresh = false;
+        let mut all = BTreeMap::new();
+        for schedule in schedules.iter().filter(|schedule| schedule.enabled) {
+            let before = self.all.remove(&schedule.schedule_id);
+            let same = before.filter(|before| before.created_at == schedule.created_at);
+            fresh |= same.is_none();
+            if let Some(watched) = same.or_else(|| Watched::of(schedule)) {
+                all.insert(schedule.schedule_id, watched);
+            }
+        }
+        self.all = all;
+        // What happened between one listener and the next is looked for.
+        Ok(self.listen().await? || fresh)
+    }
+
+    /// Listens where watches are, and gives whether it has begun anew. Without notifications, as in a simulation, the slow
+    /// look finds everything.
+    async fn listen(&mut self) -> Result<bool, Refusal> {
+        let workspace = Arc::clone(&self.tree.engine.office.workspace);
+        let Some(place) = workspace.place() else { return Ok(false) };
+        let wanted: Vec<(PathBuf, bool)> =
+            self.all.values().map(|watched| (at(place, &watched.path), watched.recursive)).collect();
+        let before = self.directories.clone();
+        let touched = Arc::clone(&self.touched);
+        let begun = workspace
+            .offload(move || {
+                let directories = directories(wanted);
+                if directories == before {
+                    return Ok(None);
+                }
+                let (watcher, refused) = match directories.is_empty() {
+                    true => (None, Vec::new()),
+                    false => watch_set::watch(&directories, &touched),
+                };
+                Ok(Some((directories, watcher, refused)))
+            })
+            .await?;
+        let Some((directories, watcher, refused)) = begun else { return Ok(false) };
+        self.directories = directories;
+        self.watcher = watcher;
+        if let Some(why) = refused.first() {
+            tracing::warn!(count = refused.len(), %why, "the system does not notify of all changes");
+            let warning = format!(
+                "the system does not notify of changes at {} watched places ({why}); they are looked at every {} s",
+                refused.len(),
+                LOOK_AGAIN.as_secs(),
+            );
+            let cx = self.tree.engine.office.cx.clone();
+            let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning }));
+            self.tree.engine.office.store.write(move |w| Box::pin(async move { cx.emit(w, event).await })).await?;
+        }
+        Ok(true)
+    }
+
+    /// Notes what was touched.
+    fn hear(&mut self, now: Timestamp) {
+        let Some(place) = self.tree.engine.office.workspace.place() else { return };
+        let taken = self.touched.take();
+        for watched in self.all.values_mut() {
+            if taken.at_or_below(&at(place, &watched.path)) {
+                let first = watched.heard.map_or(now, |(first, _)| first);
+                watched.heard = Some((first, now));
+            }
+        }
+    }
+
+    /// Looks at the watches whose burst is over; at all of them if `whole`.
+    async fn look(&mut self, now: Timestamp, whole: bool, late: bool) {
+        if whole && let Err(refusal) = self.listen().await {
+            tracing::warn!(%refusal, "listening for changes failed; the slow look finds them");
+        }
+        let due: Vec<ScheduleId> = self
+            .all
+            .iter()
+            .filter(|(_, watched)| whole || watched.due().is_some_and(|due| due <= now))
+            .map(|(schedule_id, _)| *schedule_id)
+            .collect();
+        for schedule_id in due {
+            if let Err(refusal) = self.compare(schedule_id, late).await {
+                tracing::warn!(%schedule_id, %refusal, "a watch could not be looked at; it is tried again");
+            }
+        }
+    }
+
+    /// Looks at one and has the commons report what differs.
+    async fn compare(&mut self, schedule_id: ScheduleId, late: bool) -> Result<(), Refusal> {
+        let office = Arc::clone(&self.tree.engine.office);
+        let Some(watched) = self.all.get_mut(&schedule_id) else { return Ok(()) };
+        watched.heard = None;
+        let made = watched.created_at;
+        let most = office.cx.limits().watch_files_max as usize;
+        let cx = office.cx.clone();
+        let seen = match office.workspace.stamps(&watched.path, watched.recursive, most).await {
+            // What is gone holds no files: those that it held were removed.
+            Ok(seen) => seen.unwrap_or_default(),
+            Err(refusal) if matches!(refusal.code, Code::TooLarge | Code::PathDenied) => {
+                let write = office.store.write(move |w| {
+                    Box::pin(async move { schedules::watch_refused(w, &cx, schedule_id, made, &refusal).await })
+                });
+                return write.await;
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        let digest = digest(&seen);
+        if watched.settled == Some(digest) {
+            return Ok(());
+        }
+        let kept = office
+            .store
+            .read(move |r| Box::pin(async move { r.watch_snapshot_get(schedule_id).await }))
+            .await
+            .map_err(Refusal::from)?;
+        if kept.as_ref() != Some(&seen) {
+            let run = office
+                .store
+                .write(move |w| {
+                    Box::pin(async move { schedules::changed(w, &cx, schedule_id, made, &seen, late).await })
+                })
+                .await?;
+            if run.is_some_and(|run| run.status == RunStatus::Refused) {
+                return Ok(());
+            }
+        }
+        watched.settled = Some(digest);
+        Ok(())
+    }
+}
+
+fn at(place: &Path, path: &WorkspacePath) -> PathBuf {
+    // Joining nothing would leave a slash at the end, which no notification has.
+    if path.as_str().is_empty() { place.to_owned() } else { place.join(path.as_str()) }
+}
+
+/// The directories to listen to. A file is replaced by renaming another over it, so it is heard of in its directory. What
+/// is not there cannot be listened to; the slow look finds it when it comes back.
+fn directories(wanted: Vec<(PathBuf, bool)>) -> BTreeMap<PathBuf, bool> {
+    let mut directories = BTreeMap::new();
+    for (full, recursive) in wanted {
+        let (full, recursive) = match full.parent() {
+            Some(parent) if full.is_file() => (parent.to_owned(), false),
+            _ => (full, recursive),
+        };
+        if full.is_dir() {
+            *directories.entry(full).or_insert(false) |= recursive;
+        }
+    }
+    directories
+}
+
+/// What tells one look from another without keeping it.
+fn digest(seen: &WatchSnapshot) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (path, stamp) in &seen.files {
+        (path, stamp.bytes, stamp.changed_ns, stamp.inode).hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,172 @@
+//! Schedules in a world at work, under a clock that the test moves: over a restart, a pause, a jump and a change of the
+//! clocks (SCHED-02, SCHED-03, HB-04).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_commons::mail::Chain;
+use ghost_commons::schedules::{self, NewSchedule};
+use ghost_domain::schedule::words::instant;
+use ghost_domain::schedule::{Missed, RunStatus, When};
+use ghost_domain::{Event, EventKind, Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
+
+use super::rig::{Ground, TWO, id, mail_of, say, settle, until, while_time_passes, write};
+use crate::World;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> Schedule {
+    let name = name.to_owned();
+    write!(world, |w, cx| {
+        let new = NewSchedule {
+            kind,
+            agent_id: id("ada"),
+            name,
+            when,
+            message: "look".into(),
+            missed: Missed::Skip,
+            enabled: true,
+            chain: Chain::root(&cx),
+            baseline: Some(WatchSnapshot::default()),
+        };
+        schedules::set(w, &cx, &Party::Operator("test".into()), new).await
+    })
+    .unwrap()
+}
+
+async fn runs(world: &World, schedule: &Schedule) -> Vec<ScheduleRun> {
+    let schedule_id = schedule.schedule_id;
+    world.store().read(move |r| Box::pin(async move { r.schedule_runs(schedule_id, 100).await })).await.unwrap()
+}
+
+async fn events(world: &World, kind: EventKind) -> Vec<Event> {
+    let read =
+        world.store().read(|r| Box::pin(async move { r.event_list(0, &Default::default(), 10_000).await })).await;
+    read.unwrap().0.into_iter().filter(|event| event.kind == kind).collect()
+}
+
+fn cron(expression: &str, zone: &str) -> When {
+    When::Cron { expression: expression.into(), zone: Some(zone.into()) }
+}
+
+/// Moves time on in steps, with room between them for what is due.
+async fn pass(ground: &Ground, step: Duration, steps: u32) {
+    for _ in 0..steps {
+        ground.clock.advance(step);
+        settle().await;
+    }
+}
+
+#[tokio::test]
+async fn a_timer_wakes_its_agent_and_one_that_passed_while_down_goes_off_once_and_late() {
+    let ground = Ground::new(TWO);
+    let (world, model) = ground.boot(|request| say(&mail_of(request))).await;
+    let at = |ahead: Duration| When::At { at: world.cx().now().plus(ahead) };
+    set(&world, ScheduleKind::Timer, "soon", at(Duration::from_secs(5))).await;
+    let later = set(&world, ScheduleKind::Timer, "later", at(HOUR)).await;
+    while_time_passes(&ground, until(&world, EventKind::TurnFinished, "ada")).await;
+    assert_eq!(model.asked_by("ada"), 1);
+    while_time_passes(&ground, world.shutdown("test")).await;
+    drop(world);
+    ground.clock.advance(HOUR * 2);
+    let (world, model) = ground.boot(|request| say(&mail_of(request))).await;
+    while_time_passes(&ground, async {
+        while model.asked_by("ada") == 0 {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    let fired = events(&world, EventKind::ScheduleFired).await;
+    assert_eq!(fired.len(), 2);
+    assert_eq!(fired[1].payload["late"], true);
+    assert_eq!(runs(&world, &later).await.len(), 1);
+    pass(&ground, Duration::from_secs(60), 5).await;
+    assert_eq!(events(&world, EventKind::ScheduleFired).await.len(), 2);
+}
+
+#[tokio::test]
+async fn the_hour_that_comes_twice_has_its_slot_once_and_the_one_left_out_has_it_behind() {
+    for (start, expected) in [
+        ("2026-10-24T22:00Z", ["2026-10-25T00:30:00.000Z", "2026-10-26T01:30:00.000Z"]),
+        ("2026-03-28T22:00Z", ["2026-03-29T01:00:00.000Z", "2026-03-30T00:30:00.000Z"]),
+    ] {
+        let ground = Ground::new(TWO);
+        let start = instant("t", start).unwrap();
+        ground.clock.advance(start.since(ghost_domain::Timestamp(1_000_000)));
+        let (world, _) = ground.boot(|_| say("done")).await;
+        let job = set(&world, ScheduleKind::Cron, "nightly", cron("30 2 * * *", "Europe/Berlin")).await;
+        settle().await;
+        pass(&ground, Duration::from_secs(600), 6 * 28).await;
+        let slots: Vec<String> = runs(&world, &job).await.iter().rev().map(|run| run.slot_at.rfc3339()).collect();
+        assert_eq!(slots, expected);
+        assert!(runs(&world, &job).await.iter().all(|run| run.status == RunStatus::Done && !run.late));
+    }
+}
+
+#[tokio::test]
+async fn slots_that_a_jump_or_a_pause_passed_are_one_skipped_run_each() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground.boot(|_| say("done")).await;
+    let job = set(&world, ScheduleKind::Cron, "hourly", cron("0 * * * *", "UTC")).await;
+    let timer = set(&world, ScheduleKind::Timer, "tea", When::At { at: world.cx().now().plus(HOUR * 8) }).await;
+    settle().await;
+    ground.clock.advance(HOUR * 5);
+    settle().await;
+    let jumped = runs(&world, &job).await;
+    assert_eq!((jumped.len(), jumped[0].status, jumped[0].missed), (1, RunStatus::Skipped, 5));
+    let by = Party::Operator("test".into());
+    world.set_paused(&by, true).await.unwrap();
+    pass(&ground, HOUR, 4).await;
+    assert_eq!((runs(&world, &job).await.len(), runs(&world, &timer).await.len()), (1, 0));
+    world.set_paused(&by, false).await.unwrap();
+    settle().await;
+    let paused = runs(&world, &job).await;
+    assert_eq!((paused.len(), paused[0].status, paused[0].missed), (2, RunStatus::Skipped, 4));
+    assert!(runs(&world, &timer).await[0].late);
+}
+
+#[tokio::test]
+async fn a_watch_reports_what_changed_also_while_the_daemon_was_down() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground.boot(|request| say(&mail_of(request))).await;
+    let when = When::Change { path: "shared".into(), recursive: true, changes: vec![], debounce_ms: 250 };
+    let watch = set(&world, ScheduleKind::Watch, "box", when).await;
+    settle().await;
+    std::fs::write(ground.workspace("shared/a"), "1").unwrap();
+    pass(&ground, Duration::from_secs(10), 4).await;
+    assert_eq!(runs(&world, &watch).await.len(), 1);
+    pass(&ground, Duration::from_secs(10), 10).await;
+    assert_eq!(runs(&world, &watch).await.len(), 1);
+    while_time_passes(&ground, world.shutdown("test")).await;
+    drop(world);
+    std::fs::rename(ground.workspace("shared/a"), ground.workspace("shared/b")).unwrap();
+    std::fs::write(ground.workspace("shared/c"), "1").unwrap();
+    let (world, _) = ground.boot(|request| say(&mail_of(request))).await;
+    settle().await;
+    let found = runs(&world, &watch).await;
+    assert_eq!((found.len(), found[0].late), (2, true));
+    let message_id = found[0].message_id.unwrap();
+    let mail = world.store().read(move |r| Box::pin(async move { r.message_get(message_id).await })).await.unwrap();
+    let body = mail.unwrap().body;
+    assert!(body.contains("- renamed shared/b (was shared/a)\n- created shared/c"), "{body}");
+}
+
+#[tokio::test]
+async fn heartbeats_come_in_their_hours_and_go_with_the_configuration() {
+    let heart = format!("{TWO}heartbeat: {{ every: 1h, target: none, active_hours: '08:00-10:00' }}\n");
+    let ground = Ground::new(&heart);
+    // Midnight of 2 January 1970.
+    ground.clock.advance(Duration::from_millis(86_400_000 - 1_000_000));
+    let (world, model) = ground.boot(|_| say("HEARTBEAT_OK")).await;
+    settle().await;
+    pass(&ground, Duration::from_secs(1_800), 24).await;
+    // At 08:00 and 09:00, each agent.
+    assert_eq!((model.asked_by("ada"), model.asked_by("ben")), (2, 2));
+    assert_eq!(events(&world, EventKind::HeartbeatQuiet).await.len(), 4);
+    while_time_passes(&ground, world.shutdown("test")).await;
+    drop(world);
+    ground.plan(TWO);
+    let (world, _) = ground.boot(|_| say("HEARTBEAT_OK")).await;
+    let left = world.store().read(|r| Box::pin(async move { r.schedule_list(None, None).await })).await.unwrap();
+    assert!(left.is_empty());
+}

@@ -1,0 +1,328 @@
+//! Chat channels as a user meets them (issue 3, 1): every command, what it refuses, posts over kill -9, and a moderated
+//! debate from its question to its summary.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use ghost_proto::v1::chat_client::ChatClient;
+use ghost_proto::v1::{HistoryRequest, PostRequest};
+use ghost_provider::testing::{FakeAnswer, FakeRequest};
+use ghost_testkit::blackbox::{Deadline, House, ModelServer, agent_of, mail_of};
+use serde_json::{Value, json};
+use tonic::Code;
+use tonic::transport::Endpoint;
+
+const OPENMIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/openmic");
+
+/// A house with a world of three agents that end every turn at once, and their model server.
+fn rooms(answer: impl Fn(&FakeRequest, u64) -> FakeAnswer + Send + Sync + 'static) -> (House, PathBuf, ModelServer) {
+    let server = ModelServer::start(answer);
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = house.world("rooms");
+    world.archetype("clerk", "").config(&format!(
+        "agents:\n  - {{ id: ada, archetype: clerk }}\n  - {{ id: bob, archetype: clerk }}\n  \
+         - {{ id: cyd, archetype: clerk }}\nllm:\n  default_provider: local\n  default_model: m\n  providers:\n    \
+         local: {{ kind: openai, base_url: '{}', retry_base: 10ms }}\n",
+        server.base_url()
+    ));
+    let path = world.path().to_owned();
+    (house, path, server)
+}
+
+fn silent(_: &FakeRequest, _: u64) -> FakeAnswer {
+    FakeAnswer::say("Read.")
+}
+
+fn seqs(posts: &Value) -> Vec<i64> {
+    posts.as_array().unwrap().iter().map(|post| post["seq"].as_i64().unwrap()).collect()
+}
+
+fn turns_of(house: &House, agent: &str) -> Vec<Value> {
+    house.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
+}
+
+#[test]
+fn every_command_does_what_it_says_and_shows_it() {
+    let (house, world, _server) = rooms(silent);
+    let daemon = house.up(&world, &[]);
+    let created = house.json(&["chat", "create", "plan", "--members", "cyd,ada,cyd", "--as", "bob", "--topic", "May"]);
+    assert_eq!((&created["members"], &created["creator"]), (&json!(["ada", "bob", "cyd"]), &json!("agent:bob")));
+    assert_eq!((&created["gated"], &created["topic"], &created["last_seq"]), (&json!(false), &json!("May"), &json!(0)));
+    assert!(created["advisory"].as_str().unwrap().contains("moderator-open-mic"), "{created}");
+    let panel =
+        house.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated", "--skip-creator", "--as", "bob"]);
+    assert_eq!((&panel["members"], &panel["advisory"]), (&json!(["ada", "cyd"]), &Value::Null));
+
+    // The stream is there before the first post, and shows both kinds of channel.
+    let watch = house.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);
+    let posted = house.json(&["chat", "send", "panel", "@ada, the floor is yours", "--as", "bob"]);
+    assert_eq!((&posted["seq"], &posted["from"]), (&json!(1), &json!("bob")));
+    assert_eq!((&posted["delivered"], &posted["woken"], &posted["skipped"]), (&json!(0), &json!(0), &json!([])));
+    let mine = house.json(&["chat", "send", "panel", "An operator listens.", "--reply-to", "1"]);
+    assert!(mine["from"].as_str().unwrap().starts_with("operator:"), "{mine}");
+    let line = watch.wait_for_line("the second post", Deadline::seconds(30), |line| line.contains("\"seq\":2"));
+    let message: Value = serde_json::from_str(&line).unwrap();
+    for key in ["channel", "seq", "from", "content", "ts"] {
+        assert!(!message[key].is_null(), "{key} in {message}");
+    }
+    assert!(watch.out.all()[0].contains("\"seq\":1"));
+    drop(watch);
+    assert!(turns_of(&house, "ada").is_empty(), "a gated post starts no turn");
+
+    let woken = house.json(&["chat", "send", "plan", "@ada what is open?", "--as", "bob"]);
+    assert_eq!((&woken["delivered"], &woken["woken"]), (&json!(2), &json!(1)));
+    house.wait_until_quiet(Deadline::seconds(30));
+    assert_eq!((turns_of(&house, "ada").len(), turns_of(&house, "cyd").len()), (1, 0));
+    let delivered = house.json(&["chat", "send", "panel", "@cyd come to the end", "--deliver"]);
+    assert_eq!((&delivered["delivered"], &delivered["woken"]), (&json!(2), &json!(2)), "two are in it: each is meant");
+    house.wait_until_quiet(Deadline::seconds(30));
+    assert_eq!(turns_of(&house, "cyd").len(), 1);
+
+    let list = house.json(&["chat", "list"]);
+    assert_eq!(list.as_array().unwrap().len(), 2);
+    let bobs = house.json(&["chat", "list", "--agent", "bob"]);
+    assert_eq!(
+        bobs.as_array().unwrap().iter().map(|c| c["channel"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["panel", "plan"]
+    );
+    assert_eq!(house.json(&["chat", "remove", "plan", "cyd", "--as", "cyd"])["members"], json!(["ada", "bob"]));
+    assert_eq!(house.json(&["chat", "list", "--agent", "cyd"]).as_array().unwrap().len(), 1);
+    assert_eq!(house.json(&["chat", "invite", "plan", "cyd"])["members"], json!(["ada", "bob", "cyd"]));
+    let history = house.json(&["chat", "history", "panel"]);
+    assert_eq!(seqs(&history), [1, 2, 3]);
+    assert_eq!((&history[1]["reply_to"], &history[0]["mentions"]), (&json!(1), &json!(["ada"])));
+    assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--limit", "1", "--before", "3"])), [2]);
+    let table = house.ctl(&["chat", "history", "panel", "--limit", "1"]);
+    assert!(table.ok().out.contains("@cyd come to the end"), "{}", table.out);
+    let kinds: Vec<Value> = house.ctl(&["--json", "events", "--kind", "chat.*"]).json_lines();
+    let count = |kind: &str| kinds.iter().filter(|event| event["kind"] == kind).count();
+    let told = ["chat.created", "chat.message", "chat.member_added", "chat.member_removed"].map(count);
+    assert_eq!(told, [2, 4, 1, 1], "CHAT-14");
+    assert!(kinds.iter().all(|event| event["channel"].is_string()));
+    daemon.stop();
+}
+
+#[test]
+fn what_is_refused_says_why_and_changes_nothing() {
+    let (house, world, _server) = rooms(silent);
+    let daemon = house.up(&world, &[]);
+    house.json(&["chat", "create", "plan", "--members", "ada", "--gated", "--as", "bob"]);
+    house.json(&["chat", "send", "plan", "one"]);
+    let long = "x".repeat(16_385);
+    for (code, args, word) in [
+        (7, &["chat", "create", "plan", "--members", "ada"][..], "already"),
+        (2, &["chat", "create", "Plan", "--members", "ada"], "channel name"),
+        (2, &["chat", "create", "a\u{7}b", "--members", "ada"], "channel name"),
+        (2, &["chat", "create", "other", "--members", "ada", "--topic", "a\nb"], "control"),
+        (2, &["chat", "create", "other"], "--members"),
+        (3, &["chat", "create", "other", "--members", "ad"], "`ada`"),
+        (3, &["chat", "create", "other", "--members", "ada", "--as", "bop"], "`bob`"),
+        (3, &["chat", "send", "plam", "x"], "`plan`"),
+        (4, &["chat", "send", "plan", "x", "--as", "cyd"], "no member"),
+        (4, &["chat", "send", "plan", "x", "--as", "ada", "--deliver"], "operator"),
+        (2, &["chat", "send", "plan", " "], "empty"),
+        (2, &["chat", "send", "plan", "@adda: begin", "--as", "bob"], "`@ada`"),
+        (2, &["chat", "create", "other", "--members", "ada,bob", "--skip-creator", "--as", "bob"], "skip_creator"),
+        (2, &["chat", "send", "plan", "a\u{1b}b"], "control character"),
+        (8, &["chat", "send", "plan", &long], "16385"),
+        (3, &["chat", "send", "plan", "x", "--reply-to", "9"], "newest"),
+        (4, &["chat", "invite", "plan", "cyd", "--as", "ada"], "bob"),
+        (4, &["chat", "remove", "plan", "bob", "--as", "ada"], "bob"),
+        (3, &["chat", "invite", "plan", "cid"], "`cyd`"),
+        (3, &["chat", "remove", "plan", "cyd"], "no member of #plan"),
+        (3, &["chat", "list", "--agent", "bop"], "`bob`"),
+        (4, &["chat", "history", "plan", "--as", "cyd"], "no member"),
+        (2, &["chat", "history", "plan", "--before", "9"], "newest"),
+        (2, &["chat", "watch", "plan", "--after", "9"], "newest"),
+        (3, &["chat", "watch", "plam"], "`plan`"),
+    ] {
+        let ran = house.ctl(args);
+        ran.exits(code);
+        assert!(ran.err.contains(word), "{args:?}: {}", ran.err);
+    }
+    let ahead = house.ctl(&["--json", "chat", "history", "plan", "--before", "9"]).error();
+    assert_eq!(ahead["code"], "cursor_ahead");
+    assert_eq!(seqs(&house.json(&["chat", "history", "plan"])), [1]);
+    assert_eq!(house.json(&["chat", "list"]).as_array().unwrap().len(), 1);
+    // Someone mentioned who is no member is told beside the answer, and the post stands.
+    let posted = house.json(&["chat", "send", "plan", "@cyd mail@nobody.example", "--as", "bob"]);
+    assert_eq!(posted["skipped"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&posted["skipped"][0]["agent_id"], &posted["skipped"][0]["error_code"]),
+        (&json!("cyd"), &json!("not_found"))
+    );
+    daemon.stop();
+}
+
+#[test]
+fn a_foreign_client_that_repeats_a_post_gets_the_first_answer() {
+    let (house, world, _server) = rooms(silent);
+    let daemon = house.up(&world, &[]);
+    house.json(&["chat", "create", "plan", "--members", "ada,bob"]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let post = |request_id: &str, content: &str| PostRequest {
+        request_id: request_id.to_owned(),
+        channel: "plan".to_owned(),
+        content: content.to_owned(),
+        ..PostRequest::default()
+    };
+    let connect = || {
+        let socket = house.data("rooms").join("ghostd.sock");
+        ChatClient::new(Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy())
+    };
+    let first = runtime.block_on(async { connect().post(post("p1", "once")).await.unwrap().into_inner() });
+    daemon.kill();
+    let daemon = house.up(&world, &[]);
+    runtime.block_on(async {
+        let mut client = connect();
+        assert_eq!(client.post(post("p1", "once")).await.unwrap().into_inner(), first);
+        assert_eq!(client.post(post("p1", "twice")).await.unwrap_err().code(), Code::FailedPrecondition);
+        assert_eq!(client.post(post("", "none")).await.unwrap_err().code(), Code::InvalidArgument);
+        let ahead = HistoryRequest { channel: "plan".into(), after_seq: Some(2), ..HistoryRequest::default() };
+        assert_eq!(client.history(ahead).await.unwrap_err().code(), Code::OutOfRange);
+        let all = HistoryRequest { channel: "plan".into(), ..HistoryRequest::default() };
+        let all = client.history(all).await.unwrap().into_inner();
+        assert_eq!((all.messages.len(), all.cut), (1, false));
+    });
+    daemon.stop();
+}
+
+#[test]
+fn ten_posts_to_a_busy_agent_are_one_turn() {
+    let (open, gate): (_, Receiver<()>) = sync_channel(1);
+    let gate = Mutex::new(gate);
+    let (house, world, server) = rooms(move |_, number| {
+        if number == 1 {
+            gate.lock().unwrap().recv().unwrap();
+        }
+        FakeAnswer::say("Read.")
+    });
+    let daemon = house.up(&world, &[]);
+    house.json(&["chat", "create", "plan", "--members", "ada,bob,cyd"]);
+    house.json(&["send", "bob", "work"]);
+    assert!(server.wait_for(1, Deadline::seconds(30)));
+    for n in 1..=10 {
+        let posted = house.json(&["chat", "send", "plan", &format!("@bob post {n}")]);
+        assert_eq!(posted["woken"], u64::from(n == 1), "{posted}");
+    }
+    open.send(()).unwrap();
+    house.wait_until_quiet(Deadline::seconds(30));
+    assert_eq!(turns_of(&house, "bob").len(), 2, "the work, and one for all ten posts");
+    assert_eq!((turns_of(&house, "ada").len(), server.asked().len()), (0, 2));
+    daemon.stop();
+}
+
+/// Digests that each agent was shown, with the posts in them.
+type Shown = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
+
+/// The posts that a digest shows, by their heads.
+fn shown(digest: &str) -> Vec<i64> {
+    let heads = digest.lines().filter_map(|line| line.strip_prefix('#'));
+    heads.map(|head| head.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn kill_9_between_posts_loses_nothing_and_shows_nothing_twice() {
+    const ROUNDS: usize = 6;
+    const POSTS: usize = 4;
+    // What each agent was shown: the digests of a turn are the same however often its question is asked.
+    let seen: Arc<Mutex<Shown>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let (house, world, _server) = rooms(move |request, _| {
+        for mail in mail_of(request).into_iter().filter(|mail| mail.kind == "chat") {
+            let posts = shown(&mail.body);
+            log.lock().unwrap().entry(agent_of(request)).or_default().insert(mail.body, posts);
+        }
+        FakeAnswer::say("Read.")
+    });
+    let mut daemon = house.up(&world, &[]);
+    house.json(&["chat", "create", "plan", "--members", "ada,bob,cyd"]);
+    let mut clients = Vec::new();
+    for round in 0..ROUNDS {
+        for post in 0..POSTS {
+            let text = format!("@{} post {round}.{post}", ["bob", "all"][post % 2]);
+            clients.push(house.ctl_in_background(&["--world", "rooms", "chat", "send", "plan", &text]));
+        }
+        // It dies with some of them accepted, some under way and some not yet sent.
+        clients[round * POSTS + round % POSTS].wait();
+        daemon.kill();
+        daemon = house.up(&world, &[]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.wait(), 0, "{}", client.err.text());
+    }
+    house.wait_until_quiet(Deadline::seconds(60));
+    // What did not wake comes with whatever wakes next.
+    for agent in ["ada", "bob", "cyd"] {
+        house.json(&["send", agent, "the end"]);
+    }
+    house.wait_until_quiet(Deadline::seconds(60));
+    let total = i64::try_from(ROUNDS * POSTS).unwrap();
+    let history = house.json(&["chat", "history", "plan", "--limit", "500"]);
+    assert_eq!(seqs(&history), (1..=total).collect::<Vec<_>>(), "no gap, and every post once");
+    let mut texts: Vec<&str> =
+        history.as_array().unwrap().iter().map(|post| post["content"].as_str().unwrap()).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    assert_eq!(texts.len(), ROUNDS * POSTS);
+    let seen = seen.lock().unwrap();
+    for agent in ["ada", "bob", "cyd"] {
+        let mut posts: Vec<i64> = seen[agent].values().flatten().copied().collect();
+        posts.sort_unstable();
+        assert_eq!(posts, (1..=total).collect::<Vec<_>>(), "{agent} was shown each post once");
+    }
+    assert_eq!(house.json(&["dead", "list"]), json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let daemon = house.up(Path::new(OPENMIC), &[]);
+    let asked = house.json(&["--timeout", "120s", "ask", "moderator", "Should the library stay open at night?"]);
+    let reply = asked["reply"].as_str().unwrap();
+    let name = house.json(&["chat", "list"])[0]["channel"].as_str().unwrap().to_owned();
+    assert!(name.starts_with("debate-should-the-library") && reply.contains(&name), "{reply}");
+    let posts = house.json(&["chat", "history", &name]);
+    assert_eq!(seqs(&posts), (1..=12).collect::<Vec<_>>());
+    let speakers: Vec<&str> = posts.as_array().unwrap().iter().map(|post| post["from"].as_str().unwrap()).collect();
+    let round = ["ada", "bruno", "chen", "dina", "emil"];
+    assert_eq!(speakers, [&["moderator"][..], &round, &round, &["moderator"]].concat());
+    // The second round answers what was read, and the summary is made of what was said.
+    assert_eq!(posts[6]["reply_to"], 6);
+    assert!(posts[6]["content"].as_str().unwrap().starts_with("emil, "), "{}", posts[6]);
+    let summary = posts[11]["content"].as_str().unwrap();
+    for speaker in round {
+        assert!(summary.contains(&format!("- {speaker} holds: ")), "{summary}");
+    }
+    assert!(summary.contains("Should the library stay open at night?") && reply.contains("- ada holds: "));
+    house.wait_until_quiet(Deadline::seconds(30));
+    let turns = house.json(&["turn", "list"]);
+    let turns = turns.as_array().unwrap();
+    assert_eq!(turns.len(), 11, "the moderator's, and two of each speaker's that it asked for");
+    assert!(turns.iter().all(|turn| turn["status"] == "finished"), "{turns:#?}");
+    // What was posted is seen by whoever watches.
+    let watch = house.ctl_in_background(&["--json", "chat", "watch", &name, "--after", "10"]);
+    watch.wait_for_line("the summary", Deadline::seconds(30), |line| line.contains("Summary of"));
+    drop(watch);
+    // The same question again goes on in the channel that is there; killed in the middle, it comes to its end.
+    house.json(&["send", "moderator", "Should the library stay open at night?"]);
+    let watch = house.ctl_in_background(&["--json", "--timeout", "60s", "chat", "watch", &name, "--after", "12"]);
+    watch.wait_for_line("a third speaker", Deadline::seconds(60), |line| line.contains("\"seq\":16"));
+    daemon.kill();
+    let daemon = house.up(Path::new(OPENMIC), &[]);
+    house.wait_until_quiet(Deadline::seconds(120));
+    let posts = house.json(&["chat", "history", &name]);
+    assert_eq!(seqs(&posts), (1..=24).collect::<Vec<_>>());
+    let speakers: Vec<&str> =
+        posts.as_array().unwrap()[12..].iter().map(|post| post["from"].as_str().unwrap()).collect();
+    assert_eq!(speakers, [&["moderator"][..], &round, &round, &["moderator"]].concat());
+    watch.wait_for_line("the last post, over the restart", Deadline::seconds(60), |line| line.contains("\"seq\":24"));
+    assert_eq!(watch.out.len(), 12, "each once\n{}", watch.out.text());
+    daemon.stop();
+}

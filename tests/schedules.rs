@@ -1,0 +1,273 @@
+//! Timers, cron jobs and watches through ghostctl, over `kill -9` (issue 3, 4): every command, bad input with its exit
+//! code, and that every slot ends in exactly one recorded run.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, House};
+use serde_json::Value;
+
+const SCRIPT: &str = r#"about: Sets timers and says what it was reminded of.
+rules:
+  - name: remind
+    when: { mail: 'remind me of (?P<what>\w+)', round: 0 }
+    do: [{ call: util.timer, with: { name: "{{ match.what }}", duration: 1s, message: "the {{ match.what }}" } }]
+  - name: set
+    when: { tool: util.timer }
+    do: [{ say: It is set. }]
+  - name: reminded
+    when: { mail: 'Reminder', round: 0 }
+    do: [{ say: I was reminded. }]
+otherwise: [{ say: Noted. }]
+"#;
+
+const WORLD: &str = "\
+world: { name: The Clock }
+agents:
+  - { id: ada, archetype: clerk }
+  - { id: ben, archetype: clerk }
+limits: { cron_gap_seconds: 1, timers_max: 2 }
+llm: { default_provider: scripted, default_model: clock }
+";
+
+fn clock() -> (House, PathBuf) {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = house.world("clock");
+    world.config(WORLD).archetype("clerk", "").write("scripts/clock.yaml", SCRIPT);
+    let path = world.path().to_owned();
+    (house, path)
+}
+
+fn running() -> (House, PathBuf, Daemon) {
+    let (house, world) = clock();
+    let daemon = house.up(&world, &[]);
+    (house, world, daemon)
+}
+
+fn events(house: &House, kind: &str) -> Vec<Value> {
+    house.ctl(&["--json", "events", "--kind", kind]).ok().json_lines()
+}
+
+/// Waits until there are so many events of a kind, and gives them.
+fn until(house: &House, kind: &str, count: usize) -> Vec<Value> {
+    Deadline::seconds(60).until(kind, || {
+        let found = events(house, kind);
+        if found.len() >= count { Ok(found) } else { Err(format!("{} of {count}: {found:?}", found.len())) }
+    })
+}
+
+/// Waits until the wall clock has passed this instant: what falls due meanwhile falls due while nobody is there.
+fn passes(at: SystemTime) {
+    Deadline::seconds(60)
+        .until("the time", || if SystemTime::now() >= at { Ok(()) } else { Err("not yet".to_owned()) });
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_else(|| panic!("no text `{key}` in {value:#}"))
+}
+
+/// The same time tomorrow, as lists print it.
+fn tomorrow() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let ms = i64::try_from(now.as_millis()).unwrap();
+    ghost_domain::Timestamp(ms + 86_400_000).rfc3339()
+}
+
+/// Expects the table of a kind to hold these words.
+fn lists(house: &House, kind: &str, words: &[&str]) {
+    let ran = house.ctl(&[kind, "list"]);
+    for word in words {
+        assert!(ran.ok().out.contains(word), "no `{word}` in\n{}", ran.out);
+    }
+}
+
+#[test]
+fn every_command_has_its_form_and_bad_input_its_exit_code() {
+    let (house, _, daemon) = running();
+    let timer = house.json(&["timer", "set", "ada", "tea", "--in", "1h30m", "--message", "drink it"]);
+    assert_eq!((text(&timer, "kind"), text(&timer, "agent_id"), text(&timer, "name")), ("timer", "ada", "tea"));
+    let id = text(&timer, "schedule_id").to_owned();
+    let tomorrow = tomorrow();
+    let again = house.json(&["timer", "set", "ada", "tea", "--at", &tomorrow, "--message", "x"]);
+    assert_eq!((text(&again, "schedule_id"), text(&again, "next_at")), (id.as_str(), tomorrow.as_str()));
+    house.json(&["timer", "set", "ada", "coffee", "--in", "1d", "--message", "x"]);
+    assert_eq!(house.json(&["timer", "list", "--agent", "ada"]).as_array().unwrap().len(), 2);
+    assert_eq!(house.json(&["timer", "list", "--agent", "ben"]), serde_json::json!([]));
+    lists(&house, "timer", &["tea", "coffee", "ada"]);
+    house.ctl(&["timer", "set", "ada", "third", "--in", "1h", "--message", "x"]).exits(8);
+    assert_eq!(house.json(&["timer", "runs", "ada/tea"]), serde_json::json!([]));
+    assert_eq!(house.json(&["timer", "runs", &id]), serde_json::json!([]));
+    house.json(&["timer", "cancel", &id]);
+    house.json(&["timer", "cancel", "ada/coffee"]);
+    for verb in ["cancel", "runs"] {
+        let ran = house.ctl(&["--json", "timer", verb, "nope"]);
+        assert!(text(&ran.exits(2).error(), "hint").contains("AGENT/NAME"), "{}", ran.err);
+    }
+    house.ctl(&["timer", "runs", &id]).exits(3);
+    house.ctl(&["timer", "cancel", &id]).exits(3);
+    house.ctl(&["timer", "cancel", "ada/coffee"]).exits(3);
+
+    let cron = house.json(&[
+        "cron",
+        "add",
+        "ben",
+        "mail",
+        "--cron",
+        "0 9 * * 1-5",
+        "--zone",
+        "Europe/Berlin",
+        "--message",
+        "read mail",
+        "--missed",
+        "run_once",
+    ]);
+    assert_eq!((text(&cron, "missed"), text(&cron["when"], "zone")), ("run_once", "Europe/Berlin"));
+    let run = house.json(&["cron", "run", "ben/mail"]);
+    assert_eq!((text(&run, "status"), &run["run"]), ("queued", &serde_json::json!(1)));
+    house.wait_until_quiet(Deadline::seconds(30));
+    let runs = house.json(&["cron", "runs", text(&cron, "schedule_id")]);
+    assert_eq!(text(&runs[0], "status"), "done");
+    assert_eq!(house.json(&["cron", "disable", "ben/mail"])["enabled"], false);
+    assert_eq!(house.json(&["cron", "list"])[0]["next_at"], Value::Null);
+    assert_eq!(house.json(&["cron", "enable", "ben/mail"])["enabled"], true);
+    lists(&house, "cron", &["0 9 * * 1-5 Europe/Berlin", "done"]);
+    house.ctl(&["timer", "cancel", text(&cron, "schedule_id")]).exits(3);
+    house.json(&["cron", "add", "ben", "pulse", "--every", "1h", "--message", "look"]);
+    house.json(&["cron", "add", "ben", "once", "--at", &tomorrow, "--message", "look"]);
+    house.json(&["cron", "cancel", "ben/mail"]);
+    assert_eq!(text(&house.json(&["cron", "runs", text(&cron, "schedule_id")])[0], "status"), "done");
+
+    let watch = house.json(&["watch", "add", "ada", "box", "shared", "--recursive", "--changes", "created,removed"]);
+    assert_eq!(watch["when"]["changes"], serde_json::json!(["created", "removed"]));
+    lists(&house, "watch", &["box", "shared and below"]);
+    assert_eq!(house.json(&["watch", "runs", "ada/box"]), serde_json::json!([]));
+    house.json(&["watch", "cancel", "ada/box"]);
+
+    let x = ["--message", "x"];
+    for (code, exit, args) in [
+        ("invalid_arguments", 2, vec!["cron", "add", "ada", "a", "--cron", "0 0 30 2 *"]),
+        ("invalid_arguments", 2, vec!["cron", "add", "ada", "a", "--cron", "* * * *"]),
+        ("invalid_arguments", 2, vec!["cron", "add", "ada", "a", "--cron", "99 * * * *"]),
+        ("invalid_arguments", 2, vec!["cron", "add", "ada", "a", "--cron", "* * * * *", "--zone", "Europe/Berln"]),
+        ("invalid_arguments", 2, vec!["cron", "add", "ada", "a", "--every", "1h", "--missed", "twice"]),
+        ("rate_limited", 8, vec!["cron", "add", "ada", "a", "--every", "500ms"]),
+        ("not_found", 3, vec!["cron", "add", "adda", "a", "--every", "1h"]),
+        ("invalid_arguments", 2, vec!["cron", "add", "ada", "a\u{7}b", "--every", "1h"]),
+        ("invalid_arguments", 2, vec!["timer", "set", "ada", "a/b", "--in", "1h"]),
+        ("invalid_arguments", 2, vec!["timer", "set", "ada", "a", "--at", "2020-01-01"]),
+        ("invalid_arguments", 2, vec!["timer", "set", "ada", "a", "--at", "9999-01-01"]),
+        ("path_denied", 4, vec!["watch", "add", "ada", "a", "../.."]),
+        ("path_denied", 4, vec!["watch", "add", "ada", "a", "/etc"]),
+        ("not_found", 3, vec!["watch", "add", "ada", "a", "nowhere"]),
+        ("invalid_arguments", 2, vec!["watch", "add", "ada", "a", "shared", "--changes", "burned"]),
+        ("invalid_arguments", 2, vec!["watch", "add", "ada", "a", "shared", "--debounce-ms", "1"]),
+    ] {
+        let args: Vec<&str> = ["--json"].into_iter().chain(args).chain(x).collect();
+        let ran = house.ctl(&args);
+        ran.exits(exit);
+        assert_eq!(ran.error()["code"], code, "{args:?}: {}", ran.err);
+    }
+    for usage in [
+        vec!["timer", "set", "ada", "a", "--message", "x"],
+        vec!["timer", "set", "ada", "a", "--in", "soon", "--message", "x"],
+        vec!["cron", "add", "ada", "a", "--message", "x"],
+        vec!["cron", "add", "ada", "a", "--every", "1h", "--zone", "UTC", "--message", "x"],
+    ] {
+        house.ctl(&usage).exits(2);
+    }
+    let no_time = house.ctl(&["timer", "set", "ada", "a", "--message", "x"]);
+    assert!(no_time.err.contains("--in") && no_time.err.contains("--at"), "{}", no_time.err);
+    assert_eq!(house.json(&["cron", "list", "--agent", "ada"]), serde_json::json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn a_timer_that_an_agent_set_survives_kill_9_and_one_that_passed_meanwhile_goes_off_once_and_late() {
+    let (house, world, daemon) = running();
+    house.json(&["ask", "ada", "remind me of lunch"]);
+    until(&house, "schedule.fired", 1);
+    house.wait_until_quiet(Deadline::seconds(30));
+    house.json(&["timer", "set", "ada", "tea", "--in", "2s", "--message", "drink"]);
+    daemon.kill();
+    passes(SystemTime::now() + Duration::from_secs(3));
+    let daemon = house.up(&world, &[]);
+    let fired = until(&house, "schedule.fired", 2);
+    assert_eq!((&fired[0]["payload"]["late"], &fired[1]["payload"]["late"]), (&Value::Bool(false), &Value::Bool(true)));
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.kill();
+    let daemon = house.up(&world, &[]);
+    house.json(&["timer", "set", "ada", "soon", "--in", "1s", "--message", "x"]);
+    assert_eq!(until(&house, "schedule.fired", 3).len(), 3);
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.stop();
+    let data = Database::open(&house.data("clock"));
+    assert_eq!(data.number("SELECT count(*) FROM schedules"), 0);
+    assert_eq!(data.number("SELECT count(*) FROM schedule_runs WHERE json_extract(record, '$.status') = 'done'"), 3);
+    assert_eq!(data.number("SELECT count(*) FROM messages WHERE kind = 'timer'"), 3);
+}
+
+#[test]
+fn a_cron_job_killed_in_the_middle_runs_no_slot_twice_and_accounts_for_each() {
+    let (house, world, daemon) = running();
+    let job = house.json(&["cron", "add", "ada", "tick", "--every", "1s", "--message", "tick"]);
+    until(&house, "schedule.fired", 2);
+    daemon.kill();
+    passes(SystemTime::now() + Duration::from_secs(3));
+    let daemon = house.up(&world, &[]);
+    let before = events(&house, "schedule.fired").len();
+    until(&house, "schedule.fired", before + 2);
+    house.json(&["cron", "disable", "ada/tick"]);
+    house.wait_until_quiet(Deadline::seconds(30));
+    let runs = house.json(&["cron", "runs", text(&job, "schedule_id"), "--limit", "1000"]);
+    let runs = runs.as_array().unwrap();
+    assert!(runs.windows(2).all(|pair| text(&pair[0], "slot_at") > text(&pair[1], "slot_at")), "{runs:#?}");
+    assert!(runs.iter().rev().zip(1..).all(|(run, n)| run["run"] == n), "{runs:#?}");
+    assert!(runs.iter().any(|run| run["status"] == "skipped" && run["missed"].as_u64().unwrap() >= 2), "{runs:#?}");
+    assert!(runs.iter().all(|run| matches!(text(run, "status"), "done" | "skipped")), "{runs:#?}");
+    // Every second from the first slot to the last is a run, or counted by one.
+    let slots: u64 =
+        runs.iter().map(|run| run["missed"].as_u64().unwrap() + u64::from(run["status"] != "skipped")).sum();
+    let seconds = |at: &str| -> u64 {
+        let clock: Vec<u64> = at[11..19].split(':').map(|part| part.parse().unwrap()).collect();
+        (clock[0] * 60 + clock[1]) * 60 + clock[2]
+    };
+    let (last, first) = (seconds(text(&runs[0], "slot_at")), seconds(text(runs.last().unwrap(), "slot_at")));
+    assert_eq!(slots, (last + 86_400 - first) % 86_400 + 1, "{runs:#?}");
+    daemon.stop();
+}
+
+#[test]
+fn a_watch_reports_a_burst_once_and_what_changed_while_the_daemon_was_down() {
+    let (house, world, daemon) = running();
+    let shared = house.data("clock").join("workspace/shared");
+    house.json(&["watch", "add", "ada", "box", "shared", "--recursive", "--message", "read it"]);
+    for n in 0..20 {
+        std::fs::write(shared.join(format!("{n}.txt")), "1").unwrap();
+    }
+    until(&house, "schedule.fired", 1);
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.kill();
+    std::fs::create_dir_all(shared.join("deep")).unwrap();
+    std::fs::rename(shared.join("0.txt"), shared.join("deep/zero.txt")).unwrap();
+    std::fs::write(shared.join("1.txt"), "changed").unwrap();
+    std::fs::remove_file(shared.join("2.txt")).unwrap();
+    let daemon = house.up(&world, &[]);
+    let fired = until(&house, "schedule.fired", 2);
+    assert_eq!(fired[1]["payload"]["late"], true);
+    // Nothing of it is told again: what comes next is the next change.
+    std::fs::write(shared.join("deep/new.txt"), "1").unwrap();
+    let fired = until(&house, "schedule.fired", 3);
+    assert_eq!(fired.len(), 3);
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.stop();
+    let bodies =
+        Database::open(&house.data("clock")).texts("SELECT body FROM messages WHERE kind = 'watch' ORDER BY seq");
+    assert!(bodies[0].contains("- created shared/0.txt") && bodies[0].contains("read it"), "{bodies:#?}");
+    let down =
+        ["- modified shared/1.txt", "- removed shared/2.txt", "- renamed shared/deep/zero.txt (was shared/0.txt)"];
+    assert!(down.iter().all(|line| bodies[1].contains(line)), "{bodies:#?}");
+    assert!(bodies[2].contains("- created shared/deep/new.txt") && !bodies[2].contains("zero"), "{bodies:#?}");
+}
