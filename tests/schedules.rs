@@ -2,6 +2,8 @@
 //! code, and that every slot ends in exactly one recorded run.
 
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// The daemon under test is another process on the machine's own clock, so that is the clock to wait for.
+#![allow(clippy::disallowed_methods)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::PathBuf;

@@ -366,7 +366,7 @@ async fn wait_until_cut_off(site: &Site) {
     let gone = async {
         loop {
             let (_, page) = site.get("/metrics", &[("Host", &site.http), ("Authorization", &bearer)]).await;
-            if page.lines().any(|line| line == "ghost_event_readers 0") {
+            if page.lines().any(|line| line == "ghost_event_readers_cut_off_total 3") {
                 return;
             }
         }

@@ -41,7 +41,9 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let dir = tempfile::tempdir()?;
         let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
-        let cx = Cx::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, Limits::default());
+        // Nobody works the mail off.
+        let limits = Limits { world_mail_max: 100_000_000, ..Limits::default() };
+        let cx = Cx::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
         let receivers = Arc::new(population(&store, &cx).await?);
         // The floor's file has the same schema and the same indices.
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;

@@ -78,15 +78,32 @@ fn server_sent(stream: Stream, clock: Arc<dyn Clock>) -> impl Flow<Item = Result
         let _ = feeder.await;
         clock.sleep(FAREWELL).await;
     });
+    let (mut given, mut over) = (None, false);
     futures_util::stream::poll_fn(move |cx| {
         // Held as long as there is a body: one that is not read counts as a reader until it is gone.
         let _ = &seat;
-        if farewell.poll_join_next(cx).is_ready() {
-            // It goes on after the last id that it got.
+        if over {
             return Poll::Ready(None);
         }
-        items.poll_recv(cx).map(|item| {
+        let item = if farewell.poll_join_next(cx).is_ready() {
+            // It has had its time for what was on its way to it: it is told why, and goes on after what it got.
+            over = true;
+            let ended = std::iter::from_fn(|| items.try_recv().ok()).find_map(|item| match item {
+                Item::Ended(ended) => Some(ended),
+                Item::Event(..) | Item::Position(_) => None,
+            });
+            // Who got nothing yet has no place to go on from, and asks again as it did.
+            Poll::Ready(given.zip(ended).map(|(position, ended)| Item::Ended(Ended { position, ..ended })))
+        } else {
+            items.poll_recv(cx)
+        };
+        item.map(|item| {
             item.map(|item| {
+                match &item {
+                    Item::Event(shown, _) if !shown.ephemeral => given = Some(shown.wire.seq),
+                    Item::Position(position) => given = Some(*position),
+                    Item::Event(..) | Item::Ended(_) => {}
+                }
                 Ok(match item {
                     Item::Event(shown, _) => {
                         let event = Event::default().event(&shown.wire.kind).data(shown.text());

@@ -42,6 +42,8 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     // The sequence rises by one from event to event, over the life of the world.
     page.single("ghost_events_total", "counter", "Events since the world was made.", last_seq);
     page.single("ghost_event_readers", "gauge", "Event streams that are open.", control.readers.open() as u64);
+    let cut_off = control.readers.cut_off();
+    page.single("ghost_event_readers_cut_off_total", "counter", "Event streams cut off because they lagged.", cut_off);
     page.single("ghost_paused", "gauge", "1 while no new turn may begin.", world.directory().is_paused().into());
 
     for (name, kind, help, figure) in BUDGETS {

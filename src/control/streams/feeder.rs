@@ -63,7 +63,7 @@ impl Feeder {
     }
 
     /// Feeds until the end, and says what it was.
-    pub(super) async fn run(mut self, last_word: mpsc::OwnedPermit<Item>, _seat: Arc<Seat>) {
+    pub(super) async fn run(mut self, last_word: mpsc::OwnedPermit<Item>, seat: Arc<Seat>) {
         let Err(end) = self.feed().await;
         let position = self.position;
         let (why, refusal) = match end {
@@ -80,6 +80,9 @@ impl Feeder {
                     .hint("subscribe again after that sequence; nothing is lost"),
             ),
         };
+        if matches!(why, Why::Lagged) {
+            seat.lags();
+        }
         last_word.send(Item::Ended(Ended { why, refusal, position }));
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use futures_util::{FutureExt as _, pin_mut};
-use ghost_domain::{MailState, TaskId, TurnId};
+use ghost_domain::{AgentId, MailState, TaskId, TurnId};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -69,12 +69,12 @@ async fn a_call_that_is_dropped_half_way_leaves_no_half() {
         if round >= 60 && kept > 0 && lost > 0 {
             break;
         }
-        let command = store.write::<Option<u64>, StoreError, _>(move |w| {
+        let command = store.write::<Option<Vec<AgentId>>, StoreError, _>(move |w| {
             Box::pin(async move {
                 deliver(w, 10_000 + round, "a", "hello").await?;
                 w.turn_open_of(&who("b")).await?;
                 deliver(w, 20_000 + round, "b", "hello").await?;
-                abandon(w.inbox_total(), 1 + u32::try_from(round % 6).unwrap()).await.transpose()
+                abandon(w.inbox_waiting(), 1 + u32::try_from(round % 6).unwrap()).await.transpose()
             })
         });
         // Neighbours share its fate where the batch fails, and keep what they have where it does not.
