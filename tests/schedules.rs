@@ -2,9 +2,9 @@
 //! code, and that every slot ends in exactly one recorded run.
 
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 // The daemon under test is another process on the machine's own clock, so that is the clock to wait for.
 #![allow(clippy::disallowed_methods)]
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

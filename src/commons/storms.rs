@@ -12,9 +12,6 @@ use serde_json::{Value, json};
 use crate::mail::Chain;
 use crate::{Cx, Result};
 
-/// The share of a bound from which on it is near.
-const NEAR: f64 = 0.8;
-
 async fn tally(w: &mut dyn Writes, cx: &Cx, root_id: RootId) -> Result<RootTally> {
     Ok(match w.root_get(root_id).await? {
         Some(tally) => tally,
@@ -184,13 +181,12 @@ pub struct NearBound {
     pub most: u64,
 }
 
-/// The bounds that are near, the fullest first, at most 50.
+/// The bounds of which four fifths or more are used, the fullest first, at most 50.
 pub async fn near(r: &mut dyn Reads, cx: &Cx) -> Result<Vec<NearBound>> {
     let limits = cx.limits();
     let mut found = Vec::new();
     let mut look = |limit: &str, about: String, value: u64, most: u64| {
-        #[allow(clippy::cast_precision_loss)] // a share, for a warning
-        let near = most > 0 && value as f64 >= NEAR * most as f64;
+        let near = most > 0 && u128::from(value) * 5 >= u128::from(most) * 4;
         if near {
             found.push(NearBound { limit: limit.to_owned(), about, value, most });
         }
@@ -219,10 +215,10 @@ pub async fn near(r: &mut dyn Reads, cx: &Cx) -> Result<Vec<NearBound>> {
         look("root_turns_max", root(), tally.turns, limits.root_turns_max.into());
         look("root_spawns_max", root(), tally.spawns.into(), limits.root_spawns_max.into());
     }
-    #[allow(clippy::cast_precision_loss)]
     found.sort_by(|a, b| {
-        let share = |near: &NearBound| near.value as f64 / near.most as f64;
-        share(b).total_cmp(&share(a)).then_with(|| (&a.limit, &a.about).cmp(&(&b.limit, &b.about)))
+        // Shares compared without dividing: a.value / a.most against b.value / b.most.
+        let share = |near: &NearBound, other: &NearBound| u128::from(near.value) * u128::from(other.most);
+        share(b, a).cmp(&share(a, b)).then_with(|| (&a.limit, &a.about).cmp(&(&b.limit, &b.about)))
     });
     found.truncate(50);
     Ok(found)
