@@ -16,6 +16,7 @@ use crate::discovery::{Environment, Wish, find};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output, report};
 use crate::text::parse_duration;
+use crate::wording::as_typed;
 
 /// Drives a running ghostd
 #[derive(Debug, Parser)]
@@ -141,10 +142,27 @@ pub async fn run(
     match outcome {
         Ok(()) => 0,
         Err(failure) => {
+            let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+            let failure = as_typed(failure, &args);
             report(&failure, as_json, err);
             failure.exit_code()
         }
     }
+}
+
+/// The long names of every option there is.
+#[cfg(test)]
+pub fn every_option() -> Vec<String> {
+    fn collect(command: &clap::Command, names: &mut Vec<String>) {
+        for arg in command.get_arguments() {
+            names.extend(arg.get_long().map(str::to_owned));
+            names.extend(arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned));
+        }
+        command.get_subcommands().for_each(|command| collect(command, names));
+    }
+    let mut names = Vec::new();
+    collect(&Cli::command(), &mut names);
+    names
 }
 
 /// Help and version go to standard output with exit code 0; a usage error goes to standard error with 2.

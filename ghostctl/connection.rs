@@ -16,6 +16,7 @@ use tonic::{Code, Request, Response, Status};
 use crate::discovery::{Target, TlsFiles};
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, came_from_the_daemon, is_lost, refused_by_the_kernel, refused_by_tls, root_cause};
+use crate::source::unreadable;
 use crate::wait::{Backoff, Deadline, pause};
 
 /// The largest answer that is read.
@@ -70,6 +71,7 @@ impl Client {
     ) -> Result<Self, Failure> {
         let unusable = |error: tonic::transport::Error| {
             Failure::new("invalid_arguments", format!("cannot use the endpoint {}: {error}", target.endpoint))
+                .hint("write unix:PATH, HOST:PORT or https://HOST:PORT")
         };
         let mut channel = tonic::transport::Endpoint::from_shared(target.endpoint.to_string()).map_err(unusable)?;
         if let Endpoint::Tcp { tls: true, .. } = target.endpoint {
@@ -208,10 +210,7 @@ fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {
 }
 
 fn tls_config(files: &TlsFiles) -> Result<ClientTlsConfig, Failure> {
-    let read = |path: &Path| {
-        fs::read(path)
-            .map_err(|error| Failure::new("invalid_arguments", format!("cannot read {}: {error}", path.display())))
-    };
+    let read = |path: &Path| fs::read(path).map_err(|error| unreadable(path, &error).hint(TLS_FILES));
     let mut config = ClientTlsConfig::new();
     match &files.ca {
         Some(ca) => config = config.ca_certificate(Certificate::from_pem(read(ca)?)),

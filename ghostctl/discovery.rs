@@ -115,6 +115,7 @@ impl World {
 fn worlds(root: &Path) -> Result<Vec<World>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new("unavailable", format!("cannot read the state directory {}: {error}", root.display()))
+            .hint("name the daemon with --endpoint, or another directory in GHOST_STATE_DIR")
     };
     let entries = match std::fs::read_dir(root) {
         Ok(entries) => entries,
@@ -143,7 +144,7 @@ fn named(world: &str, root: &Path) -> Result<Endpoint, Failure> {
     if let Some(found) = found.iter().find(|known| known.name == world) {
         return Ok(Endpoint::Unix(found.socket.clone()));
     }
-    let failure = Failure::new("unavailable", format!("no world `{world}` has run under {}", root.display()));
+    let failure = Failure::new("not_found", format!("no world `{world}` has run under {}", root.display()));
     Err(if found.is_empty() {
         failure.hint("start one with `ghostd up`, or name a daemon elsewhere with --endpoint")
     } else {
@@ -260,7 +261,9 @@ mod tests {
         assert_eq!(target.endpoint, Endpoint::Unix(several.0.path().join("beta/ghostd.sock")));
 
         let wish = Wish { world: Some("gamma".into()), ..Wish::default() };
-        assert_eq!(find(&wish, &several.environment()).unwrap_err().exit_code(), 5);
+        // There never was such a world, so waiting for it is of no use.
+        let failure = find(&wish, &several.environment()).unwrap_err();
+        assert_eq!((failure.exit_code(), failure.hint.as_deref()), (3, Some("worlds there: alpha, beta")));
     }
 
     #[test]

@@ -51,14 +51,14 @@ impl Failure {
         match self.code.as_str() {
             // The reader has seen enough; that is no failure.
             "output_closed" => 0,
-            "invalid_arguments" | "cursor_ahead" => 2,
+            "invalid_arguments" | "cursor_ahead" | "payload_mismatch" => 2,
             "not_found" | "unknown_tool" | "cursor_expired" => 3,
             "access_denied" | "path_denied" | "policy_denied" | "approval_denied" | "approval_pending" => 4,
             "unavailable" => 5,
             "timeout" => 6,
             "conflict" => 7,
             "too_large" | "rate_limited" | "inbox_full" | "hop_limit" | "budget_exhausted" | "loop_guard" => 8,
-            // cancelled, exec_failed, outcome_unknown, internal, and codes of a daemon newer than this client.
+            // cancelled, exec_failed, outcome_unknown, internal, unsupported, and codes of a daemon newer than this client.
             _ => 1,
         }
     }
@@ -187,6 +187,8 @@ mod tests {
                 ("loop_guard", 8),
                 ("cursor_ahead", 2),
                 ("cursor_expired", 3),
+                ("payload_mismatch", 2),
+                ("unsupported", 1),
             ]
         );
     }

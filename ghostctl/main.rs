@@ -15,10 +15,12 @@ mod failure;
 mod lists;
 mod output;
 mod record;
+mod source;
 mod table;
 mod text;
 mod times;
 mod wait;
+mod wording;
 
 #[cfg(test)]
 mod testing;

@@ -61,6 +61,13 @@ pub enum Body {
         /// Without.
         text: String,
     },
+    /// One thing or many, with the JSON as it is to be printed.
+    Written {
+        /// With `--json`.
+        json: String,
+        /// Without.
+        text: String,
+    },
     /// JSON either way.
     Json(Value),
     /// Text either way.
@@ -100,7 +107,10 @@ impl Answer {
             Body::List { json, .. } | Body::Long { json, .. } if as_json => {
                 out.text(&pretty(&Value::Array(json.clone())))?
             }
-            Body::Object { text, .. } | Body::Long { text, .. } | Body::Text(text) => out.text(&ended(text))?,
+            Body::Written { json, .. } if as_json => out.text(&ended(json))?,
+            Body::Object { text, .. } | Body::Long { text, .. } | Body::Written { text, .. } | Body::Text(text) => {
+                out.text(&ended(text))?
+            }
             Body::List { table, .. } => out.text(&table.render())?,
             Body::Printed => {}
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-pub use ghost_record::{rfc3339, usd};
+pub use ghost_record::rfc3339;
 
 /// Reads `500ms`, `60s`, `15m`, `24h`, `7d`, or a bare number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {

@@ -19,7 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_source_info(true).include_imports(true).open_files(&files)?;
     let descriptors = PathBuf::from(std::env::var("OUT_DIR")?).join("ghost_descriptors.bin");
     std::fs::write(descriptors, compiler.encode_file_descriptor_set())?;
-    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+    tonic_prost_build::configure()
+        // Seldom there, and large enough to make every entry larger.
+        .boxed(".ghost.v1.ConversationEntry.action")
+        .compile_fds(compiler.file_descriptor_set())?;
 
     println!("cargo:rerun-if-changed=ghost/v1");
     println!("cargo:rerun-if-changed=build.rs");

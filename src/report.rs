@@ -89,9 +89,13 @@ fn refused(refusal: &Refusal) -> ExitCode {
 /// The same codes that ghostctl gives (CP-09 as corrected).
 fn exit_code(code: Code) -> u8 {
     match code {
-        Code::InvalidArguments | Code::CursorAhead => USAGE,
+        Code::InvalidArguments | Code::CursorAhead | Code::PayloadMismatch => USAGE,
         Code::NotFound | Code::UnknownTool | Code::CursorExpired => 3,
-        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => 4,
+        Code::AccessDenied
+        | Code::PathDenied
+        | Code::PolicyDenied
+        | Code::ApprovalDenied
+        | Code::ApprovalPending => 4,
         Code::Unavailable => 5,
         Code::Timeout => 6,
         Code::Conflict => 7,
@@ -101,6 +105,8 @@ fn exit_code(code: Code) -> u8 {
         | Code::HopLimit
         | Code::BudgetExhausted
         | Code::LoopGuard => 8,
-        Code::Cancelled | Code::ExecFailed | Code::ApprovalPending | Code::Internal | Code::OutcomeUnknown => 1,
+        Code::Cancelled | Code::ExecFailed | Code::Internal | Code::OutcomeUnknown => 1,
+        // The other side lacks something that must be there.
+        Code::Unsupported => 1,
     }
 }

@@ -97,12 +97,22 @@ fn every_command_does_what_it_says_and_shows_it() {
     assert_eq!(seqs(&history), [1, 2, 3]);
     assert_eq!((&history[1]["reply_to"], &history[0]["mentions"]), (&json!(1), &json!(["ada"])));
     assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--limit", "1", "--before", "3"])), [2]);
-    let table = house.ctl(&["chat", "history", "panel", "--limit", "1"]);
+    assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--after", "1"])), [2, 3]);
+    assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--after", "1", "--limit", "1"])), [2]);
+    assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--after", "3"])), [] as [i64; 0]);
+    // Everyone is a mention like any other; a package, an address and code are none.
+    let everyone = house.json(&["chat", "send", "panel", "@ada and @all: see `@nobody`, @types/node, a@b.example"]);
+    assert_eq!(everyone["mentions"], json!(["all", "ada"]));
+    assert_eq!(house.json(&["chat", "history", "panel", "--after", "3"])[0]["mentions"], json!(["all", "ada"]));
+    let watch = house.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "3"]);
+    watch.wait_for_line("the post to all", Deadline::seconds(30), |line| line.contains("[\"all\",\"ada\"]"));
+    drop(watch);
+    let table = house.ctl(&["chat", "history", "panel", "--limit", "1", "--before", "4"]);
     assert!(table.ok().out.contains("@cyd come to the end"), "{}", table.out);
     let kinds: Vec<Value> = house.ctl(&["--json", "events", "--kind", "chat.*"]).json_lines();
     let count = |kind: &str| kinds.iter().filter(|event| event["kind"] == kind).count();
     let told = ["chat.created", "chat.message", "chat.member_added", "chat.member_removed"].map(count);
-    assert_eq!(told, [2, 4, 1, 1], "CHAT-14");
+    assert_eq!(told, [2, 5, 1, 1], "CHAT-14");
     assert!(kinds.iter().all(|event| event["channel"].is_string()));
     daemon.stop();
 }
@@ -127,7 +137,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
         (4, &["chat", "send", "plan", "x", "--as", "ada", "--deliver"], "operator"),
         (2, &["chat", "send", "plan", " "], "empty"),
         (2, &["chat", "send", "plan", "@adda: begin", "--as", "bob"], "`@ada`"),
-        (2, &["chat", "create", "other", "--members", "ada,bob", "--skip-creator", "--as", "bob"], "skip_creator"),
+        (2, &["chat", "create", "other", "--members", "ada,bob", "--skip-creator", "--as", "bob"], "--skip-creator"),
         (2, &["chat", "send", "plan", "a\u{1b}b"], "control character"),
         (8, &["chat", "send", "plan", &long], "16385"),
         (3, &["chat", "send", "plan", "x", "--reply-to", "9"], "newest"),
@@ -310,6 +320,15 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     let watch = house.ctl_in_background(&["--json", "chat", "watch", &name, "--after", "10"]);
     watch.wait_for_line("the summary", Deadline::seconds(30), |line| line.contains("Summary of"));
     drop(watch);
+    // Mail that is no question is read, and starts no debate.
+    house.json(&["task", "create", "Tidy the room", "--owner", "moderator"]);
+    let note = json!({ "to": "moderator", "content": "Was that a question? I think so." }).to_string();
+    house.json(&["tool", "call", "ada", "syscall.message.send", &note]);
+    house.wait_until_quiet(Deadline::seconds(30));
+    let read = turns_of(&house, "moderator");
+    assert!(read[..read.len() - 1].iter().all(|turn| turn["calls"] == 0 && turn["status"] == "finished"), "{read:#?}");
+    assert_eq!(house.json(&["chat", "list"]).as_array().unwrap().len(), 1);
+    assert_eq!(house.json(&["chat", "list"])[0]["last_seq"], 12);
     // The same question again goes on in the channel that is there; killed in the middle, it comes to its end.
     house.json(&["send", "moderator", "Should the library stay open at night?"]);
     let watch = house.ctl_in_background(&["--json", "--timeout", "60s", "chat", "watch", &name, "--after", "12"]);
@@ -324,5 +343,22 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     assert_eq!(speakers, [&["moderator"][..], &round, &round, &["moderator"]].concat());
     watch.wait_for_line("the last post, over the restart", Deadline::seconds(60), |line| line.contains("\"seq\":24"));
     assert_eq!(watch.out.len(), 12, "each once\n{}", watch.out.text());
+    daemon.stop();
+}
+
+#[test]
+fn what_is_watched_is_what_is_read_back() {
+    let (house, world, _server) = rooms(silent);
+    let daemon = house.up(&world, &[]);
+    house.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated"]);
+    let watch = house.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);
+    for number in 1..=30 {
+        house.json(&["chat", "send", "panel", &format!("post {number}"), "--as", "ada"]);
+    }
+    watch.wait_for_line("the last post", Deadline::seconds(30), |line| line.contains("\"seq\":30"));
+    let watched: Vec<Value> = watch.out.all().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let read = house.json(&["chat", "history", "panel"]);
+    assert_eq!(&watched, read.as_array().unwrap(), "to the millisecond");
+    drop(watch);
     daemon.stop();
 }

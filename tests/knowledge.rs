@@ -218,8 +218,18 @@ fn state_is_set_read_listed_and_refused() {
     assert_eq!(keys(&plan), ["plan.mood", "plan.step"]);
     assert_eq!(keys(&house.json(&["state", "list"])).len(), 4);
     house.ctl(&["state", "list", "--limit", "1"]).ok().says(&["--limit"]);
-    assert_eq!(house.json(&["state", "set", "count", "null"])["version"], 2);
-    assert_eq!(house.json(&["state", "set", "count", "0", "--expect", "0"])["version"], 3, "no version comes twice");
+    // A number keeps all its digits, wherever it is shown.
+    let long = "12345678901234567890.123";
+    house.json(&["state", "set", "count", &format!("[{long}, 9007199254740993]")]);
+    assert_eq!(house.ctl(&["state", "get", "count"]).ok().out, format!("[{long}, 9007199254740993]\n"));
+    for args in [&["--json", "state", "get", "count"][..], &["--json", "state", "list", "count"]] {
+        assert!(house.ctl(args).ok().out.contains(&format!("[{long}, 9007199254740993]")), "{args:?}");
+    }
+    let read = house.ctl(&["tool", "call", "ada", "syscall.state.read", "{\"key\": \"count\"}"]).json();
+    assert_eq!(read["value_json"], format!("[{long}, 9007199254740993]"), "{read}");
+    house.json(&["state", "set", "count", "-7"]);
+    assert_eq!(house.json(&["state", "set", "count", "null"])["version"], 4);
+    assert_eq!(house.json(&["state", "set", "count", "0", "--expect", "0"])["version"], 5, "no version comes twice");
 
     let large = format!("\"{}\"", "x".repeat(1_000));
     let key = "k".repeat(129);
@@ -250,7 +260,7 @@ fn state_is_set_read_listed_and_refused() {
     house.ctl(&["state", "get", "plan.stpe"]).exits(3).says(&["did you mean `plan.step`?"]);
     assert_eq!(keys(&house.json(&["state", "list"])).len(), 4, "nothing was half done");
     let changes = house.ctl(&["--json", "events", "--kind", "state.changed"]).json_lines();
-    assert_eq!(changes.len(), 6);
+    assert_eq!(changes.len(), 8);
     let first = &changes[0]["payload"];
     assert_eq!(
         (&first["key"], &first["version"], &first["writer"]),

@@ -36,6 +36,18 @@ pub fn entry(entry: &v1::ConversationEntry) -> Value {
         "error": entry.error,
         "turn_id": entry.turn_id,
         "ts": rfc3339(entry.at_ms),
+        "action": entry.action.as_deref().map(action),
+        "deleted": entry.deleted,
+    })
+}
+
+fn action(action: &v1::ConversationAction) -> Value {
+    json!({
+        "kind": action.kind,
+        "message_id": action.message_id,
+        "emoji": action.emoji,
+        "removed": action.removed,
+        "options": action.options,
     })
 }
 

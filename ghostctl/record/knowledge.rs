@@ -38,15 +38,30 @@ pub fn version(version: &v1::KnowledgeVersion) -> Value {
     })
 }
 
-/// A value of the shared state.
-pub fn state(entry: &v1::StateEntry) -> Value {
-    json!({
-        "key": entry.key,
-        "value": parsed(&entry.value_json),
-        "version": entry.version,
-        "writer": entry.writer,
-        "updated_at": rfc3339(entry.updated_at_ms),
-    })
+/// A value of the shared state, as JSON text: the value stands in it as it was written, with all the digits of its numbers.
+pub fn state_text(entry: &v1::StateEntry) -> String {
+    // Text that is no JSON stays a string, as everywhere.
+    let value = match parsed(&entry.value_json) {
+        Value::Null => "null".to_owned(),
+        Value::String(text) if text == entry.value_json => json!(text).to_string(),
+        _ => entry.value_json.clone(),
+    };
+    let fields = [
+        ("key", json!(entry.key).to_string()),
+        ("value", value),
+        ("version", entry.version.to_string()),
+        ("writer", json!(entry.writer).to_string()),
+        ("updated_at", json!(rfc3339(entry.updated_at_ms)).to_string()),
+    ];
+    let lines: Vec<String> = fields.iter().map(|(name, value)| format!("  \"{name}\": {value}")).collect();
+    format!("{{\n{}\n}}", lines.join(",\n"))
+}
+
+/// JSON texts as the text of one array.
+pub fn array(items: impl Iterator<Item = String>) -> String {
+    // No line break of a JSON text is part of a string in it.
+    let items: Vec<String> = items.map(|item| format!("  {}", item.replace('\n', "\n  "))).collect();
+    if items.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", items.join(",\n")) }
 }
 
 #[cfg(test)]
@@ -55,10 +70,17 @@ mod tests {
 
     #[test]
     fn a_value_keeps_its_shape_and_no_record_has_a_bare_id() {
-        let value = |text: &str| state(&v1::StateEntry { value_json: text.into(), ..Default::default() });
+        let written = |text: &str| state_text(&v1::StateEntry { value_json: text.into(), ..Default::default() });
+        let value = |text: &str| serde_json::from_str::<Value>(&written(text)).unwrap();
         assert_eq!(value("{\"n\": [1]}")["value"], json!({ "n": [1] }));
         assert_eq!(value("\"calm\"")["value"], "calm");
         assert_eq!(value("null")["value"], Value::Null);
+        assert_eq!((&value("{oops")["value"], &value("")["value"]), (&json!("{oops"), &Value::Null));
+        let long = "12345678901234567890.123";
+        assert!(written(long).contains(&format!("\"value\": {long},")));
+        let list = array([written(long), written("[\n1]")].into_iter());
+        assert!(list.contains(long) && serde_json::from_str::<Vec<Value>>(&list).unwrap().len() == 2, "{list}");
+        assert_eq!(array(std::iter::empty()), "[]");
         let entry = entry(&v1::KnowledgeEntry { content: "c".into(), ..Default::default() }, true);
         assert_eq!(entry["content"], "c");
         for record in [entry, version(&Default::default()), value("1")] {

@@ -16,6 +16,7 @@ pub fn schedule(schedule: &v1::Schedule) -> Value {
         "when": parsed(&schedule.when_json),
         "message": schedule.message,
         "missed": schedule.missed,
+        "options": schedule.options.as_ref().map(options),
         "enabled": schedule.enabled,
         "next_at": schedule.next_at_ms.map(rfc3339),
         "last_at": schedule.last_at_ms.map(rfc3339),
@@ -23,6 +24,20 @@ pub fn schedule(schedule: &v1::Schedule) -> Value {
         "runs": schedule.runs,
         "creator": schedule.creator,
         "created_at": rfc3339(schedule.created_at_ms),
+    })
+}
+
+/// How a cron job runs.
+fn options(options: &v1::JobOptions) -> Value {
+    json!({
+        "session": options.session,
+        "payload": options.payload,
+        "wake": options.wake,
+        "deliver": options.deliver,
+        "to": (!options.to.is_empty()).then_some(&options.to),
+        "timeout_seconds": options.timeout_seconds,
+        "max_rounds": options.max_rounds,
+        "model": options.model,
     })
 }
 

@@ -48,6 +48,17 @@ async fn every_list_is_one_array_over_all_pages() {
         let some = scene.run(&[args, &["--limit", "3"]].concat()).await;
         assert_eq!((some.out.lines().count(), some.err.contains("--limit")), (4, true), "{args:?}");
     }
+    // Those that one answer holds; chat history is the newest 50.
+    for (args, rows) in [
+        (&["usage"][..], 450),
+        (&["usage", "--agent", "a", "--since", "24h"], 450),
+        (&["chat", "list"], 450),
+        (&["chat", "history", "room"], 50),
+        (&["tool", "list", "a"], 1),
+    ] {
+        let json = scene.run(&[&["--json"], args].concat()).await.json();
+        assert_eq!(json.as_array().unwrap().len(), rows, "{args:?}");
+    }
 }
 
 #[tokio::test]
@@ -110,7 +121,6 @@ async fn every_other_command_is_one_object() {
         &["dead", "retry", "d", "--fresh"],
         &["dead", "drop", "d"],
         &["budget", "set", "world", "--tokens", "5", "--usd", "none"],
-        &["usage", "--agent", "a", "--since", "24h"],
     ] {
         let before = [&["--json"], args].concat();
         let object = scene.run(&before).await.json();
@@ -148,7 +158,7 @@ async fn lists_of_knowledge_are_given_left_or_emptied() {
     assert_eq!(scene.run(&["knowledge", "write", "e"]).await.code, 2, "a text is needed");
     assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--file", "f"]).await.code, 2, "and only one");
     assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--expect", "-1"]).await.code, 2);
-    assert_eq!(scene.run(&["knowledge", "write", "e", "--file", "/none/there"]).await.code, 2);
+    assert_eq!(scene.run(&["knowledge", "write", "e", "--file", "/none/there"]).await.code, 3);
     let read = scene.run(&["knowledge", "read", "e"]).await;
     assert!(read.out.ends_with("\ntext\n"), "{}", read.out);
     assert_eq!(scene.run(&["state", "set", "k", "null"]).await.out, "k is deleted\n");
@@ -172,7 +182,9 @@ async fn the_fixed_shapes_are_kept() {
         assert!(agents[0].get(key).is_some(), "{key}");
     }
     let usage = scene.run(&["usage", "--json"]).await.json();
-    assert_eq!((&usage["total"]["cost_usd"], &usage["total"]["calls"]), (&json!(1.0), &json!(4)));
+    assert_eq!((&usage[0]["cost_usd"], &usage[0]["calls"]), (&json!(0.5), &json!(2)));
+    let table = scene.run(&["usage"]).await.out;
+    assert!(table.lines().last().unwrap().starts_with("total") && table.contains("$1.00"), "{table}");
     let status = scene.run(&["status", "--json"]).await.json();
     assert_eq!((&status["job"]["cost_usd"], &status["agents_by_status"]["running"]), (&json!(1.5), &json!(6)));
 }
@@ -264,8 +276,14 @@ async fn an_ask_prints_its_reply_or_says_why_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_list_of_tasks_that_the_daemon_cut_says_so() {
+async fn a_list_that_the_daemon_cut_says_so() {
     let scene = Scene::new(Fake::default().rows(3).truncated());
+    for (list, hint) in [("dead", "--agent"), ("budget", "--scope")] {
+        let plain = scene.run(&[list, "list"]).await;
+        assert!(plain.err.starts_with("note: ") && plain.err.contains(hint), "{}", plain.err);
+        assert_eq!((plain.code, plain.out.lines().count(), plain.err.lines().count()), (0, 4, 1));
+        assert_eq!(scene.run(&["--json", list, "list"]).await.err, "");
+    }
     let plain = scene.run(&["task", "list"]).await;
     assert_eq!((plain.code, plain.out.lines().count()), (0, 4));
     assert!(plain.err.starts_with("note: ") && plain.err.contains("--owner"), "{}", plain.err);

@@ -17,7 +17,13 @@ async fn posts_are_read_back_over_all_pages() {
     };
     assert_eq!(history(&[]).await, (401..=450).collect::<Vec<_>>());
     assert_eq!(history(&["--limit", "260"]).await, (191..=450).collect::<Vec<_>>());
-    assert_eq!(history(&["--limit", "9999", "--before", "321"]).await, (1..=320).collect::<Vec<_>>());
+    assert_eq!(history(&["--limit", "500", "--before", "321"]).await, (1..=320).collect::<Vec<_>>());
+    assert_eq!(history(&["--after", "300"]).await, (301..=350).collect::<Vec<_>>());
+    assert_eq!(history(&["--after", "190", "--limit", "500"]).await, (191..=450).collect::<Vec<_>>());
+    for limit in ["0", "501"] {
+        let refused = ghostctl(&daemon.endpoint, &["chat", "history", "room", "--limit", limit]).await;
+        assert!(refused.code == 2 && refused.err.contains("1..=500"), "{}", refused.err);
+    }
     let plain = ghostctl(&daemon.endpoint, &["chat", "history", "room", "--limit", "2"]).await;
     assert!(plain.out.starts_with("#449 ada") && plain.out.ends_with("  post 450\n"), "{}", plain.out);
     let list = ghostctl(&daemon.endpoint, &["--json", "chat", "list"]).await.json();

@@ -137,7 +137,8 @@ unary!(Messages {
     list_dead(ListDeadRequest) -> ListDeadResponse = |fake, asked| {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
         let letter = |n: u32| DeadLetter { dead_letter_id: n.to_string(), ..DeadLetter::default() };
-        ListDeadResponse { dead_letters: rows.map(letter).collect(), next_cursor }
+        let truncated = next_cursor.is_empty() && fake.script().truncated;
+        ListDeadResponse { dead_letters: rows.map(letter).collect(), next_cursor, truncated }
     };
     get_dead(GetDeadRequest) -> GetDeadResponse = |_fake, _asked| GetDeadResponse {
         dead_letter: Some(DeadLetter::default()),
@@ -222,7 +223,8 @@ unary!(Budgets {
     list(ListBudgetsRequest) -> ListBudgetsResponse = |fake, asked| {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
         let budgets = rows.map(|n| Budget { scope: format!("agent:{n}"), ..Budget::default() }).collect();
-        ListBudgetsResponse { budgets, next_cursor }
+        let truncated = next_cursor.is_empty() && fake.script().truncated;
+        ListBudgetsResponse { budgets, next_cursor, truncated }
     };
     set(SetBudgetRequest) -> Budget = |_fake, asked| Budget {
         scope: asked.scope,

@@ -93,5 +93,5 @@ impl Engine {
 
 /// Whether a tool needs a conversation with someone outside to act in.
 fn of_channel(name: &str) -> bool {
-    name.strip_prefix("syscall.").unwrap_or(name).starts_with("channel.")
+    name == "message" || name.strip_prefix("syscall.").unwrap_or(name).starts_with("channel.")
 }

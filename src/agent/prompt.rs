@@ -8,7 +8,7 @@ mod mail;
 mod system;
 
 pub use briefing::briefing;
-pub use mail::{channel, earlier_note, inbox, recent};
+pub use mail::{Ways, channel, earlier_note, inbox, recent};
 pub use system::system;
 
 use sha2::{Digest, Sha256};

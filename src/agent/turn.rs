@@ -112,7 +112,13 @@ impl Bench {
     fn remember(&self, recent: Option<Vec<Arc<Turn>>>, turn: Turn, most: u32) {
         let Some(mut recent) = recent else { return };
         recent.insert(0, Arc::new(turn));
-        recent.truncate(most as usize);
+        // Each source for itself, as they are read.
+        let mut kept = std::collections::BTreeMap::<String, u32>::new();
+        recent.retain(|turn| {
+            let count = kept.entry(turn.source.clone()).or_insert(0);
+            *count += 1;
+            *count <= most
+        });
         *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Some(recent);
     }
 
@@ -246,6 +252,8 @@ struct Runner {
     /// Time spent on the turn's own work; waiting in a pool or for a reply does not count.
     worked: Duration,
     bench: Arc<Bench>,
+    /// Whether its time is a job's own, which cuts off what is under way when it ends.
+    timed: bool,
     /// Whether the board shows what this turn does; an operator's call stands beside the agent's own turns.
     shown: bool,
 }
@@ -265,11 +273,8 @@ impl Runner {
                     "turn_rounds_max",
                 ))));
             }
-            if self.worked >= Limits::seconds(self.spec.limits.turn_seconds) {
-                return Ok(Some(Ending::Failed(bound_reached(
-                    format!("the turn worked for {} s, which is its bound", self.worked.as_secs()),
-                    "turn_seconds",
-                ))));
+            if let Some(refusal) = self.out_of_time() {
+                return Ok(Some(Ending::Failed(refusal)));
             }
             match self.think().await? {
                 think::Thought::Calls => {
@@ -282,6 +287,28 @@ impl Runner {
                 think::Thought::Failed(refusal) => return Ok(Some(Ending::Failed(refusal))),
             }
         }
+    }
+
+    /// Why the turn may not go on, if it has worked for as long as it may.
+    fn out_of_time(&self) -> Option<Refusal> {
+        let most = self.spec.limits.turn_seconds;
+        if self.worked < Limits::seconds(most) {
+            return None;
+        }
+        let what = format!("the turn worked for {} s, which is its bound", self.worked.as_secs());
+        if !self.timed {
+            return Some(bound_reached(what, "turn_seconds"));
+        }
+        let refusal = Refusal::new(Code::Timeout, what).hint("give the job smaller work, or a longer timeout");
+        Some(refusal.details(json!({ "limit": "timeout_seconds", "value": most })))
+    }
+
+    /// `most`, or what is left of a job's own time if that is less.
+    fn at_most(&self, most: Duration) -> Duration {
+        if !self.timed {
+            return most;
+        }
+        most.min(Limits::seconds(self.spec.limits.turn_seconds).saturating_sub(self.worked))
     }
 
     fn show(&self, activity: Activity) {

@@ -8,6 +8,7 @@ use ghost_domain::envelope::Kind;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::ports::Signal;
+use ghost_domain::reply_tokens::ends_exchange;
 use ghost_domain::{
     AgentId, AgentStatus, AskId, CallId, CallStatus, Code, Desired, Party, Refusal, TurnId, TurnStatus,
 };
@@ -57,7 +58,7 @@ pub async fn open(
         for ask in w.asks_open().await? {
             // An agent waits for what one of its turns asked; anything else in its name holds nobody up.
             if let (Some(asker), Some(turn_id)) = (ask.asker.party.agent(), ask.asker.turn_id)
-                && w.turn_get(turn_id).await?.is_some_and(|turn| turn.source == "mail")
+                && w.turn_get(turn_id).await?.is_some_and(|turn| turn.source != "operator")
             {
                 waits.push((asker.clone(), ask.target));
             }
@@ -78,6 +79,9 @@ pub async fn open(
             .hint("wait for some to be answered"));
     }
     crate::storms::filled(w, cx, "asks_open_max", None, open.into(), cx.limits().asks_open_max.into()).await?;
+    if waiting.is_some() {
+        crate::storms::asked(w, cx, &from, target, chain).await?;
+    }
     let ask_id = AskId(cx.id());
     let envelope = mail::deliver(
         w,
@@ -120,7 +124,7 @@ pub(crate) fn unanswerable(agent: &ghost_domain::Agent) -> Option<Refusal> {
     )
 }
 
-/// Gives an ask its answer. After the deadline the answer is kept and nobody is woken.
+/// Gives an ask its answer; one that is `REPLY_SKIP` says nothing and ends the exchange (HB-07). After the deadline the answer is kept and nobody is woken.
 pub async fn answer(w: &mut dyn Writes, cx: &Cx, ask_id: AskId, reply: &str) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
     if ask.status != AskStatus::Open {
@@ -136,12 +140,18 @@ pub async fn answer(w: &mut dyn Writes, cx: &Cx, ask_id: AskId, reply: &str) -> 
         }
         return Ok(());
     }
-    ask.reply = Some(reply.to_owned());
-    let outcome = CallOutcome {
-        content: json!({ "status": "ok", "reply": reply, "message_id": ask.message_id }),
-        refusal: None,
-        truncated: false,
-    };
+    let mut content = json!({ "status": "ok", "reply": reply, "message_id": ask.message_id });
+    if ends_exchange(reply) {
+        content["reply"] = json!("");
+        content["ended"] = json!(true);
+        ask.reply = Some(String::new());
+        if let (Some(asker), Some(question)) = (ask.asker.party.agent(), w.message_get(ask.message_id).await?) {
+            crate::storms::exchange_over(w, cx, question.root_id, asker, &ask.target).await?;
+        }
+    } else {
+        ask.reply = Some(reply.to_owned());
+    }
+    let outcome = CallOutcome { content, refusal: None, truncated: false };
     close(w, cx, ask, AskStatus::Answered, outcome).await
 }
 

@@ -3,26 +3,29 @@
 //!
 //! Must never: deliver anything itself. What waits to go out is a row; the adapters at the edge work it off.
 
+mod actions;
 mod delivery;
 mod handoff;
 mod out;
 
+pub use actions::{Deed, Means, act, check_supported};
 pub use delivery::{Outcome, Parcel, attempt, due, redeliver, settle};
 pub use handoff::{Handover, handoff};
 pub use out::{Post, attach, check_speaker, post};
-pub(crate) use out::{answer, owed, unanswered};
+pub(crate) use out::{answer, owed, restore_drafts, unanswered};
 
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{
-    AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Envelope, Kind,
-    MessageId, Party, Refusal, TurnId,
+    Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Envelope,
+    Kind, MessageId, Party, Refusal, TurnId,
 };
 use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::chat::shown_name;
 use crate::mail::{self, Chain, Draft};
 use crate::{Cx, Result, asks};
 
@@ -117,6 +120,8 @@ pub async fn begin(w: &mut dyn Writes, cx: &Cx, start: Start) -> Result<Conversa
         last_seq: 0,
         created_at: now,
         updated_at: now,
+        heard: 0,
+        reacted: None,
     };
     w.conversation_put(&conversation).await?;
     let payload = json!({
@@ -190,6 +195,7 @@ async fn hear(w: &mut dyn Writes, cx: &Cx, mut conversation: Conversation, said:
         ..Draft::new(&owner.agent_id, said.from.clone(), Kind::Conversation, said.content.clone(), Chain::root(cx))
     };
     let envelope = mail::deliver(w, cx, draft).await?;
+    conversation.heard += 1;
     let entry = Line {
         message_id: Some(envelope.message_id),
         attachments: said.attachments,
@@ -228,6 +234,7 @@ struct Line {
     external_id: Option<String>,
     turn_id: Option<TurnId>,
     delivery: Delivery,
+    action: Option<Action>,
 }
 
 impl Line {
@@ -242,6 +249,7 @@ impl Line {
             external_id: None,
             turn_id: None,
             delivery: Delivery::None,
+            action: None,
         }
     }
 }
@@ -268,14 +276,16 @@ async fn append(w: &mut dyn Writes, cx: &Cx, conversation: &mut Conversation, li
         next_at: pending.then_some(now),
         error: None,
         at: now,
+        action: line.action,
+        deleted: false,
     };
     w.conversation_put(conversation).await?;
     w.conversation_entry_put(&entry).await?;
     let files: Vec<&str> = entry.attachments.iter().map(|file| file.path.as_str()).collect();
     let payload = json!({
         "conversation_id": entry.conversation_id, "seq": entry.seq, "message_id": entry.message_id,
-        "direction": entry.direction, "from": entry.from, "turn_id": entry.turn_id, "delivery": entry.delivery,
-        "preview": cx.excerpt(&entry.content, 200), "attachments": files,
+        "direction": entry.direction, "from": shown_name(&entry.from), "turn_id": entry.turn_id, "delivery": entry.delivery,
+        "preview": cx.excerpt(&entry.content, 200), "attachments": files, "action": entry.action,
     });
     emit(w, cx, EventKind::ConversationMessage, conversation, payload).await?;
     if pending {

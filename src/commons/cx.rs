@@ -82,8 +82,13 @@ impl Cx {
 
     /// States an event in the transaction that makes it true, redacted.
     pub async fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
+        self.emit_at(w, self.now(), event).await
+    }
+
+    /// The same of something whose record has a time of its own: both say the same.
+    pub async fn emit_at(&self, w: &mut dyn Writes, at: Timestamp, event: NewEvent) -> Result<()> {
         let event = NewEvent { payload: self.redactor.clean_json(event.payload), ..event };
-        w.event_append(EventId(self.id()), self.now(), event).await?;
+        w.event_append(EventId(self.id()), at, event).await?;
         Ok(())
     }
 

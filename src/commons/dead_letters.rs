@@ -92,6 +92,9 @@ pub async fn retry(w: &mut dyn Writes, cx: &Cx, by: &Party, id: DeadLetterId, fr
     }
     w.message_forgive(&dead_letter.messages).await?;
     let turn_id = (!fresh).then_some(dead_letter.turn_id);
+    if let Some(turn_id) = turn_id {
+        conversations::restore_drafts(w, turn_id).await?;
+    }
     w.message_mark(&dead_letter.messages, MailState::Pending, turn_id, 0).await?;
     resolve(w, cx, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried).await?;
     cx.wake(w, &dead_letter.agent_id);
@@ -110,7 +113,9 @@ async fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
     match w.dead_letter_get(id).await? {
         None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
         Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
-            Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status)))
+            Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status)).hint(
+                "only one that is held is retried or dropped; what it brought about is in the turns of its agent",
+            ))
         }
         Some(dead_letter) => Ok(dead_letter),
     }

@@ -66,7 +66,8 @@ impl Subscription {
                     .details(json!({ "first_seq": first, "last_seq": last })));
             }
             Some(after) if after < 0 => {
-                return Err(Refusal::new(Code::InvalidArguments, format!("{after} is not a sequence")));
+                return Err(Refusal::new(Code::InvalidArguments, format!("{after} is not a sequence"))
+                    .hint("resume from the seq of an event, or from 0"));
             }
             Some(after) if after + 1 < first => {
                 return Err(expired(after, first, last));

@@ -202,7 +202,9 @@ pub struct Broadcast {
 pub struct Skipped {
     /// Who.
     pub agent_id: AgentId,
-    /// Why.
+    /// Why, for a program.
+    pub error_code: Code,
+    /// Why, in words.
     pub reason: String,
 }
 
@@ -238,7 +240,8 @@ pub async fn broadcast(
             }
             // Bounds are the receiver's own; anything else would be the same for all and ends the broadcast.
             Err(refusal) if refusal.code == Code::InboxFull => {
-                result.skipped.push(Skipped { agent_id: agent.agent_id, reason: refusal.message });
+                let (error_code, reason) = (refusal.code, refusal.message);
+                result.skipped.push(Skipped { agent_id: agent.agent_id, error_code, reason });
             }
             Err(refusal) => return Err(refusal),
         }

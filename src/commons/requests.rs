@@ -5,6 +5,7 @@ use ghost_domain::{Code, Refusal, RequestKey, StoredAnswer};
 use ghost_store::{Store, Writes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::{Cx, Result};
 
@@ -38,7 +39,8 @@ fn replay<T: DeserializeOwned>(key: &RequestKey, stored: &StoredAnswer) -> Resul
             Code::Conflict,
             format!("request_id {} was used for another request ({})", key.request_id.as_str(), stored.key.method),
         )
-        .hint("use a fresh request_id for each request, and the same one only to repeat it"));
+        .hint("use a fresh request_id for each request, and the same one only to repeat it")
+        .details(json!({ "field": "request_id" })));
     }
     serde_json::from_str(&stored.answer)
         .map_err(|error| Refusal::new(Code::Internal, format!("the stored answer does not read back: {error}")))

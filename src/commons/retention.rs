@@ -47,5 +47,17 @@ pub async fn sweep(store: &Store, cx: &Cx) -> Result<u64> {
             }
         }
     }
-    Ok(gone)
+    loop {
+        let (before, keep) =
+            (cx.now().minus(kept(Family::Conversations, &cx.limits())), cx.limits().conversation_entries_max);
+        let slice = store
+            .write(move |w| Box::pin(async move { w.prune_conversation_entries(before, keep, SLICE).await }))
+            .await
+            .map_err(ghost_domain::Refusal::from);
+        let slice: u64 = slice?;
+        gone += slice;
+        if slice < u64::from(SLICE) {
+            return Ok(gone);
+        }
+    }
 }

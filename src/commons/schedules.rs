@@ -4,9 +4,12 @@
 //! Timers and watches carry on the chain of the turn that set them; a cron slot and a heartbeat start a chain of their own.
 //! Every slot ends in a recorded run, whether it ran, was refused by a bound, or was passed over.
 
+mod context;
 mod fire;
 mod heartbeat;
+mod outlet;
 mod over;
+mod record;
 mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
@@ -16,7 +19,7 @@ pub use over::{lost, turn_ended};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::schedule::slots::first_slot;
-use ghost_domain::schedule::{Change, Missed, When};
+use ghost_domain::schedule::{Change, JobOptions, Missed, When};
 use ghost_domain::text::{clip, nearest, one_line};
 use ghost_domain::{
     AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot,
@@ -49,6 +52,8 @@ pub struct NewSchedule {
     pub message: String,
     /// What becomes of missed slots.
     pub missed: Missed,
+    /// How a cron job runs, with a model and a webhook that the world has; the default for every other kind.
+    pub options: JobOptions,
     /// Whether it goes off.
     pub enabled: bool,
     /// The chain of who sets it.
@@ -62,7 +67,7 @@ pub struct NewSchedule {
 /// # Errors
 /// `NotFound` for the agent; `InvalidArguments` and `RateLimited` for a rule that cannot be (see
 /// [`first_slot`]) and a bound on how many there are; `AccessDenied` for an agent that would replace what someone else
-/// set for it; `HopLimit`, `TooLarge`.
+/// set for it; `HopLimit`, `TooLarge`; `PayloadMismatch` for options of a cron job on something else.
 pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> Result<Schedule> {
     let limits = cx.limits();
     let agent = mail::agent_named(w, &new.agent_id).await?;
@@ -77,6 +82,13 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> R
     }
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
+    }
+    if new.kind != ScheduleKind::Cron && new.options != JobOptions::default() {
+        return Err(Refusal::new(
+            Code::PayloadMismatch,
+            format!("how a cron job runs does not go with a {}", new.kind),
+        )
+        .hint("set a cron job with --at for a turn of its own at one time"));
     }
     let now = cx.now();
     let when = checked_when(new.kind, new.when)?;
@@ -97,6 +109,7 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> R
         when,
         message: new.message,
         missed: new.missed,
+        options: new.options,
         enabled: new.enabled,
         root_id: new.chain.root_id,
         hop: new.chain.hop,
@@ -294,7 +307,8 @@ async fn keep(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule: &Schedule) -> R
     let event = NewEvent::new(
         EventKind::ScheduleSet,
         json!({
-            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "when": schedule.when,
+            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name,
+            "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.options),
             "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
         }),
     )

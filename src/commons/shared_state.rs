@@ -4,11 +4,11 @@
 //! kept, and keys that are new begin above it.
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::shared_state::{check_key, check_prefix, is_system};
+use ghost_domain::shared_state::{JsonText, check_key, check_prefix, is_system};
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Party, Refusal, StateEntry};
 use ghost_store::{Reads, Writes};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{Cx, Result};
 
@@ -23,7 +23,7 @@ pub struct Setting {
     /// Its key.
     pub key: String,
     /// The value; null deletes the key.
-    pub value: Value,
+    pub value: JsonText,
     /// The version that the writer has seen; 0 says that there is none; `None` writes over any.
     pub expected_version: Option<i64>,
 }
@@ -71,7 +71,7 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, through: Option<&Party
             .hint("give the version that you have read, or 0 if there must be none yet"));
     }
     let limits = cx.limits();
-    let bytes = new.value.to_string().len();
+    let bytes = new.value.as_str().len();
     if bytes > limits.state_bytes as usize {
         return Err(Refusal::new(
             Code::TooLarge,
@@ -139,6 +139,7 @@ async fn missing(r: &mut dyn Reads, key: &str) -> Result<Refusal> {
     // A slip of the keyboard is rarely in the first letter, and a world may have very many keys.
     let first: String = key.chars().take(1).collect();
     let near = r.state_list(&first, "", NEAR_MAX).await?;
-    let refusal = Refusal::not_found("state key", key, nearest(key, near.iter().map(|entry| entry.key.as_str())));
-    Ok(if refusal.hint.is_some() { refusal } else { refusal.hint("list the keys to see which there are") })
+    let near = nearest(key, near.iter().map(|entry| entry.key.as_str()));
+    let refusal = Refusal::not_found("state key", key, near);
+    Ok(if near.is_some() { refusal } else { refusal.hint("list the keys to see which there are") })
 }

@@ -69,6 +69,37 @@ pub async fn echoed(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, tex
     keep(w, cx, tally).await
 }
 
+/// Counts that an agent asks another in a chain; refuses over `limits.reply_rounds_max` in a row, and when the other has
+/// ended the exchange (HB-07).
+pub async fn asked(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+    let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
+    let most = cx.limits().reply_rounds_max;
+    let mut tally = tally(w, cx, chain.root_id).await?;
+    let rounds = tally.asked(agent_id, to).clone();
+    let refusal = |what: String| {
+        let hint = "go on with what you have; ask it again after you have asked another, or send it a message";
+        Refusal::new(Code::LoopGuard, what).hint(hint).details(json!({ "limit": "reply_rounds_max", "value": most }))
+    };
+    if rounds.over {
+        return Err(refusal(format!("{to} has ended this exchange")));
+    }
+    if rounds.count > most {
+        return Err(refusal(format!("you have asked {to} {most} times in a row (limits.reply_rounds_max)")));
+    }
+    if rounds.count == most {
+        let more = json!({ "to": to, "hop": chain.hop });
+        held(w, cx, agent_id, "reply_rounds_max", most.into(), &tally, more).await?;
+    }
+    keep(w, cx, tally).await
+}
+
+/// Notes that `to` has ended the exchange in which `from` asks it.
+pub async fn exchange_over(w: &mut dyn Writes, cx: &Cx, root_id: RootId, from: &AgentId, to: &AgentId) -> Result<()> {
+    let Some(mut tally) = w.root_get(root_id).await? else { return Ok(()) };
+    tally.ended(from, to);
+    keep(w, cx, tally).await
+}
+
 /// Says in the feed that a chain has reached the last hop that is let through.
 pub async fn last_hop(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let most = cx.limits().hops_max;

@@ -15,7 +15,7 @@ pub use model::{ModelResult, brief, model_answered, model_failed, model_started,
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::{channel_of, plan_turn, runs_alone};
 use ghost_domain::{
-    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, MailState, MessageId, Refusal, Turn, TurnId,
+    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn, TurnId,
     TurnStatus,
 };
 use ghost_store::{Reads, Writes};
@@ -276,7 +276,7 @@ async fn open(w: &mut dyn Writes, cx: &Cx, agent: Agent, opening: Opening) -> Re
         root_id: first.root_id,
         other_roots,
         hop: mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0),
-        source: "mail".into(),
+        source: if first.kind == Kind::CronTurn { "cron" } else { "mail" }.into(),
         about,
         ..blank(cx, &agent.agent_id)
     };

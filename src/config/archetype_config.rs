@@ -16,11 +16,13 @@ use crate::reader::{Field, Map};
 use crate::report::{FileReport, did_you_mean};
 use crate::toolbox::{Toolbox, check_reference};
 use crate::world_file::agents::agent_limits;
+use crate::world_file::channels;
 use crate::world_file::llm::read_model;
 use crate::yaml::{Key, Node, Value};
 
 /// The sections that are known, as they are compared.
-pub const SECTIONS: [&str; 8] = ["llm", "limits", "tool access", "toolbox", "skills", "tools", "heartbeat", "prompt"];
+pub const SECTIONS: [&str; 9] =
+    ["llm", "limits", "tool access", "toolbox", "skills", "tools", "heartbeat", "prompt", "channels"];
 
 /// What a `config.md` may refer to.
 pub struct Known<'a> {
@@ -83,6 +85,9 @@ pub fn read(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>) -> R
             "skills" => read.config.skills = Some(skills(section, known, file)),
             "tools" => read.config.legacy_tools = Some(words(section, "Tools", known, file)),
             "heartbeat" => pairs(section, &[], file, |map| read.config.heartbeat = Some(heartbeat::keys(map))),
+            "channels" => pairs(section, &[], file, |map| {
+                read.config.reactions = map.get("reactions").and_then(|field| channels::level(&field));
+            }),
             "prompt" => pairs(section, &[], file, |map| {
                 if map
                     .get("mode")

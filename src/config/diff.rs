@@ -137,7 +137,7 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("skills", old.skill_roots != new.skill_roots),
         ("secrets_env", old.secret_env != new.secret_env),
         ("job", old.job != new.job),
-        ("channels", old.webhooks != new.webhooks),
+        ("channels", old.webhooks != new.webhooks || old.reactions != new.reactions),
         ("metrics", old.metrics_open != new.metrics_open),
     ])
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ghost_domain::text::{clip, nearest};
+use ghost_domain::text::{a, clip, nearest};
 use ghost_domain::{AgentId, Grantee, Refusal};
 
 use crate::access::Groups;
@@ -43,7 +43,7 @@ fn unknown(what: &str, name: &str, near: Option<&str>) -> Refusal {
     let refusal = Refusal::not_found(what, &clip(name, 64), near);
     match near {
         Some(_) => refusal,
-        None => refusal.hint(format!("name a {what} of this world, an agent's id or `*`")),
+        None => refusal.hint(format!("name {} of this world, an agent's id or `*`", a(what))),
     }
 }
 

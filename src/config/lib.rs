@@ -8,6 +8,7 @@ pub mod access;
 mod archetype;
 mod archetype_config;
 mod crew;
+mod cron;
 pub mod diff;
 mod files;
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod knowledge;
 pub mod load;
 mod markdown;
 pub mod models;
+mod outside;
 pub mod plan;
 pub mod problem;
 mod reader;

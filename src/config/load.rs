@@ -190,6 +190,7 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         job,
         metrics_open: world.metrics_open,
         webhooks,
+        reactions: world.reactions,
         heartbeats,
         warnings: Vec::new(),
     })
@@ -224,6 +225,7 @@ fn webhooks(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>, env: Env<'_>) -> BT
             secret_env: entry.secret_env.clone(),
             agent: agent.clone(),
             tolerance: entry.tolerance,
+            actions: entry.actions.clone(),
         };
         found.insert(name.clone(), plan);
     }

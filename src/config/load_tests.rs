@@ -1,7 +1,8 @@
 use std::time::Duration;
 
+use ghost_domain::conversation::{CONTROL_ACTIONS, WEBHOOK_ACTIONS};
 use ghost_domain::restart::{RestartType, Strategy as Restart};
-use ghost_domain::{Money, Scope};
+use ghost_domain::{ActionKind, Money, Reactions, Scope};
 use proptest::prelude::*;
 
 use super::*;
@@ -127,6 +128,23 @@ fn webhooks_are_read_and_checked() {
         ("http://127.0.0.1:9/in", "chora", 300)
     );
     assert!(plan.secret_env.contains("SECRET"), "it is redacted like every other secret");
+    assert_eq!((shop.actions.as_slice(), plan.reactions), (WEBHOOK_ACTIONS, Reactions::Minimal));
+    let more = hook.replace("webhooks:", "reactions: extensive, webhooks:");
+    world.config(&format!("{GOOD}{}", more.replace("agent: chora", "agent: chora, actions: [thread, poll]")));
+    let plan = world.plan();
+    let can = [ActionKind::Send, ActionKind::Poll, ActionKind::Thread];
+    assert_eq!((plan.webhooks["shop"].actions.as_slice(), plan.reactions), (&can[..], Reactions::Extensive));
+    assert_eq!(plan.channel_actions("webhook:shop"), can);
+    assert_eq!(plan.channel_actions("control"), CONTROL_ACTIONS);
+    assert_eq!((plan.channel_actions("webhook:gone"), plan.channel_actions("mail")), (&[][..], &[][..]));
+    // An archetype has a level of its own.
+    world.write("archetype/analyst/config.md", "# analyst\n## Channels\nreactions: minimal\n");
+    let plan = world.plan();
+    assert_eq!(plan.reactions_of("analyst"), Reactions::Minimal);
+    assert_eq!(plan.reactions_of("doer"), Reactions::Extensive);
+    world.write("archetype/analyst/config.md", "# analyst\n## Channels\nreactions: wild\n");
+    assert!(world.problems().contains("`wild` is not a value for this"));
+    world.write("archetype/analyst/config.md", "# analyst\n");
     world.config(&format!("{GOOD}{}", hook.replace("SECRET", "UNSET")));
     assert!(world.warnings().contains("`UNSET` is not set"));
     for (from, to, told) in [
@@ -137,6 +155,8 @@ fn webhooks_are_read_and_checked() {
         ("shop:", "'a b':", "the webhook's name is not a name"),
         ("agent: chora", "agent: chora, timestamp_tolerance_s: 0", "timestamp_tolerance_s"),
         ("url:", "uri:", "`url` is missing"),
+        ("agent: chora", "agent: chora, actions: [dance]", "`dance` is not a value for this"),
+        ("webhooks:", "reactions: wild, webhooks:", "`wild` is not a value for this"),
     ] {
         let problems = world.config(&format!("{GOOD}{}", hook.replace(from, to))).problems();
         assert!(problems.contains(told) && !problems.contains("hunter2"), "{to}: {problems}");

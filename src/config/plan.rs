@@ -11,7 +11,7 @@ use std::time::Duration;
 use ghost_domain::budget::Price;
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{AgentId, BudgetLimits, ChatWake, KnowledgeSeed, Limits, Scope};
+use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, KnowledgeSeed, Limits, Reactions, Scope};
 
 use crate::access::{Groups, ToolAccess};
 use crate::problem::Problem;
@@ -65,6 +65,8 @@ pub struct Plan {
     pub metrics_open: bool,
     /// The webhooks over which someone outside talks with agents, by name.
     pub webhooks: BTreeMap<String, WebhookPlan>,
+    /// How freely agents react whose archetype says nothing (MSG-14).
+    pub reactions: Reactions,
     /// The heartbeats of agents that have one (HB-04).
     pub heartbeats: BTreeMap<AgentId, HeartbeatPlan>,
     /// What is allowed but doubtful.
@@ -120,6 +122,8 @@ pub struct WebhookPlan {
     pub agent: AgentId,
     /// How far the time stamp of a request may be off.
     pub tolerance: Duration,
+    /// What the other side understands, sorted; sending always.
+    pub actions: Vec<ActionKind>,
 }
 
 /// The main job of a world.
@@ -169,6 +173,8 @@ pub struct ArchetypeConfig {
     pub skills: Option<BTreeSet<String>>,
     /// `## Prompt`: the time zone named in the stable part.
     pub timezone: Option<String>,
+    /// `## Channels`: how freely it reacts (MSG-14); the world's level if absent.
+    pub reactions: Option<Reactions>,
     /// `## Heartbeat`.
     pub heartbeat: Option<crate::heartbeat::HeartbeatBlock>,
     /// The text of `HEARTBEAT.md`; `None` if there is none.

@@ -45,17 +45,34 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
+impl Problem {
+    /// The problem without its severity, for where that is said already.
+    #[must_use]
+    pub fn bare(&self) -> impl fmt::Display + '_ {
+        Bare(self)
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.severity, self.file.display())?;
-        if self.line > 0 {
-            write!(f, ":{}", self.line)?;
+        write!(f, "{}: {}", self.severity, Bare(self))
+    }
+}
+
+struct Bare<'p>(&'p Problem);
+
+impl fmt::Display for Bare<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(problem) = self;
+        write!(f, "{}", problem.file.display())?;
+        if problem.line > 0 {
+            write!(f, ":{}", problem.line)?;
         }
-        if !self.field.is_empty() {
-            write!(f, ": {}", self.field)?;
+        if !problem.field.is_empty() {
+            write!(f, ": {}", problem.field)?;
         }
-        write!(f, ": {}", self.message)?;
-        if let Some(hint) = &self.hint {
+        write!(f, ": {}", problem.message)?;
+        if let Some(hint) = &problem.hint {
             write!(f, "\n  hint: {hint}")?;
         }
         Ok(())

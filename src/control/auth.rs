@@ -89,6 +89,13 @@ pub(crate) fn bearer_matches(header: &str, token: &str) -> bool {
     given.iter().zip(token.iter()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
+/// 64 hexadecimal digits of the system's randomness.
+pub(crate) fn unguessable() -> std::io::Result<String> {
+    let mut random = [0u8; 32];
+    File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// The token of a data directory: read if it is there, else made from the system's randomness, readable by its owner
 /// alone.
 pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
@@ -113,11 +120,7 @@ pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed("cannot be read", &error)),
     }
-    let mut random = [0u8; 32];
-    File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut random))
-        .map_err(|error| failed("cannot be made", &error))?;
-    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = unguessable().map_err(|error| failed("cannot be made", &error))?;
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)

@@ -1,14 +1,14 @@
 //! A world in this process, on the in-memory store, under a clock that the test moves. For the tests of this room.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::{Ids, Ports, Rng};
-use ghost_domain::{Code, Event, EventId, Refusal};
+use ghost_domain::ports::Ports;
+use ghost_domain::{ChatChannel, Code, Event, EventId, Party, Refusal};
 use ghost_proto::REFUSAL_TRAILER;
 use ghost_provider::Providers;
-use ghost_provider::testing::ManualClock;
+use ghost_provider::testing::{Counting, ManualClock, write_file, write_world};
 use ghost_store::memory::MemoryDisk;
 use ghost_tools::workspace::Workspace;
 use ghost_world::{Boot, World, boot};
@@ -19,21 +19,6 @@ use uuid::Uuid;
 
 use crate::caller::Principal;
 use crate::services::Control;
-
-#[derive(Default)]
-struct Counter(AtomicU64);
-
-impl Ids for Counter {
-    fn next(&self) -> Uuid {
-        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1)
-    }
-}
-
-impl Rng for Counter {
-    fn below(&self, _: u64) -> u64 {
-        0
-    }
-}
 
 /// A world with two agents, `ada` and `ben`.
 pub(crate) struct Scene {
@@ -69,15 +54,12 @@ impl Scene {
     /// With `more` at the end of the world file.
     pub(crate) async fn with(more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), "world-config.yaml", &format!("{CONFIG}{more}"));
-        write(dir.path(), "laws.md", "Be exact.");
-        write(dir.path(), "archetype/worker/soul.md", "You work.");
-        write(dir.path(), "archetype/worker/goal.md", "Work.");
-        write(dir.path(), "archetype/worker/config.md", "## Tool Access\n- workspace.read\n- workspace.list\n");
+        let access = "## Tool Access\n- workspace.read\n- workspace.list\n";
+        write_world(&dir.path().join("world"), &format!("{CONFIG}{more}"), access);
         let clock = ManualClock::at(1_000_000);
         let plan = ghost_config::load(&dir.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"));
         let providers = Providers::build(&plan.llm, &|_| None, clock.clone()).unwrap();
-        let counter = Arc::new(Counter::default());
+        let counter = Arc::new(Counting::default());
         let reload: Arc<Mutex<Option<Refusal>>> = Arc::default();
         let (refused, path, time) = (Arc::clone(&reload), dir.path().join("world"), clock.clone());
         let world = boot(Boot {
@@ -119,7 +101,25 @@ impl Scene {
 
     /// Puts another world file in place.
     pub(crate) fn rewrite(&self, more: &str) {
-        write(self.dir(), "world-config.yaml", &format!("{CONFIG}{more}"));
+        write_file(&self.dir().join("world"), "world-config.yaml", &format!("{CONFIG}{more}"));
+    }
+
+    /// A chat channel, of which no event tells.
+    pub(crate) async fn channel(&self, name: &str) {
+        let channel = ChatChannel {
+            channel: name.parse().unwrap(),
+            creator: Party::System,
+            gated: true,
+            topic: None,
+            members: 0,
+            last_seq: 0,
+            created_at: self.world.cx().now(),
+        };
+        let write = self
+            .world
+            .store()
+            .write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.chat_channel_put(&channel).await?) }));
+        write.await.unwrap();
     }
 
     /// One more event, about `agent`, in `channel`.
@@ -151,12 +151,6 @@ impl Scene {
             payload: json!({}),
         });
     }
-}
-
-fn write(dir: &std::path::Path, path: &str, text: &str) {
-    let path = dir.join("world").join(path);
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
 }
 
 /// A request that a listener has vouched for.

@@ -11,6 +11,7 @@ mod params;
 mod reads;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,9 +29,11 @@ use ghost_domain::event::EventFilter;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Refusal};
+use ghost_record::names::renamed;
 use serde_json::{Value, json};
 
 use self::reads::{Named, named};
+use self::tickets::Tickets;
 use crate::services::{AgentsService, Control};
 
 /// A store that has not answered for so long does not.
@@ -44,13 +47,20 @@ struct Rest {
     /// Without one, nothing that needs it is answered.
     token: Option<Arc<str>>,
     bound: SocketAddr,
+    tickets: Tickets,
 }
 
 type Shared = State<Arc<Rest>>;
 
 /// The routes of the HTTP side, which listens on `bound`.
 pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> Router {
-    let rest = Arc::new(Rest { agents: AgentsService::new(control.clone()), control, token, bound });
+    let rest = Arc::new(Rest {
+        agents: AgentsService::new(control.clone()),
+        control,
+        token,
+        bound,
+        tickets: Tickets::default(),
+    });
     let with_token = Router::new()
         .route("/api/agents", get(reads::agents))
         .route("/api/agents/{id}", get(reads::agent))
@@ -58,18 +68,23 @@ pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> R
         .route("/api/agents/{id}/tools/brief", get(brief))
         .route("/api/channels", get(reads::channels))
         .route("/api/channels/{name}/messages", get(reads::messages))
-        .route("/api/events", get(events::sent))
-        .route("/api/events/stream", get(events::sent))
-        .route("/api/events/ws", get(events::socket))
+        .route("/api/events/ticket", post(tickets::issue).fallback(tickets::only_posting))
         .route("/api/ledger", get(reads::ledger))
         .route("/api/tasks", get(reads::tasks))
         .route("/api/tasks/{id}", get(reads::task))
         .route_layer(from_fn_with_state(Arc::clone(&rest), guard::token));
+    // A page can put no header on these requests, so a ticket opens them, too.
+    let with_ticket = Router::new()
+        .route("/api/events", get(events::sent))
+        .route("/api/events/stream", get(events::sent))
+        .route("/api/events/ws", get(events::socket))
+        .route_layer(from_fn_with_state(Arc::clone(&rest), tickets::or_token));
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(figures))
         .merge(with_token)
+        .merge(with_ticket)
         .fallback(nothing_here)
         .method_not_allowed_fallback(only_reading)
         .layer(from_fn_with_state(Arc::clone(&rest), guard::host))
@@ -158,10 +173,26 @@ impl IntoResponse for Failed {
     }
 }
 
+/// The words of a refusal with each field of the wire called what it is called in an address.
+fn in_an_address(text: &str) -> String {
+    renamed(text, |word| {
+        let name = match word {
+            "after_seq" => "after",
+            "agent_id" => "agent",
+            "before_seq" => "before",
+            "kinds" => "kind",
+            "since_at_ms" => "since",
+            "turn_id" => "turn",
+            _ => return None,
+        };
+        Some(name.to_owned())
+    })
+}
+
 /// A refusal as HTTP shows it: `{error: {code, message, hint?, details?}}`.
 fn body(refusal: &Refusal) -> Value {
-    let mut error = json!({ "code": refusal.code, "message": refusal.message });
-    if let Some(hint) = &refusal.hint {
+    let mut error = json!({ "code": refusal.code, "message": in_an_address(&refusal.message) });
+    if let Some(hint) = refusal.hint.as_deref().map(in_an_address) {
         error["hint"] = json!(hint);
     }
     if let Some(details) = &refusal.details {
@@ -183,7 +214,7 @@ fn unknown_caller() -> Response {
 /// The HTTP status of a refusal.
 fn http_status(code: Code) -> StatusCode {
     match code {
-        Code::InvalidArguments => StatusCode::BAD_REQUEST,
+        Code::InvalidArguments | Code::PayloadMismatch => StatusCode::BAD_REQUEST,
         Code::CursorAhead => StatusCode::RANGE_NOT_SATISFIABLE,
         Code::CursorExpired => StatusCode::GONE,
         Code::NotFound | Code::UnknownTool => StatusCode::NOT_FOUND,
@@ -196,5 +227,6 @@ fn http_status(code: Code) -> StatusCode {
         Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
         Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
         Code::Internal | Code::ExecFailed => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
     }
 }

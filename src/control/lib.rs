@@ -7,6 +7,7 @@ pub mod acting;
 pub mod adapters;
 mod auth;
 pub mod caller;
+mod connections;
 pub mod convert;
 #[cfg(test)]
 mod fixture;
@@ -16,6 +17,7 @@ pub mod queries;
 pub mod refusal;
 pub mod server;
 pub mod services;
+mod serving;
 mod streams;
 
 pub use server::{Bound, ControlOptions, Listener, TlsFiles, bind};

@@ -10,10 +10,12 @@ mod roots;
 
 pub use asks::why_unanswered;
 pub use commands::{TaskText, cancel_turn, deliver, edit_task, keep_answer};
-pub use conversations::{Answering, answering, conversation, conversations, ended_turn};
+pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn};
 pub use roots::root_named;
 
 use ghost_commons::{mail, tasks};
+use ghost_domain::text::nearest;
+use ghost_domain::tool_catalogue::{canonical, words};
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{
     Agent, AgentId, Budget, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, JournalRow, LedgerRow, Refusal,
@@ -210,21 +212,51 @@ pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
         .await
 }
 
-/// Dead letters, newest first, of the newest thousand.
+/// The canonical name of the tool that a filter names. One that no code and no record knows is a slip of the keyboard, and
+/// an empty list would hide it; one that is no longer there has left its records.
+pub async fn tool_in_filter(world: &World, text: &str) -> Result<String> {
+    if let Some(name) = canonical(text) {
+        return Ok(name.to_owned());
+    }
+    if world.engine().tools.names().any(|name| name == text) {
+        return Ok(text.to_owned());
+    }
+    let filter = LedgerFilter { tool: Some(text.to_owned()), limit: 1, ..LedgerFilter::default() };
+    let read = world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await }));
+    let rows: Vec<LedgerRow> = read.await.map_err(refused)?;
+    if rows.is_empty() {
+        let mut known: Vec<&str> = words().collect();
+        known.extend(world.engine().tools.names());
+        let near = nearest(text, known);
+        let refusal = Refusal::not_found("tool", text, near).details(serde_json::json!({ "field": "tool" }));
+        return Err(if near.is_some() {
+            refusal
+        } else {
+            refusal.hint("`ghostctl tool list AGENT` shows their names")
+        });
+    }
+    Ok(text.to_owned())
+}
+
+/// Dead letters, newest first, of the newest thousand. Besides them, whether the list ends there and there may be older
+/// ones.
 pub async fn dead_letters(
     world: &World,
     agent_id: Option<AgentId>,
     status: Option<DeadLetterStatus>,
     after: Option<Place>,
     limit: usize,
-) -> Result<Page<DeadLetter>> {
+) -> Result<(Page<DeadLetter>, bool)> {
     let rows: Vec<DeadLetter> = world
         .store()
         .read(move |r| Box::pin(async move { r.dead_letter_list(agent_id.as_ref(), status).await }))
         .await
         .map_err(refused)?;
+    let full = rows.len() >= WINDOW as usize;
     let place = |letter: &DeadLetter| Place { at: letter.created_at, id: letter.dead_letter_id.0.as_u128() };
-    Ok(newest(rows, false, after, limit, place, |_| true))
+    let page = newest(rows, false, after, limit, place, |_| true);
+    let truncated = full && page.next.is_empty();
+    Ok((page, truncated))
 }
 
 /// A dead letter with its mail. Mail that retention has taken is left out.
@@ -287,23 +319,30 @@ pub async fn task(world: &World, task_id: TaskId) -> Result<tasks::TaskWithHisto
     world.store().read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await
 }
 
-/// Budgets in order of scope text. `sort` is `world`, `team`, `agent` or `root`; without it roots are left out.
-pub async fn budgets(world: &World, sort: Option<&'static str>, cursor: &str, limit: usize) -> Result<Page<Budget>> {
+/// Budgets in order of scope text. `sort` is `world`, `team`, `agent` or `root`; without it roots are left out. Besides
+/// them, whether the store holds more than it gives at once, so that the list ends before they do.
+pub async fn budgets(
+    world: &World,
+    sort: Option<&'static str>,
+    cursor: &str,
+    limit: usize,
+) -> Result<(Page<Budget>, bool)> {
     let after: Option<Scope> =
         if cursor.is_empty() { None } else { Some(cursor.parse().map_err(|_: Refusal| bad_cursor(cursor))?) };
     let teams: Vec<Scope> = world.plan().teams.iter().map(|team| Scope::Team(team.name.clone())).collect();
-    let rows: Vec<Budget> = world
+    let (rows, full): (Vec<Budget>, bool) = world
         .store()
         .read(move |r| {
             Box::pin(async move {
                 let mut rows = ghost_commons::budgets::list(r, true).await?;
+                let full = rows.len() >= WINDOW as usize;
                 // A list that is full may have ended before the scopes that come last.
                 for scope in std::iter::once(Scope::World).chain(teams) {
                     if !rows.iter().any(|budget| budget.scope == scope) {
                         rows.extend(r.budget_get(&scope).await?);
                     }
                 }
-                Ok::<_, Refusal>(rows)
+                Ok::<_, Refusal>((rows, full))
             })
         })
         .await?;
@@ -324,7 +363,8 @@ pub async fn budgets(world: &World, sort: Option<&'static str>, cursor: &str, li
     let more = keyed.len() > limit;
     keyed.truncate(limit);
     let next = keyed.last().filter(|_| more).map(|(key, _)| key.clone()).unwrap_or_default();
-    Ok(Page { rows: keyed.into_iter().map(|(_, budget)| budget).collect(), next })
+    let truncated = full && !more;
+    Ok((Page { rows: keyed.into_iter().map(|(_, budget)| budget).collect(), next }, truncated))
 }
 
 /// Sums of settled model calls.
@@ -376,6 +416,47 @@ mod tests {
         let place = |row: &(i64, u128)| Place { at: Timestamp(row.0), id: row.1 };
         let page = newest(rows.to_vec(), more, after, limit, place, |_| true);
         (page.rows, page.next)
+    }
+
+    #[tokio::test]
+    async fn a_list_that_the_store_cuts_says_so() {
+        let scene = crate::fixture::Scene::new().await;
+        let put = async |from: u128, to: u128| {
+            let write = scene.world.store().write(move |w| {
+                Box::pin(async move {
+                    for n in from..to {
+                        let letter = DeadLetter {
+                            dead_letter_id: DeadLetterId(uuid::Uuid::from_u128(n)),
+                            agent_id: "ada".parse()?,
+                            turn_id: TurnId(uuid::Uuid::from_u128(n)),
+                            messages: Vec::new(),
+                            reason: "test".into(),
+                            crashes: 3,
+                            status: DeadLetterStatus::Held,
+                            created_at: Timestamp(i64::try_from(n).unwrap_or_default()),
+                            resolved_at: None,
+                        };
+                        w.dead_letter_put(&letter).await?;
+                        let scope = Scope::Root(RootId(uuid::Uuid::from_u128(n)));
+                        w.budget_put(&Budget::open(scope, Timestamp(0))).await?;
+                    }
+                    Ok::<_, Refusal>(())
+                })
+            });
+            write.await.unwrap();
+        };
+        let look = async || {
+            let (letters, cut) = dead_letters(&scene.world, None, None, None, 2_000).await.unwrap();
+            let (budgets, shortened) = budgets(&scene.world, Some("root"), "", 2_000).await.unwrap();
+            (letters.rows.len(), cut, budgets.rows.len() <= 1_000, shortened)
+        };
+        put(1, 900).await;
+        assert_eq!(look().await, (899, false, true, false));
+        put(900, 1_200).await;
+        assert_eq!(look().await, (1_000, true, true, true));
+        // A page that is not the last one of what is given says nothing of it.
+        let (page, cut) = dead_letters(&scene.world, None, None, None, 10).await.unwrap();
+        assert!(!page.next.is_empty() && !cut);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn grpc_code(code: Code) -> tonic::Code {
         Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => {
             tonic::Code::PermissionDenied
         }
-        Code::InvalidArguments => tonic::Code::InvalidArgument,
+        Code::InvalidArguments | Code::PayloadMismatch => tonic::Code::InvalidArgument,
         Code::CursorAhead => tonic::Code::OutOfRange,
         Code::Conflict | Code::ApprovalPending | Code::CursorExpired => tonic::Code::FailedPrecondition,
         Code::Timeout => tonic::Code::DeadlineExceeded,
@@ -32,6 +32,7 @@ pub fn grpc_code(code: Code) -> tonic::Code {
         Code::Unavailable => tonic::Code::Unavailable,
         Code::Internal | Code::ExecFailed => tonic::Code::Internal,
         Code::OutcomeUnknown => tonic::Code::Unknown,
+        Code::Unsupported => tonic::Code::Unimplemented,
     }
 }
 

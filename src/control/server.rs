@@ -21,24 +21,22 @@ use ghost_world::World;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::server::Router;
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use crate::adapters;
 use crate::auth::{Gate, token};
+use crate::connections::PatientListener;
 use crate::http;
 use crate::services::{
     AgentsService, BudgetsService, ChatService, Control, ConversationsService, EventsService, KnowledgeService,
     LedgerService, MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService,
     WorldService,
 };
+use crate::serving::{self, Door};
 
 /// Bytes of one request: a message body with room around it.
 const REQUEST_MAX: usize = 4 * 1024 * 1024;
-/// Requests of one connection at once.
-const CONNECTION_CONCURRENCY: usize = 512;
 /// How long streams may still take once the daemon is stopping.
 const CLOSING: Duration = Duration::from_millis(1_500);
 
@@ -80,7 +78,7 @@ pub struct ControlOptions {
 
 enum Socket {
     Unix(UnixListener, PathBuf),
-    Tcp(TcpListener, Gate, Option<ServerTlsConfig>),
+    Tcp(TcpListener, Gate, Option<Arc<rustls::ServerConfig>>),
 }
 
 /// A control plane that listens and does not answer yet.
@@ -180,27 +178,14 @@ fn bind_unix(path: &Path) -> Result<UnixListener, Refusal> {
     Ok(listener)
 }
 
-fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, Refusal> {
+fn tls_config(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| {
             Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", path.display()))
                 .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files")
         })
     };
-    let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
-    let config =
-        ServerTlsConfig::new().identity(identity).client_ca_root(Certificate::from_pem(read(&files.client_ca)?));
-    // Tried here and thrown away: files that cannot be used must be told before the world runs.
-    with_tls(Server::builder(), config.clone())?;
-    Ok(config)
-}
-
-fn with_tls(server: Server, config: ServerTlsConfig) -> Result<Server, Refusal> {
-    server.tls_config(config).map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        Refusal::new(Code::InvalidArguments, format!("the TLS files cannot be used: {error}{cause}"))
-            .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files that belong together")
-    })
+    serving::tls(&read(&files.certificate)?, &read(&files.key)?, &read(&files.client_ca)?)
 }
 
 impl Bound {
@@ -228,26 +213,20 @@ impl Bound {
         let mut tasks = JoinSet::new();
         let mut paths = Vec::new();
         for socket in self.sockets {
-            let mut closed = closed.clone();
-            let closed = async move {
-                // The sender being gone is the end as well.
-                let _ = closed.wait_for(|closed| *closed).await;
-            };
-            match socket {
+            let (door, gate) = match socket {
                 Socket::Unix(listener, path) => {
                     paths.push(path);
-                    let gate = Gate::Peer { uid: rustix::process::getuid().as_raw() };
-                    let router = router(&control, gate, None, health_service.clone())?;
-                    tasks.spawn(router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), closed));
+                    (Door::Unix(listener), Gate::Peer { uid: rustix::process::getuid().as_raw() })
                 }
-                Socket::Tcp(listener, gate, tls) => {
-                    let router = router(&control, gate, tls, health_service.clone())?;
-                    tasks.spawn(router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), closed));
-                }
-            }
+                Socket::Tcp(listener, gate, None) => (Door::Tcp(listener), gate),
+                Socket::Tcp(listener, gate, Some(tls)) => (Door::Tls(listener, tls), gate),
+            };
+            let routes = routes(&control, gate, health_service.clone())?;
+            tasks.spawn(serving::serve(door, routes, Arc::clone(&control.world), closed.clone()));
         }
         let mut rest = self.http.map(|(listener, address)| {
             let router = http::router(control.clone(), self.token.clone(), address);
+            let listener = PatientListener { listener, world: Arc::clone(&control.world) };
             let mut closed = closed.clone();
             tokio::spawn(async move {
                 axum::serve(listener, router)
@@ -263,8 +242,7 @@ impl Bound {
             biased;
             () = &mut shutdown => None,
             Some(ended) = tasks.join_next() => Some(match ended {
-                Ok(Ok(())) => Refusal::new(Code::Internal, "a listener ended by itself"),
-                Ok(Err(error)) => Refusal::new(Code::Unavailable, format!("a listener failed: {error}")),
+                Ok(()) => Refusal::new(Code::Internal, "a listener ended by itself"),
                 Err(error) => Refusal::new(Code::Internal, format!("a listener panicked: {error}")),
             }),
         };
@@ -300,23 +278,14 @@ impl Bound {
 }
 
 /// All services behind one gate; health alone is open.
-fn router<H>(
+fn routes<H>(
     control: &Control,
     gate: Gate,
-    tls: Option<ServerTlsConfig>,
     health: tonic_health::pb::health_server::HealthServer<H>,
-) -> Result<Router, Refusal>
+) -> Result<Routes, Refusal>
 where
     H: tonic_health::pb::health_server::Health,
 {
-    let mut server = Server::builder()
-        .concurrency_limit_per_connection(CONNECTION_CONCURRENCY)
-        .http2_keepalive_interval(Some(Duration::from_secs(30)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        .tcp_nodelay(true);
-    if let Some(tls) = tls {
-        server = with_tls(server, tls)?;
-    }
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -327,7 +296,8 @@ where
             InterceptedService::new($server::new($service).max_decoding_message_size(REQUEST_MAX), gate.clone())
         };
     }
-    Ok(server
+    let mut routes = Routes::builder();
+    routes
         .add_service(health)
         .add_service(InterceptedService::new(reflection, gate.clone()))
         .add_service(gated!(AgentsServer, AgentsService::new(control.clone())))
@@ -343,5 +313,6 @@ where
         .add_service(gated!(TasksServer, TasksService(control.clone())))
         .add_service(gated!(ToolsServer, ToolsService(control.clone())))
         .add_service(gated!(TurnsServer, TurnsService(control.clone())))
-        .add_service(gated!(WorldServer, WorldService(control.clone()))))
+        .add_service(gated!(WorldServer, WorldService(control.clone())));
+    Ok(routes.routes().prepare())
 }

@@ -3,15 +3,17 @@
 //! Must never: know a transport, or open a stream that stays silent because something in its request was misspelt.
 
 mod feeder;
+mod held;
 mod readers;
 mod shown;
 
 use std::sync::Arc;
 
+use ghost_commons::chat::channel_named;
 use ghost_commons::feed::Subscription;
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::text::{clip, nearest};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{ChannelName, Code, Refusal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -21,6 +23,7 @@ use crate::services::Control;
 
 #[cfg(test)]
 pub(crate) use feeder::{ALIVE, PATIENCE};
+pub(crate) use held::Held;
 pub(crate) use readers::{Readers, Seat};
 pub(crate) use shown::{Lately, Shown};
 
@@ -110,6 +113,11 @@ pub(crate) async fn open(control: &Control, wanted: Wanted) -> Result<Stream, Re
     let filter = filter(&wanted)?;
     // What a deleted agent did is still to be read; a name that nobody bore would be a stream that stays silent.
     queries::agent_in_filter(world, "agent_id", wanted.agent_id.as_deref()).await?;
+    // Channels are never taken away, so this goes for them just as much.
+    if let Some(channel) = filter.channel.as_deref() {
+        let channel: ChannelName = input::parsed("channel", channel)?;
+        world.store().read(move |r| Box::pin(async move { channel_named(r, &channel).await })).await?;
+    }
     let seat = Arc::new(control.readers.take(world.cx().limits().subscribers_max)?);
     let after = match wanted.start {
         Start::Oldest => Some(0),

@@ -81,7 +81,7 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
     let loaded =
         complete(first, &options.overrides, &*env, Arc::clone(&clock), recordings).map_err(Failure::Problems)?;
     for warning in &loaded.plan.warnings {
-        tracing::warn!("{warning}");
+        tracing::warn!("{}", warning.bare());
     }
     let path = match options.data_dir {
         Some(path) => path,

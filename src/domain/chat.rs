@@ -1,6 +1,7 @@
 //! Chat channels: one log per channel, read by cursor (CHAT-01..15, DESIGN.md section 2 "Chat").
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +106,12 @@ impl ChatChannel {
 }
 
 impl ChatPost {
+    /// Whom it mentions, for people to see: everyone first, if it names everyone.
+    pub fn mentioned(&self) -> impl Iterator<Item = &str> {
+        let everyone = mentions(&self.content).all.then_some(EVERYONE);
+        everyone.into_iter().chain(self.mentions.iter().map(AgentId::as_str))
+    }
+
     /// Whether it names `agent_id`, alone or with everyone.
     #[must_use]
     pub fn addresses(&self, agent_id: &AgentId) -> bool {
@@ -124,14 +131,18 @@ pub struct Mentions {
 /// The name that stands for every member.
 pub const EVERYONE: &str = "all";
 
-/// Finds the mentions of a text: `@` and a name, not inside a word such as an e-mail address. Capitals count as small
-/// letters. Marks that may end a sentence (`.`, `-`, `_`) belong to a name only where it goes on after them.
+/// Finds the mentions of a text: `@` and a name, not inside a word such as an e-mail address, not followed by `/` as in the
+/// name of a package, and not inside code (between backticks, as Markdown has it). Capitals count as small letters. Marks
+/// that may end a sentence (`.`, `-`, `_`) belong to a name only where it goes on after them.
 #[must_use]
 pub fn mentions(text: &str) -> Mentions {
     let mut found = Mentions::default();
     let mut before = None;
+    let mut code = code_spans(text).into_iter().peekable();
     for (at, c) in text.char_indices() {
-        let starts = c == '@' && !before.is_some_and(in_word);
+        while code.next_if(|span| span.end <= at).is_some() {}
+        let in_code = code.peek().is_some_and(|span| span.contains(&at));
+        let starts = c == '@' && !in_code && !before.is_some_and(in_word);
         before = Some(c);
         if !starts {
             continue;
@@ -140,7 +151,7 @@ pub fn mentions(text: &str) -> Mentions {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let run = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
         // A name that runs on into something that no name has is part of something else.
-        if rest[run.len()..].chars().next().is_some_and(|c| c.is_alphanumeric() || c == '@') {
+        if rest[run.len()..].chars().next().is_some_and(|c| c.is_alphanumeric() || matches!(c, '@' | '/')) {
             continue;
         }
         let name = run.trim_end_matches(['.', '_', '-']).to_ascii_lowercase();
@@ -151,6 +162,77 @@ pub fn mentions(text: &str) -> Mentions {
         }
     }
     found
+}
+
+/// Where a text has code: between two runs of equally many backticks, and from a fence (three or more backticks or tildes
+/// at the beginning of a line) to the line with one of the same mark that is no shorter, or to the end. In order, without
+/// overlap.
+fn code_spans(text: &str) -> Vec<Range<usize>> {
+    let mut spans = Vec::new();
+    // Runs of backticks outside fences; each stretch between fences is looked through by itself.
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let mut fence: Option<(usize, char, usize)> = None;
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let body = line.trim_start_matches(' ');
+        let mark = body.chars().next().unwrap_or(' ');
+        let length = body.chars().take_while(|c| *c == mark).count();
+        let is_fence = matches!(mark, '`' | '~') && length >= 3;
+        match fence {
+            Some((begun, open, least)) if mark == open && length >= least && body[length..].trim().is_empty() => {
+                spans.push(begun..start + line.len());
+                fence = None;
+            }
+            Some(_) => {}
+            // A line such as ```this``` is no fence: what opens one has no backtick after it.
+            None if is_fence && !(mark == '`' && body[length..].contains('`')) => {
+                pair_up(&mut runs, &mut spans);
+                fence = Some((start, mark, length));
+            }
+            None => runs.extend(backticks(line).map(|run| start + run.start..start + run.end)),
+        }
+        start += line.len();
+    }
+    match fence {
+        Some((begun, ..)) => spans.push(begun..text.len()),
+        None => pair_up(&mut runs, &mut spans),
+    }
+    spans
+}
+
+/// The runs of backticks of a line.
+fn backticks(line: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + line[at..].find('`')?;
+        let length = line[start..].bytes().take_while(|byte| *byte == b'`').count();
+        at = start + length;
+        Some(start..at)
+    })
+}
+
+/// Turns runs of backticks into the spans that they enclose. One without a partner is a backtick and nothing more.
+fn pair_up(runs: &mut Vec<Range<usize>>, spans: &mut Vec<Range<usize>>) {
+    // The later runs of a length: so that many of different lengths cost no more than few.
+    let mut by_length: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
+    for (at, run) in runs.iter().enumerate() {
+        by_length.entry(run.len()).or_default().push_back(at);
+    }
+    let mut at = 0;
+    while let Some(run) = runs.get(at) {
+        let later = by_length.entry(run.len()).or_default();
+        while later.front().is_some_and(|other| *other <= at) {
+            later.pop_front();
+        }
+        at = match later.front() {
+            Some(&partner) => {
+                spans.push(run.start..runs[partner].end);
+                partner + 1
+            }
+            None => at + 1,
+        };
+    }
+    runs.clear();
 }
 
 /// Whether a mention cannot begin right after this character.
@@ -174,7 +256,7 @@ pub fn check_content(content: &str, most: u32) -> Result<(), Refusal> {
     }
     if content.trim().is_empty() {
         return Err(Refusal::new(Code::InvalidArguments, "content is empty")
-            .hint("say something in content")
+            .hint("say something in it")
             .details(field));
     }
     match content.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\t')) {
@@ -211,6 +293,15 @@ mod tests {
             ("@ada\u{4e2d}", vec![]),
             ("@ - @", vec![]),
             ("\"@ada\"\n@bob", vec!["ada", "bob"]),
+            ("npm i @types/node @ada/core, and/@bob", vec![]),
+            ("write a@b.c or ada@bob to @ada", vec!["ada"]),
+            ("`@bob` and ``x ` @bob`` but ` @ada", vec!["ada"]),
+            ("a`@ada`b`@bob", vec!["bob"]),
+            ("```\n@bob\n```\n@ada", vec!["ada"]),
+            ("  ~~~~ js\n@bob\n~~~\n@bob\n~~~~~\n@ada", vec!["ada"]),
+            ("``` @x ``` @ada", vec!["ada"]),
+            ("```\n@bob `` @bob", vec![]),
+            ("` a\n```\n@bob `\n```\n@ada `", vec!["ada"]),
         ] {
             assert_eq!(names(text), (wanted.iter().map(ToString::to_string).collect(), false), "{text}");
         }
@@ -270,6 +361,33 @@ mod tests {
             prop_assume!(name != EVERYONE);
             let found = mentions(&format!("{text} (@{name}) {text}"));
             prop_assert_eq!(found.names.iter().map(AgentId::as_str).collect::<Vec<_>>(), [name.as_str()]);
+        }
+
+        #[test]
+        fn packages_addresses_and_code_mention_nobody(
+            name in "[a-z0-9]([a-z0-9._-]{0,10}[a-z0-9])?", word in "[a-z0-9]{1,8}", text in "[ a-z,!?\n]{0,20}",
+        ) {
+            for inside in [
+                format!("@{name}/{word}"),
+                format!("{word}@{name}"),
+                format!("`@{name}`"),
+                format!("``{word} ` @{name} ``"),
+                format!("\n```{word}\n@{name}\n```\n"),
+                format!("https://{word}.example/@{name}"),
+            ] {
+                let found = mentions(&format!("{text} {inside} {text}"));
+                prop_assert_eq!(&found, &Mentions::default(), "{}", inside);
+                // What comes after is a mention again.
+                let more = mentions(&format!("{text} {inside} @{name}x"));
+                prop_assert_eq!(more.names.len(), 1, "{}", inside);
+            }
+        }
+
+        #[test]
+        fn code_lies_within_the_text_and_in_order(text in "[`~@a \n]{0,60}") {
+            let spans = code_spans(&text);
+            prop_assert!(spans.iter().all(|span| span.start < span.end && span.end <= text.len()));
+            prop_assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].start));
         }
 
         #[test]

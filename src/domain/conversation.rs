@@ -1,5 +1,7 @@
 //! Conversations with someone outside the world: who owns one, what was said, and what is still to be delivered
 //! (BI-34..38, MSG-11..14).
+//!
+//! Must never: reach the outside. What an adapter can do is said here; that it does it is the adapter's.
 
 use std::time::Duration;
 
@@ -38,6 +40,111 @@ text_enum! {
     }
 }
 
+text_enum! {
+    /// What can be done in a conversation besides replying (BI-38).
+    ActionKind, "action" {
+        /// Say something.
+        Send = "send",
+        /// Take back what one said.
+        Delete = "delete",
+        /// React to a message.
+        React = "react",
+        /// Ask everyone there to choose.
+        Poll = "poll",
+        /// Have a message stand out.
+        Pin = "pin",
+        /// Open a thread of its own.
+        Thread = "thread",
+    }
+}
+
+text_enum! {
+    /// How freely an agent reacts to messages (MSG-14).
+    Reactions, "level of reactions" {
+        /// At most once in `limits.reaction_gap` messages from outside.
+        Minimal = "minimal",
+        /// Whenever it seems fit.
+        Extensive = "extensive",
+    }
+}
+
+/// Something done in a conversation. What it is about stands in it under the id that the outside knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Action {
+    /// A message was taken back.
+    Delete {
+        /// Which, as the outside knows it.
+        message_id: String,
+        /// Its place in the conversation.
+        seq: i64,
+    },
+    /// A reaction to a message.
+    React {
+        /// To which, as the outside knows it.
+        message_id: String,
+        /// Its place in the conversation.
+        seq: i64,
+        /// The reaction.
+        emoji: String,
+        /// Whether it is taken back.
+        remove: bool,
+    },
+    /// A question with answers to choose from; the question is the entry's text.
+    Poll {
+        /// The answers.
+        options: Vec<String>,
+    },
+    /// A message stands out.
+    Pin {
+        /// Which, as the outside knows it.
+        message_id: String,
+        /// Its place in the conversation.
+        seq: i64,
+        /// Whether it no longer does.
+        remove: bool,
+    },
+    /// A thread was opened; its first words are the entry's text.
+    Thread {
+        /// The message that it hangs on, as the outside knows it, if on one.
+        message_id: Option<String>,
+    },
+}
+
+impl Action {
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> ActionKind {
+        match self {
+            Self::Delete { .. } => ActionKind::Delete,
+            Self::React { .. } => ActionKind::React,
+            Self::Poll { .. } => ActionKind::Poll,
+            Self::Pin { .. } => ActionKind::Pin,
+            Self::Thread { .. } => ActionKind::Thread,
+        }
+    }
+
+    /// The message that it is about, as the outside knows it.
+    #[must_use]
+    pub fn message_id(&self) -> Option<&str> {
+        match self {
+            Self::Delete { message_id, .. } | Self::React { message_id, .. } | Self::Pin { message_id, .. } => {
+                Some(message_id)
+            }
+            Self::Thread { message_id } => message_id.as_deref(),
+            Self::Poll { .. } => None,
+        }
+    }
+}
+
+/// What the control plane's own conversations can do: whoever watches one sees it done. A thread there would be another
+/// conversation, which only the one outside begins.
+pub const CONTROL_ACTIONS: &[ActionKind] =
+    &[ActionKind::Send, ActionKind::Delete, ActionKind::React, ActionKind::Poll, ActionKind::Pin];
+
+/// What a webhook can do unless the world file says otherwise.
+pub const WEBHOOK_ACTIONS: &[ActionKind] = &[ActionKind::Send, ActionKind::Delete, ActionKind::React];
+
 /// The adapter of conversations held over the control plane: whoever watches one has it.
 pub const CONTROL: &str = "control";
 
@@ -63,6 +170,12 @@ pub struct Conversation {
     pub created_at: Timestamp,
     /// When something was last said.
     pub updated_at: Timestamp,
+    /// Messages that came from outside so far.
+    #[serde(default)]
+    pub heard: u64,
+    /// How many had come when an agent last reacted to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reacted: Option<u64>,
 }
 
 /// What a turn that comes from a conversation can reach there (CONF-03).
@@ -121,6 +234,12 @@ pub struct ConversationEntry {
     pub error: Option<String>,
     /// When it was committed.
     pub at: Timestamp,
+    /// What was done, if something was done and not only said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<Action>,
+    /// Whether it was taken back: its text and its files are gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
 }
 
 /// The first wait after an attempt that failed; each next one is four times as long, up to [`LONGEST_WAIT`].
@@ -136,6 +255,12 @@ pub fn delivery_wait(attempt: u32, jitter: u64) -> Duration {
     let wait = FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT);
     let extra = wait.as_millis() / 2 * u128::from(jitter.min(999)) / 1_000;
     wait + Duration::from_millis(u64::try_from(extra).unwrap_or(0))
+}
+
+/// Whether a text can be a reaction: 1 to 64 bytes without space and control characters, such as an emoji or `:eyes:`.
+#[must_use]
+pub fn is_reaction(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 64 && !text.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
 /// The type of a file as its name says; `application/octet-stream` if it says none that is known here.
@@ -202,6 +327,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn reactions_are_short_and_actions_read_back() {
+        for (text, fits) in [("👍", true), (":eyes:", true), ("", false), ("a b", false), ("a\n", false)] {
+            assert_eq!(is_reaction(text), fits, "{text:?}");
+        }
+        assert!(!is_reaction(&"x".repeat(65)));
+        let act = Action::React { message_id: "m".into(), seq: 3, emoji: "👍".into(), remove: false };
+        let json = serde_json::to_value(&act).unwrap();
+        assert_eq!((json["kind"].as_str(), act.kind()), (Some("react"), ActionKind::React));
+        assert_eq!(serde_json::from_value::<Action>(json).unwrap(), act);
+        let kinds = [CONTROL_ACTIONS, WEBHOOK_ACTIONS];
+        assert!(kinds.iter().all(|kinds| kinds.starts_with(WEBHOOK_ACTIONS)), "everyone can at least do these");
+    }
+
     proptest! {
         #[test]
         fn waits_grow_and_stay_within_their_bounds(attempt in 0u32..200, jitter in 0u64..2_000) {
@@ -213,7 +352,7 @@ mod tests {
 
         #[test]
         fn any_text_is_judged_without_a_panic(text in "\\PC{0,200}") {
-            let _ = (mime_of(&text), is_mime_type(&text), is_file_name(&text));
+            let _ = (mime_of(&text), is_mime_type(&text), is_file_name(&text), is_reaction(&text));
         }
     }
 }

@@ -68,6 +68,8 @@ text_enum! {
         Timer = "timer",
         /// A cron slot came.
         Cron = "cron",
+        /// A cron slot came, and is a turn of its own.
+        CronTurn = "cron_turn",
         /// A watched path changed.
         Watch = "watch",
         /// A post in a chat channel.
@@ -89,7 +91,7 @@ impl Kind {
     /// Whether it may join a turn that another envelope opened.
     #[must_use]
     pub fn merges(self) -> bool {
-        !matches!(self, Self::Ask | Self::Heartbeat | Self::Conversation)
+        !matches!(self, Self::Ask | Self::Heartbeat | Self::Conversation | Self::CronTurn)
     }
 }
 

@@ -104,6 +104,8 @@ text_enum! {
         ScheduleFired = "schedule.fired",
         /// A slot passed without a run.
         ScheduleSkipped = "schedule.skipped",
+        /// The last text of a job's own turn was delivered, or could not be, or was not to be.
+        ScheduleDelivered = "schedule.delivered",
         /// A heartbeat had nothing to report.
         HeartbeatQuiet = "heartbeat.quiet",
         /// A heartbeat reported something.

@@ -30,9 +30,9 @@ macro_rules! uuid_id {
                 Uuid::parse_str(text.trim()).map($name).map_err(|_| {
                     Refusal::new(
                         Code::InvalidArguments,
-                        format!("`{}` is not a {} id", crate::text::shown(text, 80), $what),
+                        format!("`{}` is not {}", crate::text::shown(text, 80), crate::text::a(concat!($what, " id"))),
                     )
-                    .hint(concat!("a ", $what, " id is a UUID, as the lists print it"))
+                    .hint(format!("{} is a UUID, as the lists print it", crate::text::a(concat!($what, " id"))))
                 })
             }
         }

@@ -43,7 +43,9 @@ pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};
 pub use ask::{Ask, AskStatus, Asker};
 pub use budget::{Budget, BudgetLimits, Money, Reservation, ReservationStatus, Scope};
 pub use chat::{ChatChannel, ChatMember, ChatPost, ChatWake};
-pub use conversation::{Attachment, ChannelContext, Conversation, ConversationEntry, Delivery, Direction};
+pub use conversation::{
+    Action, ActionKind, Attachment, ChannelContext, Conversation, ConversationEntry, Delivery, Direction, Reactions,
+};
 pub use dead_letter::{DeadLetter, DeadLetterStatus};
 pub use envelope::{Envelope, Kind, MailState};
 pub use event::{Event, EventKind, NewEvent};

@@ -89,6 +89,8 @@ limits! {
     subscriber_buffer: u32 = 1_024, 16, 1_048_576;
     /// Subscribers at once.
     subscribers_max: u32 = 256, 1, 100_000;
+    /// Seconds that a reader may take nothing of what it is sent before its connection or stream is closed.
+    reader_stall_seconds: u32 = 30, 1, 3_600;
     /// Days of the event feed (LIM-40).
     events_days: u32 = 7, 1, 3_650;
     /// Days of ended turns' journals and their consumed mail.
@@ -101,7 +103,7 @@ limits! {
     requests_days: u32 = 7, 1, 3_650;
     /// Days of chat posts.
     chat_days: u32 = 90, 1, 3_650;
-    /// Days of conversations in which nothing more was said.
+    /// Days of conversations in which nothing more was said, and of the entries of those that go on.
     conversation_days: u32 = 90, 1, 3_650;
     /// Days of the record of schedules' runs.
     schedule_run_days: u32 = 30, 1, 3_650;
@@ -141,12 +143,30 @@ limits! {
     world_watches_max: u32 = 1_000, 1, 1_000;
     /// Files below one watch.
     watch_files_max: u32 = 10_000, 1, 1_000_000;
+    /// Runs of one schedule that are kept (SCHED-06).
+    schedule_run_lines: u32 = 2_000, 64, 1_000_000;
+    /// Bytes of one schedule's runs that are kept.
+    schedule_run_bytes: u32 = 2_000_000, 65_536, 1_073_741_824;
+    /// Things last heard and said that a reminder recalls (SCHED-07).
+    reminder_messages: u32 = 10, 0, 100;
+    /// Characters of one of them.
+    reminder_message_chars: u32 = 220, 20, 10_000;
+    /// Characters of all of them.
+    reminder_chars: u32 = 700, 20, 100_000;
+    /// Seconds after which a reminder says that it was set long ago.
+    reminder_old_seconds: u32 = 86_400, 60, 315_360_000;
+    /// Times in a row that one agent may ask the same other within one root (HB-07).
+    reply_rounds_max: u32 = 5, 1, 1_000;
     /// The least seconds between two slots of a cron job.
     cron_gap_seconds: u32 = 10, 1, 86_400;
     /// Characters beside `HEARTBEAT_OK` that are dropped with it (HB-03).
     heartbeat_ack_chars: u32 = 300, 0, 100_000;
     /// Conversations that are kept with someone outside.
     conversations_max: u32 = 10_000, 1, 1_000_000;
+    /// Entries of one conversation; of more the oldest go.
+    conversation_entries_max: u32 = 10_000, 1_000, 1_000_000;
+    /// Messages from outside between two reactions in a conversation, where reactions are minimal (MSG-14).
+    reaction_gap: u32 = 5, 1, 1_000;
     /// Attempts to hand one message to the outside.
     delivery_attempts_max: u32 = 8, 1, 100;
     /// Files attached to one message.

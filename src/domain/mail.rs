@@ -7,7 +7,8 @@ use crate::envelope::{Envelope, Kind};
 ///
 /// - The first waking envelope decides the turn. A turn holds at most one envelope that expects a reply, and further
 ///   parts of the same conversation count as one.
-/// - A heartbeat runs alone, and only when nothing else waits.
+/// - A heartbeat runs only when nothing else waits, and alone but for quiet mail of schedules: that has waited for it.
+/// - A cron job's own turn has no other mail.
 /// - Mail that a turn has crashed on, or that an operator put back, runs alone, so that one poisoned message is found
 ///   without hurting its neighbours.
 /// - At most `max` envelopes go into one turn; the rest wait, in order.
@@ -20,7 +21,11 @@ pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
         return Vec::new();
     };
     if runs_alone(first) {
-        return vec![first];
+        let waited = |e: &&Envelope| first.kind == Kind::Heartbeat && is_fresh(first) && waits_for_heartbeat(e);
+        let mut taken: Vec<&Envelope> = pending.iter().filter(waited).take(max.saturating_sub(1)).collect();
+        taken.push(first);
+        taken.sort_by_key(|envelope| envelope.seq);
+        return taken;
     }
     let mut replies_to = first.kind.expects_reply().then_some(first);
     let mut taken = Vec::new();
@@ -71,7 +76,18 @@ pub fn channel_of<'m>(mail: impl IntoIterator<Item = &'m Envelope>) -> Option<Ch
 /// Whether an envelope must have a turn to itself. Pending mail that names a turn has been in one that did not end well.
 #[must_use]
 pub fn runs_alone(envelope: &Envelope) -> bool {
-    envelope.crashes > 0 || envelope.turn_id.is_some() || envelope.kind == Kind::Heartbeat
+    !is_fresh(envelope) || matches!(envelope.kind, Kind::Heartbeat | Kind::CronTurn)
+}
+
+/// Whether no turn has had it.
+fn is_fresh(envelope: &Envelope) -> bool {
+    envelope.crashes == 0 && envelope.turn_id.is_none()
+}
+
+/// Whether pending mail of a schedule does not wake by itself and goes with the next heartbeat (SCHED-06).
+#[must_use]
+pub fn waits_for_heartbeat(envelope: &Envelope) -> bool {
+    envelope.kind == Kind::Cron && !envelope.wake && is_fresh(envelope)
 }
 
 /// Whether an envelope that expects a reply may join a turn that already owes `replies_to` one.
@@ -172,6 +188,21 @@ mod tests {
         assert_eq!(seqs(&plan_turn(&pending, 16)), [2]);
         let pending = [mail(1, Kind::Heartbeat)];
         assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+        let pending = [mail(1, Kind::CronTurn), mail(2, Kind::Message), mail(3, Kind::CronTurn)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+        let pending = [mail(1, Kind::Message), mail(2, Kind::CronTurn)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+    }
+
+    #[test]
+    fn quiet_mail_of_schedules_goes_with_the_next_heartbeat() {
+        let quiet = |seq, kind| Envelope { wake: false, ..mail(seq, kind) };
+        let pending = [quiet(1, Kind::Cron), quiet(2, Kind::Message), mail(3, Kind::Heartbeat), quiet(4, Kind::Cron)];
+        assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 3, 4]);
+        assert_eq!(seqs(&plan_turn(&pending, 2)), [1, 3]);
+        assert_eq!(seqs(&plan_turn(&pending, 1)), [3]);
+        let crashed = [quiet(1, Kind::Cron), Envelope { crashes: 1, ..mail(2, Kind::Heartbeat) }];
+        assert_eq!(seqs(&plan_turn(&crashed, 16)), [2]);
     }
 
     proptest! {
@@ -195,7 +226,10 @@ mod tests {
             let owed: std::collections::BTreeSet<_> = taken.iter().filter(|e| e.kind.expects_reply())
                 .map(|e| (e.kind, e.conversation_id.clone())).collect();
             prop_assert!(owed.len() <= 1);
-            prop_assert!(taken.len() == 1 || taken.iter().all(|e| e.crashes == 0 && e.kind != Kind::Heartbeat));
+            prop_assert!(taken.len() == 1 || taken.iter().all(|e| e.crashes == 0 && e.kind != Kind::CronTurn));
+            let beats = taken.iter().any(|e| e.kind == Kind::Heartbeat);
+            prop_assert!(!beats || taken.iter().all(|e| e.kind == Kind::Heartbeat || waits_for_heartbeat(e)));
+            prop_assert!(taken.iter().filter(|e| e.kind == Kind::Heartbeat).count() <= 1);
         }
     }
 }

@@ -57,11 +57,15 @@ pub enum Code {
     CursorAhead,
     /// A cursor names a place that is no longer kept.
     CursorExpired,
+    /// What a cron job is to its agent does not go with where it runs, or with what only the other kind has.
+    PayloadMismatch,
+    /// The way to the outside cannot do this.
+    Unsupported,
 }
 
 impl Code {
     /// Every code, for tests that must cover them all.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::UnknownTool,
         Self::AccessDenied,
         Self::InvalidArguments,
@@ -85,6 +89,8 @@ impl Code {
         Self::LoopGuard,
         Self::CursorAhead,
         Self::CursorExpired,
+        Self::PayloadMismatch,
+        Self::Unsupported,
     ];
 
     /// The code as it is written everywhere.
@@ -114,6 +120,8 @@ impl Code {
             Self::LoopGuard => "loop_guard",
             Self::CursorAhead => "cursor_ahead",
             Self::CursorExpired => "cursor_expired",
+            Self::PayloadMismatch => "payload_mismatch",
+            Self::Unsupported => "unsupported",
         }
     }
 
@@ -177,13 +185,14 @@ impl Refusal {
         self
     }
 
-    /// "There is no such thing", with the nearest existing name if one is near.
+    /// "There is no such thing", with the nearest existing name if one is near. Whoever knows where to look puts a better
+    /// hint in the place of the general one.
     #[must_use]
     pub fn not_found(what: &str, name: &str, nearest: Option<&str>) -> Self {
         let refusal = Self::new(Code::NotFound, format!("there is no {what} `{}`", crate::text::shown(name, 80)));
         match nearest {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
-            None => refusal,
+            None => refusal.hint("see which there are, and name one of them"),
         }
     }
 

@@ -71,7 +71,27 @@ pub fn is_silent(text: &str) -> bool {
 pub fn read_reply(text: &str) -> Reply {
     let (text, reply_to) = take_tags(text);
     let text = strip_heartbeat_ok(&text).0;
-    if text.is_empty() || is_silent(text) { Reply::Silent } else { Reply::Said { text: text.to_owned(), reply_to } }
+    if text.is_empty() || is_silent(text) || ends_exchange(text) {
+        Reply::Silent
+    } else {
+        Reply::Said { text: text.to_owned(), reply_to }
+    }
+}
+
+/// Whether the whole message, but for white space around it, ends an exchange of replies (HB-07).
+#[must_use]
+pub fn ends_exchange(text: &str) -> bool {
+    text.trim() == REPLY_SKIP
+}
+
+/// Reads the last text of a run that is to be announced: what is said, or nothing if it is a silent token or
+/// [`ANNOUNCE_SKIP`] (HB-07).
+#[must_use]
+pub fn read_announcement(text: &str) -> Option<String> {
+    match read_reply(text) {
+        Reply::Said { text, .. } if text != ANNOUNCE_SKIP => Some(text),
+        Reply::Said { .. } | Reply::Silent => None,
+    }
 }
 
 /// Reads the last text of a heartbeat's turn. With the token at its start or end, up to `ack_chars` characters of rest are
@@ -176,6 +196,17 @@ mod tests {
     }
 
     #[test]
+    fn an_announcement_and_an_exchange_end_with_a_token_of_their_own() {
+        for silent in ["ANNOUNCE_SKIP", " ANNOUNCE_SKIP\n", "NO_REPLY", "REPLY_SKIP", "HEARTBEAT_OK", ""] {
+            assert_eq!(read_announcement(silent), None, "{silent:?}");
+        }
+        assert_eq!(read_announcement("Done. ANNOUNCE_SKIP").as_deref(), Some("Done. ANNOUNCE_SKIP"));
+        assert_eq!(read_reply("REPLY_SKIP"), Reply::Silent);
+        assert_eq!(read_reply("ANNOUNCE_SKIP"), said("ANNOUNCE_SKIP", None));
+        assert!(ends_exchange("REPLY_SKIP ") && !ends_exchange("`REPLY_SKIP`"));
+    }
+
+    #[test]
     fn the_first_tag_counts_and_none_is_delivered() {
         let other = Some(ReplyTo::Message("m-17".to_owned()));
         assert_eq!(read_reply("[[reply_to_current]] Yes."), said("Yes.", Some(ReplyTo::Current)));
@@ -219,7 +250,7 @@ mod tests {
             if let Reply::Said { text: kept, reply_to } = read_reply(&text) {
                 prop_assert!(!kept.is_empty() && kept.trim() == kept);
                 prop_assert!(!kept.contains("[[reply_to_current]]"));
-                prop_assert!(!is_silent(&kept));
+                prop_assert!(!is_silent(&kept) && !ends_exchange(&kept));
                 prop_assert!(kept.len() <= text.len());
                 prop_assert!(reply_to.is_none() || text.contains("[["));
                 prop_assert_eq!(read_reply(&kept), Reply::Said { text: kept, reply_to: None });

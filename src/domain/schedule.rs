@@ -1,13 +1,16 @@
 //! Schedules: timers, recurring jobs, watched paths and heartbeats, and the record of every run (SCHED-01..09, HB-01..07).
 
 pub mod changes;
+pub mod options;
 pub mod slots;
 pub mod words;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
+pub use self::options::{Deliver, JobOptions, JobWish, Payload, Session, WakeMode};
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, MessageId, RootId, ScheduleId};
 use crate::party::Party;
@@ -89,6 +92,23 @@ pub enum When {
     },
 }
 
+impl When {
+    /// The rule for someone to read: as it is stored, with instants in ISO 8601.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        match self {
+            Self::At { at } => json!({ "type": "at", "at": at.rfc3339() }),
+            Self::Every { every_ms, anchor } => {
+                json!({ "type": "every", "every_ms": every_ms, "anchor": anchor.rfc3339() })
+            }
+            Self::Cron { expression, zone } => json!({ "type": "cron", "expression": expression, "zone": zone }),
+            Self::Change { path, recursive, changes, debounce_ms } => json!({
+                "type": "change", "path": path, "recursive": recursive, "changes": changes, "debounce_ms": debounce_ms,
+            }),
+        }
+    }
+}
+
 text_enum! {
     /// What happened to a watched file.
     Change, "kind of change" {
@@ -120,6 +140,9 @@ pub struct Schedule {
     pub message: String,
     /// What becomes of slots that were missed.
     pub missed: Missed,
+    /// How a cron job runs; of every other kind this is the default.
+    #[serde(default)]
+    pub options: JobOptions,
     /// Whether it goes off at all.
     pub enabled: bool,
     /// The root that its mail belongs to; a cron slot and a heartbeat start one of their own.
@@ -161,8 +184,11 @@ pub struct ScheduleRun {
     pub status: RunStatus,
     /// Its mail.
     pub message_id: Option<MessageId>,
-    /// Why, if it was refused, skipped or failed.
+    /// Why, if it was refused, skipped or failed, or if its last text could not be delivered.
     pub note: Option<String>,
+    /// How it runs, if it is a turn of its own: its job may be changed or gone before that ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<JobOptions>,
 }
 
 /// What a watch last saw, so that changes made while nobody looked are found.

@@ -14,13 +14,124 @@ pub struct StateEntry {
     /// Its key; see [`check_key`].
     pub key: String,
     /// The value.
-    pub value: Value,
+    pub value: JsonText,
     /// Rises by one with every write, from 1 as long as no key was ever deleted.
     pub version: i64,
     /// Who wrote it.
     pub writer: Party,
     /// When.
     pub updated_at: Timestamp,
+}
+
+/// A JSON value as it was written, without the white space around it. Kept as text, because reading a number into the
+/// usual 64 bits and writing it again loses digits: `12345678901234567890.123` would come back as another number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JsonText(String);
+
+impl JsonText {
+    /// Takes a text that is JSON.
+    ///
+    /// # Errors
+    /// `invalid_arguments` when it is none, or has a number that no double is near to, such as `1e999`.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        let text = text.trim_matches([' ', '\t', '\n', '\r']);
+        match serde_json::from_str::<Value>(text) {
+            Ok(_) => Ok(Self(text.to_owned())),
+            Err(error) => Err(Refusal::new(Code::InvalidArguments, format!("is not JSON: {error}"))
+                .hint("write a JSON value, such as \"calm\" or {\"n\": 2}")),
+        }
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What it says, as far as 64 bits hold its numbers; see [`JsonText::is_exact`].
+    #[must_use]
+    pub fn value(&self) -> Value {
+        // It was read before, so it can be read now.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+
+    /// Whether it is `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.0 == "null"
+    }
+
+    /// Whether [`JsonText::value`] has every digit of its numbers: whole numbers that fit 64 bits, and others of up to 15
+    /// digits.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        let mut rest = self.0.as_str();
+        while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+            rest = &rest[at..];
+            let end = if rest.starts_with('"') { end_of_string(rest) } else { end_of_number(rest) };
+            let (token, after) = rest.split_at(end);
+            if !token.starts_with('"') && !fits_64_bits(token) {
+                return false;
+            }
+            rest = after;
+        }
+        true
+    }
+}
+
+/// Bytes of the string that a JSON text begins with.
+fn end_of_string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Bytes of the number that a JSON text begins with.
+fn end_of_number(text: &str) -> usize {
+    text.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E')).unwrap_or(text.len())
+}
+
+fn fits_64_bits(number: &str) -> bool {
+    if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
+        return true;
+    }
+    let digits = number.split(['e', 'E']).next().unwrap_or_default().replace(['-', '.'], "");
+    // A double keeps any 15 digits, wherever the point is.
+    digits.trim_matches('0').len() <= 15
+}
+
+impl From<Value> for JsonText {
+    fn from(value: Value) -> Self {
+        Self(value.to_string())
+    }
+}
+
+impl From<JsonText> for String {
+    fn from(text: JsonText) -> Self {
+        text.0
+    }
+}
+
+impl TryFrom<String> for JsonText {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        Self::parse(&text)
+    }
+}
+
+impl std::fmt::Display for JsonText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Whether a text is a key: 1 to 128 characters in parts of `a-z`, `A-Z`, `0-9`, `_`, `-`, joined by single dots (STATE-02).
@@ -55,6 +166,52 @@ pub fn is_system(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_number_keeps_all_its_digits() {
+        for text in ["12345678901234567890.123", "[-0.10, 1E+2]", "{\"a\": 340282366920938463463374607431768211456}"] {
+            let kept = JsonText::parse(&format!("\n {text} ")).unwrap();
+            assert_eq!(kept.as_str(), text);
+            let stored = serde_json::to_string(&kept).unwrap();
+            assert_eq!(serde_json::from_str::<JsonText>(&stored).unwrap(), kept);
+        }
+        for bad in ["", "{", "1 2", "nul", "1e999", "NaN"] {
+            assert!(JsonText::parse(bad).is_err(), "{bad}");
+        }
+        for (text, exact) in [
+            ("18446744073709551615", true),
+            ("18446744073709551616", false),
+            ("9007199254740993", true),
+            ("0.1", true),
+            ("-12345678901234.5", true),
+            ("1234567890123456.5", false),
+            ("100000000000000000000000", true),
+            ("[1, {\"x\": 12345678901234567890.123}]", false),
+            ("\"12345678901234567890.123 \\\" 12345678901234567890.123\"", true),
+        ] {
+            assert_eq!(JsonText::parse(text).unwrap().is_exact(), exact, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_called_exact_reads_back_as_the_same_number(whole in any::<i64>(), cents in 0..10_000_u32) {
+            for text in [whole.to_string(), format!("{}.{cents:04}", whole % 10_000_000_000)] {
+                let kept = JsonText::parse(&text).unwrap();
+                prop_assert!(kept.is_exact());
+                let read = kept.value().as_f64().unwrap();
+                prop_assert_eq!(read, text.parse::<f64>().unwrap());
+            }
+        }
+
+        #[test]
+        fn no_json_makes_it_panic(text in "[\\[\\]{}\",:0-9a-z.eE+\\\\-]{0,40}") {
+            if let Ok(kept) = JsonText::parse(&text) {
+                let _ = (kept.is_exact(), kept.value());
+            }
+        }
+    }
 
     #[test]
     fn keys_are_dotted_parts() {

@@ -1,5 +1,5 @@
 //! What a root has set going, counted where agents act on one another, and when that is too much (promise 7). The bounds
-//! are `limits.root_messages_max`, `root_spawns_max`, `root_turns_max` and `echoes_max`.
+//! are `limits.root_messages_max`, `root_spawns_max`, `root_turns_max`, `echoes_max` and `reply_rounds_max`.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,22 @@ pub struct RootTally {
     /// The highest of those counts from one agent to another, by a digest of the two.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loudest: BTreeMap<String, u32>,
+    /// Whom each agent asked last, and how often in a row.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rounds: BTreeMap<AgentId, Rounds>,
     /// When it last counted something.
     pub updated_at: Timestamp,
+}
+
+/// How often in a row an agent asked the same other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rounds {
+    /// The other.
+    pub with: AgentId,
+    /// How often.
+    pub count: u32,
+    /// Whether the other has ended the exchange.
+    pub over: bool,
 }
 
 impl RootTally {
@@ -46,6 +60,7 @@ impl RootTally {
             spawns: 0,
             echoes: BTreeMap::new(),
             loudest: BTreeMap::new(),
+            rounds: BTreeMap::new(),
             updated_at: now,
         }
     }
@@ -66,6 +81,30 @@ impl RootTally {
         let back = self.loudest.get(&digest(to, from, &[])).copied().unwrap_or(0);
         trim(&mut self.loudest);
         said.min(back.saturating_add(1))
+    }
+}
+
+impl RootTally {
+    /// Counts that `from` asks `to`. Who asks another in between begins anew, so that asking in turn is no loop.
+    pub fn asked(&mut self, from: &AgentId, to: &AgentId) -> &Rounds {
+        while self.rounds.len() >= ECHOES_KEPT && !self.rounds.contains_key(from) {
+            let fewest = self.rounds.iter().min_by_key(|(_, rounds)| rounds.count).map(|(id, _)| id.clone());
+            self.rounds.retain(|id, _| Some(id) != fewest.as_ref());
+        }
+        let none = || Rounds { with: to.clone(), count: 0, over: false };
+        let rounds = self.rounds.entry(from.clone()).or_insert_with(none);
+        if rounds.with != *to {
+            *rounds = none();
+        }
+        rounds.count = rounds.count.saturating_add(1);
+        rounds
+    }
+
+    /// Notes that `to` has ended the exchange in which `from` asks it.
+    pub fn ended(&mut self, from: &AgentId, to: &AgentId) {
+        if let Some(rounds) = self.rounds.get_mut(from).filter(|rounds| rounds.with == *to) {
+            rounds.over = true;
+        }
     }
 }
 
@@ -130,6 +169,21 @@ mod tests {
         for _ in 0..50 {
             assert_eq!(tally.echo(&a, &b, "Done."), 1);
         }
+    }
+
+    #[test]
+    fn asking_the_same_agent_in_a_row_is_counted_and_can_be_ended() {
+        let (a, b, c, mut tally) = (id("a"), id("b"), id("c"), tally());
+        assert_eq!((tally.asked(&a, &b).count, tally.asked(&a, &b).count, tally.asked(&b, &a).count), (1, 2, 1));
+        tally.ended(&a, &c);
+        assert!(!tally.asked(&a, &b).over);
+        tally.ended(&a, &b);
+        assert!(tally.asked(&a, &b).over && !tally.asked(&b, &a).over);
+        assert_eq!(tally.asked(&a, &c), &Rounds { with: c.clone(), count: 1, over: false });
+        for n in 0..600 {
+            tally.asked(&id(&format!("n{n}")), &b);
+        }
+        assert!(tally.rounds.len() <= ECHOES_KEPT);
     }
 
     proptest! {

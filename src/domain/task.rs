@@ -41,7 +41,8 @@ impl TaskStatus {
                 .hint("to reopen it, give a note that says why and set reopen"));
         }
         if self.is_terminal() && next.is_terminal() && self != next {
-            return Err(Refusal::new(Code::Conflict, format!("the task is already {self}")));
+            return Err(Refusal::new(Code::Conflict, format!("the task is already {self}"))
+                .hint("leave it as it is, or reopen it first, with a note that says why"));
         }
         Ok(())
     }

@@ -50,6 +50,13 @@ pub fn one_line(text: &str) -> String {
     spaced.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The word with `a` or `an` before it, by its first letter.
+#[must_use]
+pub fn a(word: &str) -> String {
+    let article = if word.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) { "an" } else { "a" };
+    format!("{article} {word}")
+}
+
 /// The candidate nearest to `name` by edit distance, if it is near enough to be a slip of the keyboard.
 #[must_use]
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -79,6 +86,14 @@ mod tests {
         assert_eq!(nearest("manger", names), Some("manager"));
         assert_eq!(nearest("amdin", names), Some("admin"));
         assert_eq!(nearest("wholly-different", names), None);
+    }
+
+    #[test]
+    fn the_article_goes_with_the_word() {
+        assert_eq!(
+            (a("archetype").as_str(), a("root").as_str(), a("ask id").as_str()),
+            ("an archetype", "a root", "an ask id")
+        );
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub struct Turn {
     pub other_roots: Vec<RootId>,
     /// The largest hop of the mail it took.
     pub hop: u32,
-    /// `mail` for a turn that mail opened, `operator` for a tool call made from the control plane.
+    /// `mail` for a turn that mail opened, `cron` for one that a cron job has to itself, `operator` for a tool call made from
+    /// the control plane.
     pub source: String,
     /// What it is about: the first words of the mail that opened it, for lists and for what later turns recall.
     #[serde(default)]

@@ -4,6 +4,7 @@
 //! Must never: leave a key out because it has no value (it is `null`), nor call an id anything but what it is called
 //! everywhere. Events alone leave out `channel` and `correlation_id`, which most of them never have.
 
+pub mod names;
 mod time;
 
 use ghost_proto::v1;

@@ -81,7 +81,7 @@ pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan
     });
     schedules::heartbeats(w, cx, &heartbeats.collect()).await?;
     for warning in &plan.warnings {
-        let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.to_string() }));
+        let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.bare().to_string() }));
         cx.emit(w, event).await?;
     }
     Ok(done)

@@ -71,9 +71,24 @@ impl Site {
 
     /// One GET, with these headers and no other; gives status and body.
     pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+        self.ask("GET", path, headers).await
+    }
+
+    /// The head of an answer that goes on.
+    pub async fn head(&self, path: &str, headers: &[(&str, &str)]) -> String {
+        let mut stream = BufReader::new(self.tcp(false).await.unwrap());
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\n{headers}\r\n").as_bytes()).await.unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).await.unwrap() > 0 {}
+        head
+    }
+
+    /// One request, with these headers and no other; gives status and body.
+    pub async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
         let mut stream = self.tcp(false).await.unwrap();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        stream.write_all(format!("GET {path} HTTP/1.0\r\n{headers}\r\n").as_bytes()).await.unwrap();
+        stream.write_all(format!("{method} {path} HTTP/1.0\r\n{headers}\r\n").as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer}"));

@@ -7,6 +7,7 @@ use super::changed;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::source::words_if;
 
 /// Make an agent from an archetype and start it
 #[derive(Debug, clap::Args)]
@@ -20,7 +21,7 @@ pub struct Create {
     /// The name people see
     #[arg(long, value_name = "N")]
     name: Option<String>,
-    /// Starts a first turn with this text; without it the agent waits
+    /// Starts a first turn with this text, for - with that of standard input; without it the agent waits
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     goal: Option<String>,
 }
@@ -32,7 +33,7 @@ impl Create {
             archetype: self.archetype,
             agent_id: self.id,
             name: self.name,
-            goal: self.goal,
+            goal: words_if(self.goal)?,
             overrides_json: String::new(),
         };
         changed(rpc!(client, AgentsClient::create, request).await?, "is created")

@@ -7,6 +7,7 @@ use super::changed;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::source::words_if;
 
 /// Stop an agent and leave a tombstone
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,8 @@ pub struct Delete {
 
 impl Delete {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = DeleteAgentRequest { request_id: new_request_id(), agent_id: self.agent_id, reason: self.reason };
+        let reason = words_if(self.reason)?;
+        let request = DeleteAgentRequest { request_id: new_request_id(), agent_id: self.agent_id, reason };
         changed(rpc!(client, AgentsClient::delete, request).await?, "is deleted")
     }
 }

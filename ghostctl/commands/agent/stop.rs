@@ -9,6 +9,7 @@ use super::changed;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::source::words_if;
 use crate::text::parse_duration;
 
 /// Stop an agent, and return when it is stopped; it stays so over boots
@@ -32,7 +33,7 @@ impl Stop {
         let request = StopAgentRequest {
             request_id: new_request_id(),
             agent_id: self.agent_id,
-            reason: self.reason,
+            reason: words_if(self.reason)?,
             grace_ms: self.grace.map(|grace| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)),
         };
         changed(rpc!(client, AgentsClient::stop, request).await?, "is told to stop")

@@ -1,5 +1,7 @@
 //! `ghostctl budget list`
 
+use std::cell::Cell;
+
 use ghost_proto::v1::ListBudgetsRequest;
 use ghost_proto::v1::budgets_client::BudgetsClient;
 
@@ -24,12 +26,20 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let budgets = collect(&self.bound, async |limit, cursor| {
+        let cut = Cell::new(false);
+        let mut budgets = collect(&self.bound, async |limit, cursor| {
             let request = ListBudgetsRequest { sort: self.sort.clone(), limit, cursor };
             let page = rpc!(client, BudgetsClient::list, request).await?;
+            cut.set(page.truncated);
             Ok((page.budgets, page.next_cursor))
         })
         .await?;
+        if budgets.note.is_none() && cut.get() {
+            budgets.note = Some(format!(
+                "the daemon lists no more than these {}; --scope shows others, and `usage` what was spent",
+                budgets.rows.len()
+            ));
+        }
         let mut table = Table::new(&["SCOPE", "TOKENS SPENT", "HELD", "LIMIT", "USD SPENT", "HELD", "LIMIT"]);
         for budget in &budgets.rows {
             table.row([

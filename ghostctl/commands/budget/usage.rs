@@ -2,20 +2,19 @@
 
 use ghost_proto::v1::UsageRequest;
 use ghost_proto::v1::budgets_client::BudgetsClient;
-use serde_json::json;
 
 use crate::commands::ledger::since;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::output::Answer;
+use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
-use crate::text::{dollars, rfc3339, usd};
+use crate::text::dollars;
 
 /// Show what model calls took, by agent and model
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ghostctl usage --since 24h\n  ghostctl --json usage --agent chora | jq .total.cost_usd"
+    after_help = "Examples:\n  ghostctl usage --since 24h\n  ghostctl --json usage --agent chora | jq 'map(.cost_usd) | add'"
 )]
 pub struct Usage {
     /// Of this agent
@@ -28,8 +27,7 @@ pub struct Usage {
 
 impl Usage {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let since_at_ms = self.since_at_ms;
-        let request = UsageRequest { agent_id: self.agent, since_at_ms };
+        let request = UsageRequest { agent_id: self.agent, since_at_ms: self.since_at_ms };
         let usage = rpc!(client, BudgetsClient::usage, request).await?;
         let mut table =
             Table::new(&["AGENT", "MODEL", "CALLS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "COST"]);
@@ -47,18 +45,7 @@ impl Usage {
             all.iter_mut().zip(tokens).for_each(|(total, count)| *total = total.saturating_add(count));
         }
         row("total", "", calls, all, cost);
-        let json = json!({
-            "since": since_at_ms.map(rfc3339),
-            "sums": usage.sums.iter().map(record::usage_sum).collect::<Vec<_>>(),
-            "total": {
-                "calls": calls,
-                "input_tokens": all[0],
-                "output_tokens": all[1],
-                "cache_read_tokens": all[2],
-                "cache_write_tokens": all[3],
-                "cost_usd": usd(cost),
-            },
-        });
-        Ok(Answer::object(json, table.render()))
+        let json = usage.sums.iter().map(record::usage_sum).collect();
+        Ok(Body::List { json, table }.into())
     }
 }

@@ -10,6 +10,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
+use crate::source::words_if;
 
 /// Create a channel
 #[derive(Debug, clap::Args)]
@@ -44,7 +45,7 @@ impl Create {
             members: self.members,
             skip_creator: self.skip_creator,
             gated: self.gated,
-            topic: self.topic,
+            topic: words_if(self.topic)?,
             as_agent: self.as_agent,
         };
         let created = rpc!(client, ChatClient::create, request).await?;

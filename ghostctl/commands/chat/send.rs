@@ -9,6 +9,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
+use crate::source::words;
 
 /// Post in a channel
 #[derive(Debug, clap::Args)]
@@ -18,11 +19,11 @@ use crate::record;
 pub struct Send {
     /// The channel
     channel: String,
-    /// The post; one that begins with - comes after --
+    /// The post; - reads it from standard input, and one that begins with - comes after --
     #[arg(value_name = "TEXT")]
     content: String,
     /// The sequence of the post that it answers
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", allow_negative_numbers = true)]
     reply_to: Option<i64>,
     /// Post as this agent
     #[arg(long = "as", value_name = "AGENT")]
@@ -37,7 +38,7 @@ impl Send {
         let request = PostRequest {
             request_id: new_request_id(),
             channel: self.channel,
-            content: self.content,
+            content: words(self.content)?,
             reply_to: self.reply_to,
             as_agent: self.as_agent,
             deliver: self.deliver,

@@ -25,7 +25,7 @@ pub struct Watch {
     /// The channel
     channel: String,
     /// Begin after this sequence of the channel, and not with what is posted next
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", allow_negative_numbers = true)]
     after: Option<i64>,
 }
 

@@ -7,6 +7,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::conversations as record;
+use crate::source::words_if;
 
 /// Give a conversation to another agent
 #[derive(Debug, clap::Args)]
@@ -27,7 +28,7 @@ impl Handoff {
             request_id: new_request_id(),
             conversation_id: self.conversation_id,
             agent_id: self.agent_id,
-            reason: self.reason,
+            reason: words_if(self.reason)?,
         };
         let conversation = rpc!(client, ConversationsClient::handoff, request).await?;
         let text = format!("conversation {} is with {} now", conversation.conversation_id, conversation.owner);

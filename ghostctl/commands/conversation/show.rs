@@ -24,7 +24,7 @@ pub struct Show {
     /// The conversation
     conversation_id: String,
     /// Only what was said after this entry
-    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    #[arg(long, value_name = "SEQ", default_value_t = 0, allow_negative_numbers = true)]
     after: i64,
 }
 
@@ -69,10 +69,15 @@ fn shown(entry: &ConversationEntry) -> String {
     let way = match (entry.direction.as_str(), entry.delivery.as_str()) {
         ("out", "delivered" | "none") | ("in", _) => String::new(),
         ("out", delivery) => format!(" [{delivery}, {} attempts]", entry.attempts),
-        (_, "draft") => " [draft]".to_owned(),
+        ("note", "draft") => " [draft]".to_owned(),
         _ => " [note]".to_owned(),
     };
+    let way = if entry.deleted { format!("{way} [taken back]") } else { way };
+    let way = entry.action.as_ref().map_or(way.clone(), |action| format!("{way} [{}]", action.kind));
     let mut text = format!("\n{}  {}  {}{way}\n{}\n", entry.seq, moment(entry.at_ms), entry.from, entry.content);
+    for option in entry.action.iter().flat_map(|action| &action.options) {
+        text.push_str(&format!("  - {option}\n"));
+    }
     for file in &entry.attachments {
         text.push_str(&format!("  file {} ({} bytes): {}\n", file.name, file.bytes, file.path));
     }

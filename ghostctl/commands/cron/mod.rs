@@ -15,7 +15,7 @@ const KIND: &str = "cron";
 /// What can be done with cron jobs.
 #[derive(Debug, clap::Subcommand)]
 pub enum Cron {
-    Add(add::Add),
+    Add(Box<add::Add>),
     List(list::List),
     Runs(runs::Runs),
     Run(run::Run),
@@ -29,7 +29,7 @@ pub enum Cron {
 impl Cron {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
-            Self::Add(verb) => verb.run(client).await,
+            Self::Add(verb) => (*verb).run(client).await,
             Self::List(verb) => verb.run(client, KIND).await,
             Self::Runs(verb) => verb.run(client, KIND).await,
             Self::Run(verb) => verb.run(client).await,

@@ -1,5 +1,7 @@
 //! `ghostctl dead list`
 
+use std::cell::Cell;
+
 use ghost_proto::v1::ListDeadRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
 
@@ -27,12 +29,20 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let letters = collect(&self.bound, async |limit, cursor| {
+        let cut = Cell::new(false);
+        let mut letters = collect(&self.bound, async |limit, cursor| {
             let request = ListDeadRequest { agent_id: self.agent.clone(), status: self.status.clone(), limit, cursor };
             let page = rpc!(client, MessagesClient::list_dead, request).await?;
+            cut.set(page.truncated);
             Ok((page.dead_letters, page.next_cursor))
         })
         .await?;
+        if letters.note.is_none() && cut.get() {
+            letters.note = Some(format!(
+                "the daemon lists no more than these {}; --agent and --status show others",
+                letters.rows.len()
+            ));
+        }
         let mut table = Table::new(&["DEAD LETTER", "AGENT", "STATUS", "SINCE", "MAIL", "CRASHES", "REASON"]);
         for letter in &letters.rows {
             table.row([

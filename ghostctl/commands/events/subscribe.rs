@@ -151,7 +151,10 @@ impl Reader {
         let mut events = EventsClient::new(client.transport()).max_decoding_message_size(ANSWER_BYTES);
         let opening = Deadline::after(client.timeout).within(events.subscribe(request)).await;
         let mut stream: Streaming<SubscribeResponse> = match opening {
-            None => return Err(Failure::new("timeout", "the daemon did not open the event stream in time")),
+            None => {
+                return Err(Failure::new("timeout", "the daemon did not open the event stream in time")
+                    .hint("is it busy? --timeout sets how long to wait"));
+            }
             Some(Err(status)) => return Ok(End::Status(status)),
             Some(Ok(response)) => response.into_inner(),
         };

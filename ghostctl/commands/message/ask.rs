@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::connection::{ANSWER_BYTES, Client, new_request_id};
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::source::words;
 
 /// The daemon ends an ask at its deadline; this much later it is clear that nothing comes.
 const GRACE: Duration = Duration::from_secs(5);
@@ -22,7 +23,7 @@ Examples:\n  ghostctl ask chora 'What is still open?'\n  ghostctl --timeout 10m 
 pub struct Ask {
     /// The agent
     agent_id: String,
-    /// The question; one that begins with - comes after --
+    /// The question; - reads it from standard input, and one that begins with - comes after --
     #[arg(value_name = "TEXT")]
     body: String,
 }
@@ -32,7 +33,7 @@ impl Ask {
         let request = AskRequest {
             request_id: new_request_id(),
             agent_id: self.agent_id.clone(),
-            body: self.body,
+            body: words(self.body)?,
             timeout_ms: Some(u64::try_from(client.timeout.as_millis()).unwrap_or(u64::MAX)),
         };
         let answer = client

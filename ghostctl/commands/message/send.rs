@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::source::{words, words_if};
 
 /// Send an agent a message; it is safe in its inbox when this returns
 #[derive(Debug, clap::Args)]
@@ -16,7 +17,7 @@ use crate::output::Answer;
 pub struct Send {
     /// The agent
     agent_id: String,
-    /// The message; one that begins with - comes after --
+    /// The message; - reads it from standard input, and one that begins with - comes after --
     #[arg(value_name = "TEXT")]
     body: String,
     /// A short line above it
@@ -29,8 +30,8 @@ impl Send {
         let request = SendRequest {
             request_id: new_request_id(),
             agent_id: self.agent_id.clone(),
-            body: self.body,
-            subject: self.subject,
+            body: words(self.body)?,
+            subject: words_if(self.subject)?,
             attachments: Vec::new(),
         };
         let sent = rpc!(client, MessagesClient::send, request).await?;

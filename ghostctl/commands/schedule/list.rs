@@ -19,21 +19,36 @@ pub struct List {
 impl List {
     pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
         let schedules = all(client, kind, self.agent).await?;
-        let mut table = Table::new(&["AGENT", "NAME", "WHEN", "NEXT", "LAST RUN", "ID"]);
+        // Only a cron job can be a turn of its own, with bounds and a way out of its own.
+        let jobs = kind == "cron";
+        let mut table = match jobs {
+            true => Table::new(&[
+                "AGENT", "NAME", "WHEN", "NEXT", "LAST", "LAST RUN", "SESSION", "TO", "TIMEOUT", "ROUNDS", "MODEL",
+                "ID",
+            ]),
+            false => Table::new(&["AGENT", "NAME", "WHEN", "NEXT", "LAST", "LAST RUN", "ID"]),
+        };
         for schedule in &schedules {
+            let none = || "-".to_owned();
             let next = match (schedule.enabled, schedule.next_at_ms) {
                 (false, _) => "off".to_owned(),
                 (true, Some(at)) => rfc3339(at),
-                (true, None) => "-".to_owned(),
+                (true, None) => none(),
             };
-            table.row([
-                schedule.agent_id.clone(),
-                schedule.name.clone(),
-                rule(schedule),
-                next,
-                schedule.last_status.clone().unwrap_or_else(|| "-".to_owned()),
-                schedule.schedule_id.clone(),
-            ]);
+            let (agent, name, when) = (schedule.agent_id.clone(), schedule.name.clone(), rule(schedule));
+            let last = schedule.last_at_ms.map_or_else(none, rfc3339);
+            let status = schedule.last_status.clone().unwrap_or_else(none);
+            let id = schedule.schedule_id.clone();
+            if !jobs {
+                table.row([agent, name, when, next, last, status, id]);
+                continue;
+            }
+            let options = schedule.options.clone().unwrap_or_default();
+            let to = if options.to.is_empty() { none() } else { options.to };
+            let timeout = options.timeout_seconds.map_or_else(none, |seconds| format!("{seconds} s"));
+            let rounds = options.max_rounds.map_or_else(none, |rounds| rounds.to_string());
+            let model = options.model.unwrap_or_else(none);
+            table.row([agent, name, when, next, last, status, options.session, to, timeout, rounds, model, id]);
         }
         let note = (schedules.len() >= LISTED)
             .then(|| format!("the daemon lists no more than these {LISTED}; --agent shows those of one agent"));

@@ -65,7 +65,7 @@ fn rule(schedule: &Schedule) -> String {
     let when: Value = serde_json::from_str(&schedule.when_json).unwrap_or_default();
     let text = |key: &str| when[key].as_str().unwrap_or_default().to_owned();
     match when["type"].as_str() {
-        Some("at") => when["at"].as_i64().map(rfc3339).unwrap_or_default(),
+        Some("at") => text("at"),
         Some("every") => format!("every {} s", when["every_ms"].as_u64().unwrap_or_default() / 1_000),
         Some("cron") => match when["zone"].as_str() {
             Some(zone) => format!("{} {zone}", text("expression")),

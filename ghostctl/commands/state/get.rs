@@ -5,7 +5,7 @@ use ghost_proto::v1::state_client::StateClient;
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::output::Answer;
+use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
 
 /// Show one value of the shared state
@@ -21,6 +21,6 @@ pub struct Get {
 impl Get {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let entry = rpc!(client, StateClient::get, GetStateRequest { key: self.key }).await?;
-        Ok(Answer::object(record::state(&entry), entry.value_json))
+        Ok(Body::Written { json: record::state_text(&entry), text: entry.value_json }.into())
     }
 }

@@ -43,7 +43,7 @@ impl List {
                 one_line(&entry.value_json, SHOWN),
             ]);
         }
-        let json = entries.rows.iter().map(record::state).collect();
-        Ok(Answer { note: entries.note, ..Body::List { json, table }.into() })
+        let json = record::array(entries.rows.iter().map(record::state_text));
+        Ok(Answer { note: entries.note, ..Body::Written { json, text: table.render() }.into() })
     }
 }

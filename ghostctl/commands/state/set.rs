@@ -5,8 +5,9 @@ use ghost_proto::v1::state_client::StateClient;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
-use crate::output::Answer;
+use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
+use crate::source::words;
 
 /// Set one value of the shared state
 #[derive(Debug, clap::Args)]
@@ -16,7 +17,7 @@ use crate::record::knowledge as record;
 pub struct Set {
     /// Its key
     key: String,
-    /// The value; null deletes the key
+    /// The value; null deletes the key, - reads it from standard input
     #[arg(value_name = "JSON", allow_negative_numbers = true)]
     value_json: String,
     /// Only if the key is at this version; 0 only if there is none
@@ -32,7 +33,7 @@ impl Set {
         let request = SetStateRequest {
             request_id: new_request_id(),
             key: self.key,
-            value_json: self.value_json,
+            value_json: words(self.value_json)?,
             expected_version: self.expect,
             as_agent: self.as_agent,
         };
@@ -41,6 +42,6 @@ impl Set {
             "null" => format!("{} is deleted", entry.key),
             _ => format!("{} is at version {}", entry.key, entry.version),
         };
-        Ok(Answer::object(record::state(&entry), told))
+        Ok(Body::Written { json: record::state_text(&entry), text: told }.into())
     }
 }

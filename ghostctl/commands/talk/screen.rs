@@ -89,6 +89,18 @@ impl Screen {
         }
         let from = entry.from.strip_prefix("agent:").unwrap_or(&entry.from);
         match entry.direction.as_str() {
+            // What was done besides is told in a line of its own; the answer under way goes on below it.
+            "out" if entry.action.is_some() => {
+                self.end_stream(out)?;
+                out.text(&format!("-- {}\n", entry.content))?;
+                for option in entry.action.iter().flat_map(|action| &action.options) {
+                    out.text(&format!("   - {option}\n"))?;
+                }
+            }
+            "out" if entry.deleted => {
+                self.end_stream(out)?;
+                out.text(&format!("-- {from} took message {} back\n", entry.seq))?;
+            }
             "out" => {
                 // It is on the screen already if it came as it was written.
                 let there = !self.streamed.is_empty() && self.streamed.trim().ends_with(entry.content.trim());

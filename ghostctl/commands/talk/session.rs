@@ -9,6 +9,7 @@ use ghost_proto::v1::{
     GetAgentRequest, GetConversationRequest, HandoffConversationRequest, SayRequest, TurnOver,
     WatchConversationRequest, WatchConversationResponse,
 };
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
@@ -41,7 +42,6 @@ pub struct Session {
 enum Next {
     Line(Option<String>),
     Told(Box<Result<Option<WatchConversationResponse>, Status>>),
-    Interrupted,
     TooLate,
 }
 
@@ -66,7 +66,7 @@ impl Session {
             failed: None,
         };
         if let Some(id) = conversation {
-            let request = GetConversationRequest { conversation_id: id.clone(), after_seq: Some(i64::MAX), limit: 1 };
+            let request = GetConversationRequest { conversation_id: id.clone(), after_seq: None, limit: 1 };
             let found = rpc!(client, ConversationsClient::get, request).await?;
             let found = required(found.conversation, "conversation")?;
             if found.owner != session.owner {
@@ -86,14 +86,36 @@ impl Session {
         Ok(session)
     }
 
-    /// Talks until the lines end. Gives what the last answer failed with, if nobody sat by to read it.
+    /// Talks until the lines end, or someone breaks off. Gives what the last answer failed with, if nobody sat by to read it.
     pub async fn talk(
         mut self,
+        client: &Client,
+        lines: mpsc::Receiver<String>,
+        person: bool,
+        out: &mut Output,
+    ) -> Result<Option<Failure>, Failure> {
+        // Listened for all the time: who breaks off does not wait for an answer or for the daemon to come back.
+        let mut interrupts = signal(SignalKind::interrupt())
+            .map_err(|error| Failure::new("internal", format!("Ctrl-C cannot be listened for: {error}")))?;
+        tokio::select! {
+            biased;
+            _ = interrupts.recv() => {
+                // Who breaks off knows that nothing more is said.
+                self.files.clear();
+            }
+            ended = self.go_on(client, lines, person, out) => ended?,
+        }
+        self.leave(person, out)
+    }
+
+    /// Says the lines and shows what comes, until there is no more of either.
+    async fn go_on(
+        &mut self,
         client: &Client,
         mut lines: mpsc::Receiver<String>,
         person: bool,
         out: &mut Output,
-    ) -> Result<Option<Failure>, Failure> {
+    ) -> Result<(), Failure> {
         let mut away: Option<Patience> = None;
         let mut deadline = None;
         let mut ended = false;
@@ -117,7 +139,6 @@ impl Session {
                 biased;
                 told = told(&mut self.stream) => Next::Told(Box::new(told)),
                 line = lines.recv(), if listens => Next::Line(line),
-                _ = tokio::signal::ctrl_c() => Next::Interrupted,
                 () = late(wait) => Next::TooLate,
             };
             match next {
@@ -148,11 +169,6 @@ impl Session {
                 // A person who closes the line has heard enough.
                 Next::Line(None) if person => break,
                 Next::Line(None) => ended = true,
-                Next::Interrupted => {
-                    // Who breaks off knows that nothing more is said.
-                    self.files.clear();
-                    break;
-                }
                 Next::TooLate => {
                     let owner = &self.owner;
                     return Err(Failure::new(
@@ -163,6 +179,11 @@ impl Session {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The last words of this client.
+    fn leave(mut self, person: bool, out: &mut Output) -> Result<Option<Failure>, Failure> {
         if let Some(id) = &self.conversation_id {
             let text = format!("to go on: ghostctl talk {} --conversation {id}", self.owner);
             self.screen.word(&text, out)?;
@@ -190,7 +211,8 @@ impl Session {
         };
         let mut service = ConversationsClient::new(client.transport()).max_decoding_message_size(ANSWER_BYTES);
         match Deadline::after(client.timeout).within(service.watch(request)).await {
-            None => Err(Failure::new("timeout", "the daemon did not open the conversation in time")),
+            None => Err(Failure::new("timeout", "the daemon did not open the conversation in time")
+                .hint("is it busy? --timeout sets how long to wait")),
             Some(Ok(response)) => {
                 self.stream = Some(response.into_inner());
                 Ok(Ok(()))

@@ -8,6 +8,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
+use crate::source::{words, words_if};
 
 /// Create a task and put it into its owner's inbox
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,7 @@ pub struct Create {
     /// The agent whose work it is
     #[arg(long, visible_alias = "agent", value_name = "AGENT")]
     owner: String,
-    /// The whole of it
+    /// The whole of it; - reads it from standard input
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     description: String,
     /// Higher is sooner
@@ -45,8 +46,8 @@ impl Create {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = CreateTaskRequest {
             request_id: new_request_id(),
-            title: self.title.or(self.titled).unwrap_or_default(),
-            description: self.description,
+            title: words_if(self.title.or(self.titled))?.unwrap_or_default(),
+            description: words(self.description)?,
             owner: self.owner,
             priority: self.priority,
             depends_on: self.depends_on,

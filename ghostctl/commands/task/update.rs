@@ -8,6 +8,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
+use crate::source::words_if;
 
 /// Change a task
 #[derive(Debug, clap::Args)]
@@ -27,13 +28,13 @@ pub struct Update {
     /// Its title
     #[arg(long, value_name = "TEXT", group = "change")]
     title: Option<String>,
-    /// The whole of it
+    /// The whole of it; - reads it from standard input
     #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]
     description: Option<String>,
     /// Higher is sooner
     #[arg(long, value_name = "N", group = "change", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// What came of it
+    /// What came of it; - reads it from standard input
     #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]
     result: Option<String>,
     /// A task that must be done first; all of them have to be given, or none
@@ -60,12 +61,12 @@ impl Update {
             task_id: self.task_id,
             status: self.status,
             owner: self.owner,
-            title: self.title,
-            description: self.description,
+            title: words_if(self.title)?,
+            description: words_if(self.description)?,
             priority: self.priority,
-            result: self.result,
+            result: words_if(self.result)?,
             due_at_ms: self.due_at_ms,
-            note: self.note,
+            note: words_if(self.note)?,
             reopen: self.reopen,
             depends_on,
         };

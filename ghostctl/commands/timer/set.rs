@@ -7,6 +7,7 @@ use crate::commands::schedule::shown;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::source::words;
 use crate::times::{parse_instant, parse_span_ms};
 
 /// Remind an agent once; setting a name again replaces that timer
@@ -23,12 +24,12 @@ pub struct Set {
     #[arg(value_name = "NAME")]
     name: String,
     /// How long from now, such as 90s or 1h30m
-    #[arg(long = "in", value_name = "TIME", value_parser = parse_span_ms)]
+    #[arg(long = "in", value_name = "TIME", value_parser = parse_span_ms, allow_hyphen_values = true)]
     after_ms: Option<i64>,
     /// When, in ISO 8601; UTC if it has no zone
-    #[arg(long, value_name = "T", value_parser = parse_instant)]
+    #[arg(long, value_name = "T", value_parser = parse_instant, allow_hyphen_values = true)]
     at: Option<i64>,
-    /// What the agent is reminded of
+    /// What the agent is reminded of; - reads it from standard input
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     message: String,
 }
@@ -40,7 +41,7 @@ impl Set {
             kind: "timer".into(),
             agent_id: self.agent,
             name: self.name,
-            message: self.message,
+            message: words(self.message)?,
             after_ms: self.after_ms,
             at_ms: self.at,
             ..SetScheduleRequest::default()

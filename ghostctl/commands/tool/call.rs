@@ -8,6 +8,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::parsed;
+use crate::source::words;
 
 /// Run a tool as an agent, through its registry, in a turn of the operator's
 #[derive(Debug, clap::Args)]
@@ -17,17 +18,18 @@ pub struct Call {
     agent_id: String,
     /// The tool
     tool: String,
-    /// Its arguments, a JSON object
-    #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true, value_parser = object)]
+    /// Its arguments, a JSON object; - reads it from standard input
+    #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     arguments: String,
 }
 
 /// A JSON object as it was written, so that a slip of the keyboard is told before anything is asked of the daemon, and the
 /// daemon sees what reading it would lose, such as a key that was given twice.
-fn object(text: &str) -> Result<String, String> {
-    match serde_json::from_str::<Map<String, Value>>(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("it is not a JSON object: {error}")),
+fn object(text: String) -> Result<String, Failure> {
+    match serde_json::from_str::<Map<String, Value>>(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(Failure::new("invalid_arguments", format!("JSON is no JSON object: {error}"))
+            .hint("write the arguments such as '{\"path\": \"notes.md\"}'; `ghostctl agent prompt AGENT` shows what a tool takes")),
     }
 }
 
@@ -37,7 +39,7 @@ impl Call {
             request_id: new_request_id(),
             agent_id: self.agent_id,
             tool: self.tool,
-            arguments_json: self.arguments,
+            arguments_json: object(words(self.arguments)?)?,
             timeout_ms: None,
         };
         let call = rpc!(client, ToolsClient::call, request).await?;
@@ -52,8 +54,14 @@ impl Call {
             .map(|json| Failure::from_refusal_json(json.as_bytes()).unwrap_or_else(|| Failure::new("internal", json)));
         let failure = refusal.or_else(|| match call.status.as_str() {
             "ok" => None,
-            "unknown" => Some(Failure::new("outcome_unknown", format!("{} may or may not have run", call.tool))),
-            status => Some(Failure::new("exec_failed", format!("{} ended as {status}", call.tool))),
+            "unknown" => Some(
+                Failure::new("outcome_unknown", format!("{} may or may not have run", call.tool))
+                    .hint("look at what it changes before you call it again"),
+            ),
+            status => Some(
+                Failure::new("exec_failed", format!("{} ended as {status}", call.tool))
+                    .hint("`ghostctl turn show TURN` has what it said"),
+            ),
         });
         let json = json!({
             "call_id": call.call_id,

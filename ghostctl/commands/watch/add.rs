@@ -7,6 +7,7 @@ use crate::commands::schedule::shown;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::source::words;
 
 /// Tell an agent when a file or directory of the workspace changes
 #[derive(Debug, clap::Args)]
@@ -20,7 +21,7 @@ pub struct Add {
     /// What the watch is called
     #[arg(value_name = "NAME")]
     name: String,
-    /// The path, relative to the workspace
+    /// The path, relative to the workspace; `.` is all of it
     #[arg(value_name = "PATH")]
     path: String,
     /// Everything below a directory counts
@@ -30,7 +31,7 @@ pub struct Add {
     #[arg(long, value_name = "C,C", value_delimiter = ',')]
     changes: Vec<String>,
     /// Changes within this many milliseconds are reported together
-    #[arg(long = "debounce-ms", value_name = "MS")]
+    #[arg(long = "debounce-ms", value_name = "MS", allow_hyphen_values = true)]
     debounce_ms: Option<u32>,
     /// What the agent is reminded of
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
@@ -44,7 +45,7 @@ impl Add {
             kind: "watch".into(),
             agent_id: self.agent,
             name: self.name,
-            message: self.message,
+            message: words(self.message)?,
             path: Some(self.path),
             recursive: self.recursive,
             changes: self.changes,

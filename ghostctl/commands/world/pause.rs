@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
+use crate::source::words_if;
 
 /// Let no new turn start; nothing is lost
 #[derive(Debug, clap::Args)]
@@ -19,7 +20,7 @@ pub struct Pause {
 
 impl Pause {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = PauseRequest { request_id: new_request_id(), reason: self.reason };
+        let request = PauseRequest { request_id: new_request_id(), reason: words_if(self.reason)? };
         let answer = rpc!(client, WorldClient::pause, request).await?;
         let state = if answer.changed { "paused" } else { "paused already" };
         Ok(Answer::object(

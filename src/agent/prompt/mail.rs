@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::reply_tokens::SILENT;
-use ghost_domain::text::clip;
-use ghost_domain::{ChannelContext, Envelope, Turn};
+use ghost_domain::text::{clip, one_line, prefix_bytes};
+use ghost_domain::{ActionKind, ChannelContext, Envelope, Reactions, Turn};
 
 use super::{escape, escape_attribute};
 
 /// Calls of an earlier turn that the next one is told of.
 const NOTED_CALLS: usize = 50;
+
+/// Characters of each half of the line that is recalled of a job's own turn.
+const SUMMARY_CHARS: usize = 160;
 
 /// The mail of a turn.
 #[must_use]
@@ -36,20 +39,47 @@ pub fn inbox(mail: &[Envelope]) -> String {
     text
 }
 
-/// What a turn is told that comes from a conversation with someone outside (MSG-11, MSG-13, HB-05).
+/// What can be done in a conversation with someone outside.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    /// What its adapter has declared.
+    pub actions: Vec<ActionKind>,
+    /// How freely the agent reacts.
+    pub reactions: Reactions,
+    /// Messages from outside between two reactions, where they are minimal.
+    pub gap: u32,
+}
+
+impl Ways {
+    /// What the agent is told of it, for whoever has the tool (MSG-14).
+    fn words(&self) -> String {
+        let actions: Vec<&str> = self.actions.iter().map(|action| action.as_str()).collect();
+        let reacting = match self.reactions {
+            _ if !self.actions.contains(&ActionKind::React) => String::new(),
+            Reactions::Minimal => format!(
+                " React only where it is truly apt: at most once in {} messages from outside, better less often.",
+                self.gap
+            ),
+            Reactions::Extensive => " React freely where a person would.".to_owned(),
+        };
+        format!("The message tool, if you have it, can here: {}.{reacting}", actions.join(", "))
+    }
+}
+
+/// What a turn is told that comes from a conversation with someone outside (MSG-11, MSG-13, MSG-14, HB-05).
 #[must_use]
-pub fn channel(channel: ChannelContext) -> String {
-    let id = channel.conversation_id;
+pub fn channel(channel: ChannelContext, ways: &Ways) -> String {
+    let (id, ways) = (channel.conversation_id, ways.words());
     if !channel.replies {
         return format!(
             "<channel conversation_id=\"{id}\">\nA conversation with someone outside was handed to you. The last words of this \
-             turn are not sent there: to say something now, use a channel tool.\n</channel>"
+             turn are not sent there: to say something now, use a channel tool. {ways}\n</channel>"
         );
     }
     format!(
         "<channel conversation_id=\"{id}\">\nYour last words are sent to someone outside as your reply. If nothing should be sent, \
          make {} your whole answer. To mark the reply as an answer to a certain message, begin it with [[reply_to_current]] for \
-         the newest or [[reply_to:<message_id>]] for another; the mark is taken out.\n</channel>",
+         the newest or [[reply_to:<message_id>]] for another; the mark is taken out. {ways}\n</channel>",
         SILENT[0],
     )
 }
@@ -65,11 +95,19 @@ pub fn recent(turns: &[Arc<Turn>], most: usize) -> String {
         if turn.about.is_empty() && said.is_empty() {
             continue;
         }
-        let entry = format!(
-            "<turn>\n<about>{}</about>\n<said>{}</said>\n</turn>",
-            escape(&turn.about),
-            escape(&clip(said, 1_500)),
-        );
+        let entry = match turn.source.as_str() {
+            // Of a job's own turn only this line is recalled (SCHED-05).
+            "cron" => {
+                let line = one_line(prefix_bytes(said, SUMMARY_CHARS * 8));
+                let about = clip(&turn.about, SUMMARY_CHARS);
+                format!("<job>{} → {}</job>", escape(&about), escape(&clip(&line, SUMMARY_CHARS)))
+            }
+            _ => format!(
+                "<turn>\n<about>{}</about>\n<said>{}</said>\n</turn>",
+                escape(&turn.about),
+                escape(&clip(said, 1_500)),
+            ),
+        };
         size += entry.len();
         if size > most {
             break;

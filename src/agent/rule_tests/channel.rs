@@ -11,8 +11,14 @@ use uuid::Uuid;
 
 use super::rig::{Rig, id, operator, read, write};
 
-const ALL: [&str; 5] =
-    ["channel.file_attach", "channel.handoff", "channel.send", "syscall.channel.handoff", "syscall.channel.send"];
+const ALL: [&str; 6] = [
+    "channel.file_attach",
+    "channel.handoff",
+    "channel.send",
+    "message",
+    "syscall.channel.handoff",
+    "syscall.channel.send",
+];
 const BROUGHT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
 
 /// A world whose file says this besides, and the tools of the channel that ada has with and without a conversation.
@@ -39,7 +45,7 @@ async fn tools(groups: &str, strict: bool, config: &str) -> (BTreeSet<String>, B
     let context = ChannelContext { conversation_id: ConversationId(Uuid::nil()), replies: true };
     let of = |channel| {
         let (_, registry) = rig.engine.outfit_for(&agent, channel).unwrap();
-        registry.specs().iter().map(|spec| spec.name.clone()).filter(|name| name.contains("channel.")).collect()
+        registry.specs().iter().map(|spec| spec.name.clone()).filter(|name| ALL.contains(&name.as_str())).collect()
     };
     (of(Some(context)), of(None))
 }
@@ -50,7 +56,7 @@ fn names(list: &[&str]) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn the_matrix_of_channel_tools() {
-    let seed = "tool_privileges: { communicator: [channel, syscall.channel.send, syscall.channel.handoff] }\n";
+    let seed = "tool_privileges: { communicator: [channel, message, syscall.channel.send, syscall.channel.handoff] }\n";
     let member = "## Tool Access\nprivilege_groups: communicator\n";
     let outsider = "## Tool Access\nprivilege_groups:\n";
     let denied = "## Tool Access\nprivilege_groups: communicator\ndeny: syscall.channel.send, channel.handoff\n";
@@ -66,7 +72,7 @@ async fn the_matrix_of_channel_tools() {
             seed,
             false,
             denied,
-            &["channel.file_attach", "channel.send", "syscall.channel.handoff"],
+            &["channel.file_attach", "channel.send", "message", "syscall.channel.handoff"],
         ),
     ] {
         let (found, without) = tools(groups, strict, config).await;
@@ -103,7 +109,9 @@ async fn a_turn_from_outside_has_the_tools_in_briefing_and_request_and_answers()
         listed
     };
     assert!(ALL.iter().all(|name| has(outside, name) && !has(plain, name)));
-    assert!(outside.messages.last().unwrap().visible_text().contains("<channel conversation_id="));
+    let note = outside.messages.last().unwrap().visible_text();
+    assert!(note.contains("<channel conversation_id="));
+    assert!(note.contains("can here: send, delete, react, poll, pin.") && note.contains("at most once in 5"), "{note}");
     assert!(!plain.messages.last().unwrap().visible_text().contains("<channel"));
     let entries = read!(rig, |r| r.conversation_entries(conversation, 0, 10).await?);
     assert_eq!(entries.last().unwrap().direction, Direction::Out);

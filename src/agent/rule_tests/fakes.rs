@@ -1,11 +1,10 @@
 //! A model and tools that do what a test says.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use ghost_domain::ports::{Ids, Rng};
 use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::{Activity, AgentId, Refusal, Timestamp};
 use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Stop};
@@ -14,7 +13,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use uuid::Uuid;
 
 use crate::Board;
 
@@ -93,21 +91,6 @@ impl Provider for Model {
         };
         let usage = Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() });
         Ok(ModelAnswer { model: request.model.clone(), blocks, usage, stop })
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Ids for Count {
-    fn next(&self) -> Uuid {
-        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::SeqCst)) + 1)
-    }
-}
-
-impl Rng for Count {
-    fn below(&self, _: u64) -> u64 {
-        0
     }
 }
 

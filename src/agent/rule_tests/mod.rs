@@ -4,6 +4,7 @@ mod act;
 mod actor;
 mod channel;
 mod fakes;
+mod jobs;
 mod limits;
 mod operator;
 mod prompt;

@@ -15,7 +15,7 @@ use ghost_domain::transcript::{Block, Role};
 use ghost_domain::{
     AgentId, AgentKind, Ask, AskId, Desired, Envelope, Event, Kind, LedgerRow, Limits, Party, Refusal, Turn,
 };
-use ghost_provider::testing::{ManualClock, provider_plan};
+use ghost_provider::testing::{Counting, ManualClock, provider_plan};
 use ghost_provider::{ModelRequest, Provider, Providers};
 use ghost_store::Store;
 use ghost_store::memory::MemoryStore;
@@ -24,7 +24,7 @@ use ghost_tools::workspace::Workspace;
 use ghost_tools::{Office, ToolTable, builtins};
 use serde_json::Value;
 
-use super::fakes::{Count, Model, Probe, Quiet, Seen, tools};
+use super::fakes::{Model, Probe, Quiet, Seen, tools};
 use crate::Engine;
 use crate::turn::{self, Bench};
 
@@ -105,7 +105,7 @@ impl Rig {
         }
         let mut plan = ghost_config::load(&files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"));
         change(&mut plan);
-        let (clock, count) = (ManualClock::at(1_795_298_880_000), Arc::new(Count::default()));
+        let (clock, count) = (ManualClock::at(1_795_298_880_000), Arc::new(Counting::default()));
         let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
         let cx = Cx::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, plan.limits.clone());
         let (model, probe, board) = (Model::new(), Arc::new(Probe::default()), Arc::new(Seen::default()));

@@ -276,12 +276,14 @@ impl Runner {
         work: impl Future<Output = Result<Output, Refusal>>,
     ) -> Result<Output, Refusal> {
         let seconds = checked.tool.seconds.unwrap_or(self.limits().call_seconds);
-        match within(&*self.clock(), Limits::seconds(seconds), work).await {
+        let most = self.at_most(Limits::seconds(seconds));
+        match within(&*self.clock(), most, work).await {
             Some(result) => result,
-            None => {
-                Err(Refusal::new(Code::Timeout, format!("{} did not end within {seconds} s", checked.tool.spec.name))
-                    .hint("it was cancelled; try something smaller, or check what it left behind"))
-            }
+            None => Err(Refusal::new(
+                Code::Timeout,
+                format!("{} did not end within {} s", checked.tool.spec.name, most.as_secs()),
+            )
+            .hint("it was cancelled; try something smaller, or check what it left behind")),
         }
     }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_commons::turns::{self, HeldMail, Next, Taken};
+use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::mail::channel_of;
+use ghost_domain::schedule::JobOptions;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
-use ghost_domain::{AgentId, ChannelContext, Code, HeldSkill, MessageId, Refusal, Turn, TurnStatus};
+use ghost_domain::{AgentId, ChannelContext, Code, HeldSkill, Kind, MessageId, Refusal, Turn, TurnStatus};
 use ghost_store::Reads;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
@@ -18,6 +20,9 @@ use super::{Bench, Runner, view};
 use crate::engine::Engine;
 use crate::prompt::{self, Part, Section};
 use crate::transcript::Transcript;
+
+/// The source of a turn that a cron job has to itself.
+const CRON: &str = "cron";
 
 /// What the store knows that a prompt needs.
 #[derive(Default)]
@@ -43,10 +48,17 @@ impl Runner {
             _ => read_sources(engine, &taken).await?,
         };
         let channel = channel(&taken, &sources.journal);
-        let (spec, registry) = match engine.outfit_for(&taken.agent, channel) {
+        let (mut spec, registry) = match engine.outfit_for(&taken.agent, channel) {
             Ok(outfit) => outfit,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        let job = job(engine, &taken).await?;
+        let timed = job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
+        if let Some(job) = &job
+            && let Err(refusal) = narrow(&mut spec, &engine.office.plan(), job)
+        {
+            return Ok(Err(refusal));
+        }
         let limits = engine.office.cx.limits();
         let own_view = spec.limits.result_view_bytes;
         let transcript =
@@ -68,14 +80,19 @@ impl Runner {
                 let briefing = prompt::join(&prompt::briefing(&spec, &registry.specs(), &sources.held));
                 let mut mail = prompt::inbox(&taken.mail);
                 if let Some(channel) = channel {
-                    mail = format!("{mail}\n{}", prompt::channel(channel));
+                    let ways = ways(engine, channel, &spec.archetype.name).await?;
+                    mail = format!("{mail}\n{}", prompt::channel(channel, &ways));
                 }
                 for journal in &sources.earlier {
                     if let Some(note) = prompt::earlier_note(journal) {
                         mail = format!("{note}\n{mail}");
                     }
                 }
-                let recent = prompt::recent(&sources.history, limits.history_bytes as usize);
+                // A job's own turn knows nothing of the others (SCHED-05).
+                let recent = match taken.turn.source == CRON {
+                    true => String::new(),
+                    false => prompt::recent(&sources.history, limits.history_bytes as usize),
+                };
                 (Part::new(system), Part::new(briefing), (recent, mail))
             }
         };
@@ -109,9 +126,51 @@ impl Runner {
             looped: None,
             worked: Duration::ZERO,
             bench: Arc::clone(bench),
+            timed,
             shown: true,
         }))
     }
+}
+
+/// How the cron job runs whose own turn this is.
+async fn job(engine: &Arc<Engine>, taken: &Taken) -> Result<Option<JobOptions>, Refusal> {
+    let Some(mail) = taken.mail.iter().find(|envelope| envelope.kind == Kind::CronTurn) else { return Ok(None) };
+    let message_id = mail.message_id;
+    let run = engine.office.store.read(move |r| Box::pin(async move { r.schedule_run_of(message_id).await })).await;
+    Ok(run.map_err(Refusal::from)?.and_then(|run| run.options))
+}
+
+/// Gives a turn the bounds and the model of its job. Bounds only become smaller.
+fn narrow(spec: &mut AgentSpec, plan: &Plan, job: &JobOptions) -> Result<(), Refusal> {
+    let least = |own: u32, job: Option<u32>| job.map_or(own, |job| job.min(own));
+    spec.limits.turn_seconds = least(spec.limits.turn_seconds, job.timeout_seconds);
+    spec.limits.turn_rounds_max = least(spec.limits.turn_rounds_max, job.max_rounds);
+    if let Some(name) = &job.model {
+        let own = spec.model.provider.clone().unwrap_or_else(|| plan.llm.default_provider.clone());
+        let (provider, model) = plan.model_named(&own, name)?;
+        // Entries without a provider mean the agent's own, which the job may just have changed.
+        for fallback in &mut spec.model.fallback_models {
+            let (provider, model) = plan.llm.fallback_target(&own, fallback);
+            *fallback = format!("{provider}/{model}");
+        }
+        spec.model.provider = Some(provider);
+        spec.model.model = Some(model);
+    }
+    Ok(())
+}
+
+/// What can be done in the conversation that a turn comes from, and how freely its agent reacts there.
+async fn ways(engine: &Arc<Engine>, channel: ChannelContext, archetype: &str) -> Result<prompt::Ways, Refusal> {
+    let id = channel.conversation_id;
+    let read = engine.office.store.read(move |r| Box::pin(async move { r.conversation_get(id).await })).await;
+    let plan = engine.office.plan();
+    // One that retention has taken can do nothing any more.
+    let adapter = read?.map(|conversation| conversation.adapter).unwrap_or_default();
+    Ok(prompt::Ways {
+        actions: plan.channel_actions(&adapter).to_vec(),
+        reactions: plan.reactions_of(archetype),
+        gap: engine.office.cx.limits().reaction_gap,
+    })
 }
 
 /// The conversation from outside that a turn comes from. What joined a turn under way gives it none, so that a resumed turn
@@ -190,8 +249,14 @@ async fn fresh(
         (_, 0) => Vec::new(),
         (Some(recent), _) => recent,
         (None, limit) => {
-            let (agent_id, status) = (Some(agent_id.clone()), Some(TurnStatus::Finished));
-            let turns = r.turn_list(&TurnFilter { agent_id, status, limit, ..TurnFilter::default() }).await?;
+            let mut turns = Vec::new();
+            // Apart, so that a job that runs all the time does not take the place of what was said.
+            for source in ["mail", CRON] {
+                let (agent_id, status) = (Some(agent_id.clone()), Some(TurnStatus::Finished));
+                let filter = TurnFilter { agent_id, status, source: Some(source), limit, ..TurnFilter::default() };
+                turns.extend(r.turn_list(&filter).await?);
+            }
+            turns.sort_by_key(|turn| std::cmp::Reverse((turn.started_at, turn.turn_id)));
             turns.into_iter().map(Arc::new).collect()
         }
     };

@@ -72,6 +72,7 @@ pub async fn call_for_operator(
         failures: Vec::new(),
         worked: Duration::ZERO,
         bench: Arc::clone(bench),
+        timed: false,
         shown: false,
     };
     // A tool that panics here must not take the control plane's task with it, nor leave the turn open behind it.

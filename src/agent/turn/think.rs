@@ -72,7 +72,7 @@ impl Runner {
             let clock = self.clock();
             let began = clock.now();
             let mut deltas = Streamer::new(self);
-            let most = Limits::seconds(self.limits().model_seconds);
+            let most = self.at_most(Limits::seconds(self.limits().model_seconds));
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
             deltas.end();
             drop(slot);
@@ -82,12 +82,17 @@ impl Runner {
                 Some(Ok(answer)) => return self.answered(choice, reservation_id, answer, took).await,
                 Some(Err(error)) => error,
                 None => {
-                    let text = format!("no answer within {} s (limits.model_seconds)", most.as_secs());
+                    let setting = if self.timed { "the job's own time" } else { "limits.model_seconds" };
+                    let text = format!("no answer within {} s ({setting})", most.as_secs());
                     ProviderError::new(ErrorKind::Timeout, text)
                 }
             };
             failed += 1;
+            let over = if self.timed { self.out_of_time() } else { None };
             self.failed(choice, reservation_id, &error).await?;
+            if let Some(refusal) = over {
+                return Ok(Thought::Failed(refusal));
+            }
             if let Some(wait) = error.retry_after.filter(|wait| *wait <= choice.entry.plan.retry_cap) {
                 choice.entry.pool.cool_down(clock.now().plus(wait));
             }

@@ -173,15 +173,16 @@ async fn post_with(
         EventKind::ChatMessage,
         json!({
             "seq": post.seq, "message_id": post.message_id, "from": shown_name(&post.from), "content": post.content,
-            "mentions": post.mentions, "mentions_all": named.all, "reply_to": post.reply_to, "gated": channel.gated,
+            "mentions": post.mentioned().collect::<Vec<_>>(), "mentions_all": named.all, "reply_to": post.reply_to, "gated": channel.gated,
             "hop": post.hop, "delivered": reached.delivered, "woken": reached.woken, "waiting": reached.waiting,
             "skipped": skipped.len(), "via": by.via,
         }),
     )
     .channel(&channel.channel)
     .correlation(post.root_id);
-    cx.emit(
+    cx.emit_at(
         w,
+        post.ts,
         match by.party.agent() {
             Some(agent_id) => event.agent(agent_id),
             None => event,
@@ -241,7 +242,7 @@ fn nobody_there(name: &AgentId, agents: &BTreeSet<AgentId>) -> Refusal {
     let near = nearest(name.as_str(), agents.iter().map(AgentId::as_str).chain([EVERYONE]));
     let meant = near.map(|near| format!("did you mean `@{near}`? ")).unwrap_or_default();
     Refusal::new(Code::InvalidArguments, format!("content mentions @{name}, and there is no agent of that id"))
-        .hint(format!("{meant}write a name that is meant for nobody without the @"))
+        .hint(format!("{meant}write a name that is meant for nobody without the @, and code between backticks"))
         .details(json!({ "field": "content", "mention": name }))
 }
 

@@ -160,8 +160,12 @@ pub async fn redeliver(
 ) -> Result<ConversationEntry> {
     let mut conversation = get(w, conversation_id).await?;
     let mut entry = entry(w, conversation_id, seq).await?;
-    if entry.direction != Direction::Out || !matches!(entry.delivery, Delivery::Failed | Delivery::Pending) {
+    if entry.direction != Direction::Out
+        || entry.deleted
+        || !matches!(entry.delivery, Delivery::Failed | Delivery::Pending)
+    {
         let what = match entry.direction {
+            Direction::Out if entry.deleted => "was taken back".to_owned(),
             Direction::Out => format!("is {}", entry.delivery),
             _ => "never goes out".to_owned(),
         };

@@ -123,7 +123,8 @@ fn word(conversation: &Conversation, told: &str, summary: Option<&str>, history:
     if let Some(summary) = summary.map(str::trim).filter(|summary| !summary.is_empty()) {
         text.push_str(&format!("\nHow things stand:\n{summary}\n"));
     }
-    let said: Vec<&ConversationEntry> = history.iter().filter(|entry| entry.direction != Direction::Note).collect();
+    let said: Vec<&ConversationEntry> =
+        history.iter().filter(|entry| entry.direction != Direction::Note && !entry.deleted).collect();
     if !said.is_empty() {
         text.push_str("\nWhat was said last:\n");
     }

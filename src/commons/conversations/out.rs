@@ -3,8 +3,8 @@
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::reply_tokens::{Reply, ReplyTo, read_reply};
 use ghost_domain::{
-    AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Kind, MessageId,
-    Party, Refusal, Turn, TurnId,
+    Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Kind,
+    MessageId, Party, Refusal, Turn, TurnId,
 };
 use ghost_store::Writes;
 use serde_json::json;
@@ -26,7 +26,7 @@ pub struct Post {
 
 /// Where something said goes next: the control plane's own conversations have it when it is committed, unless it has
 /// files, which somebody must still look at.
-fn way_out(conversation: &Conversation, files: &[Attachment]) -> Delivery {
+pub(super) fn way_out(conversation: &Conversation, files: &[Attachment]) -> Delivery {
     if conversation.adapter == CONTROL && files.is_empty() { Delivery::Delivered } else { Delivery::Pending }
 }
 
@@ -53,17 +53,7 @@ pub async fn post(
 ) -> Result<ConversationEntry> {
     let mut conversation = get(w, conversation_id).await?;
     check_speaker(&conversation, agent_id)?;
-    let most = cx.limits().message_bytes;
-    if post.content.len() > most as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("the message has {} bytes; at most {most} are taken", post.content.len()),
-        )
-        .hint("write the long part to a workspace file and attach it"));
-    }
-    if post.content.trim().is_empty() {
-        return Err(Refusal::new(Code::InvalidArguments, "content is empty").hint("say something in content"));
-    }
+    check_length(cx, &post.content)?;
     check_count(cx, post.attachments.len())?;
     let reply_to = match post.reply_to {
         None => None,
@@ -88,13 +78,38 @@ pub async fn post(
 /// What the outside calls the message with this id.
 fn answered(entries: &[ConversationEntry], id: &str) -> Option<String> {
     let is_meant = |entry: &&ConversationEntry| {
-        entry.direction != Direction::Note
-            && (entry.message_id.to_string() == id || entry.external_id.as_deref() == Some(id))
+        is_message(entry) && (entry.message_id.to_string() == id || entry.external_id.as_deref() == Some(id))
     };
     entries.iter().rev().find(is_meant).map(outside_id)
 }
 
-fn outside_id(entry: &ConversationEntry) -> String {
+/// Whether an entry is something said that can be spoken of: no note, no reaction or the like, and not taken back.
+pub(super) fn is_message(entry: &ConversationEntry) -> bool {
+    let says = match &entry.action {
+        None | Some(Action::Poll { .. } | Action::Thread { .. }) => true,
+        Some(Action::Delete { .. } | Action::React { .. } | Action::Pin { .. }) => false,
+    };
+    entry.direction != Direction::Note && !entry.deleted && says
+}
+
+/// Refuses a text that is empty or longer than a message may be.
+pub(super) fn check_length(cx: &Cx, content: &str) -> Result<()> {
+    let most = cx.limits().message_bytes;
+    if content.len() > most as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the message has {} bytes; at most {most} are taken", content.len()),
+        )
+        .hint("write the long part to a workspace file and attach it")
+        .details(json!({ "limit": "message_bytes" })));
+    }
+    if content.trim().is_empty() {
+        return Err(Refusal::new(Code::InvalidArguments, "the text is empty").hint("say something"));
+    }
+    Ok(())
+}
+
+pub(super) fn outside_id(entry: &ConversationEntry) -> String {
     entry.external_id.clone().unwrap_or_else(|| entry.message_id.to_string())
 }
 
@@ -148,6 +163,19 @@ async fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Re
         files.extend(draft.attachments);
     }
     Ok(files)
+}
+
+/// Makes what a turn had attached and not sent drafts again: it goes on after it was set aside, and its journal says that
+/// the files are attached.
+pub(crate) async fn restore_drafts(w: &mut dyn Writes, turn_id: TurnId) -> Result<()> {
+    for mut entry in w.conversation_entries_of_turn(turn_id).await? {
+        let was_draft = entry.direction == Direction::Note && !entry.attachments.is_empty();
+        if was_draft && entry.delivery == Delivery::None {
+            entry.delivery = Delivery::Draft;
+            w.conversation_entry_put(&entry).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The conversation that a turn owes its last text to, by its mail.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ghost_domain::schedule::{Change, FileStamp, Missed, RunStatus, When};
+use ghost_domain::schedule::{Change, FileStamp, JobOptions, Missed, RunStatus, When};
 use ghost_domain::{
     ChatWake, Code, EventKind, Kind, Party, RootId, Schedule, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot,
 };
@@ -24,6 +24,7 @@ pub(super) fn new(rig: &Rig, kind: ScheduleKind, name: &str, when: When) -> NewS
         when,
         message: "look at the mail".into(),
         missed: Missed::Skip,
+        options: JobOptions::default(),
         enabled: true,
         chain: Chain { root_id: RootId(rig.cx.id()), hop: 3 },
         baseline: None,
@@ -204,8 +205,9 @@ async fn what_has_but_one_time_waits_for_room_and_goes_off_once() {
         rig.pass(MINUTE / 2);
         due(&rig).await;
     }
+    assert!(there(&rig, &tea).await.is_none());
+    assert_eq!(there(&rig, &job).await.unwrap().next_at, None, "it stays until its run has ended well");
     for schedule in [&tea, &job] {
-        assert!(there(&rig, schedule).await.is_none());
         let record = runs(&rig, schedule).await;
         assert_eq!((record.len(), record[0].status, record[0].late), (2, RunStatus::Queued, true));
         assert_eq!(record[0].slot_at, schedule.next_at.unwrap());

@@ -73,9 +73,12 @@ async fn a_one_shot_cron_job_that_was_missed_runs_once_all_the_same_and_is_gone(
     let job = set(&rig, party("ada"), new(&rig, ScheduleKind::Cron, "once", when)).await.unwrap();
     rig.pass(HOUR * 3);
     due(&rig).await;
-    assert!(there(&rig, &job).await.is_none());
     let record = runs(&rig, &job).await;
     assert_eq!((record.len(), record[0].status, record[0].late), (1, RunStatus::Queued, true));
+    assert_eq!(there(&rig, &job).await.unwrap().next_at, None);
+    let turn = rig.take("ada").await.turn;
+    rig.finish(turn.turn_id, "").await.unwrap();
+    assert!(there(&rig, &job).await.is_none());
 }
 
 #[tokio::test]

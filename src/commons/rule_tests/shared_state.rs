@@ -6,7 +6,7 @@ use crate::Result;
 use crate::shared_state::{self, Listed, Setting};
 
 async fn set(rig: &Rig, by: Party, key: &str, value: Value, expected: Option<i64>) -> Result<StateEntry> {
-    let new = Setting { key: key.into(), value, expected_version: expected };
+    let new = Setting { key: key.into(), value: value.into(), expected_version: expected };
     write!(rig, |w, cx| shared_state::set(w, &cx, &by, None, new).await)
 }
 
@@ -31,7 +31,7 @@ async fn values_are_set_read_and_listed_by_prefix() {
     assert_eq!((first.version, &first.writer), (1, &party("ada")));
     set(&rig, operator(), "plan.step", json!([2]), None).await.unwrap();
     let seen = get(&rig, "plan.step").await.unwrap();
-    assert_eq!((seen.version, seen.value, seen.writer), (2, json!([2]), operator()));
+    assert_eq!((seen.version, seen.value.value(), seen.writer), (2, json!([2]), operator()));
     for key in ["plan.a", "plan", "planet", "other"] {
         set(&rig, party("bob"), key, json!(true), None).await.unwrap();
     }
@@ -61,7 +61,7 @@ async fn one_of_two_that_compare_and_set_wins() {
     assert_eq!(code(set(&rig, party("ada"), "k", json!(3), Some(1)).await), Code::Conflict);
     assert_eq!(code(set(&rig, party("ada"), "none", json!(3), Some(1)).await), Code::Conflict);
     assert_eq!(code(set(&rig, party("ada"), "k", json!(3), Some(-1)).await), Code::InvalidArguments);
-    assert_eq!(get(&rig, "k").await.unwrap().value, json!(2));
+    assert_eq!(get(&rig, "k").await.unwrap().value.value(), json!(2));
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn null_deletes_and_no_version_comes_twice() {
     }
     assert_eq!(code(set(&rig, party("ada"), "k", Value::Null, Some(1)).await), Code::Conflict);
     let gone = set(&rig, party("ada"), "k", Value::Null, Some(3)).await.unwrap();
-    assert_eq!((gone.version, gone.value), (4, Value::Null));
+    assert_eq!((gone.version, gone.value.value()), (4, Value::Null));
     assert_eq!(code(get(&rig, "k").await), Code::NotFound);
     assert_eq!(code(set(&rig, party("ada"), "k", Value::Null, None).await), Code::NotFound);
     assert!(list(&rig, "", "", 9).await.unwrap().entries.is_empty());

@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::changes::{FileChange, report};
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
-use ghost_domain::schedule::{Missed, RunStatus, When};
+use ghost_domain::schedule::{Missed, Payload, RunStatus, WakeMode, When};
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::{
-    AgentId, AgentStatus, Code, Kind, MailState, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun,
-    Timestamp, WatchSnapshot,
+    AgentId, AgentStatus, Code, Kind, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp,
+    WatchSnapshot,
 };
 use ghost_store::Writes;
 use serde_json::json;
 
+use super::context;
+use super::record::{Run, WAITS, blank, held, record, refused, row, say, skipped, under_way, write};
 use super::text::{self, Moment};
 use crate::mail::{self, Chain, Draft};
 use crate::{Cx, Result};
@@ -24,8 +27,6 @@ const BATCH: u32 = 32;
 const LATE: Duration = Duration::from_secs(5);
 /// The wait until mail that a bound refused is tried again, of what has but one time.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
-/// Runs that are looked through for one that is still under way, or that was refused.
-const LOOK_BACK: u32 = 32;
 /// Why a slot is passed over.
 const STILL_RUNS: &str = "the last run has not ended";
 const WAS_DOWN: &str = "the world was not running or was paused, or its clock was moved";
@@ -81,9 +82,10 @@ pub async fn due(w: &mut dyn Writes, cx: &Cx, since: Timestamp, beats: &Beats) -
                 let run = Run { missed: passed.count, ..run };
                 record(w, cx, &mut schedule, run, RunStatus::Skipped, Some(note)).await?;
             }
-            ScheduleKind::Cron if under_way(w, &schedule).await?.is_some() => {
-                pass_over(w, cx, &mut schedule, run).await?;
-            }
+            ScheduleKind::Cron if under_way(w, &schedule).await?.is_some() => match once {
+                true => wait(w, cx, &mut schedule, run).await?,
+                false => pass_over(w, cx, &mut schedule, run).await?,
+            },
             ScheduleKind::Cron | ScheduleKind::Timer | ScheduleKind::Watch => {
                 let chain = match schedule.kind {
                     ScheduleKind::Cron => Chain::root(cx),
@@ -93,8 +95,15 @@ pub async fn due(w: &mut dyn Writes, cx: &Cx, since: Timestamp, beats: &Beats) -
             }
         }
         if once && schedule.next_at.is_none() {
-            // Its one time is over. The run stays.
-            w.schedule_delete(schedule.schedule_id).await?;
+            // Its one time is over. The run stays, and so does a job until that has ended well.
+            match (schedule.kind, schedule.last_status) {
+                (ScheduleKind::Cron, Some(RunStatus::Queued)) => {}
+                (ScheduleKind::Cron, _) => {
+                    schedule.enabled = false;
+                    w.schedule_put(&schedule).await?;
+                }
+                _ => w.schedule_delete(schedule.schedule_id).await?,
+            }
         }
     }
     Ok(more)
@@ -180,21 +189,6 @@ async fn watch(w: &mut dyn Writes, schedule_id: ScheduleId, made: Timestamp) -> 
     Ok(found.filter(|schedule| schedule.enabled && schedule.created_at == made))
 }
 
-/// A slot that has come.
-#[derive(Clone, Copy)]
-struct Run {
-    slot_at: Timestamp,
-    now: Timestamp,
-    late: bool,
-    missed: u32,
-    /// Whether it is the only one: what a passing bound refuses is tried again, because no other slot comes.
-    once: bool,
-}
-
-fn blank(slot_at: Timestamp, now: Timestamp) -> Run {
-    Run { slot_at, now, late: false, missed: 0, once: false }
-}
-
 /// Delivers the mail of a run and records it. Of a slot that is tried again, only the first refusal is a run of its own.
 async fn fire(
     w: &mut dyn Writes,
@@ -206,30 +200,50 @@ async fn fire(
     report: Option<&str>,
 ) -> Result<ScheduleRun> {
     let held = if run.once { held(w, schedule, run.slot_at).await? } else { None };
+    let why = held.as_ref().map(|held| match (held.status, held.note.as_deref()) {
+        (RunStatus::Refused, Some(refusal)) => format!("its mail was refused until now ({refusal})"),
+        _ => "another run of it had not ended".to_owned(),
+    });
+    let limits = cx.limits();
+    let own_turn = schedule.options.payload == Payload::AgentTurn;
+    let reminds = match schedule.kind {
+        ScheduleKind::Timer => true,
+        ScheduleKind::Cron => !own_turn,
+        ScheduleKind::Watch | ScheduleKind::Heartbeat => false,
+    };
+    let lately = if reminds { context::lately(w, &limits, &schedule.agent_id).await? } else { String::new() };
     let moment = Moment {
         slot_at: run.slot_at,
         now: run.now,
         late: run.late,
-        held: held.as_ref().and_then(|held| held.note.as_deref()),
+        held: why.as_deref(),
         missed: run.missed,
         by_hand,
         report,
+        lately: &lately,
+        old: Duration::from_secs(limits.reminder_old_seconds.into()),
     };
     let (subject, body) = text::mail(schedule, &moment);
-    let body = prefix_bytes(&body, cx.limits().message_bytes as usize).to_owned();
+    let body = prefix_bytes(&body, limits.message_bytes as usize).to_owned();
     let kind = match schedule.kind {
         ScheduleKind::Timer => Kind::Timer,
+        ScheduleKind::Cron if own_turn => Kind::CronTurn,
         ScheduleKind::Cron => Kind::Cron,
         ScheduleKind::Watch => Kind::Watch,
         ScheduleKind::Heartbeat => Kind::Heartbeat,
     };
-    let draft =
-        Draft { subject: Some(subject), ..Draft::new(&schedule.agent_id, schedule.creator.clone(), kind, body, chain) };
+    let waits = schedule.options.wake == WakeMode::NextHeartbeat && by_hand.is_none();
+    let draft = Draft {
+        subject: Some(subject),
+        // Without a heartbeat to wait for it would wait for ever.
+        wake: !waits || !has_heartbeat(w, &schedule.agent_id).await?,
+        ..Draft::new(&schedule.agent_id, schedule.creator.clone(), kind, body, chain)
+    };
     match mail::deliver(w, cx, draft).await {
         Ok(envelope) => {
             let row =
                 ScheduleRun { message_id: Some(envelope.message_id), ..row(schedule, run, RunStatus::Queued, None) };
-            write(w, schedule, &row).await?;
+            write(w, cx, schedule, &row).await?;
             let event = NewEvent::new(
                 EventKind::ScheduleFired,
                 json!({
@@ -257,29 +271,21 @@ async fn fire(
     }
 }
 
-/// The run that records that a bound refused the mail of this slot before.
-async fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
-    let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK).await?;
-    Ok(runs.into_iter().find(|run| run.status == RunStatus::Refused && run.slot_at == slot_at))
+/// Whether an agent looks around by itself.
+async fn has_heartbeat(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat)).await?;
+    Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
 }
 
-/// Records a run that a bound refused; one that is refused again for the same reason is the same run.
-async fn refused(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    schedule: &mut Schedule,
-    run: Run,
-    refusal: &Refusal,
-) -> Result<ScheduleRun> {
-    let note = cx.excerpt(&refusal.to_string(), 300);
-    if schedule.kind == ScheduleKind::Watch
-        && let Some(last) = w.schedule_runs(schedule.schedule_id, 1).await?.into_iter().next()
-        && last.status == RunStatus::Refused
-        && last.note.as_deref() == Some(note.as_str())
-    {
-        return Ok(last);
+/// Keeps the one time of a job that came while a run set off by hand is under way: it goes off when that has ended.
+async fn wait(w: &mut dyn Writes, cx: &Cx, schedule: &mut Schedule, run: Run) -> Result<()> {
+    schedule.next_at = Some(run.now.plus(TRY_AGAIN));
+    if held(w, schedule, run.slot_at).await?.is_some() {
+        w.schedule_put(schedule).await?;
+        return Ok(());
     }
-    record(w, cx, schedule, run, RunStatus::Refused, Some(note)).await
+    record(w, cx, schedule, run, RunStatus::Skipped, Some(WAITS.to_owned())).await?;
+    Ok(())
 }
 
 /// Passes a slot over because the last run has not ended. Slots passed over in a row are one record.
@@ -309,8 +315,14 @@ async fn beat(w: &mut dyn Writes, cx: &Cx, schedule: &mut Schedule, run: Run, be
             w.schedule_put(schedule).await?;
             return Ok(());
         }
-        Beat::Empty => "there is nothing to look at",
-        Beat::Prompt(_) if busy(w, &schedule.agent_id).await? => "the agent is busy",
+        Beat::Empty if !is_awaited(w, &schedule.agent_id).await? => "there is nothing to look at",
+        _ if busy(w, &schedule.agent_id).await? => "the agent is busy",
+        // Something has waited for it.
+        Beat::Empty => {
+            let run = Run { late: false, missed: 0, ..run };
+            fire(w, cx, schedule, run, Chain::root(cx), None, None).await?;
+            return Ok(());
+        }
         Beat::Prompt(prompt) => {
             let run = Run { late: false, missed: 0, ..run };
             fire(w, cx, schedule, run, Chain::root(cx), None, Some(&prompt)).await?;
@@ -327,76 +339,15 @@ async fn beat(w: &mut dyn Writes, cx: &Cx, schedule: &mut Schedule, run: Run, be
     say(w, cx, schedule, event).await
 }
 
+/// Whether mail waits for an agent's next heartbeat.
+async fn is_awaited(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    Ok(w.inbox_pending(agent_id, 100).await?.iter().any(waits_for_heartbeat))
+}
+
 /// Whether an agent has something to do, or does not run.
 async fn busy(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
     let runs = w.agent_get(agent_id).await?.is_some_and(|agent| agent.status == AgentStatus::Running);
     Ok(!runs
         || w.turn_open_of(agent_id).await?.is_some()
         || w.inbox_pending(agent_id, 100).await?.iter().any(|envelope| envelope.wake))
-}
-
-/// The run of a cron job whose mail still waits or is being worked on: there is one at a time.
-async fn under_way(w: &mut dyn Writes, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
-    let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK).await?;
-    let Some(last) = runs.into_iter().find(|run| run.status != RunStatus::Skipped) else { return Ok(None) };
-    let (RunStatus::Queued, Some(message_id)) = (last.status, last.message_id) else { return Ok(None) };
-    let standing = w.message_standing(message_id).await?;
-    let waits = standing.is_some_and(|(state, ..)| matches!(state, MailState::Pending | MailState::Taken));
-    Ok(waits.then_some(last))
-}
-
-fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option<String>) -> ScheduleRun {
-    ScheduleRun {
-        schedule_id: schedule.schedule_id,
-        run: schedule.runs + 1,
-        agent_id: schedule.agent_id.clone(),
-        slot_at: run.slot_at,
-        fired_at: run.now,
-        late: run.late,
-        missed: run.missed,
-        status,
-        message_id: None,
-        note,
-    }
-}
-
-/// Writes a run and what the schedule then says of itself.
-async fn write(w: &mut dyn Writes, schedule: &mut Schedule, row: &ScheduleRun) -> Result<()> {
-    schedule.runs = row.run;
-    schedule.last_at = Some(row.fired_at);
-    schedule.last_status = Some(row.status);
-    w.schedule_run_put(row).await?;
-    w.schedule_put(schedule).await?;
-    Ok(())
-}
-
-/// Records a slot that did not lead to mail.
-async fn record(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    schedule: &mut Schedule,
-    run: Run,
-    status: RunStatus,
-    note: Option<String>,
-) -> Result<ScheduleRun> {
-    let row = row(schedule, run, status, note);
-    write(w, schedule, &row).await?;
-    skipped(w, cx, schedule, &row).await?;
-    Ok(row)
-}
-
-async fn skipped(w: &mut dyn Writes, cx: &Cx, schedule: &Schedule, row: &ScheduleRun) -> Result<()> {
-    let event = NewEvent::new(
-        EventKind::ScheduleSkipped,
-        json!({
-            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
-            "slot_at": row.slot_at.rfc3339(), "missed": row.missed, "status": row.status, "why": row.note,
-            "next_at": schedule.next_at.map(Timestamp::rfc3339),
-        }),
-    );
-    say(w, cx, schedule, event).await
-}
-
-async fn say(w: &mut dyn Writes, cx: &Cx, schedule: &Schedule, event: NewEvent) -> Result<()> {
-    cx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id)).await
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ghost_domain::schedule::slots::next_after;
-use ghost_domain::schedule::{Missed, When};
+use ghost_domain::schedule::{JobOptions, Missed, When};
 use ghost_domain::{AgentId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
 use ghost_store::Writes;
 
@@ -54,6 +54,7 @@ pub async fn heartbeats(w: &mut dyn Writes, cx: &Cx, wanted: &BTreeMap<AgentId, 
             when,
             message: heartbeat.target.clone(),
             missed: Missed::Skip,
+            options: JobOptions::default(),
             enabled: true,
             // Each slot starts a root of its own.
             root_id: RootId(uuid::Uuid::nil()),

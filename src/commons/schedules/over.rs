@@ -1,29 +1,27 @@
-//! How a run ends: with the turn that took its mail (SCHED-09), and what a heartbeat's last text becomes (HB-02..06).
+//! How a run ends: with the turn that took its mail (SCHED-09), what a heartbeat's last text becomes
+//! (HB-02..06), and what a one-shot job's end does to the job (SCHED-06).
 
 use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
-use ghost_domain::schedule::RunStatus;
-use ghost_domain::{Code, Kind, MessageId, Party, Refusal, Turn};
+use ghost_domain::schedule::{RunStatus, When};
+use ghost_domain::{Kind, MessageId, ScheduleKind, ScheduleRun, Turn};
 use ghost_store::Writes;
 use serde_json::json;
 
-use crate::chat::{self, NewPost, Speaker};
-use crate::mail::Chain;
+use super::outlet;
 use crate::turns::Ending;
-use crate::{Cx, Result, conversations};
+use crate::{Cx, Result};
 
 /// Characters of a reason that a run keeps.
 const NOTE_MAX: usize = 300;
 /// Characters of an alert in its event.
 const ALERT_MAX: usize = 4_000;
-/// Targets that are no channel.
-const NOWHERE: &str = "none";
-const LAST: &str = "last";
 
 /// Whether mail of this kind comes from a schedule.
 #[must_use]
 pub(crate) fn is_of_schedule(kind: Kind) -> bool {
-    matches!(kind, Kind::Timer | Kind::Cron | Kind::Watch | Kind::Heartbeat)
+    matches!(kind, Kind::Timer | Kind::Cron | Kind::CronTurn | Kind::Watch | Kind::Heartbeat)
 }
 
 /// Records how the run ended whose mail the turn held. Does nothing for other mail.
@@ -43,20 +41,24 @@ pub async fn turn_ended(
         Ending::Failed(refusal) => (RunStatus::Failed, Some(cx.excerpt(&refusal.to_string(), NOTE_MAX))),
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", cx.excerpt(why, NOTE_MAX)))),
     };
-    let target = over(w, message_id, status, note).await?;
+    let ended = over(w, cx, message_id, status, note).await?;
+    if let (Some((mut run, _)), Ending::Finished(text)) = (ended.clone(), ending)
+        && let Some(options) = run.options.clone()
+    {
+        let trouble = outlet::deliver(w, cx, turn, &run, &options, text).await?;
+        if let Some(why) = trouble {
+            run.note = Some(cx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
+            w.schedule_run_put(&run).await?;
+        }
+    }
     if kind == Kind::Heartbeat
         && let Ending::Finished(text) = ending
     {
         let event = match read_heartbeat(text, cx.limits().heartbeat_ack_chars as usize) {
             HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
-                let target = target.unwrap_or_else(|| NOWHERE.to_owned());
-                let trouble = match tell(w, cx, turn, &target, &alert).await {
-                    Ok(()) => None,
-                    // The store's own trouble is the turn's; a target that is not there is told beside the alert.
-                    Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => return Err(refusal),
-                    Err(refusal) => Some(refusal.to_string()),
-                };
+                let target = ended.and_then(|(_, target)| target).unwrap_or_else(|| outlet::NOWHERE.to_owned());
+                let trouble = outlet::reason(outlet::tell(w, cx, turn, &target, &alert).await)?;
                 NewEvent::new(
                     EventKind::HeartbeatAlert,
                     json!({
@@ -71,57 +73,48 @@ pub async fn turn_ended(
     Ok(())
 }
 
-/// Brings an alert to its target: nowhere, the agent's last conversation with someone outside, or a chat channel (HB-04).
-async fn tell(w: &mut dyn Writes, cx: &Cx, turn: &Turn, target: &str, alert: &str) -> Result<()> {
-    match target {
-        NOWHERE => Ok(()),
-        LAST => {
-            let last = w.conversation_list(Some(&turn.agent_id)).await?.into_iter().next().ok_or_else(|| {
-                Refusal::new(Code::NotFound, format!("{} has no conversation with anyone outside", turn.agent_id))
-                    .hint("begin one, or give the heartbeat another target")
-            })?;
-            let post = conversations::Post { content: alert.to_owned(), attachments: Vec::new(), reply_to: None };
-            conversations::post(w, cx, &turn.agent_id, turn.turn_id, last.conversation_id, post).await?;
-            Ok(())
-        }
-        channel => {
-            let new = NewPost {
-                channel: channel.parse()?,
-                content: alert.to_owned(),
-                reply_to: None,
-                deliver: false,
-                chain: Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) },
-            };
-            let speaker = Speaker::from(Party::Agent(turn.agent_id.clone()));
-            chat::post_last_words(w, cx, &speaker, cx.chat_wake(), new).await?;
-            Ok(())
-        }
-    }
-}
-
 /// Records that mail of a schedule will not be worked off: it was set aside, or its agent was deleted.
 pub async fn lost(w: &mut dyn Writes, cx: &Cx, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
     if is_of_schedule(kind) {
-        over(w, message_id, RunStatus::Failed, Some(cx.excerpt(why, NOTE_MAX))).await?;
+        over(w, cx, message_id, RunStatus::Failed, Some(cx.excerpt(why, NOTE_MAX))).await?;
     }
     Ok(())
 }
 
-/// Gives the message of the schedule, which for a heartbeat is its target.
+/// Records the end of a run. Gives it with the message of its schedule, which for a heartbeat is its target.
 async fn over(
     w: &mut dyn Writes,
+    cx: &Cx,
     message_id: MessageId,
     status: RunStatus,
     note: Option<String>,
-) -> Result<Option<String>> {
+) -> Result<Option<(ScheduleRun, Option<String>)>> {
     let Some(mut run) = w.schedule_run_of(message_id).await? else { return Ok(None) };
     run.status = status;
     run.note = note;
     w.schedule_run_put(&run).await?;
-    let Some(mut schedule) = w.schedule_get(run.schedule_id).await? else { return Ok(None) };
+    let Some(mut schedule) = w.schedule_get(run.schedule_id).await? else { return Ok(Some((run, None))) };
     if schedule.runs == run.run {
         schedule.last_status = Some(status);
-        w.schedule_put(&schedule).await?;
     }
-    Ok(Some(schedule.message))
+    if let (ScheduleKind::Cron, When::At { at }) = (schedule.kind, &schedule.when)
+        && *at <= cx.now()
+    {
+        match schedule.next_at {
+            // Its one time came while this run was under way; now there is room for it.
+            Some(_) if schedule.enabled => {
+                schedule.next_at = Some(cx.now());
+                w.signal(Signal::Schedules);
+            }
+            Some(_) => {}
+            None if status == RunStatus::Done => {
+                w.schedule_delete(schedule.schedule_id).await?;
+                return Ok(Some((run, Some(schedule.message))));
+            }
+            // What failed is not forgotten: it can be looked at, changed and run again.
+            None => schedule.enabled = false,
+        }
+    }
+    w.schedule_put(&schedule).await?;
+    Ok(Some((run, Some(schedule.message))))
 }

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use ghost_domain::schedule::When;
+use ghost_domain::reply_tokens::ANNOUNCE_SKIP;
+use ghost_domain::schedule::options::LAST;
 use ghost_domain::schedule::words::duration_text;
+use ghost_domain::schedule::{Deliver, JobOptions, Payload, When};
 use ghost_domain::{Party, Schedule, ScheduleKind, Timestamp};
 
 /// What is known of a run when its mail is written.
@@ -15,7 +17,7 @@ pub(super) struct Moment<'t> {
     pub(super) now: Timestamp,
     /// Whether it is late.
     pub(super) late: bool,
-    /// Why its mail was refused before, if that is what made it late; else nobody was there to run it.
+    /// What kept it from going off in its time, if that is known; else nobody was there to run it.
     pub(super) held: Option<&'t str>,
     /// Slots that passed unseen before it.
     pub(super) missed: u32,
@@ -23,6 +25,10 @@ pub(super) struct Moment<'t> {
     pub(super) by_hand: Option<&'t Party>,
     /// What changed, for a watch; what to look at, for a heartbeat.
     pub(super) report: Option<&'t str>,
+    /// What its agent last heard and said; empty if there is nothing.
+    pub(super) lately: &'t str,
+    /// How long ago is long.
+    pub(super) old: Duration,
 }
 
 /// The subject and the body.
@@ -35,7 +41,13 @@ pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String)
         ScheduleKind::Timer => (format!("Timer {name}"), format!("Reminder: the timer `{name}` has gone off.")),
         ScheduleKind::Cron => {
             let rule = rule(&schedule.when);
-            (format!("Cron job {name}"), format!("Reminder: the cron job `{name}` ({rule}) is due."))
+            let what = match schedule.options.payload {
+                Payload::SystemEvent => format!("Reminder: the cron job `{name}` ({rule}) is due."),
+                Payload::AgentTurn => format!(
+                    "The cron job `{name}` ({rule}) runs now, in a turn of its own: nothing of your other turns is recalled here."
+                ),
+            };
+            (format!("Cron job {name}"), what)
         }
         ScheduleKind::Watch => {
             let path = match &schedule.when {
@@ -59,10 +71,13 @@ pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String)
         other => other.to_string(),
     };
     lines.push(format!("Set by {setter} at {}{age}.", schedule.created_at));
+    if ago >= moment.old && schedule.kind != ScheduleKind::Watch {
+        lines.push("That is long ago: see whether it still holds before you act on it.".to_owned());
+    }
     if moment.late {
         let lag = moment.now.since(moment.slot_at);
         let why = match moment.held {
-            Some(refusal) => format!("its mail was refused until now ({refusal})"),
+            Some(why) => why.to_owned(),
             None => "the world was not running or was paused at the time, or its clock was moved".to_owned(),
         };
         lines.push(match schedule.kind {
@@ -79,8 +94,31 @@ pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String)
     if !schedule.message.trim().is_empty() {
         lines.push(format!("Message:\n{}", schedule.message.trim_end()));
     }
+    if !moment.lately.is_empty() {
+        lines.push(format!(
+            "What you last heard and said, oldest first. It is over, and here only so that you know where you are:\n{}",
+            moment.lately
+        ));
+    }
+    if let Some(way) = way_out(&schedule.options) {
+        lines.push(way);
+    }
     let title = if moment.late { format!("{title} (late)") } else { title };
     (title, lines.join("\n"))
+}
+
+/// What becomes of the last text of a turn of its own.
+fn way_out(options: &JobOptions) -> Option<String> {
+    let to = match (options.deliver, options.to.as_str()) {
+        (Deliver::None, _) => return None,
+        (Deliver::Announce, LAST) => "sent to your last conversation with someone outside".to_owned(),
+        (Deliver::Announce, to) if to.parse::<ghost_domain::ConversationId>().is_ok() => {
+            format!("sent to the conversation {to}")
+        }
+        (Deliver::Announce, to) => format!("posted in the chat channel {to}"),
+        (Deliver::Webhook, to) => format!("sent to the webhook {to}"),
+    };
+    Some(format!("Your last words are {to}. If there is nothing to tell, make {ANNOUNCE_SKIP} your whole answer."))
 }
 
 /// What an agent is asked to do at a heartbeat when its archetype does not say.

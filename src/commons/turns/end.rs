@@ -160,7 +160,8 @@ pub async fn cancel(w: &mut dyn Writes, cx: &Cx, by: &Party, turn_id: TurnId) ->
     match w.turn_get(turn_id).await? {
         None => return Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
         Some(turn) if turn.status != TurnStatus::Open => {
-            return Err(Refusal::new(Code::Conflict, format!("turn {turn_id} is already {}", turn.status)));
+            return Err(Refusal::new(Code::Conflict, format!("turn {turn_id} is already {}", turn.status))
+                .hint("only an open turn is cancelled"));
         }
         Some(_) => {}
     }

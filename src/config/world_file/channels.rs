@@ -1,11 +1,12 @@
-//! `channels`: the webhooks over which someone outside talks with agents.
+//! `channels`: the webhooks over which someone outside talks with agents, and how freely agents react there.
 //!
 //! Must never: take a secret's value, only the name of the variable that holds it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ghost_domain::AgentId;
+use ghost_domain::conversation::WEBHOOK_ACTIONS;
+use ghost_domain::{ActionKind, AgentId, Reactions};
 
 use super::{section, variable};
 use crate::models::check_base_url;
@@ -28,14 +29,26 @@ pub struct WebhookEntry<'n> {
     pub agent: (Field<'n>, AgentId),
     /// `timestamp_tolerance_s`.
     pub tolerance: Duration,
+    /// `actions`.
+    pub actions: Vec<ActionKind>,
+}
+
+/// What the section says.
+pub struct Channels<'n> {
+    /// `webhooks`.
+    pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
+    /// `reactions`.
+    pub reactions: Reactions,
 }
 
 /// Reads `channels`.
-pub fn webhooks<'n>(map: &Map<'n>) -> BTreeMap<String, WebhookEntry<'n>> {
+pub fn channels<'n>(map: &Map<'n>) -> Channels<'n> {
+    let mut reactions = Reactions::Minimal;
     let read = |channels: &Map<'n>| {
-        let list = channels.get("webhooks")?;
+        reactions = channels.get("reactions").and_then(|field| level(&field)).unwrap_or(reactions);
         let mut found = BTreeMap::new();
-        for (at, (key, field)) in list.entries().into_iter().enumerate() {
+        let list = channels.get("webhooks").map(|list| list.entries()).unwrap_or_default();
+        for (at, (key, field)) in list.into_iter().enumerate() {
             if at == WEBHOOKS_MAX {
                 field.error(format!("there are more than {WEBHOOKS_MAX} webhooks"), None);
                 break;
@@ -49,7 +62,26 @@ pub fn webhooks<'n>(map: &Map<'n>) -> BTreeMap<String, WebhookEntry<'n>> {
         }
         Some(found)
     };
-    section(map, "channels", read).unwrap_or_default()
+    let webhooks = section(map, "channels", read).unwrap_or_default();
+    Channels { webhooks, reactions }
+}
+
+/// A level of reactions.
+pub fn level(field: &Field<'_>) -> Option<Reactions> {
+    let word = field.choice(&["minimal", "extensive"])?;
+    Some(if word == "extensive" { Reactions::Extensive } else { Reactions::Minimal })
+}
+
+/// What a webhook can do: what is listed, and sending in any case.
+fn actions(field: &Field<'_>) -> Vec<ActionKind> {
+    let mut found = vec![ActionKind::Send];
+    for entry in field.list() {
+        let word = entry.choice(&["send", "delete", "react", "poll", "pin", "thread"]);
+        found.extend(word.and_then(|word| word.parse::<ActionKind>().ok()));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 fn webhook<'n>(field: &Field<'n>) -> Option<WebhookEntry<'n>> {
@@ -71,6 +103,7 @@ fn webhook<'n>(field: &Field<'n>) -> Option<WebhookEntry<'n>> {
         .get("timestamp_tolerance_s")
         .and_then(|field| field.count(1..=86_400))
         .map_or(TOLERANCE, Duration::from_secs);
+    let actions = map.get("actions").map_or_else(|| WEBHOOK_ACTIONS.to_vec(), |field| actions(&field));
     map.finish(&[("secret", "secrets are never written here: name the variable that holds it with `secret_env`")]);
-    Some(WebhookEntry { field: field.clone(), url: url?, secret_env: secret_env?, agent: agent?, tolerance })
+    Some(WebhookEntry { field: field.clone(), url: url?, secret_env: secret_env?, agent: agent?, tolerance, actions })
 }

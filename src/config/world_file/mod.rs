@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ghost_domain::restart::Intensity;
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{AgentId, BudgetLimits, ChatWake, Limits, Money, Scope};
+use ghost_domain::{AgentId, BudgetLimits, ChatWake, Limits, Money, Reactions, Scope};
 
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
@@ -73,6 +73,8 @@ pub struct WorldFile<'n> {
     pub metrics_open: bool,
     /// `channels.webhooks`.
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
+    /// `channels.reactions`.
+    pub reactions: Reactions,
     /// `heartbeat`.
     pub heartbeat: Option<HeartbeatBlock>,
     /// `toolboxes`.
@@ -118,6 +120,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     let map = root.map()?;
     let (id, name, root_intensity) = world(&map);
     let agents = agents::agents(&map);
+    let channels = channels::channels(&map);
     let teams = agents::teams(&map);
     let (groups, groups_line) = groups(&map);
     let (access_default, strict_channel) = access(&map);
@@ -147,7 +150,8 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         secret_env: map.get("secrets_env").map(|field| variables(&field)).unwrap_or_default(),
         job: section(&map, "job", job),
         metrics_open: section(&map, "metrics", |metrics| metrics.get("open")?.flag()).unwrap_or(false),
-        webhooks: channels::webhooks(&map),
+        webhooks: channels.webhooks,
+        reactions: channels.reactions,
         heartbeat,
         toolboxes: toolboxes(&map),
     };

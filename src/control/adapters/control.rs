@@ -3,6 +3,8 @@
 
 use async_trait::async_trait;
 use ghost_commons::conversations::{Outcome, Parcel};
+use ghost_domain::ActionKind;
+use ghost_domain::conversation::CONTROL_ACTIONS;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_world::World;
 
@@ -12,6 +14,10 @@ pub(super) struct Control;
 
 #[async_trait]
 impl Adapter for Control {
+    fn actions(&self) -> &[ActionKind] {
+        CONTROL_ACTIONS
+    }
+
     async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome {
         let workspace = &world.engine().office.workspace;
         let mut missing = Vec::new();

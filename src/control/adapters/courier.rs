@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_commons::conversations::{self as rules, Outcome};
-use ghost_domain::{ConversationId, Refusal, Timestamp};
+use ghost_domain::{Action, ConversationId, Refusal, Timestamp};
 use ghost_store::Reads;
 use ghost_world::World;
 use tokio::task::JoinSet;
@@ -176,7 +176,13 @@ async fn deliver(world: &World, place: Place, http: &reqwest::Client) -> Result<
         .await?;
     let Some(parcel) = begun else { return Ok(()) };
     let outcome = match adapter_of(world, &parcel.conversation.adapter, http) {
-        Some(adapter) => adapter.deliver(world, &parcel).await,
+        Some(adapter) => match parcel.entry.action.as_ref().map(Action::kind) {
+            // A reload may have taken it away since.
+            Some(kind) if !adapter.actions().contains(&kind) => {
+                Outcome::Gone { error: format!("{} cannot {kind} any more", parcel.conversation.adapter) }
+            }
+            Some(_) | None => adapter.deliver(world, &parcel).await,
+        },
         None => Outcome::Gone { error: format!("the world has no channel {} any more", parcel.conversation.adapter) },
     };
     let cx = world.cx().clone();
@@ -204,6 +210,8 @@ mod tests {
             last_seq: 1_000,
             created_at: Timestamp(1),
             updated_at: Timestamp(1),
+            heard: 0,
+            reacted: None,
         }
     }
 
@@ -224,6 +232,8 @@ mod tests {
             next_at: Some(Timestamp(due)),
             error: None,
             at: Timestamp(1),
+            action: None,
+            deleted: false,
         }
     }
 

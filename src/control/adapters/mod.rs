@@ -1,4 +1,4 @@
-//! The ways to those outside. An adapter hands over one thing that an agent said; when it is tried, how often and what
+//! The ways to those outside. An adapter hands over one thing that an agent said or did; when it is tried, how often and what
 //! becomes of it is the commons' rule, and [`courier`] keeps the time.
 //!
 //! They live in this room because it is the one that faces outwards: what comes in by the same ways arrives here, too, and
@@ -14,8 +14,8 @@ mod webhook;
 use async_trait::async_trait;
 use ghost_commons::conversations::{Outcome, Parcel};
 use ghost_config::plan::WebhookPlan;
-use ghost_domain::Attachment;
 use ghost_domain::conversation::{CONTROL, WEBHOOK};
+use ghost_domain::{ActionKind, Attachment};
 use ghost_world::World;
 
 pub(crate) use courier::courier;
@@ -33,6 +33,12 @@ pub struct File {
 /// A way out.
 #[async_trait]
 pub trait Adapter: Send + Sync {
+    /// What can be done over it (BI-38). Sending is a part of every adapter; the rest is for each to declare. Agents are
+    /// refused what is not among these before anything is recorded.
+    fn actions(&self) -> &[ActionKind] {
+        &[ActionKind::Send]
+    }
+
     /// Hands something over, once. It may be handed over again under the same id: the daemon may die before it has
     /// recorded that the outside has it.
     async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome;

@@ -1,4 +1,5 @@
-//! Out over a webhook: what an agent said, as signed JSON to the address of the world file.
+//! Out over a webhook: what an agent said or did, as signed JSON to the address of the world file. `type` says which:
+//! `message`, or an action of those that the world file lists.
 //!
 //! Must never: follow a redirect, read more of an answer than its head, or send what is not redacted.
 
@@ -10,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use ghost_commons::conversations::{Outcome, Parcel};
 use ghost_config::plan::WebhookPlan;
 use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Action, ActionKind};
 use ghost_world::World;
 use reqwest::{StatusCode, header};
 use serde_json::{Value, json};
@@ -41,6 +43,10 @@ impl Webhook {
 
 #[async_trait]
 impl Adapter for Webhook {
+    fn actions(&self) -> &[ActionKind] {
+        &self.plan.actions
+    }
+
     async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome {
         let Some(secret) = secret(&self.plan) else {
             return Outcome::Retry { error: format!("{} is not set", self.plan.secret_env), after: None };
@@ -135,11 +141,28 @@ fn body(world: &World, parcel: &Parcel, files: &[File]) -> Value {
             object
         })
         .collect();
-    json!({
+    let mut body = json!({
+        "type": "message",
         "message_id": entry.message_id, "conversation_id": conversation.conversation_id, "thread": conversation.thread,
         "seq": entry.seq, "from": entry.from.agent(), "text": redactor.redact(&entry.content), "reply_to": entry.reply_to,
         "sent_at": entry.at.rfc3339(), "attachments": attachments,
-    })
+    });
+    if let Some(action) = &entry.action {
+        body["type"] = action.kind().as_str().into();
+        body["target"] = action.message_id().into();
+        match action {
+            Action::React { emoji, remove, .. } => {
+                body["emoji"] = emoji.as_str().into();
+                body["remove"] = (*remove).into();
+            }
+            Action::Pin { remove, .. } => body["remove"] = (*remove).into(),
+            Action::Poll { options } => {
+                body["options"] = options.iter().map(|option| redactor.redact(option)).collect();
+            }
+            Action::Delete { .. } | Action::Thread { .. } => {}
+        }
+    }
+    body
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub fn message(post: &ChatPost, redactor: &Redactor) -> v1::ChatMessage {
         from: shown_name(&post.from),
         content: redactor.redact(&post.content),
         ts_ms: post.ts.0,
-        mentions: texts(&post.mentions),
+        mentions: post.mentioned().map(str::to_owned).collect(),
         reply_to: post.reply_to,
     }
 }

@@ -1,7 +1,8 @@
 //! Conversations with someone outside, redacted on their way out.
 
+use ghost_commons::chat::shown_name;
 use ghost_domain::redact::Redactor;
-use ghost_domain::{Attachment, Conversation, ConversationEntry};
+use ghost_domain::{Action, Attachment, Conversation, ConversationEntry};
 use ghost_proto::v1;
 
 /// A conversation.
@@ -12,7 +13,7 @@ pub fn conversation(conversation: &Conversation) -> v1::Conversation {
         adapter: conversation.adapter.clone(),
         thread: conversation.thread.clone(),
         owner: conversation.owner.to_string(),
-        party: conversation.party.to_string(),
+        party: shown_name(&conversation.party),
         last_seq: conversation.last_seq,
         created_at_ms: conversation.created_at.0,
         updated_at_ms: conversation.updated_at.0,
@@ -27,7 +28,7 @@ pub fn entry(entry: &ConversationEntry, redactor: &Redactor) -> v1::Conversation
         seq: entry.seq,
         message_id: entry.message_id.to_string(),
         direction: entry.direction.as_str().to_owned(),
-        from: entry.from.to_string(),
+        from: shown_name(&entry.from),
         content: redactor.redact(&entry.content),
         attachments: entry.attachments.iter().map(attachment).collect(),
         reply_to: entry.reply_to.clone(),
@@ -36,6 +37,27 @@ pub fn entry(entry: &ConversationEntry, redactor: &Redactor) -> v1::Conversation
         error: entry.error.as_deref().map(|error| redactor.redact(error)),
         at_ms: entry.at.0,
         turn_id: entry.turn_id.map(|id| id.to_string()),
+        action: entry.action.as_ref().map(|done| Box::new(action(done))),
+        deleted: entry.deleted,
+    }
+}
+
+fn action(action: &Action) -> v1::ConversationAction {
+    let (emoji, removed) = match action {
+        Action::React { emoji, remove, .. } => (Some(emoji.clone()), *remove),
+        Action::Pin { remove, .. } => (None, *remove),
+        Action::Delete { .. } | Action::Poll { .. } | Action::Thread { .. } => (None, false),
+    };
+    let options = match action {
+        Action::Poll { options } => options.clone(),
+        _ => Vec::new(),
+    };
+    v1::ConversationAction {
+        kind: action.kind().as_str().to_owned(),
+        message_id: action.message_id().map(str::to_owned),
+        emoji,
+        removed,
+        options,
     }
 }
 

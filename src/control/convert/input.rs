@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use ghost_domain::shared_state::JsonText;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
@@ -44,7 +45,7 @@ pub fn parsed_if<T: FromStr<Err = Refusal>>(field: &str, text: Option<&str>) -> 
 /// Many ids.
 pub fn parsed_all<T: FromStr<Err = Refusal>>(field: &str, texts: &[String], most: usize) -> Result<Vec<T>, Refusal> {
     if texts.len() > most {
-        return Err(bad(field, format!("has {} entries; at most {most} are taken", texts.len())));
+        return Err(bad(field, format!("has {} entries; at most {most} are taken", texts.len())).hint("name fewer"));
     }
     texts.iter().map(|text| parsed(field, text)).collect()
 }
@@ -53,7 +54,7 @@ pub fn parsed_all<T: FromStr<Err = Refusal>>(field: &str, texts: &[String], most
 pub fn line(field: &str, text: &str, most: usize) -> Result<String, Refusal> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(bad(field, "is empty").hint(format!("say something in {field}, or leave it out")));
+        return Err(bad(field, "is empty").hint("say something in it, or leave it out"));
     }
     if text.chars().any(char::is_control) {
         return Err(bad(field, "holds a control character").hint("give one line of plain text"));
@@ -72,7 +73,7 @@ pub fn line_if(field: &str, text: Option<&str>, most: usize) -> Result<Option<St
 /// Text of several lines, at most `most` bytes, not blank. NUL is refused: no reader of it expects one.
 pub fn prose(field: &str, text: &str, most: u32) -> Result<String, Refusal> {
     if text.trim().is_empty() {
-        return Err(bad(field, "is empty").hint(format!("say something in {field}")));
+        return Err(bad(field, "is empty").hint("say something in it"));
     }
     prose_or_none(field, text, most)
 }
@@ -101,6 +102,7 @@ pub fn object(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
             Code::TooLarge,
             format!("{field} has {} bytes; at most {most} are taken", text.len()),
         )
+        .hint("make it shorter, or write a workspace file and name its path")
         .details(json!({ "field": field })));
     }
     if text.trim().is_empty() {
@@ -114,8 +116,9 @@ pub fn object(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
     }
 }
 
-/// Any JSON of at most `most` bytes whose objects name each key once; a deletion is the word `null`, never blank.
-pub fn json(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
+/// Any JSON of at most `most` bytes whose objects name each key once, as it was written; a deletion is the word `null`,
+/// never blank.
+pub fn json(field: &str, text: &str, most: u32) -> Result<JsonText, Refusal> {
     if text.len() > most as usize {
         return Err(Refusal::new(
             Code::TooLarge,
@@ -124,20 +127,23 @@ pub fn json(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
         .hint("split it up, or write a workspace file and name its path")
         .details(json!({ "field": field })));
     }
-    super::json::strict(text)
-        .map_err(|what| bad(field, what).hint("text is written in quotes, such as \"calm\"; null deletes"))
+    let hint = "text is written in quotes, such as \"calm\"; null deletes";
+    super::json::strict(text).map_err(|what| bad(field, what).hint(hint))?;
+    JsonText::parse(text).map_err(|refusal| bad(field, refusal.message).hint(hint))
 }
 
 /// Workspace paths.
 pub fn paths(field: &str, texts: &[String]) -> Result<Vec<String>, Refusal> {
     if texts.len() > ATTACHMENTS_MAX {
-        return Err(bad(field, format!("names {} files; at most {ATTACHMENTS_MAX} are taken", texts.len())));
+        let what = format!("names {} files; at most {ATTACHMENTS_MAX} are taken", texts.len());
+        return Err(bad(field, what).hint("attach fewer, or name the others in the text"));
     }
     texts
         .iter()
         .map(|text| match WorkspacePath::parse(text, false) {
             Ok(path) => Ok(path.as_str().to_owned()),
-            Err(refusal) => Err(of_field(field, refusal)),
+            // What is wrong with a path has its own code here as in the tools.
+            Err(refusal) => Err(Refusal { code: Code::PathDenied, ..of_field(field, refusal) }),
         })
         .collect()
 }
@@ -162,13 +168,21 @@ pub fn wait(field: &str, ms: Option<u64>) -> Result<Option<Duration>, Refusal> {
     }
 }
 
-/// Rows of a page: 0 is the default, and no page is larger than [`PAGE_MAX`].
-#[must_use]
-pub fn page(limit: u32) -> usize {
-    match usize::try_from(limit).unwrap_or(PAGE_MAX) {
-        0 => PAGE,
-        limit => limit.min(PAGE_MAX),
+/// Rows of a page: 0, which is what a request has that names none, is the default.
+///
+/// # Errors
+/// When it is more than [`PAGE_MAX`]: who asks for more and gets less would take the page for the whole list.
+pub fn page(limit: u32) -> Result<usize, Refusal> {
+    match usize::try_from(limit).unwrap_or(usize::MAX) {
+        0 => Ok(PAGE),
+        limit if limit <= PAGE_MAX => Ok(limit),
+        limit => Err(bad_limit(limit)),
     }
+}
+
+/// A number of rows that no page has.
+pub fn bad_limit(limit: usize) -> Refusal {
+    bad("limit", format!("is {limit}; it must be 1 to {PAGE_MAX}")).hint("read a long list page by page")
 }
 
 /// A place in a list that is ordered by time and id.
@@ -181,14 +195,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// The cursor that stands for this place.
+    /// The text that stands for this place, to be sealed into a cursor.
     #[must_use]
     pub fn cursor(self) -> String {
         format!("{}.{:032x}", self.at.0, self.id)
     }
 }
 
-/// A place from its cursor; an empty one is the beginning.
+/// A place as [`Place::cursor`] writes it; an empty text is the beginning.
 pub fn place(cursor: &str) -> Result<Option<Place>, Refusal> {
     if cursor.is_empty() {
         return Ok(None);
@@ -197,6 +211,35 @@ pub fn place(cursor: &str) -> Result<Option<Place>, Refusal> {
         .split_once('.')
         .and_then(|(at, id)| Some(Place { at: Timestamp(at.parse().ok()?), id: u128::from_str_radix(id, 16).ok()? }));
     place.map(Some).ok_or_else(|| bad_cursor(cursor))
+}
+
+/// What stands in a cursor of `list` for the place `inner`; an empty place is the end and has none.
+///
+/// The seal tells a cursor of another list, or one that was made up, from one that was given: such a cursor would most
+/// often be a place past the last row, and an empty page would be taken for the end of the list. It keeps no secret.
+#[must_use]
+pub fn seal(list: &str, inner: &str) -> String {
+    if inner.is_empty() { String::new() } else { format!("{inner}~{:08x}", checksum(list, inner)) }
+}
+
+/// The place in a cursor of `list`; an empty cursor is the beginning.
+///
+/// # Errors
+/// When it is no cursor that this list gave.
+pub fn unseal<'c>(list: &str, cursor: &'c str) -> Result<&'c str, Refusal> {
+    if cursor.is_empty() {
+        return Ok("");
+    }
+    match cursor.rsplit_once('~') {
+        Some((inner, _)) if seal(list, inner) == cursor => Ok(inner),
+        _ => Err(bad_cursor(cursor)),
+    }
+}
+
+/// FNV-1a, 32 bits.
+fn checksum(list: &str, inner: &str) -> u32 {
+    let bytes = list.bytes().chain([b'/']).chain(inner.bytes());
+    bytes.fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// A cursor that this daemon did not give.
@@ -232,6 +275,26 @@ mod tests {
         assert_eq!(place("").unwrap(), None);
         for bad in [".", "1", "1.", "1.x", "x.1", "é.1"] {
             assert!(place(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_taken_only_where_it_was_given() {
+        assert_eq!(unseal("agents", &seal("agents", "ada")).unwrap(), "ada");
+        assert_eq!((unseal("agents", "").unwrap(), seal("agents", "").as_str()), ("", ""));
+        let (other, made_up) = (seal("state", "ada"), seal("agents", "ada").replace("ada", "adb"));
+        for bad in ["ada", "~", "ada~", "ada~00000000", other.as_str(), made_up.as_str(), "~00000000"] {
+            let refusal = unseal("agents", bad).unwrap_err();
+            assert_eq!((refusal.code, refusal.hint.is_some()), (Code::InvalidArguments, true), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_as_long_as_it_was_asked_to_be_or_refused() {
+        assert_eq!((page(0).unwrap(), page(1).unwrap(), page(500).unwrap()), (PAGE, 1, PAGE_MAX));
+        for limit in [501, u32::MAX] {
+            let refusal = page(limit).unwrap_err();
+            assert!(refusal.message.starts_with("limit is ") && refusal.hint.is_some(), "{refusal}");
         }
     }
 }

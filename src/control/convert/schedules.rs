@@ -1,14 +1,14 @@
 //! Schedules on the wire. What agents wrote leaves only redacted.
 
 use ghost_domain::redact::Redactor;
-use ghost_domain::{Schedule, ScheduleRun};
+use ghost_domain::schedule::JobOptions;
+use ghost_domain::{Schedule, ScheduleKind, ScheduleRun};
 use ghost_proto::v1;
 
 /// A timer, a cron job, a watch or a heartbeat.
 #[must_use]
 pub fn schedule(schedule: &Schedule, redactor: &Redactor) -> v1::Schedule {
-    // A rule of text and numbers always becomes JSON.
-    let when = serde_json::to_value(&schedule.when).unwrap_or_default();
+    let when = schedule.when.shown();
     v1::Schedule {
         schedule_id: schedule.schedule_id.to_string(),
         kind: schedule.kind.as_str().to_owned(),
@@ -24,6 +24,21 @@ pub fn schedule(schedule: &Schedule, redactor: &Redactor) -> v1::Schedule {
         runs: schedule.runs,
         creator: schedule.creator.to_string(),
         created_at_ms: schedule.created_at.0,
+        options: (schedule.kind == ScheduleKind::Cron).then(|| options(&schedule.options, redactor)),
+    }
+}
+
+/// How a cron job runs.
+fn options(options: &JobOptions, redactor: &Redactor) -> v1::JobOptions {
+    v1::JobOptions {
+        session: options.payload.session().as_str().to_owned(),
+        payload: options.payload.as_str().to_owned(),
+        wake: options.wake.as_str().to_owned(),
+        deliver: options.deliver.as_str().to_owned(),
+        to: redactor.redact(&options.to),
+        timeout_seconds: options.timeout_seconds,
+        max_rounds: options.max_rounds,
+        model: options.model.clone(),
     }
 }
 

@@ -16,16 +16,15 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, Stream as Flow, StreamExt};
 use ghost_domain::text::prefix_bytes;
-use ghost_domain::{Clock, Code, Refusal};
+use ghost_domain::{Clock, Code, Limits, Refusal};
 use tokio::task::JoinSet;
 
 use super::params::Params;
-use super::{Failed, Shared, body, http_status};
+use super::tickets::TICKET;
+use super::{Failed, Rest, Shared, body, http_status, in_an_address};
 use crate::convert::input::bad;
 use crate::streams::{self, Ended, Item, Start, Stream, Wanted, Why};
 
-/// A reader that has been told the end has so long to take note.
-pub(super) const FAREWELL: Duration = Duration::from_secs(30);
 /// Bytes of a frame from a reader, who has nothing to say but "close" and "pong".
 const FRAME_MAX: usize = 4 * 1024;
 /// Bytes of the reason in a closing frame.
@@ -33,8 +32,26 @@ const REASON_MAX: usize = 123;
 /// Items taken from the queue at once.
 const AT_ONCE: usize = 64;
 
+/// A reader that has been told the end has so long to take note.
+struct Farewell {
+    clock: Arc<dyn Clock>,
+    patience: Duration,
+}
+
+impl Farewell {
+    fn of(rest: &Rest) -> Self {
+        let cx = rest.control.world.cx();
+        let patience = Limits::seconds(cx.limits().reader_stall_seconds);
+        Self { clock: Arc::clone(&cx.ports.clock), patience }
+    }
+
+    async fn wait(&self) {
+        self.clock.sleep(self.patience).await;
+    }
+}
+
 fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
-    let params = Params::read(uri, &["agent", "channel", "after", "ephemeral"], &["kind"])?;
+    let params = Params::read(uri, &["agent", "channel", "after", "ephemeral", TICKET], &["kind"])?;
     // A browser that comes back repeats its first address, and says in the header how far it got since.
     let start = match headers.get("last-event-id").filter(|value| !value.is_empty()) {
         Some(value) => {
@@ -65,18 +82,17 @@ fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
 /// `GET /api/events`
 pub(super) async fn sent(State(rest): Shared, uri: Uri, headers: HeaderMap) -> Result<Response, Failed> {
     let stream = streams::open(&rest.control, wanted(&uri, &headers)?).await?;
-    let clock = Arc::clone(&rest.control.world.cx().ports.clock);
-    Ok(Sse::new(server_sent(stream, clock)).into_response())
+    Ok(Sse::new(server_sent(stream, Farewell::of(&rest))).into_response())
 }
 
-fn server_sent(stream: Stream, clock: Arc<dyn Clock>) -> impl Flow<Item = Result<Event, Infallible>> {
+fn server_sent(stream: Stream, end: Farewell) -> impl Flow<Item = Result<Event, Infallible>> {
     let Stream { mut items, feeder, seat } = stream;
     // A task of its own, since nobody looks here while a reader does not read; it ends with the body.
     let mut farewell = JoinSet::new();
     farewell.spawn(async move {
         // A feeder does not panic; should it, the stream has ended all the same.
         let _ = feeder.await;
-        clock.sleep(FAREWELL).await;
+        end.wait().await;
     });
     let (mut given, mut over) = (None, false);
     futures_util::stream::poll_fn(move |cx| {
@@ -152,11 +168,11 @@ pub(super) async fn socket(
         Ok(wanted) => streams::open(&rest.control, wanted).await,
         Err(refusal) => Err(refusal),
     };
-    let clock = Arc::clone(&rest.control.world.cx().ports.clock);
+    let farewell = Farewell::of(&rest);
     Ok(upgrade.max_message_size(FRAME_MAX).max_frame_size(FRAME_MAX).on_upgrade(move |socket| async move {
         let (mut sink, mut source) = socket.split();
         let close = match opened {
-            Ok(stream) => talk(&mut sink, &mut source, stream, clock.as_ref()).await,
+            Ok(stream) => talk(&mut sink, &mut source, stream, &farewell).await,
             Err(refusal) => refused(&mut sink, &refusal).await,
         };
         let Some(close) = close else { return };
@@ -168,7 +184,7 @@ pub(super) async fn socket(
         };
         tokio::select! {
             () = leave => {}
-            () = clock.sleep(FAREWELL) => {}
+            () = farewell.wait() => {}
         }
     }))
 }
@@ -178,7 +194,7 @@ async fn talk(
     sink: &mut SplitSink<WebSocket, Message>,
     source: &mut SplitStream<WebSocket>,
     stream: Stream,
-    clock: &dyn Clock,
+    farewell: &Farewell,
 ) -> Option<CloseFrame> {
     let Stream { mut items, feeder, seat: _seat } = stream;
     let sending = async {
@@ -214,7 +230,7 @@ async fn talk(
     let given_up = async {
         // A feeder does not panic; should it, the stream has ended all the same.
         let _ = feeder.await;
-        clock.sleep(FAREWELL).await;
+        farewell.wait().await;
     };
     tokio::select! {
         biased;
@@ -240,7 +256,7 @@ fn closing(ended: &Ended) -> CloseFrame {
 /// Tells a refusal in one frame, with all that belongs to it, and in the reason to close with: 4000 and the HTTP status.
 async fn refused(sink: &mut SplitSink<WebSocket, Message>, refusal: &Refusal) -> Option<CloseFrame> {
     sink.send(Message::Text(body(refusal).to_string().into())).await.ok()?;
-    let reason = format!("{}: {}", refusal.code, refusal.message);
+    let reason = format!("{}: {}", refusal.code, in_an_address(&refusal.message));
     Some(CloseFrame {
         code: 4_000 + http_status(refusal.code).as_u16(),
         reason: prefix_bytes(&reason, REASON_MAX).into(),

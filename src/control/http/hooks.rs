@@ -15,7 +15,7 @@ use ghost_commons::conversations::{self as rules, Said, Start};
 use ghost_commons::requests;
 use ghost_config::plan::WebhookPlan;
 use ghost_domain::conversation::WEBHOOK;
-use ghost_domain::text::{clip, nearest};
+use ghost_domain::text::{clip, nearest, shown};
 use ghost_domain::{Code, Party, Refusal, RequestId, RequestKey};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -82,8 +82,12 @@ pub(super) async fn inbound(
     };
     let Some(secret) = secret(&webhook) else {
         return Failed(
-            Refusal::new(Code::Unavailable, "this webhook's secret is not set")
-                .hint(format!("set {} in the daemon's environment", webhook.secret_env)),
+            Refusal::new(Code::Unavailable, format!("nothing is taken from the webhook {name}: its secret is not set"))
+                .hint(format!(
+                    "the operator sets {} in the daemon's environment and starts it anew; try again later",
+                    webhook.secret_env
+                ))
+                .details(json!({ "webhook": name, "secret_env": webhook.secret_env })),
         )
         .into_response();
     };
@@ -132,10 +136,20 @@ fn signed(
     let seconds = timestamp.parse::<i64>().ok().filter(|seconds| (0..=253_402_300_799).contains(seconds));
     let now = rest.control.world.cx().now().0.div_euclid(1_000);
     let tolerance = i64::try_from(webhook.tolerance.as_secs()).unwrap_or(i64::MAX);
-    if seconds.is_none_or(|seconds| (now - seconds).abs() > tolerance) {
+    let Some(seconds) = seconds else {
+        return Err(Box::new(unauthorized(
+            "bad_timestamp",
+            &format!("X-Ghost-Timestamp `{}` is no number of seconds since 1970", shown(timestamp, 40)),
+            "write it in decimal digits, such as 1767225600, and sign exactly what you send",
+        )));
+    };
+    if (now - seconds).abs() > tolerance {
         return Err(Box::new(unauthorized(
             "stale_timestamp",
-            &format!("X-Ghost-Timestamp is more than {tolerance} s from this daemon's clock"),
+            &format!(
+                "X-Ghost-Timestamp is {} s from this daemon's clock; at most {tolerance} are taken",
+                (now - seconds).abs()
+            ),
             "sign every attempt anew, with the seconds since 1970 of its own moment",
         )));
     }
@@ -167,9 +181,10 @@ async fn take(
     let adapter = format!("{WEBHOOK}{name}");
     let start = Start { adapter: adapter.clone(), thread: Some(inbound.thread), owner: webhook.agent.clone(), party };
     let digest = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+    let shown_id = request_id.as_str().to_owned();
     let key = RequestKey { principal: Party::Outside(adapter), request_id, method: "hooks".to_owned(), digest };
     let cx = world.cx().clone();
-    requests::once(world.store(), world.cx(), key, move |w| {
+    let taken = requests::once(world.store(), world.cx(), key, move |w| {
         Box::pin(async move {
             let heard = rules::arrive(w, &cx, start, said).await?;
             Ok(Taken {
@@ -181,7 +196,14 @@ async fn take(
             })
         })
     })
-    .await
+    .await;
+    // Here the id of a request is the id of a delivery.
+    let reused = |refusal: &Refusal| refusal.details.as_ref().is_some_and(|details| details["field"] == "request_id");
+    taken.map_err(|refusal| match reused(&refusal) {
+        true => Refusal::new(refusal.code, format!("X-Ghost-Delivery {shown_id} was used for another body"))
+            .hint("give each delivery an id of its own, and the same one only to repeat it unchanged"),
+        false => refusal,
+    })
 }
 
 fn bad_json(what: &str) -> Refusal {

@@ -7,7 +7,7 @@ use axum::http::Uri;
 use ghost_domain::Refusal;
 use ghost_domain::text::{clip, nearest};
 
-use crate::convert::input::bad;
+use crate::convert::input::{bad, bad_limit};
 
 /// The parameters of one request.
 #[derive(Debug)]
@@ -62,6 +62,14 @@ impl Params {
             bad(name, format!("is `{}`, which is no whole number that it can be", clip(text, 40)))
                 .hint(format!("write such as {name}=20"))
         })
+    }
+
+    /// Rows of a page; 0, which cannot be asked for, if nothing is.
+    pub(super) fn limit(&self) -> Result<u32, Refusal> {
+        match self.number("limit")? {
+            Some(0) => Err(bad_limit(0)),
+            limit => Ok(limit.unwrap_or(0)),
+        }
     }
 
     /// `true` or `false`; without a value it is true, and absent it is false.
@@ -122,6 +130,8 @@ mod tests {
         for wrong in ["limit=-1", "limit=", "limit=x", "limit=99999999999"] {
             assert!(read(wrong).unwrap().number::<u32>("limit").is_err(), "{wrong}");
         }
+        assert_eq!((read("limit=7").unwrap().limit().unwrap(), read("").unwrap().limit().unwrap()), (7, 0));
+        assert!(read("limit=0").unwrap().limit().unwrap_err().message.contains("1 to 500"));
         assert!(read("deleted=yes").unwrap().flag("deleted").is_err());
         assert!(!read("").unwrap().flag("deleted").unwrap());
     }

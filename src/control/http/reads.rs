@@ -44,7 +44,7 @@ pub(super) async fn agents(State(rest): Shared, uri: Uri) -> Answer {
         status: params.text("status"),
         archetype: params.text("archetype"),
         deleted: params.flag("deleted")?,
-        limit: params.number("limit")?.unwrap_or(0),
+        limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
     let page = rest.agents.page(request).await?;
@@ -72,7 +72,7 @@ pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> A
     let params = Params::read(&uri, &["limit", "before", "after"], &[])?;
     let request = v1::HistoryRequest {
         channel: named(channel)?,
-        limit: params.number("limit")?.unwrap_or(0),
+        limit: params.limit()?,
         before_seq: params.number("before")?,
         after_seq: params.number("after")?,
         as_agent: None,
@@ -91,7 +91,7 @@ pub(super) async fn tasks(State(rest): Shared, uri: Uri) -> Answer {
     let request = v1::ListTasksRequest {
         owner: params.text("owner"),
         status: params.text("status"),
-        limit: params.number("limit")?.unwrap_or(0),
+        limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
     let page = TasksService(rest.control.clone()).page(request).await?;
@@ -114,7 +114,7 @@ pub(super) async fn ledger(State(rest): Shared, uri: Uri) -> Answer {
         status: params.text("status"),
         turn_id: params.text("turn"),
         since_at_ms: params.since("since", rest.control.world.cx().now().0)?,
-        limit: params.number("limit")?.unwrap_or(0),
+        limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
     let page = LedgerService(rest.control.clone()).page(request).await?;

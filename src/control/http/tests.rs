@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode, header};
-use ghost_domain::Refusal;
+use ghost_domain::{Code, Refusal};
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -116,6 +116,54 @@ async fn only_health_is_open() {
     // Without a token to compare with, nobody has it.
     let none = router(scene.control.clone(), None, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(get(&none, "/api/agents/ada/tools").await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_page_is_what_was_asked_for_or_refused() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    scene.channel("desk").await;
+    for path in [
+        "/api/agents?limit=0",
+        "/api/agents?limit=501",
+        "/api/tasks?limit=0",
+        "/api/tasks?limit=4294967295",
+        "/api/ledger?limit=501",
+        "/api/channels/desk/messages?limit=0",
+        "/api/channels/desk/messages?limit=501",
+    ] {
+        let answer = get(&routes, path).await;
+        let refusal = answer.refusal();
+        assert_eq!((answer.status, refusal.code), (StatusCode::BAD_REQUEST, Code::InvalidArguments), "{path}");
+        assert!(refusal.message.contains("1 to 500") && refusal.hint.is_some(), "{path}: {refusal}");
+        assert_eq!(refusal.details.unwrap()["field"], "limit", "{path}");
+    }
+    // Of the right form, and yet given by no page.
+    for path in
+        ["/api/agents?cursor=ada", "/api/tasks?cursor=0/5.00", "/api/ledger?cursor=5.000000000000000000000000000000ff"]
+    {
+        let answer = get(&routes, path).await;
+        assert_eq!((answer.status, answer.refusal().code), (StatusCode::BAD_REQUEST, Code::InvalidArguments), "{path}");
+        assert!(answer.refusal().hint.unwrap().contains("next_cursor"), "{path}");
+    }
+    let first: Value = serde_json::from_str(&get(&routes, "/api/agents?limit=1").await.body).unwrap();
+    let rest = get(&routes, &format!("/api/agents?limit=1&cursor={}", first["next_cursor"].as_str().unwrap())).await;
+    let rest: Value = serde_json::from_str(&rest.body).unwrap();
+    assert_eq!((&rest["agents"][0]["agent_id"], &rest["next_cursor"]), (&"ben".into(), &Value::Null));
+    for (path, hint) in [
+        ("/api/ledger?tool=workspace.raed", "did you mean `workspace.read`?"),
+        ("/api/ledger?tool=wholly-unknown", "tool list"),
+        ("/api/events?channel=dsek", "did you mean `desk`?"),
+    ] {
+        let answer = get(&routes, path).await;
+        assert_eq!((answer.status, answer.refusal().code), (StatusCode::NOT_FOUND, Code::NotFound), "{path}");
+        assert!(answer.refusal().hint.unwrap().contains(hint), "{path}");
+    }
+    assert_eq!(get(&routes, "/api/ledger?tool=workspace.read").await.status, StatusCode::OK);
+    // A field is called what it is called in an address.
+    let ahead = get(&routes, "/api/channels/desk/messages?after=9").await;
+    assert_eq!(ahead.status, StatusCode::RANGE_NOT_SATISFIABLE);
+    assert!(ahead.refusal().message.starts_with("after is 9"), "{}", ahead.body);
 }
 
 #[tokio::test]
@@ -278,7 +326,7 @@ async fn a_slow_reader_is_told_where_to_go_on() {
     assert!(seen < scene.world.store().last_seq());
     // One that does not even read that is not waited for; it counts as long as it is there.
     for _ in 0..10 {
-        scene.clock.advance(super::events::FAREWELL);
+        scene.clock.advance(ghost_domain::Limits::seconds(30));
         tokio::task::yield_now().await;
     }
     assert!(futures_util::StreamExt::next(&mut stalled.body).await.is_none());

@@ -2,7 +2,8 @@
 
 use ghost_commons::conversations;
 use ghost_domain::{
-    AgentId, Conversation, ConversationEntry, ConversationId, Direction, MailState, Refusal, Turn, TurnId, TurnStatus,
+    AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, MailState, Refusal, Turn, TurnId,
+    TurnStatus,
 };
 use ghost_world::World;
 
@@ -33,10 +34,37 @@ pub async fn conversation(
                     true => r.conversation_entries(id, after, limit).await?,
                     false => Vec::new(),
                 };
+                // Whoever asks for the oldest gets what is kept; who goes on after an entry must not miss one.
+                if let Some(first) =
+                    entries.first().map(|entry| entry.seq).filter(|first| after > 0 && *first > after + 1)
+                {
+                    return Err(no_longer_kept(id, after, first));
+                }
                 Ok::<_, Refusal>((conversation, entries))
             })
         })
         .await
+}
+
+/// A place that a conversation has not reached.
+pub fn beyond_the_end(conversation: &Conversation, after: i64) -> Refusal {
+    let last = conversation.last_seq;
+    Refusal::new(
+        Code::CursorAhead,
+        format!("conversation {} has reached {last}, not {after}", conversation.conversation_id),
+    )
+    .hint("go on after the seq of an entry that you have seen, or after 0")
+    .details(serde_json::json!({ "field": "after_seq", "last_seq": last }))
+}
+
+/// A place that retention has taken.
+fn no_longer_kept(id: ConversationId, after: i64, first: i64) -> Refusal {
+    Refusal::new(
+        Code::CursorExpired,
+        format!("what follows {after} in conversation {id} is no longer kept; the oldest entry kept is {first}"),
+    )
+    .hint("begin after 0 with what is kept; limits.conversation_days and limits.conversation_entries_max say how much")
+    .details(serde_json::json!({ "field": "after_seq", "first_seq": first }))
 }
 
 /// What became of the last thing that was said from outside.

@@ -26,6 +26,8 @@ use crate::convert::{self, input};
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
+/// What cursors of the list are sealed with.
+const LIST: &str = "agents";
 /// Characters of an agent's name, and of an archetype's.
 const NAME_MAX: usize = 100;
 /// Characters of a reason.
@@ -96,11 +98,11 @@ impl AgentsService {
     pub(crate) async fn page(&self, request: v1::ListAgentsRequest) -> Result<v1::ListAgentsResponse, Refusal> {
         let status: Option<AgentStatus> = input::parsed_if("status", request.status.as_deref())?;
         let archetype = input::line_if("archetype", request.archetype.as_deref(), NAME_MAX)?;
-        let after: Option<AgentId> = match request.cursor.as_str() {
+        let after: Option<AgentId> = match input::unseal(LIST, &request.cursor)? {
             "" => None,
-            cursor => Some(cursor.parse().map_err(|_: Refusal| input::bad_cursor(cursor))?),
+            cursor => Some(cursor.parse().map_err(|_: Refusal| input::bad_cursor(&request.cursor))?),
         };
-        let limit = input::page(request.limit);
+        let limit = input::page(request.limit)?;
         let wanted = |id: &AgentId, has: AgentStatus, of: &str| {
             after.as_ref().is_none_or(|after| id > after)
                 && status.is_none_or(|status| has == status)
@@ -124,8 +126,8 @@ impl AgentsService {
             };
             (cards.iter().zip(&records).filter_map(shown).collect(), more)
         };
-        let next_cursor = agents.last().filter(|_| more).map(|agent| agent.agent_id.clone()).unwrap_or_default();
-        Ok(v1::ListAgentsResponse { agents, next_cursor })
+        let next_cursor = agents.last().filter(|_| more).map(|agent| input::seal(LIST, &agent.agent_id));
+        Ok(v1::ListAgentsResponse { agents, next_cursor: next_cursor.unwrap_or_default() })
     }
 
     pub(crate) async fn one(&self, agent_id: &str) -> Result<v1::GetAgentResponse, Refusal> {

@@ -54,9 +54,10 @@ impl BudgetsService {
                     .details(serde_json::json!({ "field": "sort" }))
             })?),
         };
-        let page = queries::budgets(&self.0.world, sort, &request.cursor, input::page(request.limit)).await?;
-        let (budgets, next_cursor) = page.map(convert::budget);
-        Ok(v1::ListBudgetsResponse { budgets, next_cursor })
+        let cursor = input::unseal("budgets", &request.cursor)?;
+        let (page, truncated) = queries::budgets(&self.0.world, sort, cursor, input::page(request.limit)?).await?;
+        let (budgets, next) = page.map(convert::budget);
+        Ok(v1::ListBudgetsResponse { budgets, next_cursor: input::seal("budgets", &next), truncated })
     }
 
     /// Agents and teams are looked up where limits are set; a root, which takes many rows to look for, before that. A request

@@ -1,9 +1,9 @@
 //! Chat channels.
 
-use ghost_commons::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, NewChannel, NewPost};
+use ghost_commons::chat::{self as rules, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost};
 use ghost_commons::mail::Chain;
 use ghost_commons::requests;
-use ghost_domain::{AgentId, ChannelName, Party, Refusal};
+use ghost_domain::{AgentId, ChannelName, Party, Refusal, RequestKey};
 use ghost_proto::v1;
 use ghost_proto::v1::chat_server::Chat;
 use prost::Message as _;
@@ -20,16 +20,25 @@ const NAMES_MAX: usize = 10_000;
 /// The service.
 pub struct ChatService(pub Control);
 
+/// Into a channel, or out of it.
+#[derive(Clone, Copy)]
+enum Membership {
+    In,
+    Out,
+}
+
 /// Whom a change of members concerns, and on whose word.
 struct MemberChange {
+    to: Membership,
     channel: ChannelName,
     agent_id: AgentId,
     as_agent: Option<AgentId>,
 }
 
 impl MemberChange {
-    fn read(channel: &str, agent_id: &str, as_agent: Option<&str>) -> Result<Self, Refusal> {
+    fn read(to: Membership, channel: &str, agent_id: &str, as_agent: Option<&str>) -> Result<Self, Refusal> {
         Ok(Self {
+            to,
             channel: input::parsed("channel", channel)?,
             agent_id: input::parsed("agent_id", agent_id)?,
             as_agent: acting::wanted(as_agent)?,
@@ -58,6 +67,32 @@ impl ChatService {
         })
     }
 
+    async fn change_member(
+        &self,
+        by: Party,
+        key: RequestKey,
+        change: Result<MemberChange, Refusal>,
+    ) -> Result<Response<v1::Channel>, Status> {
+        let MemberChange { to, channel, agent_id, as_agent } = change.map_err(to_status)?;
+        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let view = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            Box::pin(async move {
+                let tool = match to {
+                    Membership::In => "syscall.chat.invite",
+                    Membership::Out => "syscall.chat.remove",
+                };
+                let by = acting::speaker(w, &plan, by, as_agent.as_ref(), tool).await?;
+                match to {
+                    Membership::In => rules::invite(w, &cx, &by, &channel, &agent_id).await,
+                    Membership::Out => rules::remove(w, &cx, &by, &channel, &agent_id).await,
+                }
+            })
+        })
+        .await
+        .map_err(to_status)?;
+        Ok(Response::new(convert::channel(&view, &self.0.world.cx().redactor)))
+    }
+
     pub(crate) async fn channels(&self, request: v1::ListChannelsRequest) -> Result<v1::ListChannelsResponse, Refusal> {
         let of = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let store = self.0.world.store();
@@ -71,7 +106,7 @@ impl ChatService {
         let as_agent = acting::wanted(request.as_agent.as_deref())?;
         let query = HistoryQuery {
             channel: input::parsed("channel", &request.channel)?,
-            limit: if request.limit == 0 { HISTORY_DEFAULT } else { request.limit.min(HISTORY_MAX) },
+            limit: if request.limit == 0 { HISTORY_DEFAULT } else { request.limit },
             before_seq: request.before_seq,
             after_seq: request.after_seq,
         };
@@ -151,36 +186,16 @@ impl Chat for ChatService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "chat.invite", &request.get_ref().request_id)?;
         let asked = request.get_ref();
-        let change = MemberChange::read(&asked.channel, &asked.agent_id, asked.as_agent.as_deref());
-        let change = change.map_err(to_status)?;
-        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
-        let view = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move {
-                let by = acting::speaker(w, &plan, by, change.as_agent.as_ref(), "syscall.chat.invite").await?;
-                rules::invite(w, &cx, &by, &change.channel, &change.agent_id).await
-            })
-        })
-        .await
-        .map_err(to_status)?;
-        Ok(Response::new(convert::channel(&view, &self.0.world.cx().redactor)))
+        let read = MemberChange::read(Membership::In, &asked.channel, &asked.agent_id, asked.as_agent.as_deref());
+        self.change_member(by, key, read).await
     }
 
     async fn remove(&self, request: Request<v1::RemoveMemberRequest>) -> Result<Response<v1::Channel>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "chat.remove", &request.get_ref().request_id)?;
         let asked = request.get_ref();
-        let change = MemberChange::read(&asked.channel, &asked.agent_id, asked.as_agent.as_deref());
-        let change = change.map_err(to_status)?;
-        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
-        let view = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move {
-                let by = acting::speaker(w, &plan, by, change.as_agent.as_ref(), "syscall.chat.remove").await?;
-                rules::remove(w, &cx, &by, &change.channel, &change.agent_id).await
-            })
-        })
-        .await
-        .map_err(to_status)?;
-        Ok(Response::new(convert::channel(&view, &self.0.world.cx().redactor)))
+        let read = MemberChange::read(Membership::Out, &asked.channel, &asked.agent_id, asked.as_agent.as_deref());
+        self.change_member(by, key, read).await
     }
 
     async fn list(

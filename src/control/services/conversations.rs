@@ -97,8 +97,11 @@ impl ConversationsService {
         if after < 0 {
             return Err(input::bad("after_seq", format!("is {after}")).hint("give 0 or the seq of an entry"));
         }
-        let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
+        let limit = u32::try_from(input::page(request.limit)?).unwrap_or(u32::MAX);
         let (conversation, entries) = queries::conversation(&self.0.world, id, after, limit).await?;
+        if after > conversation.last_seq {
+            return Err(queries::beyond_the_end(&conversation, after));
+        }
         let redactor = &self.0.world.cx().redactor;
         Ok(v1::GetConversationResponse {
             conversation: Some(convert::conversation(&conversation)),

@@ -3,12 +3,12 @@
 //! Must never: end a stream early without saying where to go on.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ghost_domain::Refusal;
+use ghost_domain::{Limits, Refusal};
 use ghost_proto::LAST_SEQ_TRAILER;
 use ghost_proto::v1::{SubscribeRequest, SubscribeResponse, events_server};
-use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status};
 use super::Control;
 use crate::caller;
 use crate::refusal::{status, to_status};
-use crate::streams::{self, Ended, Item, Start, Wanted, Why};
+use crate::streams::{self, Ended, Held, Item, Start, Wanted, Why};
 
 /// `ghost.v1.Events`.
 pub struct EventsService(pub Control);
@@ -28,7 +28,10 @@ impl events_server::Events for EventsService {
     async fn subscribe(&self, request: Request<SubscribeRequest>) -> Result<Response<Subscriber>, Status> {
         caller::party(&request)?;
         let stream = streams::open(&self.0, wanted(request.into_inner())).await.map_err(to_status)?;
-        Ok(Response::new(Subscriber(stream.items)))
+        let cx = self.0.world.cx();
+        let patience = Limits::seconds(cx.limits().reader_stall_seconds);
+        let clock = Arc::clone(&cx.ports.clock);
+        Ok(Response::new(Subscriber(Held::new(stream.items, stream.feeder, stream.seat, clock, patience))))
     }
 }
 
@@ -45,14 +48,13 @@ fn wanted(request: SubscribeRequest) -> Wanted {
 }
 
 /// A stream as gRPC sends it.
-#[derive(Debug)]
-pub struct Subscriber(mpsc::Receiver<Item>);
+pub struct Subscriber(Held<Item>);
 
 impl Stream for Subscriber {
     type Item = Result<SubscribeResponse, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx).map(|item| {
+        Pin::new(&mut self.0).poll_next(cx).map(|item| {
             Some(match item? {
                 Item::Event(shown, position_seq) => {
                     Ok(SubscribeResponse { event: Some(shown.wire.clone()), ephemeral: shown.ephemeral, position_seq })

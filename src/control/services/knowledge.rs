@@ -2,7 +2,7 @@
 
 use ghost_commons::knowledge::{self as rules, Wanted, WithVersions, Writing};
 use ghost_commons::requests;
-use ghost_domain::knowledge::{check_entry_id, grantees};
+use ghost_domain::knowledge::grantees;
 use ghost_domain::text::clip;
 use ghost_domain::{Grantee, KnowledgeEntry, Limits, Party, Refusal};
 use ghost_proto::v1;
@@ -10,7 +10,6 @@ use ghost_proto::v1::knowledge_server::Knowledge;
 use tonic::{Request, Response, Status};
 
 use super::Control;
-use crate::convert::input::bad_cursor;
 use crate::convert::{input, knowledge as convert};
 use crate::refusal::to_status;
 use crate::{acting, caller};
@@ -63,15 +62,13 @@ fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writi
 
 impl KnowledgeService {
     async fn page(&self, by: Party, request: v1::ListKnowledgeRequest) -> Result<v1::ListKnowledgeResponse, Refusal> {
-        if !request.cursor.is_empty() && check_entry_id(&request.cursor).is_err() {
-            return Err(bad_cursor(&request.cursor));
-        }
+        let after = input::unseal("knowledge", &request.cursor)?.to_owned();
         let as_agent = acting::wanted(request.as_agent.as_deref())?;
         let wanted = Wanted {
             tag: input::line_if("tag", request.tag.as_deref(), QUERY_MAX)?,
             query: input::line_if("query", request.query.as_deref(), QUERY_MAX)?,
-            after: request.cursor,
-            limit: input::page(request.limit),
+            after,
+            limit: input::page(request.limit)?,
         };
         let plan = self.0.world.plan();
         let listed = self
@@ -88,7 +85,8 @@ impl KnowledgeService {
         let redactor = &self.0.world.cx().redactor;
         let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false)).collect();
         let (entries, more) = super::within_bytes(entries, listed.more);
-        let next_cursor = entries.last().filter(|_| more).map(|entry: &v1::KnowledgeEntry| entry.entry_id.clone());
+        let last = entries.last().filter(|_| more);
+        let next_cursor = last.map(|entry: &v1::KnowledgeEntry| input::seal("knowledge", &entry.entry_id));
         Ok(v1::ListKnowledgeResponse { next_cursor: next_cursor.unwrap_or_default(), entries })
     }
 

@@ -1,7 +1,6 @@
 //! The record of tool calls.
 
 use ghost_domain::Refusal;
-use ghost_domain::tool_catalogue::canonical;
 use ghost_proto::v1;
 use ghost_proto::v1::ledger_server::Ledger;
 use ghost_store::tables::LedgerFilter;
@@ -20,20 +19,22 @@ pub struct LedgerService(pub Control);
 
 impl LedgerService {
     pub(crate) async fn page(&self, request: v1::ListLedgerRequest) -> Result<v1::ListLedgerResponse, Refusal> {
-        let tool = input::line_if("tool", request.tool.as_deref(), NAME_MAX)?;
+        let tool = match input::line_if("tool", request.tool.as_deref(), NAME_MAX)? {
+            Some(name) => Some(queries::tool_in_filter(&self.0.world, &name).await?),
+            None => None,
+        };
         let filter = LedgerFilter {
             agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,
             turn_id: input::parsed_if("turn_id", request.turn_id.as_deref())?,
-            // Rows bear canonical names, so a question by an alias must be turned into one.
-            tool: tool.map(|tool| canonical(&tool).map_or_else(|| tool.clone(), ToString::to_string)),
+            tool,
             status: input::parsed_if("status", request.status.as_deref())?,
             since: input::instant("since_at_ms", request.since_at_ms)?,
             ..LedgerFilter::default()
         };
-        let after = input::place(&request.cursor)?;
-        let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)).await?;
-        let (rows, next_cursor) = page.map(convert::ledger_row);
-        Ok(v1::ListLedgerResponse { rows, next_cursor })
+        let after = input::place(input::unseal("ledger", &request.cursor)?)?;
+        let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)?).await?;
+        let (rows, next) = page.map(convert::ledger_row);
+        Ok(v1::ListLedgerResponse { rows, next_cursor: input::seal("ledger", &next) })
     }
 }
 

@@ -71,11 +71,11 @@ impl MessagesService {
                 Refusal { hint, ..refusal }
             })?),
         };
-        let after = input::place(&request.cursor)?;
-        let limit = input::page(request.limit);
-        let page = queries::dead_letters(&self.0.world, agent_id, status, after, limit).await?;
-        let (dead_letters, next_cursor) = page.map(convert::dead_letter);
-        Ok(v1::ListDeadResponse { dead_letters, next_cursor })
+        let after = input::place(input::unseal("dead letters", &request.cursor)?)?;
+        let limit = input::page(request.limit)?;
+        let (page, truncated) = queries::dead_letters(&self.0.world, agent_id, status, after, limit).await?;
+        let (dead_letters, next) = page.map(convert::dead_letter);
+        Ok(v1::ListDeadResponse { dead_letters, next_cursor: input::seal("dead letters", &next), truncated })
     }
 
     async fn dead_with_mail(&self, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse, Refusal> {

@@ -6,9 +6,9 @@ use ghost_commons::mail::Chain;
 use ghost_commons::schedules::{self as rules, NewSchedule};
 use ghost_commons::{Cx, requests};
 use ghost_domain::schedule::words::AHEAD_MAX_MS;
-use ghost_domain::schedule::{Change, Missed, When};
+use ghost_domain::schedule::{Change, JobWish, Missed, When};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Refusal, ScheduleId, ScheduleKind};
+use ghost_domain::{AgentId, Refusal, RequestKey, ScheduleId, ScheduleKind};
 use ghost_proto::v1;
 use ghost_proto::v1::schedules_server::Schedules;
 use tonic::{Request, Response, Status};
@@ -38,11 +38,32 @@ fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result
         ("recursive", request.recursive),
         ("changes", !request.changes.is_empty()),
         ("debounce_ms", request.debounce_ms.is_some()),
+        ("session", request.session.is_some()),
+        ("payload", request.payload.is_some()),
+        ("wake", request.wake.is_some()),
+        ("deliver", request.deliver.is_some()),
+        ("to", request.to.is_some()),
+        ("timeout_seconds", request.timeout_seconds.is_some()),
+        ("max_rounds", request.max_rounds.is_some()),
+        ("model", request.model.is_some()),
     ];
     let (fits, hint): (&[&str], &str) = match kind {
         ScheduleKind::Timer => (&["after_ms", "at_ms"], "a timer has after_ms or at_ms"),
         ScheduleKind::Cron => (
-            &["at_ms", "every_ms", "cron", "zone"],
+            &[
+                "at_ms",
+                "every_ms",
+                "cron",
+                "zone",
+                "session",
+                "payload",
+                "wake",
+                "deliver",
+                "to",
+                "timeout_seconds",
+                "max_rounds",
+                "model",
+            ],
             "a cron job has one of at_ms, every_ms and cron; zone goes with cron",
         ),
         ScheduleKind::Watch => {
@@ -56,6 +77,10 @@ fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result
         return Err(input::bad(field, format!("does not go with a {kind}")).hint(hint));
     }
     let at = input::instant("at_ms", request.at_ms)?;
+    if kind == ScheduleKind::Cron && request.zone.is_some() && request.cron.is_none() {
+        return Err(input::bad("zone", "goes with a cron expression only")
+            .hint("an interval has no zone; write the offset of an instant into it, such as 18:00:00+01:00"));
+    }
     let one_of = || input::bad("kind", format!("{kind} lacks its time, or has two")).hint(hint);
     match kind {
         ScheduleKind::Timer => match (request.after_ms, at) {
@@ -67,15 +92,19 @@ fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result
             _ => Err(one_of()),
         },
         ScheduleKind::Cron => match (at, request.every_ms, &request.cron) {
-            (Some(at), None, None) if request.zone.is_none() => Ok(When::At { at }),
-            (None, Some(every_ms), None) if request.zone.is_none() => Ok(When::Every { every_ms, anchor: cx.now() }),
+            (Some(at), None, None) => Ok(When::At { at }),
+            (None, Some(every_ms), None) => Ok(When::Every { every_ms, anchor: cx.now() }),
             (None, None, Some(expression)) => {
                 Ok(When::Cron { expression: expression.trim().to_owned(), zone: request.zone.clone() })
             }
             _ => Err(one_of()),
         },
         ScheduleKind::Watch | ScheduleKind::Heartbeat => {
-            let path = WorkspacePath::parse(request.path.as_deref().ok_or_else(one_of)?, true)?;
+            let path = request.path.as_deref().ok_or_else(one_of)?;
+            if path.trim().is_empty() {
+                return Err(input::bad("path", "is empty").hint("give a path; `.` is the whole workspace"));
+            }
+            let path = WorkspacePath::parse(path, true)?;
             Ok(When::Change {
                 path: path.as_str().to_owned(),
                 recursive: request.recursive,
@@ -92,11 +121,25 @@ fn new_schedule(cx: &Cx, request: &v1::SetScheduleRequest) -> Result<NewSchedule
         ScheduleKind::Cron => input::prose("message", &request.message, cx.limits().message_bytes)?,
         _ => input::prose_or_none("message", &request.message, cx.limits().message_bytes)?,
     };
+    let agent_id: AgentId = input::parsed("agent_id", &request.agent_id)?;
+    let name = input::line("name", &request.name, NAME_MAX)?;
+    let when = when(cx, kind, request)?;
+    let wish = JobWish {
+        session: input::parsed_if("session", request.session.as_deref())?,
+        payload: input::parsed_if("payload", request.payload.as_deref())?,
+        wake: input::parsed_if("wake", request.wake.as_deref())?,
+        deliver: input::parsed_if("deliver", request.deliver.as_deref())?,
+        to: request.to.clone(),
+        timeout_seconds: request.timeout_seconds,
+        max_rounds: request.max_rounds,
+        model: request.model.clone(),
+    };
     Ok(NewSchedule {
         kind,
-        agent_id: input::parsed("agent_id", &request.agent_id)?,
-        name: input::line("name", &request.name, NAME_MAX)?,
-        when: when(cx, kind, request)?,
+        options: wish.options(&agent_id, &name, &cx.limits())?,
+        agent_id,
+        name,
+        when,
         message,
         missed: input::parsed_if("missed", request.missed.as_deref())?.unwrap_or(Missed::Skip),
         enabled: true,
@@ -118,6 +161,17 @@ impl SchedulesService {
         };
         new.baseline = Some(found);
         Ok(new)
+    }
+
+    /// Whether a request with this key has been carried out.
+    async fn is_done(&self, key: &RequestKey) -> Result<bool, Refusal> {
+        let key = key.clone();
+        let store = self.0.world.store();
+        let found = store
+            .read(move |r| Box::pin(async move { r.request_get(&key.principal, &key.request_id).await }))
+            .await
+            .map_err(Refusal::from)?;
+        Ok(found.is_some())
     }
 
     async fn all(&self, request: v1::ListSchedulesRequest) -> Result<v1::ListSchedulesResponse, Refusal> {
@@ -172,8 +226,12 @@ impl Schedules for SchedulesService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.set", &request.get_ref().request_id)?;
         let cx = self.0.world.cx().clone();
-        let new = new_schedule(&cx, request.get_ref()).map_err(to_status)?;
-        let new = self.with_baseline(new).await.map_err(to_status)?;
+        let mut new = new_schedule(&cx, request.get_ref()).map_err(to_status)?;
+        // One that was done is answered again, whatever has become of the path or the model since.
+        if !self.is_done(&key).await.map_err(to_status)? {
+            self.0.world.plan().check_job(&new.options).map_err(to_status)?;
+            new = self.with_baseline(new).await.map_err(to_status)?;
+        }
         let schedule = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
             Box::pin(async move { rules::set(w, &cx, &by, new).await })
         })

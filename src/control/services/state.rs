@@ -2,14 +2,12 @@
 
 use ghost_commons::requests;
 use ghost_commons::shared_state::{self as rules, Listed, Setting};
-use ghost_domain::shared_state::check_key;
 use ghost_domain::{Refusal, StateEntry};
 use ghost_proto::v1;
 use ghost_proto::v1::state_server::State;
 use tonic::{Request, Response, Status};
 
 use super::Control;
-use crate::convert::input::bad_cursor;
 use crate::convert::{input, state as convert};
 use crate::refusal::to_status;
 use crate::{acting, caller};
@@ -25,20 +23,19 @@ impl StateService {
     }
 
     async fn page(&self, request: v1::ListStateRequest) -> Result<v1::ListStateResponse, Refusal> {
-        if !request.cursor.is_empty() && check_key(&request.cursor).is_err() {
-            return Err(bad_cursor(&request.cursor));
-        }
-        let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
+        let after = input::unseal("state", &request.cursor)?.to_owned();
+        let limit = u32::try_from(input::page(request.limit)?).unwrap_or(u32::MAX);
         let listed: Listed = self
             .0
             .world
             .store()
-            .read(move |r| Box::pin(async move { rules::list(r, &request.prefix, &request.cursor, limit).await }))
+            .read(move |r| Box::pin(async move { rules::list(r, &request.prefix, &after, limit).await }))
             .await?;
         let redactor = &self.0.world.cx().redactor;
         let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor)).collect();
         let (entries, more) = super::within_bytes(entries, listed.more);
-        let next_cursor = entries.last().filter(|_| more).map(|entry: &v1::StateEntry| entry.key.clone());
+        let last = entries.last().filter(|_| more);
+        let next_cursor = last.map(|entry: &v1::StateEntry| input::seal("state", &entry.key));
         Ok(v1::ListStateResponse { next_cursor: next_cursor.unwrap_or_default(), entries })
     }
 }
@@ -56,10 +53,8 @@ impl State for StateService {
         let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
         let request = request.into_inner();
         let as_agent = acting::wanted(request.as_agent.as_deref()).map_err(to_status)?;
-        // Written in another way, a value may be longer than it is; what it is counts in the end.
-        let most = cx.limits().state_bytes.saturating_mul(2);
         let new = Setting {
-            value: input::json("value_json", &request.value_json, most).map_err(to_status)?,
+            value: input::json("value_json", &request.value_json, cx.limits().state_bytes).map_err(to_status)?,
             key: request.key,
             expected_version: request.expected_version,
         };

@@ -29,10 +29,10 @@ impl TurnsService {
             ..TurnFilter::default()
         };
         let root = input::parsed_if("root_id", request.root_id.as_deref())?;
-        let after = input::place(&request.cursor)?;
-        let page = queries::turns(&self.0.world, filter, root, after, input::page(request.limit)).await?;
-        let (turns, next_cursor) = page.map(|turn| convert::turn(turn, &self.0.world.cx().redactor));
-        Ok(v1::ListTurnsResponse { turns, next_cursor })
+        let after = input::place(input::unseal("turns", &request.cursor)?)?;
+        let page = queries::turns(&self.0.world, filter, root, after, input::page(request.limit)?).await?;
+        let (turns, next) = page.map(|turn| convert::turn(turn, &self.0.world.cx().redactor));
+        Ok(v1::ListTurnsResponse { turns, next_cursor: input::seal("turns", &next) })
     }
 
     async fn journal(&self, request: v1::GetTurnRequest) -> Result<v1::GetTurnResponse, Refusal> {

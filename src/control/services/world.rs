@@ -132,7 +132,7 @@ impl WorldService {
                 .into_iter()
                 .map(|near| NearBound { limit: near.limit, about: near.about, value: near.value, most: near.most })
                 .collect(),
-            warnings: plan.warnings.iter().map(|warning| one_line(&warning.to_string())).collect(),
+            warnings: plan.warnings.iter().map(|warning| one_line(&warning.bare().to_string())).collect(),
             endpoints: endpoints.to_vec(),
             job: facts.job.map(|facts| job(facts, cost)),
             now_at_ms: cx.now().0,

@@ -39,7 +39,7 @@ impl Readers {
 
 impl Seat {
     /// Says that its reader was cut off.
-    pub(super) fn lags(&self) {
+    pub(crate) fn lags(&self) {
         self.1.fetch_add(1, Ordering::AcqRel);
     }
 }

@@ -19,6 +19,7 @@ use regex::{Regex, RegexBuilder};
 
 use super::FILES_MAX;
 use super::file::{Lines, NumberOrText, OneOrMany, RawDo, RawFail, RawFile, RawWhen};
+use super::lets::{LETS_MAX, Let, RawLets, needed};
 use super::matching::{Count, When};
 use super::rules::{Action, Call, Do, Fail, Rule, RuleSet};
 use super::template::{Templates, Tree};
@@ -157,23 +158,30 @@ fn load_one(path: &Path, model: &str, problems: &mut Vec<Problem>) -> Option<Rul
         lines: Lines::of(&text),
         templates: Templates::new(),
         problems,
-        rule: 0,
-        field: String::new(),
+        rule: None,
+        field: "let".to_owned(),
     };
+    let shared = reader.lets(&raw.lets, &[]);
+    let known = reader.templates.count_lets();
     if raw.rules.len() > RULES_MAX {
         reader.report("", format!("there are more than {RULES_MAX} rules"), None);
     }
     let mut rules = Vec::new();
     for (number, rule) in raw.rules.iter().enumerate() {
-        reader.rule = number;
+        reader.rule = Some(number);
         reader.field = format!("rules[{number}]");
         let line = reader.lines.rule(number);
         let name = rule.name.clone().unwrap_or_else(|| format!("#{}", number + 1));
+        let mut all = shared.clone();
+        all.extend(reader.lets(&rule.lets, &shared));
         let when = reader.when(&rule.when);
+        let when = When { lets: needed(&all, &reader.templates.used()), ..when };
         let actions = reader.actions(&rule.actions);
-        rules.push(Rule { name, line, when, actions });
+        let lets = needed(&all, &reader.templates.used());
+        reader.templates.keep_lets(known);
+        rules.push(Rule { name, line, when, actions, lets });
     }
-    reader.rule = usize::MAX;
+    reader.rule = Some(usize::MAX);
     "otherwise".clone_into(&mut reader.field);
     let otherwise = match &raw.otherwise {
         Some(actions) => reader.actions(actions),
@@ -183,13 +191,23 @@ fn load_one(path: &Path, model: &str, problems: &mut Vec<Problem>) -> Option<Rul
             Vec::new()
         }
     };
+    let otherwise_lets = needed(&shared, &reader.templates.used());
     let otherwise_line = reader.lines.rule(usize::MAX);
     let templates = reader.templates;
     if problems.len() > before {
         return None;
     }
     let vars = Jinja::from(Serde(&raw.vars));
-    Some(RuleSet { model: model.to_owned(), file: path.to_owned(), rules, otherwise, otherwise_line, vars, templates })
+    Some(RuleSet {
+        model: model.to_owned(),
+        file: path.to_owned(),
+        rules,
+        otherwise,
+        otherwise_line,
+        otherwise_lets,
+        vars,
+        templates,
+    })
 }
 
 /// Reads one file's rules and gathers what is wrong with them.
@@ -198,15 +216,57 @@ struct Reader<'r> {
     lines: Lines<'r>,
     templates: Templates,
     problems: &'r mut Vec<Problem>,
-    rule: usize,
+    /// The rule that is being read, past the last one `otherwise`; none above the rules.
+    rule: Option<usize>,
     field: String,
 }
 
 impl Reader<'_> {
     /// A problem at the line where `text` stands in the present rule.
     fn report(&mut self, text: &str, message: String, hint: Option<&str>) {
-        let line = self.lines.within(self.rule, text);
+        let line = match self.rule {
+            Some(rule) => self.lines.within(rule, text),
+            None => self.lines.above(text),
+        };
         self.problems.push(problem(self.file, line, &self.field, message, hint));
+    }
+
+    /// Reads definitions that stand below those of `before`.
+    fn lets(&mut self, raw: &RawLets, before: &[Let]) -> Vec<Let> {
+        if raw.0.len() > LETS_MAX {
+            self.report("let:", format!("`let` has more than {LETS_MAX} names"), None);
+        }
+        let mut lets: Vec<Let> = Vec::new();
+        for (at, (name, source)) in raw.0.iter().enumerate().take(LETS_MAX) {
+            let near = format!("{name}:");
+            let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
+                && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            if !is_name {
+                let hint = "small letters, digits and `_`, a letter first";
+                self.report(&near, format!("`{name}` cannot be a name of `let`"), Some(hint));
+                continue;
+            }
+            if self.templates.is_taken(name) {
+                self.report(&near, format!("`{name}` means something already"), Some("choose another name"));
+                continue;
+            }
+            if before.iter().any(|known| known.name == *name) || raw.0[..at].iter().any(|(known, _)| known == name) {
+                let hint = "a name stands for one thing in all of a rule";
+                self.report(&near, format!("`{name}` is defined twice"), Some(hint));
+                continue;
+            }
+            let Some(text) = source.as_str() else {
+                let hint = "write an expression in quotes, as in `if`; constants belong under `vars`";
+                self.report(&near, format!("`{name}` is no expression"), Some(hint));
+                continue;
+            };
+            let below = raw.0[at + 1..].iter().map(|(name, _)| name.clone()).collect();
+            match self.templates.define(name, text, below) {
+                Ok(definition) => lets.push(definition),
+                Err(error) => self.report(&near, format!("in `let` of `{name}`: {error}"), None),
+            }
+        }
+        lets
     }
 
     fn regex(&mut self, source: Option<&String>) -> Option<Regex> {
@@ -263,6 +323,7 @@ impl Reader<'_> {
             not_called: raw.not_called.clone(),
             round: raw.round.as_ref().map(|round| self.count(round)),
             only_if: self.expression(raw.only_if.as_ref()),
+            lets: Vec::new(),
         }
     }
 

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::lets::RawLets;
+
 /// A rule file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,6 +19,9 @@ pub(super) struct RawFile {
     /// Constants for templates.
     #[serde(default)]
     pub(super) vars: BTreeMap<String, Value>,
+    /// Named sub-expressions for all rules.
+    #[serde(default, rename = "let")]
+    pub(super) lets: RawLets,
     #[serde(default)]
     pub(super) rules: Vec<RawRule>,
     pub(super) otherwise: Option<Vec<RawDo>>,
@@ -26,6 +31,8 @@ pub(super) struct RawFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRule {
     pub(super) name: Option<String>,
+    #[serde(default, rename = "let")]
+    pub(super) lets: RawLets,
     #[serde(default)]
     pub(super) when: RawWhen,
     #[serde(rename = "do")]
@@ -133,6 +140,13 @@ impl<'t> Lines<'t> {
     /// The line of rule `number` from 0, or of `otherwise` past the last; from 1.
     pub(super) fn rule(&self, number: usize) -> usize {
         self.rules.get(number).copied().unwrap_or(self.otherwise) + 1
+    }
+
+    /// The line above the rules where `text` stands, or the first.
+    pub(super) fn above(&self, text: &str) -> usize {
+        let end = self.rules.first().copied().unwrap_or(self.lines.len());
+        let needle = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        self.lines[..end].iter().position(|line| line.contains(needle)).unwrap_or(0) + 1
     }
 
     /// The line inside rule `number` where `text` stands, or the rule's own.

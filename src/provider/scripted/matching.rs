@@ -8,6 +8,7 @@ use minijinja::Value as Jinja;
 use regex::{Captures, Regex};
 
 use super::conversation::Conversation;
+use super::lets::{Let, known};
 use super::template::{Expr, Templates};
 
 /// A condition on a count.
@@ -61,6 +62,8 @@ pub(super) struct When {
     pub(super) not_called: Vec<String>,
     pub(super) round: Option<Count>,
     pub(super) only_if: Option<Expr>,
+    /// What `only_if` needs to be known.
+    pub(super) lets: Vec<Let>,
 }
 
 impl When {
@@ -93,10 +96,11 @@ impl When {
             }
         }
         let caught = caught.into_value();
-        if let Some(condition) = &self.only_if
-            && !templates.truth(condition, &conversation.context(vars, &caught))?
-        {
-            return Ok(None);
+        if let Some(condition) = &self.only_if {
+            let context = known(&self.lets, templates, conversation.context(vars, &caught))?;
+            if !templates.truth(condition, &context)? {
+                return Ok(None);
+            }
         }
         Ok(Some(caught))
     }

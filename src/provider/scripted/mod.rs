@@ -8,6 +8,7 @@ mod check;
 mod conversation;
 mod file;
 mod filters;
+mod lets;
 mod matching;
 mod rules;
 mod template;
@@ -98,6 +99,8 @@ impl Provider for Scripted {
         let conversation = Conversation::of(request);
         let chosen = rules.choose(&conversation)?;
         let context = conversation.context(&rules.vars, &chosen.captures);
+        let context =
+            lets::known(chosen.lets, &rules.templates, context).map_err(|error| chosen.failed(rules, &error))?;
         let mut draft = Draft { blocks: Vec::new(), said: String::new(), calls: 0, output: 0 };
         for (at, Do { action, only_if }) in chosen.actions.iter().enumerate() {
             if let Some(condition) = only_if

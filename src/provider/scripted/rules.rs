@@ -9,6 +9,7 @@ use std::time::Duration;
 use minijinja::Value as Jinja;
 
 use super::conversation::Conversation;
+use super::lets::Let;
 use super::matching::When;
 use super::rule_error;
 use super::template::{Expr, Templates, Text, Tree};
@@ -21,6 +22,8 @@ pub(super) struct RuleSet {
     pub(super) rules: Vec<Rule>,
     pub(super) otherwise: Vec<Do>,
     pub(super) otherwise_line: usize,
+    /// What the actions of `otherwise` need to be known.
+    pub(super) otherwise_lets: Vec<Let>,
     pub(super) vars: Jinja,
     pub(super) templates: Templates,
 }
@@ -31,6 +34,8 @@ pub(super) struct Rule {
     pub(super) line: usize,
     pub(super) when: When,
     pub(super) actions: Vec<Do>,
+    /// What the actions need to be known.
+    pub(super) lets: Vec<Let>,
 }
 
 /// One action with its condition.
@@ -70,6 +75,7 @@ pub(super) struct Chosen<'r> {
     name: &'r str,
     line: usize,
     pub(super) actions: &'r [Do],
+    pub(super) lets: &'r [Let],
     pub(super) captures: Jinja,
 }
 
@@ -89,7 +95,8 @@ impl RuleSet {
                 .captures(conversation, &self.templates, &self.vars)
                 .map_err(|error| rule_error(self, &rule.name, rule.line, &error))?;
             if let Some(captures) = captures {
-                return Ok(Chosen { number, name: &rule.name, line: rule.line, actions: &rule.actions, captures });
+                let Rule { name, line, actions, lets, .. } = rule;
+                return Ok(Chosen { number, name, line: *line, actions, lets, captures });
             }
         }
         Ok(Chosen {
@@ -97,6 +104,7 @@ impl RuleSet {
             name: "otherwise",
             line: self.otherwise_line,
             actions: &self.otherwise,
+            lets: &self.otherwise_lets,
             captures: Jinja::from_object(BTreeMap::<Jinja, Jinja>::new()),
         })
     }

@@ -9,6 +9,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value as Jinja};
 use serde_json::Value;
 
+use super::lets::Let;
 use super::{TEXT_MAX, filters};
 
 /// Steps that one template may take.
@@ -33,6 +34,14 @@ const NAMES: &[&str] = &[
 /// An expression, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Expr(String);
+
+impl Expr {
+    /// The name in it that has a meaning only under `for_each`, if there is one.
+    fn of_an_item(&self, templates: &Templates) -> Option<&'static str> {
+        let names = templates.environment.compile_expression(&self.0).ok()?.undeclared_variables(false);
+        ["item", "index"].into_iter().find(|name| names.contains(*name))
+    }
+}
 
 /// Text of a rule.
 #[derive(Clone, Debug)]
@@ -64,6 +73,12 @@ pub(super) struct Templates {
     count: usize,
     /// Filters that are known to exist.
     filters: BTreeSet<String>,
+    /// The names that `let` has defined so far.
+    lets: Vec<String>,
+    /// Those that it defines below what is being checked.
+    below: BTreeSet<String>,
+    /// Those of `lets` that what was checked since the last look uses.
+    used: BTreeSet<String>,
 }
 
 impl Templates {
@@ -78,13 +93,22 @@ impl Templates {
             environment.set_syntax(syntax);
         }
         filters::install(&mut environment);
-        Self { environment, count: 0, filters: BTreeSet::new() }
+        Self {
+            environment,
+            count: 0,
+            filters: BTreeSet::new(),
+            lets: Vec::new(),
+            below: BTreeSet::new(),
+            used: BTreeSet::new(),
+        }
     }
 
     /// Checks and keeps an expression.
     pub(super) fn expression(&mut self, source: &str) -> Result<Expr, String> {
         let compiled = self.environment.compile_expression(source).map_err(|error| words(&error))?;
-        self.known_names(compiled.undeclared_variables(false))?;
+        let mut names = compiled.undeclared_variables(false);
+        names.extend(self.defined_in(source));
+        self.known_names(names)?;
         self.known_filters(source)?;
         Ok(Expr(source.to_owned()))
     }
@@ -98,7 +122,11 @@ impl Templates {
         self.environment.add_template_owned(name.clone(), source.to_owned()).map_err(|error| words(&error))?;
         self.count += 1;
         let template = self.environment.get_template(&name).map_err(|error| words(&error))?;
-        self.known_names(template.undeclared_variables(false))?;
+        let mut names = template.undeclared_variables(false);
+        for code in code_parts(source) {
+            names.extend(self.defined_in(code));
+        }
+        self.known_names(names)?;
         for code in code_parts(source) {
             self.known_filters(code)?;
         }
@@ -124,22 +152,70 @@ impl Templates {
         }
     }
 
+    /// Whether a name means something without any `let`.
+    pub(super) fn is_taken(&self, name: &str) -> bool {
+        NAMES.contains(&name) || self.environment.globals().any(|(global, _)| global == name)
+    }
+
+    /// Checks and keeps what `let` defines as `name`, before the definitions of `below`; gives it with what it uses.
+    pub(super) fn define(&mut self, name: &str, source: &str, below: BTreeSet<String>) -> Result<Let, String> {
+        self.below = below;
+        self.below.insert(name.to_owned());
+        self.used.clear();
+        let checked = self.expression(source).and_then(|expression| match expression.of_an_item(self) {
+            Some(item) => Err(format!("`{item}` is known only under `for_each`")),
+            None => Ok(expression),
+        });
+        self.below.clear();
+        let uses = std::mem::take(&mut self.used);
+        // Known even if it is wrong: one mistake is told once.
+        self.lets.push(name.to_owned());
+        Ok(Let { name: name.to_owned(), expression: checked?, uses })
+    }
+
+    /// Names of definitions in code. The library leaves out what it is that a slice is cut from.
+    fn defined_in(&self, code: &str) -> Vec<String> {
+        let is_defined = |name: &&str| self.below.contains(*name) || self.lets.iter().any(|known| known == name);
+        variables(&without_strings(code)).into_iter().filter(is_defined).map(str::to_owned).collect()
+    }
+
+    /// How many names are defined.
+    pub(super) fn count_lets(&self) -> usize {
+        self.lets.len()
+    }
+
+    /// Forgets all definitions but the first `count`.
+    pub(super) fn keep_lets(&mut self, count: usize) {
+        self.lets.truncate(count);
+    }
+
+    /// The definitions that were used since this was last asked.
+    pub(super) fn used(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.used)
+    }
+
     /// A misspelt name is found when the file is read, not when the rule is reached.
-    fn known_names(&self, names: impl IntoIterator<Item = String>) -> Result<(), String> {
-        let mut unknown: Vec<String> = names
-            .into_iter()
-            .filter(|name| {
-                !NAMES.contains(&name.as_str()) && !self.environment.globals().any(|(global, _)| global == name)
-            })
-            .collect();
-        unknown.sort();
-        match unknown.first() {
-            None => Ok(()),
-            Some(name) => Err(match ghost_domain::text::nearest(name, NAMES.iter().copied()) {
-                Some(near) => format!("`{name}` is not defined; did you mean `{near}`?"),
-                None => format!("`{name}` is not defined; there are: {}", NAMES.join(", ")),
-            }),
+    fn known_names(&mut self, names: impl IntoIterator<Item = String>) -> Result<(), String> {
+        let mut unknown: Vec<String> = Vec::new();
+        for name in names {
+            if self.lets.contains(&name) {
+                self.used.insert(name);
+            } else if !self.is_taken(&name) {
+                unknown.push(name);
+            }
         }
+        unknown.sort();
+        let Some(name) = unknown.first() else { return Ok(()) };
+        if self.below.contains(name) {
+            return Err(format!(
+                "`{name}` is not defined yet: a definition uses those above it, not itself and none below"
+            ));
+        }
+        let known: Vec<&str> = NAMES.iter().copied().chain(self.lets.iter().map(String::as_str)).collect();
+        Err(match ghost_domain::text::nearest(name, known.iter().copied()) {
+            Some(near) => format!("`{name}` is not defined; did you mean `{near}`?"),
+            None => format!("`{name}` is not defined; there are: {}", known.join(", ")),
+        })
     }
 
     /// Likewise a misspelt filter.
@@ -248,6 +324,23 @@ fn without_strings(code: &str) -> String {
         }
     }
     out
+}
+
+/// The names in code without strings that are neither attributes nor filters nor the names of arguments.
+fn variables(code: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let (mut names, mut at) = (Vec::new(), 0);
+    while let Some(start) = code[at..].find(is_part).map(|found| at + found) {
+        let end = code[start..].find(|c| !is_part(c)).map_or(code.len(), |length| start + length);
+        at = end;
+        let before = code[..start].trim_end();
+        let after = code[end..].trim_start();
+        let argument = after.starts_with('=') && !after.starts_with("==");
+        if !before.ends_with(['.', '|']) && !argument && !code[start..].starts_with(|c: char| c.is_ascii_digit()) {
+            names.push(&code[start..end]);
+        }
+    }
+    names
 }
 
 /// The error with its causes, on one line.

@@ -94,7 +94,7 @@ async fn the_example_of_the_readme_does_what_it_says() {
 
 #[tokio::test]
 async fn the_second_example_hands_out_tasks_and_reports_failures() {
-    let script = load(&readme_rules(1)).unwrap();
+    let script = load(&readme_rules(2)).unwrap();
     let mut turn = request("m", "Do job in/put");
     turn.agent_id = "editor".parse().unwrap();
     let list = json!({ "entries": [{ "path": "in/a.md" }, { "path": "in/b.md" }] }).to_string();
@@ -175,6 +175,125 @@ async fn what_goes_wrong_while_running_names_the_rule_and_ends() {
     let script = load("otherwise: [{ say: x }]").unwrap();
     assert_eq!(ask(&script, &request("other", "x")).await.unwrap_err().kind, ErrorKind::UnknownModel);
     assert_eq!(ask(&script, &request("../m", "x")).await.unwrap_err().kind, ErrorKind::UnknownModel);
+}
+
+#[tokio::test]
+async fn a_name_stands_for_what_it_was_given_wherever_it_is_used() {
+    let script = load(
+        r#"
+vars: { wanted: [a, c] }
+let:
+  files: "(results | of('workspace.list') | first).value.files"
+  mine: "files | select('in', vars.wanted) | list"
+rules:
+  - name: look
+    when: { round: 0, mail: 'in (?P<dir>\S+)' }
+    let: { place: "'inputs/' ~ match.dir" }
+    do: [{ call: workspace.list, with: { path: "{{ place }}" } }]
+  - name: several
+    let:
+      place: "'in ' ~ match.dir"
+      told: "mine[:5] | join(', ') ~ ' ' ~ place"
+    when: { mail: 'in (?P<dir>\S+)', if: "mine | length > 1" }
+    do:
+      - say: "{{ told }}, of {{ files | length }}"
+        if: "place == 'in here'"
+  - name: one
+    when: { mail: 'in ' }
+    do: [{ for_each: "mine[:9]", call: read, with: { path: "{{ item }}", all: "{{ files }}" } }]
+otherwise: [{ say: "none" }]
+"#,
+    )
+    .unwrap();
+    // What the names stand for is not there yet, and no rule that fits uses them.
+    let mut turn = request("m", "nothing");
+    assert_eq!(said(&ask(&script, &turn).await.unwrap()), "none");
+    turn = request("m", "in here");
+    let look = ask(&script, &turn).await.unwrap();
+    let path = |answer: &ModelAnswer| match &answer.blocks[..] {
+        [.., Block::ToolCall { arguments, .. }] => arguments.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(path(&look), json!({ "path": "inputs/here" }));
+    let mut other = turn.clone();
+    go_on(&mut turn, look.clone(), |_, _| (json!({ "files": ["a", "b", "c"] }).to_string(), false));
+    assert_eq!(said(&ask(&script, &turn).await.unwrap()), "a, c in here, of 3");
+    go_on(&mut other, look, |_, _| (json!({ "files": ["c"] }).to_string(), false));
+    assert_eq!(path(&ask(&script, &other).await.unwrap()), json!({ "path": "c", "all": ["c"] }));
+    // A definition that fails says which it was, and in which rule.
+    let script =
+        load("let: { x: 'last.none' }\nrules:\n  - { name: r, do: [{ say: '{{ x }}' }] }\notherwise: [{ say: y }]");
+    let error = ask(&script.unwrap(), &request("m", "x")).await.unwrap_err();
+    assert!(error.message.contains("rule `r` at") && error.message.contains("in `let` of `x`"), "{}", error.message);
+}
+
+#[test]
+fn a_name_is_defined_once_and_above_its_use() {
+    let rules = r#"let:
+  first: "second[1:] | length"
+  second: "mail | lines"
+  itself: "itself ~ 'x'"
+  one: "other"
+  other: "one"
+  mail: "text"
+  range: "1"
+  Bad-Name: "1"
+  twice: "1"
+  twice: "2"
+  number: 7
+  broken: "1 +"
+  slip: "secnd"
+  each: "item.path"
+rules:
+  - name: r
+    let:
+      second: "1"
+      own: "second"
+    do: [{ say: "{{ own }} {{ owm }}" }]
+  - name: s
+    do: [{ say: "{{ own }}" }]
+otherwise: [{ say: "{{ first }}" }]
+"#;
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.yaml"), rules).unwrap();
+    let problems = check(dir.path(), "m").unwrap_err().0;
+    let found: Vec<(usize, &str)> = problems.iter().map(|p| (p.line, p.message.as_str())).collect();
+    for (line, part) in [
+        (2, "`second` is not defined yet"),
+        (4, "`itself` is not defined yet"),
+        (5, "`other` is not defined yet"),
+        (7, "`mail` means something already"),
+        (8, "`range` means something already"),
+        (9, "cannot be a name"),
+        (10, "`twice` is defined twice"),
+        (12, "is no expression"),
+        (13, "in `let` of `broken`"),
+        (14, "did you mean `second`?"),
+        (15, "only under `for_each`"),
+        (19, "`second` is defined twice"),
+        (21, "did you mean `own`?"),
+        (23, "`own` is not defined"),
+    ] {
+        assert!(found.iter().any(|(l, message)| *l == line && message.contains(part)), "{line} {part}: {found:#?}");
+    }
+    assert_eq!(found.len(), 14, "each told once: {found:#?}");
+    let many: String = (0..201).map(|n| format!("  n{n}: '1'\n")).collect();
+    assert!(load(&format!("let:\n{many}otherwise: [{{ say: x }}]")).err().unwrap().contains("more than 200"));
+    for wrong in ["let: [a]", "let: x"] {
+        assert!(load(&format!("{wrong}\notherwise: [{{ say: x }}]")).is_err(), "{wrong}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_definitions_are_checked_without_a_panic(
+        pairs in prop::collection::vec(("[a-c]", "[a-c |+.(){}'~%]{0,12}"), 0..6),
+    ) {
+        let lets: String = pairs.iter().map(|(name, source)| format!("  {name}: {source:?}\n")).collect();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("m.yaml"), format!("let:\n{lets}otherwise: [{{ say: '{{{{ a }}}}' }}]\n")).unwrap();
+        let _ = check(dir.path(), "m");
+    }
 }
 
 #[test]

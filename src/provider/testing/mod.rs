@@ -1,9 +1,11 @@
-//! For tests and benches, here and in other rooms: a clock that a test moves, and a model server on this machine.
+//! For tests and benches, here and in other rooms: a clock that a test moves, counted ids, the files of a small world, and
+//! a model server on this machine.
 //!
 //! Must never: be part of a release build of the daemon.
 
 mod clock;
 mod fake_openai;
+mod ground;
 mod server;
 
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use crate::model::ModelRequest;
 
 pub use clock::ManualClock;
 pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
+pub use ground::{Counting, write_file, write_world};
 pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
 
 /// A plan of `kind` with short waits, four calls at once and three attempts.

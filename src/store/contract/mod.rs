@@ -78,11 +78,11 @@ macro_rules! for_each_check {
                 usage_and_requests_are_pruned, held_letters_are_kept, needed_tasks_are_kept, a_prune_is_bounded,
                 a_refused_prune_deletes_nothing;
             prune_mail: only_consumed_mail_is_pruned, mail_of_held_letters_is_kept, mail_ends_with_its_turn;
-            prune_together: old_posts_go_and_channels_go_on, what_is_left_of_a_channel_has_no_gap, conversations_on_their_way_are_kept, old_runs_go,
+            prune_together: old_posts_go_and_channels_go_on, what_is_left_of_a_channel_has_no_gap, conversations_on_their_way_are_kept, conversations_that_go_on_are_cut_from_their_start, old_runs_go,
                 deleted_knowledge_goes;
             roots: tallies_are_kept_and_pruned;
             schedules: schedules_round_trip, schedules_are_listed_and_counted, schedules_are_removed, schedules_fall_due,
-                runs_are_newest_first, snapshots_are_replaced;
+                runs_are_newest_first, runs_are_trimmed, snapshots_are_replaced;
             shared_state: values_round_trip, values_are_removed, keys_are_listed_by_prefix;
             signals: signals_follow_commits_in_order, signals_of_undone_commands_are_dropped;
             taken: taken_names_are_errors_of_their_command, names_that_were_given_up_are_free;

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{ChatPost, Delivery, KnowledgeEntry, Party, ScheduleKind, ScheduleRun, Timestamp};
+use ghost_domain::{
+    ChatPost, ConversationEntry, Delivery, KnowledgeEntry, MailState, Party, ScheduleKind, ScheduleRun, Timestamp,
+    TurnStatus,
+};
 
 use super::Medium;
 use super::prune::prune_all;
-use super::rows::{at, message_id, turn_id, who};
+use super::rows::{at, mail, message_id, turn, turn_id, who};
 use super::rows_together::{
     channel, conversation, conversation_id, entry, knowledge, member, named, post, run, schedule, schedule_id,
 };
@@ -126,6 +129,21 @@ pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>)
     });
     assert_eq!(inside, (None, None, vec![], vec![]));
     assert_eq!(look!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 2);
+    // One whose mail no turn has finished is not over.
+    let waits = async |state| {
+        keep!(&store, |w| {
+            w.message_mark(&[message_id(9_001)], state, None, 0).await?;
+            w.prune(Family::Conversations, at(99), 99).await?
+        })
+    };
+    keep!(&store, |w| {
+        w.message_append(&mail(9_001, "a")).await?;
+        w.conversation_put(&conversation(9, "a")).await?;
+        w.conversation_entry_put(&entry(9, 1, Delivery::None)).await?;
+        w.conversation_put(&ghost_domain::Conversation { updated_at: at(100), ..conversation(6, "a") }).await?;
+    });
+    assert_eq!((waits(MailState::Pending).await, waits(MailState::Dead).await), (0, 0));
+    assert_eq!(waits(MailState::Consumed).await, 1);
     // What was on its way goes when it has arrived.
     keep!(&store, |w| { w.conversation_entry_put(&entry(2, 1, Delivery::Delivered)).await? });
     assert_eq!(keep!(&store, |w| { w.prune(Family::Conversations, at(6), 99).await? }), 1);
@@ -133,6 +151,61 @@ pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>)
     let again = ghost_domain::Conversation { thread: "thread 1".to_owned(), ..conversation(8, "a") };
     keep!(&store, |w| { w.conversation_put(&again).await? });
     assert_eq!(kept(&store).await, [3, 6, 8]);
+}
+
+pub(super) async fn conversations_that_go_on_are_cut_from_their_start(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let left = async |store: &Store, n: u64| {
+        each(&look!(store, |r| { r.conversation_entries(conversation_id(n), 0, 99).await? }), |entry| entry.seq)
+    };
+    keep!(&store, |w| {
+        for n in 1..=5 {
+            w.conversation_put(&conversation(n, "a")).await?;
+            for seq in 1..=6 {
+                let delivery = if n == 2 && seq == 3 { Delivery::Pending } else { Delivery::Delivered };
+                w.conversation_entry_put(&entry(n, seq, delivery)).await?;
+            }
+        }
+        // Of 3 an open turn wrote the second entry, of 4 the mail of the second waits, and of 5 the second is young.
+        w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
+        w.conversation_entry_put(&ConversationEntry { turn_id: Some(turn_id(1)), ..entry(3, 2, Delivery::None) })
+            .await?;
+        w.message_append(&mail(4_002, "a")).await?;
+        w.conversation_entry_put(&ConversationEntry { at: at(9), ..entry(5, 2, Delivery::None) }).await?;
+    });
+    let cut = async |before: u64, most: u32, limit: u32| {
+        keep!(&store, |w| { w.prune_conversation_entries(at(before), most, limit).await? })
+    };
+    assert_eq!(cut(1, 6, 99).await, 0, "only what is older, and beyond the count");
+    assert_eq!(cut(5, 6, 0).await, 0, "bounded");
+    refuse!(&store, |w| {
+        assert_eq!(w.prune_conversation_entries(at(9), 99, 99).await?, 11);
+        assert_eq!(w.conversation_entries(conversation_id(1), 0, 99).await?, []);
+    });
+    assert_eq!(cut(5, 6, 3).await, 3);
+    assert_eq!((left(&store, 1).await, left(&store, 2).await), (vec![4, 5, 6], vec![1, 2, 3, 4, 5, 6]));
+    assert_eq!(cut(5, 6, 99).await, 6);
+    assert_eq!(left(&store, 1).await, [5, 6]);
+    assert_eq!(left(&store, 2).await, [3, 4, 5, 6], "what waits to be delivered stays, and all after it");
+    assert_eq!(left(&store, 3).await, [2, 3, 4, 5, 6], "so does what an open turn wrote");
+    assert_eq!(left(&store, 4).await, [2, 3, 4, 5, 6], "and mail that no turn has finished");
+    assert_eq!(left(&store, 5).await, [2, 3, 4, 5, 6], "no gap");
+    // By count, whatever their age.
+    assert_eq!(cut(0, 3, 99).await, 2, "of 5 only; 1 has fewer, and the others cannot");
+    assert_eq!(left(&store, 5).await, [4, 5, 6]);
+    keep!(&store, |w| {
+        w.conversation_entry_put(&entry(2, 3, Delivery::Delivered)).await?;
+        w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
+        w.message_mark(&[message_id(4_002)], MailState::Dead, None, 0).await?;
+    });
+    assert_eq!(cut(0, 1, 99).await, 1 + 3 + 4 + 2, "a dead letter may be retried");
+    assert_eq!((left(&store, 2).await, left(&store, 4).await), (vec![6], vec![2, 3, 4, 5, 6]));
+    keep!(&store, |w| { w.message_mark(&[message_id(4_002)], MailState::Consumed, None, 0).await? });
+    assert_eq!(cut(0, 1, 99).await, 4);
+    let place = keep!(&store, |w| {
+        (w.conversation_get(conversation_id(4)).await?, w.conversation_entries_of_turn(turn_id(1)).await?)
+    });
+    assert_eq!(place, (Some(conversation(4, "a")), vec![]), "the conversation itself goes on");
 }
 
 pub(super) async fn old_runs_go(medium: Arc<dyn Medium>) {

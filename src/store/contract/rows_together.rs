@@ -77,6 +77,8 @@ pub(super) fn conversation(n: u64, owner: &str) -> Conversation {
         last_seq: 0,
         created_at: at(1),
         updated_at: at(n),
+        heard: n,
+        reacted: None,
     }
 }
 
@@ -98,6 +100,8 @@ pub(super) fn entry(n: u64, seq: u64, delivery: Delivery) -> ConversationEntry {
         next_at: None,
         error: None,
         at: at(seq),
+        action: None,
+        deleted: false,
     }
 }
 
@@ -130,7 +134,7 @@ pub(super) fn version(entry_id: &str, version: i64) -> KnowledgeVersion {
 }
 
 pub(super) fn state(key: &str, value: Value) -> StateEntry {
-    StateEntry { key: key.to_owned(), value, version: 1, writer: Party::System, updated_at: at(1) }
+    StateEntry { key: key.to_owned(), value: value.into(), version: 1, writer: Party::System, updated_at: at(1) }
 }
 
 /// Schedule `n`, due at second `n`; a watch is never due.
@@ -143,6 +147,7 @@ pub(super) fn schedule(n: u64, agent: &str, kind: ScheduleKind, name: &str) -> S
         when: When::At { at: at(n) },
         message: format!("schedule {n}"),
         missed: Missed::Skip,
+        options: ghost_domain::schedule::JobOptions::default(),
         enabled: true,
         root_id: root_id(1),
         hop: 0,
@@ -168,6 +173,7 @@ pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
         status: ghost_domain::schedule::RunStatus::Queued,
         message_id: Some(message_id(1_000 * n + run)),
         note: None,
+        options: None,
     }
 }
 

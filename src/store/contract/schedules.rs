@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ghost_domain::schedule::{Change, Missed, RunStatus, When};
+use ghost_domain::schedule::{Change, Deliver, JobOptions, Missed, Payload, RunStatus, WakeMode, When};
 use ghost_domain::{Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
 
 use super::Medium;
@@ -31,6 +31,15 @@ pub(super) async fn schedules_round_trip(medium: Arc<dyn Medium>) {
     let full = Schedule {
         message: AWKWARD.to_owned(),
         missed: Missed::RunOnce,
+        options: JobOptions {
+            payload: Payload::AgentTurn,
+            wake: WakeMode::NextHeartbeat,
+            deliver: Deliver::Webhook,
+            to: AWKWARD.to_owned(),
+            timeout_seconds: Some(u32::MAX),
+            max_rounds: Some(0),
+            model: Some(AWKWARD.to_owned()),
+        },
         enabled: false,
         root_id: root_id(9),
         hop: u32::MAX,
@@ -212,6 +221,7 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
         status: RunStatus::Failed,
         message_id: Some(message_id(7)),
         note: Some(AWKWARD.to_owned()),
+        options: Some(JobOptions { payload: Payload::AgentTurn, ..JobOptions::default() }),
         ..run(1, 2)
     };
     let wanted = full.clone();
@@ -250,6 +260,44 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
         (r.schedule_run_of(message_id(7)).await?, r.schedule_run_of(message_id(2_001)).await?.map(|run| run.status))
     });
     assert_eq!((of, done), (Some(wanted), Some(RunStatus::Done)));
+}
+
+pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let left = async |n| {
+        let runs = look!(&store, |r| { r.schedule_runs(schedule_id(n), 99).await? });
+        each(&runs, |run| run.run)
+    };
+    keep!(&store, |w| {
+        for number in 1..=9 {
+            w.schedule_run_put(&run(1, number)).await?;
+            w.schedule_run_put(&run(2, number)).await?;
+        }
+        assert_eq!(w.schedule_runs_trim(schedule_id(1), 9, u64::MAX).await?, 0);
+        assert_eq!(w.schedule_runs_trim(schedule_id(3), 0, 0).await?, 0);
+        assert_eq!(w.schedule_runs_trim(schedule_id(1), 7, u64::MAX).await?, 2);
+        assert_eq!(w.schedule_run_of(message_id(1_002)).await?, None);
+    });
+    assert_eq!((left(1).await, left(2).await.len()), (vec![9, 8, 7, 6, 5, 4, 3], 9));
+    refuse!(&store, |w| {
+        w.schedule_run_put(&run(1, 10)).await?;
+        assert_eq!(w.schedule_runs_trim(schedule_id(1), 1, u64::MAX).await?, 7);
+        assert_eq!(w.schedule_runs(schedule_id(1), 9).await?, [run(1, 10)]);
+    });
+    // Two records of this length fit, three do not; a longer one in between takes the place of two.
+    let each_has = serde_json::to_vec(&run(2, 9)).unwrap().len() as u64;
+    let long = ScheduleRun { note: Some("é".repeat(400)), ..run(2, 8) };
+    keep!(&store, |w| {
+        assert_eq!(w.schedule_runs_trim(schedule_id(1), 99, each_has * 2).await?, 5);
+        w.schedule_run_put(&long).await?;
+        assert_eq!(w.schedule_runs_trim(schedule_id(2), 99, each_has * 3).await?, 8);
+        assert_eq!(w.schedule_runs_trim(schedule_id(2), 0, 0).await?, 1);
+    });
+    store.close().await;
+    let store = open(&medium).await;
+    let (one, two) =
+        look!(&store, |r| { (r.schedule_runs(schedule_id(1), 9).await?, r.schedule_runs(schedule_id(2), 9).await?) });
+    assert_eq!((each(&one, |run| run.run), two), (vec![9, 8], vec![]));
 }
 
 async fn seen(store: &Store, n: u64) -> Option<WatchSnapshot> {

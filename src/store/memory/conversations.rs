@@ -3,7 +3,9 @@
 use std::ops::Bound;
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
+use ghost_domain::{
+    AgentId, Conversation, ConversationEntry, ConversationId, Delivery, MailState, Timestamp, TurnId, TurnStatus,
+};
 use uuid::Uuid;
 
 use super::prune::oldest;
@@ -59,17 +61,48 @@ impl Tables {
     }
 
     pub(super) fn prune_conversations(&mut self, before: Timestamp, limit: usize) -> usize {
-        let on_its_way = |entry: &ConversationEntry| matches!(entry.delivery, Delivery::Draft | Delivery::Pending);
         let quiet = self
             .conversations
             .values()
-            .filter(|conversation| !self.entries_of(conversation.conversation_id, i64::MIN).any(on_its_way))
+            .filter(|conversation| {
+                !self.entries_of(conversation.conversation_id, i64::MIN).any(|entry| self.is_needed(entry))
+            })
             .map(|conversation| (conversation.updated_at, conversation.conversation_id));
         let old = oldest(quiet, before, limit);
         for conversation_id in &old {
             self.conversation_delete(*conversation_id);
         }
         old.len()
+    }
+
+    pub(super) fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: usize) -> usize {
+        let mut old: Vec<(ConversationId, i64)> = Vec::new();
+        let all: Vec<ConversationId> = self.conversations.iter().map(|(id, _)| *id).collect();
+        for id in all {
+            let newest = self.entries_of(id, i64::MIN).map(|entry| entry.seq).max().unwrap_or(0);
+            let kept = newest.saturating_sub(i64::from(keep));
+            let room = limit - old.len();
+            let gone = self.entries_of(id, i64::MIN).take_while(|entry| {
+                let outlived = entry.at < before || entry.seq <= kept;
+                outlived && !self.is_needed(entry)
+            });
+            old.extend(gone.take(room).map(|entry| (id, entry.seq)));
+        }
+        for place in &old {
+            self.entry_unindex(*place);
+            self.conversation_entries.remove(place);
+        }
+        old.len()
+    }
+
+    /// Whether a delivery, a turn or a dead letter still needs the entry.
+    fn is_needed(&self, entry: &ConversationEntry) -> bool {
+        let written_now = entry
+            .turn_id
+            .and_then(|turn_id| self.turns.get(&turn_id))
+            .is_some_and(|turn| turn.status == TurnStatus::Open);
+        let held = self.message(entry.message_id).is_some_and(|mail| mail.state != MailState::Consumed);
+        matches!(entry.delivery, Delivery::Draft | Delivery::Pending) || written_now || held
     }
 }
 

@@ -18,7 +18,7 @@ impl Tables {
             .filter_map(|((_, seq), ())| self.messages.get(seq))
     }
 
-    fn message(&self, message_id: MessageId) -> Option<&Envelope> {
+    pub(super) fn message(&self, message_id: MessageId) -> Option<&Envelope> {
         self.messages.get(self.messages_by_id.get(&message_id)?)
     }
 

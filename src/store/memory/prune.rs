@@ -211,4 +211,9 @@ impl PruneWrites for Session<'_> {
         };
         Ok(u64::try_from(pruned).unwrap_or(u64::MAX))
     }
+
+    async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
+        let pruned = self.tables.prune_conversation_entries(before, keep, bound(limit));
+        Ok(u64::try_from(pruned).unwrap_or(u64::MAX))
+    }
 }

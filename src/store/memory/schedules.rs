@@ -147,6 +147,29 @@ impl ScheduleWrites for Session<'_> {
         Ok(())
     }
 
+    async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
+        let all = (schedule_id, i64::MIN)..=(schedule_id, i64::MAX);
+        let (mut line, mut size, mut old) = (0_u64, 0_u64, Vec::new());
+        for (place, run) in self.tables.schedule_runs.range(all).rev() {
+            line += 1;
+            // Written as the other backend writes it, so that both keep the same.
+            let record = serde_json::to_vec(run).map_err(|error| StoreError::Row {
+                table: "schedule_runs",
+                key: schedule_id.to_string(),
+                what: format!("cannot be written as JSON: {error}"),
+            })?;
+            size = size.saturating_add(u64::try_from(record.len()).unwrap_or(u64::MAX));
+            if line > u64::from(lines) || size > bytes {
+                old.push(*place);
+            }
+        }
+        for place in &old {
+            self.tables.schedule_run_unindex(*place);
+            self.tables.schedule_runs.remove(place);
+        }
+        Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
+    }
+
     async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
         self.tables.watch_snapshots.put(schedule_id, snapshot.clone());
         Ok(())

@@ -13,6 +13,7 @@ use crate::tables::{Result, TurnFilter, TurnReads, TurnWrites};
 fn matches(filter: &TurnFilter, turn: &Turn) -> bool {
     filter.agent_id.as_ref().is_none_or(|agent_id| turn.agent_id == *agent_id)
         && filter.status.is_none_or(|status| turn.status == status)
+        && filter.source.is_none_or(|source| turn.source == source)
         && filter.before.is_none_or(|before| turn.started_at < before)
 }
 
@@ -30,7 +31,7 @@ impl TurnReads for Session<'_> {
     }
 
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
-        let mails = |turn: &&Turn| turn.agent_id == *agent_id && turn.source == "mail";
+        let mails = |turn: &&Turn| turn.agent_id == *agent_id && turn.source != "operator";
         Ok(self.tables.open_turns().find(mails).cloned())
     }
 

@@ -36,8 +36,9 @@ pub enum Family {
     /// Chat posts, channel by channel, each from its start up to its first young post, so that what is left of it has no
     /// gap. Channels keep their sequence.
     ChatPosts,
-    /// Conversations in which nothing was said lately, with their entries, unless one of these is a draft or waits to
-    /// be delivered. A conversation counts as one row, whatever it holds.
+    /// Conversations in which nothing was said lately, with their entries, unless one of these must stay, as a delivery, an
+    /// open turn, waiting mail or a dead letter needs it. A conversation counts as one row, whatever it holds. Those that go on are pruned entry by entry:
+    /// [`PruneWrites::prune_conversation_entries`].
     Conversations,
     /// Deleted entries of knowledge, unless the world's files brought them: those must not come back at the next boot.
     Knowledge,
@@ -75,4 +76,10 @@ pub trait PruneWrites {
     /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless the family says
     /// otherwise. Gives how many.
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64>;
+
+    /// Deletes entries of conversations, at most `limit`, conversation by conversation in order of id: each from its start
+    /// up to the first that must stay, so that what is left of it has no gap. One must stay that is young and among the
+    /// newest `keep` of its conversation; that is a draft or waits to be delivered; that an open turn wrote; or whose mail
+    /// waits, is in a turn's hands or is held as a dead letter. Conversations keep their sequence. Gives how many went.
+    async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64>;
 }

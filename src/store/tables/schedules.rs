@@ -48,6 +48,10 @@ pub trait ScheduleWrites {
     /// Inserts or replaces a run.
     async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()>;
 
+    /// Deletes the oldest runs of a schedule until what is left is at most `lines` runs and at most `bytes` bytes of records.
+    /// Gives how many went.
+    async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64>;
+
     /// Inserts or replaces what a watch last saw.
     async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()>;
 }

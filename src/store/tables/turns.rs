@@ -13,6 +13,8 @@ pub struct TurnFilter {
     pub agent_id: Option<AgentId>,
     /// How far.
     pub status: Option<TurnStatus>,
+    /// What opened it; see [`Turn::source`].
+    pub source: Option<&'static str>,
     /// Started before this; for paging.
     pub before: Option<Timestamp>,
     /// At most this many; 0 means 100; never more than 1,000.
@@ -25,7 +27,7 @@ pub trait TurnReads {
     /// One turn.
     async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>>;
 
-    /// The open turn that mail opened for an agent, if any; there is never more than one.
+    /// The open turn of an agent's own, which no operator's is, if any; there is never more than one.
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
 
     /// All open turns, in order of start.

@@ -71,7 +71,7 @@ pub(super) struct HandoffParams {
 
 /// The conversation that the call's turn comes from. Registries without one do not have these tools, so this only
 /// speaks where one was built by hand.
-fn channel(call: &CallCx) -> Result<ChannelContext, Refusal> {
+pub(super) fn channel(call: &CallCx) -> Result<ChannelContext, Refusal> {
     call.caller.channel.ok_or_else(|| {
         Refusal::new(Code::AccessDenied, "this turn does not come from a conversation with someone outside")
             .hint("to tell another agent something, use syscall.message.send")
@@ -141,20 +141,27 @@ impl WorldTool for SendOut {
     type Params = SendOutParams;
 
     async fn apply(&self, call: &CallCx, params: SendOutParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        channel(call)?;
-        if params.attachments.len() > PATHS_MAX {
-            return Err(Refusal::new(
-                Code::InvalidArguments,
-                format!("attachments may name {PATHS_MAX} files at most"),
-            )
-            .hint("send the rest with another message"));
-        }
-        let mut attachments = Vec::with_capacity(params.attachments.len());
-        for path in &params.attachments {
-            attachments.push(attachment(call, &WorkspacePath::parse(path, false)?, None, None)?);
-        }
-        send(call, Post { content: params.content, attachments, reply_to: None }, w).await
+        send_with_files(call, params.content, &params.attachments, w).await
     }
+}
+
+/// Says something with files (BI-37), under whatever name it was asked for.
+pub(super) async fn send_with_files(
+    call: &CallCx,
+    content: String,
+    paths: &[String],
+    w: &mut dyn Writes,
+) -> Result<Output, Refusal> {
+    channel(call)?;
+    if paths.len() > PATHS_MAX {
+        return Err(Refusal::new(Code::InvalidArguments, format!("attachments may name {PATHS_MAX} files at most"))
+            .hint("send the rest with another message"));
+    }
+    let mut attachments = Vec::with_capacity(paths.len());
+    for path in paths {
+        attachments.push(attachment(call, &WorkspacePath::parse(path, false)?, None, None)?);
+    }
+    send(call, Post { content, attachments, reply_to: None }, w).await
 }
 
 /// `channel.file_attach`: a file for the reply that the turn will end with.

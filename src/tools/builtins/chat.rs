@@ -88,7 +88,8 @@ fn view_json(view: &ChannelView) -> Value {
 }
 
 fn post_json(post: &ChatPost) -> Value {
-    let mentions = (!post.mentions.is_empty()).then_some(&post.mentions);
+    let mentions: Vec<&str> = post.mentioned().collect();
+    let mentions = (!mentions.is_empty()).then_some(mentions);
     without_nulls(json!({
         "seq": post.seq, "from": shown_name(&post.from), "content": post.content, "ts": post.ts.rfc3339(),
         "mentions": mentions, "reply_to": post.reply_to,

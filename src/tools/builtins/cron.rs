@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ghost_commons::mail::{Draft, deliver};
 use ghost_commons::schedules::{self as rules, NewSchedule};
 use ghost_domain::schedule::words::{duration, instant};
-use ghost_domain::schedule::{Missed, When};
+use ghost_domain::schedule::{JobWish, Missed, When};
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
 use ghost_store::Writes;
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, fitting, not_blank, without_nulls};
+use super::cron_options::{Mode, Options, options};
 use super::schedules::{shown, wrong};
 use crate::context::CallCx;
 use crate::tool::{Output, WorldTool};
@@ -79,6 +80,9 @@ struct Job {
     /// What becomes of times that pass while the world is down: `skip` (the default) or `run_once`.
     #[serde(default)]
     missed: Option<Policy>,
+    /// How it runs.
+    #[serde(default)]
+    options: Option<Options>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -93,16 +97,12 @@ struct Patch {
     /// See `job`.
     #[serde(default)]
     missed: Option<Policy>,
+    /// How it runs from now on; what is not named stays.
+    #[serde(default)]
+    options: Option<Options>,
     /// Whether it runs at all.
     #[serde(default)]
     enabled: Option<bool>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-enum Mode {
-    Now,
-    NextHeartbeat,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -123,13 +123,17 @@ pub(super) struct CronParams {
     /// For `add` and `wake`: what is to be done.
     #[serde(default)]
     message: Option<String>,
+    /// For `add` with name, schedule and message: how it runs.
+    #[serde(default)]
+    options: Option<Options>,
     /// Which job: its job_id or its name.
     #[serde(default)]
     job_id: Option<String>,
     /// For `update`: what changes.
     #[serde(default)]
     patch: Option<Patch>,
-    /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until you wake for something else.
+    /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until then, or until something else wakes
+    /// you.
     #[serde(default)]
     mode: Option<Mode>,
 }
@@ -234,8 +238,10 @@ fn rule(call: &CallCx, rule: &Rule) -> Result<When, Refusal> {
 
 async fn add(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let job = match (params.job, params.name, params.schedule, params.message) {
-        (Some(job), None, None, None) => job,
-        (None, Some(name), Some(schedule), Some(message)) => Job { name, schedule, message, missed: None },
+        (Some(job), None, None, None) if params.options.is_none() => job,
+        (None, Some(name), Some(schedule), Some(message)) => {
+            Job { name, schedule, message, missed: None, options: params.options }
+        }
         _ => {
             return Err(wrong(
                 "add takes a job, or name, schedule and message",
@@ -248,7 +254,9 @@ async fn add(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Ou
         return Err(Refusal::new(Code::Conflict, format!("there is a job `{}` already", clip(&job.name, 64)))
             .hint("use action update, or another name"));
     }
+    let wish = job.options.map_or_else(|| Ok(JobWish::default()), Options::wish)?;
     let new = NewSchedule {
+        options: options(call, wish, &job.name)?,
         kind: ScheduleKind::Cron,
         agent_id: call.caller.agent_id.clone(),
         name: job.name,
@@ -271,7 +279,12 @@ async fn update(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result
     if let Some(message) = &patch.message {
         not_blank("patch.message", message)?;
     }
+    let options = match patch.options {
+        None => before.options,
+        Some(given) => options(call, given.wish()?.over(&before.options), &before.name)?,
+    };
     let new = NewSchedule {
+        options,
         kind: before.kind,
         agent_id: before.agent_id,
         name: before.name,
@@ -297,5 +310,13 @@ async fn wake(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<O
         ..Draft::new(&call.caller.agent_id, call.party(), Kind::Cron, text, call.chain())
     };
     let envelope = deliver(w, &call.office.cx, draft).await?;
-    Ok(json!({ "message_id": envelope.message_id, "wakes": now }).into())
+    let mut content = json!({ "message_id": envelope.message_id, "wakes": now });
+    if !now {
+        let heartbeats = w.schedule_list(Some(&call.caller.agent_id), Some(ScheduleKind::Heartbeat)).await?;
+        match heartbeats.iter().filter(|heartbeat| heartbeat.enabled).find_map(|heartbeat| heartbeat.next_at) {
+            Some(at) => content["next_heartbeat_at"] = json!(at.rfc3339()),
+            None => content["note"] = json!("you have no heartbeat: it waits until something else wakes you"),
+        }
+    }
+    Ok(content.into())
 }

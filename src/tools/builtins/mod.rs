@@ -8,8 +8,10 @@ mod channel;
 mod chat;
 mod common;
 mod cron;
+mod cron_options;
 mod inbox;
 mod knowledge;
+mod message;
 mod messages;
 mod resources;
 mod schedules;
@@ -148,10 +150,15 @@ fn messages() -> [Tool; 4] {
 }
 
 /// These are registered only in turns that come from a conversation with someone outside (CONF-03).
-fn channel() -> [Tool; 5] {
+fn channel() -> [Tool; 6] {
     use channel::{Attach, AttachParams, Handoff, HandoffParams, Send, SendOut, SendOutParams, SendParams};
     let handoff = "Give the conversation with someone outside to another agent, which answers from then on.";
     [
+        Tool::new::<message::MessageParams>(
+            "message",
+            "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it can.",
+            Run::world(message::Message),
+        ),
         Tool::new::<SendParams>(
             "channel.send",
             "Say something in the conversation that this turn comes from at once, apart from your final reply.",

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_commons::schedules::{self as rules, NewSchedule};
 use ghost_domain::schedule::words::{duration, duration_text, instant};
-use ghost_domain::schedule::{Missed, When};
+use ghost_domain::schedule::{JobOptions, Missed, Payload, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
@@ -62,7 +62,7 @@ impl From<Changed> for ghost_domain::schedule::Change {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WatchParams {
-    /// The file or directory, relative to the scope.
+    /// The file or directory, relative to the scope; `.` is all of it.
     path: String,
     /// What you call it; the path if absent. Setting a name again replaces that watch.
     #[serde(default)]
@@ -130,9 +130,27 @@ pub(super) fn shown(schedule: &Schedule) -> Value {
     }
     if schedule.kind == ScheduleKind::Cron {
         value["missed"] = json!(schedule.missed);
+        let options = &schedule.options;
+        if options.payload == Payload::AgentTurn {
+            value["payload"] = json!(options.payload);
+            value["deliver"] = json!(options.deliver);
+            let given = without_nulls(json!({
+                "to": (!options.to.is_empty()).then_some(&options.to), "timeout": options.timeout_seconds.map(seconds_text),
+                "max_rounds": options.max_rounds, "model": options.model,
+            }));
+            if let (Some(value), Value::Object(given)) = (value.as_object_mut(), given) {
+                value.extend(given);
+            }
+        } else if options.wake == WakeMode::NextHeartbeat {
+            value["wake"] = json!(options.wake);
+        }
         value["next_at"] = json!(schedule.next_at.map(Timestamp::rfc3339));
     }
     value
+}
+
+fn seconds_text(seconds: u32) -> String {
+    duration_text(std::time::Duration::from_secs(seconds.into()))
 }
 
 pub(super) struct Timer;
@@ -158,6 +176,7 @@ impl WorldTool for Timer {
             when: When::At { at },
             message: params.message.unwrap_or_default(),
             missed: Missed::RunOnce,
+            options: JobOptions::default(),
             enabled: true,
             chain: call.chain(),
             baseline: None,
@@ -180,6 +199,7 @@ impl WorldTool for Watch {
         if params.cancel {
             return Ok(arguments);
         }
+        not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
         let found = baseline(call, &path, params.recursive).await?;
         arguments["baseline"] = serde_json::to_value(found)
@@ -188,6 +208,7 @@ impl WorldTool for Watch {
     }
 
     async fn apply(&self, call: &CallCx, params: WatchParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
         // A name holds no slash, because commands name a schedule as <agent>/<name>.
         let name = match params.name {
@@ -211,12 +232,21 @@ impl WorldTool for Watch {
             when,
             message: params.message.unwrap_or_default(),
             missed: Missed::RunOnce,
+            options: JobOptions::default(),
             enabled: true,
             chain: call.chain(),
             baseline: params.baseline,
         };
         let schedule = rules::set(w, &call.office.cx, &call.party(), new).await?;
         Ok(shown(&schedule).into())
+    }
+}
+
+/// An empty path is a slip; the root has a name.
+fn not_empty(path: &str) -> Result<(), Refusal> {
+    match path.trim() {
+        "" => Err(wrong("path is empty", "give a path; `.` is all of the scope")),
+        _ => Ok(()),
     }
 }
 

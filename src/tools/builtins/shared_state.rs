@@ -46,10 +46,20 @@ pub(super) struct WriteParams {
 }
 
 fn entry_json(entry: &StateEntry) -> Value {
-    json!({
-        "key": entry.key, "value": entry.value, "version": entry.version, "writer": entry.writer,
-        "updated_at": entry.updated_at.rfc3339(),
-    })
+    let mut object = value_json(entry);
+    object["key"] = json!(entry.key);
+    object["writer"] = json!(entry.writer);
+    object["updated_at"] = json!(entry.updated_at.rfc3339());
+    object
+}
+
+/// The value with its version; besides it as text if it has numbers with more digits than the value can hold.
+fn value_json(entry: &StateEntry) -> Value {
+    let mut object = json!({ "value": entry.value.value(), "version": entry.version });
+    if !entry.value.is_exact() {
+        object["value_json"] = json!(entry.value.as_str());
+    }
+    object
 }
 
 pub(super) struct Read;
@@ -80,7 +90,7 @@ impl ReadTool for Read {
         let listed = store.read(move |r| Box::pin(async move { rules::list(r, &prefix, &after, limit).await })).await?;
         let (mut values, mut used, mut truncated) = (Map::new(), 0, listed.more);
         for entry in listed.entries {
-            let value = json!({ "value": entry.value, "version": entry.version });
+            let value = value_json(&entry);
             used += entry.key.len() + value.to_string().len() + 4;
             if used > LIST_BYTES && !values.is_empty() {
                 truncated = true;
@@ -99,7 +109,7 @@ impl WorldTool for Write {
     type Params = WriteParams;
 
     async fn apply(&self, call: &CallCx, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let new = Setting { key: params.key, value: params.value, expected_version: params.expected_version };
+        let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
         let entry = rules::set(w, &call.office.cx, &call.party(), None, new).await?;
         let mut content = json!({ "key": entry.key, "version": entry.version });
         if entry.value.is_null() {

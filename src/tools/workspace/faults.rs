@@ -40,6 +40,7 @@ pub(crate) fn io_refusal(doing: &str, path: &str, error: &io::Error) -> Refusal 
         }
         (_, Some(Errno::NAMETOOLONG)) => {
             Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: the name is too long"))
+                .hint("choose a shorter name")
         }
         _ => Refusal::new(Code::Unavailable, format!("cannot {doing} `{shown}`: {error}"))
             .hint("nothing was changed; try again, or tell an operator"),

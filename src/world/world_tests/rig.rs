@@ -1,7 +1,6 @@
 //! A world's ground, its model, and short ways to work with it.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,10 +8,10 @@ use async_trait::async_trait;
 use ghost_commons::{asks, mail};
 use ghost_config::plan::{Plan, ProviderKind};
 use ghost_domain::envelope::Kind;
-use ghost_domain::ports::{Ids, Ports, Rng};
+use ghost_domain::ports::Ports;
 use ghost_domain::transcript::{Block, Role, TokenUsage};
 use ghost_domain::{AgentId, Ask, EventKind, Party, Refusal};
-use ghost_provider::testing::{ManualClock, provider_plan};
+use ghost_provider::testing::{Counting, ManualClock, provider_plan, write_file, write_world};
 use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Providers, Stop};
 use ghost_store::Store;
 use ghost_store::memory::MemoryDisk;
@@ -22,7 +21,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use crate::world::Reloader;
 use crate::{Boot, World, boot};
@@ -87,46 +85,24 @@ impl Provider for TestModel {
     }
 }
 
-#[derive(Default)]
-struct Counter(AtomicU64);
-
-impl Ids for Counter {
-    fn next(&self) -> Uuid {
-        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1)
-    }
-}
-
-impl Rng for Counter {
-    fn below(&self, _: u64) -> u64 {
-        0
-    }
-}
-
 /// A world's files, its disk and its clock: what outlives a daemon.
 pub(super) struct Ground {
     files: tempfile::TempDir,
     disk: MemoryDisk,
     pub(super) clock: Arc<ManualClock>,
-    ids: Arc<Counter>,
+    ids: Arc<Counting>,
 }
 
 impl Ground {
     pub(super) fn new(config: &str) -> Self {
         let files = tempfile::tempdir().unwrap();
         let clock = ManualClock::at(1_000_000);
-        let ground = Self { files, disk: MemoryDisk::new(), clock, ids: Arc::new(Counter::default()) };
-        ground.write("world-config.yaml", config);
-        ground.write("laws.md", "Be exact.");
-        ground.write("archetype/worker/soul.md", "You work.");
-        ground.write("archetype/worker/goal.md", "Work.");
-        ground.write("archetype/worker/config.md", "## LLM\nprovider: test\nmodel: test\n");
-        ground
+        write_world(&files.path().join("world"), config, "## LLM\nprovider: test\nmodel: test\n");
+        Self { files, disk: MemoryDisk::new(), clock, ids: Arc::default() }
     }
 
     fn write(&self, path: &str, text: &str) {
-        let path = self.files.path().join("world").join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        write_file(&self.files.path().join("world"), path, text);
     }
 
     /// A path in the workspace.

@@ -25,6 +25,7 @@ async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> 
             when,
             message: "look".into(),
             missed: Missed::Skip,
+            options: Default::default(),
             enabled: true,
             chain: Chain::root(&cx),
             baseline: Some(WatchSnapshot::default()),

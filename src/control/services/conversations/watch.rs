@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ghost_commons::feed::Subscription;
 use ghost_domain::event::{Event, EventFilter, EventKind};
-use ghost_domain::{Code, ConversationEntry, ConversationId, Refusal, TurnId, TurnStatus};
+use ghost_domain::{Code, ConversationEntry, ConversationId, Limits, Refusal, TurnId, TurnStatus};
 use ghost_proto::v1::{TurnOver, WatchConversationResponse, watch_conversation_response::What};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::Control;
@@ -19,7 +19,7 @@ use super::screen::Screen;
 use crate::convert::conversations as convert;
 use crate::queries::{self, Answering};
 use crate::refusal::status;
-use crate::streams::Seat;
+use crate::streams::{Held, Seat};
 
 /// Messages that wait for one reader.
 const QUEUE: usize = 64;
@@ -33,27 +33,32 @@ pub(super) async fn open(
     control: &Control,
     conversation_id: ConversationId,
     after: i64,
-) -> Result<ReceiverStream<Item>, Refusal> {
+) -> Result<Held<Item>, Refusal> {
     let world = Arc::clone(&control.world);
     let (conversation, _) = queries::conversation(&world, conversation_id, i64::MAX, 1).await?;
     if after > conversation.last_seq {
-        let what = format!("conversation {conversation_id} has reached {}, not {after}", conversation.last_seq);
-        return Err(Refusal::new(Code::CursorAhead, what).hint("resume from a seq that you have seen, or from 0"));
+        return Err(queries::beyond_the_end(&conversation, after));
     }
-    let seat = control.readers.take(world.cx().limits().subscribers_max)?;
+    let seat = Arc::new(control.readers.take(world.cx().limits().subscribers_max)?);
+    let patience = Limits::seconds(world.cx().limits().reader_stall_seconds);
+    let clock = Arc::clone(&world.cx().ports.clock);
     let feed = listen(&world).await?;
-    let (sender, receiver) = mpsc::channel(QUEUE);
+    let (sender, items) = mpsc::channel(QUEUE + 1);
+    // Kept for the end, so that a reader with a full queue is still told why.
+    let last_word =
+        sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue had no room"))?;
     let watcher = Watcher {
         world,
         conversation_id,
         feed,
         sender,
+        patience,
         closed: control.closed.clone(),
         seen: after,
         turns: BTreeMap::new(),
     };
-    tokio::spawn(watcher.run(seat));
-    Ok(ReceiverStream::new(receiver))
+    let feeder = tokio::spawn(watcher.run(last_word, Arc::clone(&seat)));
+    Ok(Held::new(items, feeder, seat, clock, patience))
 }
 
 async fn listen(world: &World) -> Result<Subscription, Refusal> {
@@ -66,6 +71,8 @@ struct Watcher {
     conversation_id: ConversationId,
     feed: Subscription,
     sender: mpsc::Sender<Item>,
+    /// A reader without room is waited for so long.
+    patience: Duration,
     closed: watch::Receiver<bool>,
     /// Every entry up to here was sent.
     seen: i64,
@@ -79,6 +86,8 @@ enum End {
     Gone,
     /// The daemon goes.
     Stopping,
+    /// The reader takes nothing.
+    Lagged,
     /// It cannot go on.
     Failed(Refusal),
 }
@@ -90,16 +99,20 @@ impl From<Refusal> for End {
 }
 
 impl Watcher {
-    async fn run(mut self, _seat: Seat) {
+    async fn run(mut self, last_word: mpsc::OwnedPermit<Item>, seat: Arc<Seat>) {
         let Err(end) = self.watch().await;
         let refusal = match end {
             End::Gone => return,
             End::Stopping => Refusal::new(Code::Unavailable, "the daemon is stopping")
                 .hint(format!("watch again after {} when it is back; nothing that was said is lost", self.seen)),
+            End::Lagged => {
+                seat.lags();
+                Refusal::new(Code::RateLimited, format!("this reader took nothing for {:?}", self.patience))
+                    .hint(format!("watch again after {}; nothing that was said is lost", self.seen))
+            }
             End::Failed(refusal) => refusal,
         };
-        // A reader that has just gone need not be told.
-        drop(self.sender.try_send(Err(status(&refusal))));
+        last_word.send(Err(status(&refusal)));
     }
 
     async fn watch(&mut self) -> Result<std::convert::Infallible, End> {
@@ -217,10 +230,12 @@ impl Watcher {
     }
 
     async fn send(&mut self, what: What) -> Result<(), End> {
+        let clock = Arc::clone(&self.world.cx().ports.clock);
         let permit = tokio::select! {
             biased;
             permit = self.sender.reserve() => permit.map_err(|_| End::Gone)?,
             _ = self.closed.wait_for(|closed| *closed) => return Err(End::Stopping),
+            () = clock.sleep(self.patience) => return Err(End::Lagged),
         };
         permit.send(Ok(WatchConversationResponse { what: Some(what) }));
         Ok(())

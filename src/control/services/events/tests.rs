@@ -82,6 +82,7 @@ async fn what_is_stored_and_what_comes_are_one_order_and_resume_anywhere() {
 async fn filters_pass_what_matches_and_the_position_passes_the_rest() {
     let scene = Scene::new().await;
     let start = scene.world.store().last_seq();
+    scene.channel("desk").await;
     scene.emit(EventKind::TurnStarted, Some("ada"), None).await;
     scene.emit(EventKind::TaskCreated, Some("ben"), Some("desk")).await;
     scene.emit(EventKind::TurnFinished, Some("ben"), None).await;
@@ -155,19 +156,24 @@ async fn ephemeral_events_come_only_when_asked_for() {
 async fn a_reader_that_does_not_read_is_ended_and_resumes_without_gap() {
     let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
     let start = scene.world.store().last_seq();
+    // Every feeder listens for the end of the daemon.
+    let listening = scene.closing.receiver_count();
     let mut stream = subscribe(&scene, following(start)).await.unwrap();
     scene.emit_many(QUEUE * 3).await;
     let end = scene.world.store().last_seq();
-    while scene.control.readers.open() > 0 {
+    while scene.closing.receiver_count() > listening {
         tokio::task::yield_now().await;
         scene.clock.advance(PATIENCE);
     }
+    assert_eq!(scene.control.readers.open(), 1, "it counts until it is gone");
     let (seqs, position, status) = rest(&mut stream).await;
     let status = status.expect("it is told why");
     assert_eq!(status.code(), tonic::Code::Aborted);
     assert_eq!(last_seq_of(&status), position);
     assert_eq!(refusal_of(&status).code, Code::RateLimited);
     assert!(seqs.iter().copied().eq(start + 1..=position) && position < end);
+    drop(stream);
+    assert_eq!(scene.control.readers.open(), 0);
     let request = SubscribeRequest { after_seq: Some(position), ..SubscribeRequest::default() };
     let (more, _, refused) = rest(&mut subscribe(&scene, request).await.unwrap()).await;
     assert!(more.into_iter().eq(position + 1..=end) && refused.is_none());
@@ -278,6 +284,12 @@ async fn what_cannot_be_meant_is_refused_with_its_field() {
         let status = subscribe(&scene, following(after)).await.map(drop).unwrap_err();
         assert_eq!((status.code(), refusal_of(&status).code), (code, refused), "{after}");
     }
+    // A channel that is not there would be a stream that stays silent.
+    scene.channel("desk").await;
+    let slip = SubscribeRequest { channel: Some("dsek".into()), ..SubscribeRequest::default() };
+    let status = subscribe(&scene, slip).await.map(drop).unwrap_err();
+    let told = refusal_of(&status);
+    assert_eq!((status.code(), told.hint.as_deref()), (tonic::Code::NotFound, Some("did you mean `desk`?")));
     let nobody = EventsService(scene.control.clone()).subscribe(tonic::Request::new(following(0))).await;
     assert_eq!(nobody.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);
     assert_eq!(scene.control.readers.open(), 0);

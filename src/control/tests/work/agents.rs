@@ -53,7 +53,7 @@ async fn lists_are_paged_and_filtered() {
     for deleted in [false, true] {
         let page = v1::ListAgentsRequest { limit: 1, deleted, ..Default::default() };
         let first = agents.list(page.clone()).await.unwrap().into_inner();
-        assert_eq!((first.agents[0].agent_id.as_str(), first.next_cursor.as_str()), ("ada", "ada"));
+        assert_eq!((first.agents[0].agent_id.as_str(), first.next_cursor.is_empty()), ("ada", false));
         let second =
             agents.list(v1::ListAgentsRequest { cursor: first.next_cursor, ..page }).await.unwrap().into_inner();
         assert_eq!((second.agents[0].agent_id.as_str(), second.next_cursor.as_str()), ("ben", ""));
@@ -63,8 +63,13 @@ async fn lists_are_paged_and_filtered() {
     let bad = v1::ListAgentsRequest { status: Some("asleep".into()), ..Default::default() };
     let refusal = refused(agents.list(bad).await, Code::InvalidArgument, Some("status"));
     assert!(refusal.hint.unwrap().contains("stopped"));
-    let bad = v1::ListAgentsRequest { cursor: "../x".into(), ..Default::default() };
-    refused(agents.list(bad).await, Code::InvalidArgument, Some("cursor"));
+    // The last would be a place past the last agent, and an empty page.
+    for cursor in ["../x", "zzz"] {
+        let bad = v1::ListAgentsRequest { cursor: cursor.into(), ..Default::default() };
+        refused(agents.list(bad).await, Code::InvalidArgument, Some("cursor"));
+    }
+    let bad = v1::ListAgentsRequest { limit: 501, ..Default::default() };
+    refused(agents.list(bad).await, Code::InvalidArgument, Some("limit"));
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ async fn mail_is_accepted_once_and_answered_once() {
     refused(messages.send(send("4", "bne", "x")).await, Code::NotFound, None);
     refused(messages.send(send("4", "ben", "a\0")).await, Code::InvalidArgument, Some("body"));
     let escape = v1::SendRequest { attachments: vec!["../x".into()], ..send("4", "ben", "x") };
-    refused(messages.send(escape).await, Code::InvalidArgument, Some("attachments"));
+    refused(messages.send(escape).await, Code::PermissionDenied, Some("attachments"));
     refused(messages.ask(ask("5", "x", Some(0))).await, Code::InvalidArgument, Some("timeout_ms"));
 }
 
@@ -98,6 +98,10 @@ async fn dead_letters_are_shown_dropped_and_retried() {
     assert_eq!((first.dead_letters.len(), second.dead_letters.len(), second.next_cursor.as_str()), (1, 1, ""));
     let (one, two) = (first.dead_letters[0].dead_letter_id.clone(), second.dead_letters[0].dead_letter_id.clone());
     assert_ne!(one, two);
+    for cursor in ["x", "5.00", "9.00000000000000000000000000000000"] {
+        refused(messages.list_dead(list(None, 1, cursor.into())).await, Code::InvalidArgument, Some("cursor"));
+    }
+    refused(messages.list_dead(list(None, 501, String::new())).await, Code::InvalidArgument, Some("limit"));
     let shown = messages.get_dead(v1::GetDeadRequest { dead_letter_id: one.clone() }).await.unwrap().into_inner();
     assert_eq!((shown.envelopes[0].body.as_str(), shown.envelopes[0].state.as_str()), ("poison", "dead"));
     let drop = |request_id: &str| v1::DropDeadRequest { request_id: request_id.into(), dead_letter_id: one.clone() };

@@ -3,18 +3,17 @@
 use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_config::plan::ProviderKind;
 use ghost_control::{ControlOptions, Listener, bind};
 use ghost_domain::event::EventFilter;
-use ghost_domain::ports::{Ids, Ports, Rng};
+use ghost_domain::ports::Ports;
 use ghost_domain::transcript::{Block, Role, TokenUsage};
 use ghost_domain::{Code, EventKind, Refusal};
 use ghost_proto::REFUSAL_TRAILER;
-use ghost_provider::testing::{ManualClock, provider_plan};
+use ghost_provider::testing::{Counting, ManualClock, provider_plan, write_world};
 use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Providers, Stop};
 use ghost_store::memory::MemoryDisk;
 use ghost_tools::workspace::Workspace;
@@ -27,7 +26,6 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
-use uuid::Uuid;
 
 const CONFIG: &str = "\
 world: { id: test, name: Test }
@@ -78,27 +76,12 @@ impl OutsideTool for Hold {
     }
 }
 
-#[derive(Default)]
-struct Counter(AtomicU64);
-
-impl Ids for Counter {
-    fn next(&self) -> Uuid {
-        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::Relaxed)) + 1)
-    }
-}
-
-impl Rng for Counter {
-    fn below(&self, _: u64) -> u64 {
-        0
-    }
-}
-
 /// What outlives a daemon: files, disk, clock.
 pub struct Ground {
     pub files: tempfile::TempDir,
     disk: MemoryDisk,
     pub clock: Arc<ManualClock>,
-    ids: Arc<Counter>,
+    ids: Arc<Counting>,
 }
 
 /// A daemon at work, and a client of it.
@@ -111,16 +94,7 @@ pub struct Rig {
 impl Ground {
     pub fn new() -> Self {
         let files = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = files.path().join("world").join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("world-config.yaml", CONFIG);
-        write("laws.md", "Be exact.");
-        write("archetype/worker/soul.md", "You work.");
-        write("archetype/worker/goal.md", "Work.");
-        write("archetype/worker/config.md", "## LLM\nprovider: test\nmodel: test\n");
+        write_world(&files.path().join("world"), CONFIG, "## LLM\nprovider: test\nmodel: test\n");
         Self { files, disk: MemoryDisk::new(), clock: ManualClock::at(1_000_000), ids: Arc::default() }
     }
 

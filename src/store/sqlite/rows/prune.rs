@@ -89,7 +89,29 @@ const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND 
 
 const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations AS c WHERE updated_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM conversation_entries AS e WHERE e.conversation_id = c.conversation_id \
-    AND e.delivery IN ('draft', 'pending')) ORDER BY updated_at, conversation_id LIMIT ?2+0";
+    AND (e.delivery IN ('draft', 'pending') \
+    OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = e.turn_id AND t.status = 'open') \
+    OR EXISTS (SELECT 1 FROM messages AS m \
+    WHERE m.message_id = unhex(replace(json_extract(e.record, '$.message_id'), '-', '')) AND m.state <> 'consumed'))) \
+    ORDER BY updated_at, conversation_id LIMIT ?2+0";
+
+/// Every conversation that goes on is cut from its start only, up to the first of its oldest entries that must stay. Only
+/// those are looked at that have an entry which is old enough, or more than they keep.
+const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conversation_id, seq) IN (\
+    WITH ripe (id, kept) AS (SELECT c.conversation_id, (SELECT max(seq) FROM conversation_entries AS m \
+    WHERE m.conversation_id = c.conversation_id) - ?3 FROM conversations AS c \
+    WHERE c.conversation_id IN (SELECT conversation_id FROM conversation_entries WHERE at < ?1) \
+    OR (SELECT max(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id) - ?3 \
+    >= (SELECT min(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id)) \
+    SELECT e.conversation_id, e.seq FROM ripe AS r CROSS JOIN conversation_entries AS e \
+    ON e.conversation_id = r.id AND e.seq < (\
+    SELECT ifnull(min(CASE WHEN (o.at >= ?1 AND o.seq > r.kept) OR o.delivery IN ('draft', 'pending') \
+    OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = o.turn_id AND t.status = 'open') \
+    OR EXISTS (SELECT 1 FROM messages AS m \
+    WHERE m.message_id = unhex(replace(json_extract(o.record, '$.message_id'), '-', '')) AND m.state <> 'consumed') \
+    THEN o.seq END), max(o.seq) + 1) FROM (\
+    SELECT seq, at, delivery, turn_id, record FROM conversation_entries AS p WHERE p.conversation_id = r.id \
+    ORDER BY seq LIMIT ?2+0) AS o) ORDER BY e.conversation_id, e.seq LIMIT ?2+0)";
 
 /// What goes with the identifiers; the last delete counts.
 const TURNS_OUT: [&str; 3] = [
@@ -170,6 +192,12 @@ impl Session {
 
 #[async_trait]
 impl PruneWrites for Session {
+    async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit)).int(i64::from(keep));
+        self.change(bit::ALL, CONVERSATION_ENTRIES, args).await
+    }
+
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
         let counters = self.pending()?.counters;
         let deleted = match family {

@@ -88,6 +88,11 @@ impl Keyed for ScheduleRun {
     }
 }
 
+/// Counted from the newest run, by lines and by bytes.
+const TRIM: &str = "DELETE FROM schedule_runs WHERE schedule_id = ?1 AND run <= (SELECT max(run) FROM (SELECT run, \
+    row_number() OVER newest AS line, sum(octet_length(record)) OVER newest AS bytes FROM schedule_runs \
+    WHERE schedule_id = ?1 WINDOW newest AS (ORDER BY run DESC)) WHERE line > ?2 OR bytes > ?3)";
+
 /// What a watch last saw.
 #[derive(Clone, Debug)]
 pub(in crate::sqlite) struct Seen {
@@ -239,6 +244,12 @@ impl ScheduleWrites for Session {
     async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
         self.pending()?.schedule_runs.put(run.clone());
         Ok(())
+    }
+
+    async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
+        let mut args = Args::default();
+        args.id(schedule_id.0).int(i64::from(lines)).int(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.change(bit::SCHEDULE_RUNS, TRIM, args).await
     }
 
     async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {

@@ -11,8 +11,8 @@ use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, to_j
 use crate::sqlite::session::Session;
 use crate::tables::{Result, TurnFilter, TurnReads, TurnWrites};
 
-/// The source of a turn that mail opened; an agent has at most one such turn open.
-const MAIL: &str = "mail";
+/// The source of a turn that stands beside the agent's own, of which at most one is open.
+const OPERATOR: &str = "operator";
 
 impl Row for Turn {
     const TABLE: &'static str = "turns";
@@ -156,7 +156,7 @@ impl TurnReads for Session {
         }
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        let sql = "SELECT record FROM turns WHERE status = 'open' AND agent_id = ? AND source = 'mail' \
+        let sql = "SELECT record FROM turns WHERE status = 'open' AND agent_id = ? AND source <> 'operator' \
                    ORDER BY started_at, turn_id LIMIT 1";
         let found = self.list::<Turn>(sql, args).await?.into_iter().next();
         if let Ok(layers) = self.pending() {
@@ -175,6 +175,9 @@ impl TurnReads for Session {
                 args.text(id.as_str());
             })
             .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
+            .when(filter.source, "source = ?", |source, args| {
+                args.text(source);
+            })
             .when(filter.before, "started_at < ?", |at, args| {
                 args.int(at.0);
             })
@@ -209,7 +212,7 @@ impl TurnReads for Session {
 impl TurnWrites for Session {
     async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
         let layers = self.pending()?;
-        if turn.source == MAIL {
+        if turn.source != OPERATOR {
             if turn.status == TurnStatus::Open {
                 layers.open_turns.put(turn.agent_id.clone(), Some(turn.turn_id));
             } else if layers.open_turns.get(&turn.agent_id) == Some(&Some(turn.turn_id)) {

@@ -19,6 +19,8 @@ fn conversation(n: u128, thread: &str) -> Conversation {
         last_seq: 0,
         created_at: Timestamp(1),
         updated_at: Timestamp(1),
+        heard: 0,
+        reacted: None,
     }
 }
 
@@ -31,6 +33,7 @@ fn schedule(n: u128, name: &str) -> Schedule {
         when: When::At { at: Timestamp(9) },
         message: "wake up".to_owned(),
         missed: Missed::RunOnce,
+        options: ghost_domain::schedule::JobOptions::default(),
         enabled: true,
         root_id: RootId(Uuid::from_u128(7)),
         hop: 0,

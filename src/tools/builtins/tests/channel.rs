@@ -115,3 +115,46 @@ async fn both_names_hand_the_conversation_over() {
         assert!(mail[0].body.contains("open: the price"));
     }
 }
+
+#[tokio::test]
+async fn a_message_is_sent_taken_back_reacted_to_pinned_and_asked_about() {
+    let rig = Rig::new().await;
+    let (conversation, call) = outside(&rig, true).await;
+    let act = async |arguments| rig.call_as(&call, "message", None, arguments).await;
+    let sent = act(json!({ "action": "send", "message": "oops", "to": "t" })).await.unwrap().content;
+    let own = sent["message_id"].clone();
+    let reacted = act(json!({ "action": "react", "emoji": "👍" })).await.unwrap().content;
+    let expected = json!({ "kind": "react", "message_id": "m1", "seq": 1, "emoji": "👍", "remove": false });
+    assert_eq!((&reacted["action"], &reacted["delivery"]), (&expected, &json!("delivered")));
+    act(json!({ "action": "pin", "message_id": "m1" })).await.unwrap();
+    act(json!({ "action": "poll", "message": "When?", "options": ["now", "later"] })).await.unwrap();
+    act(json!({ "action": "delete", "message_id": own })).await.unwrap();
+    let all = entries(&rig, conversation).await;
+    let kinds: Vec<_> = all.iter().filter_map(|entry| entry.action.as_ref()).map(|action| action.kind()).collect();
+    assert_eq!(kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(), ["react", "pin", "poll", "delete"]);
+    assert!(all[1].deleted && all[1].content.is_empty(), "what was taken back is gone");
+    for (arguments, wanted) in [
+        (json!({ "action": "thread", "message": "over here" }), Code::Unsupported),
+        (json!({ "action": "react", "emoji": "🎉" }), Code::RateLimited),
+        (json!({ "action": "react", "emoji": "a b" }), Code::InvalidArguments),
+        (json!({ "action": "react" }), Code::InvalidArguments),
+        (json!({ "action": "delete", "message_id": own }), Code::Conflict),
+        (json!({ "action": "delete", "message_id": "m1" }), Code::AccessDenied),
+        (json!({ "action": "delete", "message_id": reacted["message_id"] }), Code::NotFound),
+        (json!({ "action": "pin", "message_id": "m2" }), Code::NotFound),
+        (json!({ "action": "poll", "message": "When?", "options": ["now"] }), Code::InvalidArguments),
+        (json!({ "action": "send" }), Code::InvalidArguments),
+        (json!({ "action": "send", "message": "x", "emoji": "👍" }), Code::InvalidArguments),
+        (json!({ "action": "send", "message": "x", "to": "elsewhere" }), Code::AccessDenied),
+        (json!({ "action": "dance" }), Code::InvalidArguments),
+    ] {
+        assert_eq!(code(act(arguments.clone()).await), wanted, "{arguments}");
+    }
+    let refusal = act(json!({ "action": "thread", "message": "x" })).await.unwrap_err();
+    assert_eq!(refusal.hint.as_deref(), Some("it can: send, delete, react, poll, pin"));
+    assert_eq!(refusal.details.unwrap()["supported"], json!(["send", "delete", "react", "poll", "pin"]));
+    assert_eq!(entries(&rig, conversation).await.len(), all.len(), "a refusal leaves nothing");
+    act(json!({ "action": "react", "emoji": "👍", "remove": true })).await.unwrap();
+    let nowhere = rig.call("message", json!({ "action": "send", "message": "x" })).await;
+    assert_eq!(code(nowhere), Code::AccessDenied);
+}

@@ -111,6 +111,7 @@ fn plan(dir: &TempDir) -> Plan {
         secret_env: BTreeSet::new(),
         job: None,
         metrics_open: false,
+        reactions: ghost_domain::Reactions::Minimal,
         webhooks: BTreeMap::new(),
         heartbeats: BTreeMap::new(),
         warnings: Vec::new(),

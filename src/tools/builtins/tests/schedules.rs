@@ -82,6 +82,42 @@ async fn a_cron_job_is_added_changed_run_and_removed() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
+    let rig = Rig::new().await;
+    let job = |options: serde_json::Value| json!({ "action": "add", "name": "digest", "schedule": { "every": "1h" }, "message": "x", "options": options });
+    let set = rig
+        .content("util.cron", job(json!({ "payload": "agentTurn", "to": "news", "timeout": "2m", "max_rounds": 3 })))
+        .await;
+    assert_eq!((set["payload"].as_str(), set["deliver"].as_str()), (Some("agentTurn"), Some("announce")));
+    assert_eq!(
+        (set["to"].as_str(), set["timeout"].as_str(), &set["max_rounds"]),
+        (Some("news"), Some("2m"), &json!(3))
+    );
+    let patch = json!({ "options": { "deliver": "none" }, "enabled": false });
+    let changed = rig.content("util.cron", json!({ "action": "update", "job_id": "digest", "patch": patch })).await;
+    assert_eq!((&changed["to"], &changed["max_rounds"]), (&json!(null), &json!(3)));
+    rig.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
+    let quiet = rig.content("util.cron", job(json!({ "wake": "next-heartbeat" }))).await;
+    assert_eq!((quiet["wake"].as_str(), &quiet["payload"]), (Some("next-heartbeat"), &json!(null)));
+    rig.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
+    for (options, expected) in [
+        (json!({ "session": "main", "payload": "agentTurn" }), Code::PayloadMismatch),
+        (json!({ "session": "isolated", "payload": "systemEvent" }), Code::PayloadMismatch),
+        (json!({ "payload": "systemEvent", "timeout": "5s" }), Code::PayloadMismatch),
+        (json!({ "payload": "agentTurn", "wake": "next-heartbeat" }), Code::PayloadMismatch),
+        (json!({ "timeout": "5h" }), Code::InvalidArguments),
+        (json!({ "timeout": "500ms" }), Code::InvalidArguments),
+        (json!({ "max_rounds": 99 }), Code::InvalidArguments),
+        (json!({ "payload": "both" }), Code::InvalidArguments),
+        (json!({ "model": "gpt-unheard-of" }), Code::NotFound),
+        (json!({ "deliver": "webhook", "to": "nowhere" }), Code::NotFound),
+    ] {
+        assert_eq!(code(rig.call("util.cron", job(options.clone())).await), expected, "{options}");
+    }
+    assert_eq!(rig.content("util.cron", json!({ "action": "list" })).await["jobs"], json!([]));
+}
+
+#[tokio::test]
 async fn a_watch_begins_with_what_is_there_and_stays_inside_the_workspace() {
     let rig = Rig::new().await;
     let set = rig.content("util.watch", json!({ "path": "notes", "events": ["created"], "recursive": true })).await;
@@ -98,6 +134,7 @@ async fn a_watch_begins_with_what_is_there_and_stays_inside_the_workspace() {
         (json!({ "path": "notes", "debounce_ms": 5 }), Code::InvalidArguments),
         (json!({ "path": "notes", "baseline": { "files": {} } }), Code::InvalidArguments),
         (json!({ "path": "notes", "cancel": true }), Code::NotFound),
+        (json!({ "path": "" }), Code::InvalidArguments),
     ] {
         assert_eq!(code(rig.call("util.watch", arguments.clone()).await), expected, "{arguments}");
     }

@@ -9,10 +9,11 @@ use super::rig::{Rig, code};
 use crate::builtins::all;
 use crate::tool::Tool;
 
-const NAMES: [&str; 45] = [
+const NAMES: [&str; 46] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
+    "message",
     "syscall.agent.create",
     "syscall.agent.inspect",
     "syscall.agent.list",

@@ -1,0 +1,120 @@
+//! Where a last text goes: an alert of a heartbeat (HB-04), and what a cron job's own turn ended with (SCHED-05, HB-07). A
+//! target that is not there is told beside the record and fails nothing.
+
+use ghost_domain::conversation::WEBHOOK;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::reply_tokens::read_announcement;
+use ghost_domain::schedule::options::LAST;
+use ghost_domain::schedule::{Deliver, JobOptions};
+use ghost_domain::{Code, ConversationId, Party, Refusal, ScheduleRun, Turn};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::chat::{self, NewPost, Speaker};
+use crate::mail::Chain;
+use crate::{Cx, Result, conversations};
+
+/// The target that is none.
+pub(super) const NOWHERE: &str = "none";
+/// Characters of a text in its event.
+const TEXT_MAX: usize = 400;
+
+/// Delivers what a cron job's own turn ended with. Gives why it could not, if so.
+pub(super) async fn deliver(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn: &Turn,
+    run: &ScheduleRun,
+    options: &JobOptions,
+    text: &str,
+) -> Result<Option<String>> {
+    if options.deliver == Deliver::None {
+        return Ok(None);
+    }
+    let said = read_announcement(text);
+    let trouble = match &said {
+        None => None,
+        Some(said) => {
+            let told = match options.deliver {
+                Deliver::Webhook => over_webhook(w, cx, turn, &options.to, said).await,
+                Deliver::None | Deliver::Announce => tell(w, cx, turn, &options.to, said).await,
+            };
+            reason(told)?
+        }
+    };
+    let event = NewEvent::new(
+        EventKind::ScheduleDelivered,
+        json!({
+            "schedule_id": run.schedule_id, "run": run.run, "turn_id": turn.turn_id, "deliver": options.deliver,
+            "to": options.to, "silent": said.is_none(), "not_delivered": trouble,
+            "text": said.map(|said| cx.excerpt(&said, TEXT_MAX)),
+        }),
+    );
+    cx.emit(w, event.agent(&turn.agent_id).correlation(run.schedule_id)).await?;
+    Ok(trouble)
+}
+
+/// Why something could not be brought to its target. The store's own trouble is the turn's.
+pub(super) fn reason(told: Result<()>) -> Result<Option<String>> {
+    match told {
+        Ok(()) => Ok(None),
+        Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => Err(refusal),
+        Err(refusal) => Ok(Some(refusal.to_string())),
+    }
+}
+
+/// Brings a text to its target: nowhere, the agent's last conversation with someone outside, a conversation, or a chat
+/// channel.
+pub(super) async fn tell(w: &mut dyn Writes, cx: &Cx, turn: &Turn, target: &str, text: &str) -> Result<()> {
+    match target {
+        NOWHERE => Ok(()),
+        LAST => {
+            let last = w.conversation_list(Some(&turn.agent_id)).await?.into_iter().next().ok_or_else(|| {
+                Refusal::new(Code::NotFound, format!("{} has no conversation with anyone outside", turn.agent_id))
+                    .hint("begin one, or name another target")
+            })?;
+            say(w, cx, turn, last.conversation_id, text).await
+        }
+        other => {
+            if let Ok(conversation_id) = other.parse::<ConversationId>() {
+                return say(w, cx, turn, conversation_id, text).await;
+            }
+            let new = NewPost {
+                channel: other.parse()?,
+                content: text.to_owned(),
+                reply_to: None,
+                deliver: false,
+                chain: Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) },
+            };
+            let speaker = Speaker::from(Party::Agent(turn.agent_id.clone()));
+            chat::post_last_words(w, cx, &speaker, cx.chat_wake(), new).await?;
+            Ok(())
+        }
+    }
+}
+
+/// Says something in the thread of a webhook, which begins with it if there is none. What the outside answers there is the
+/// agent's to answer.
+async fn over_webhook(w: &mut dyn Writes, cx: &Cx, turn: &Turn, to: &str, text: &str) -> Result<()> {
+    let (webhook, thread) = to.split_once('/').unwrap_or((to, "cron"));
+    let adapter = format!("{WEBHOOK}{webhook}");
+    let conversation_id = match w.conversation_find(&adapter, thread).await? {
+        Some(conversation) => conversation.conversation_id,
+        None => {
+            let start = conversations::Start {
+                adapter,
+                thread: Some(thread.to_owned()),
+                owner: turn.agent_id.clone(),
+                party: Party::Outside(webhook.to_owned()),
+            };
+            conversations::begin(w, cx, start).await?.conversation_id
+        }
+    };
+    say(w, cx, turn, conversation_id, text).await
+}
+
+async fn say(w: &mut dyn Writes, cx: &Cx, turn: &Turn, conversation_id: ConversationId, text: &str) -> Result<()> {
+    let post = conversations::Post { content: text.to_owned(), attachments: Vec::new(), reply_to: None };
+    conversations::post(w, cx, &turn.agent_id, turn.turn_id, conversation_id, post).await?;
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! What a cron job names of its world: models and webhooks (SCHED-05, SCHED-08).
+//!
+//! Must never: let a job think with a model that the world's files do not name.
+
+use std::collections::BTreeSet;
+
+use ghost_domain::schedule::{Deliver, JobOptions};
+use ghost_domain::text::{nearest, shown};
+use ghost_domain::{Code, Refusal};
+use serde_json::json;
+
+use crate::models::SCRIPTED_MODEL;
+use crate::plan::Plan;
+
+/// Names that a hint lists.
+const LISTED: usize = 8;
+
+impl Plan {
+    /// Whether the world has what a cron job names.
+    ///
+    /// # Errors
+    /// `NotFound` for a model or a webhook that there is not, with the nearest.
+    pub fn check_job(&self, options: &JobOptions) -> Result<(), Refusal> {
+        if let Some(model) = &options.model {
+            self.model_named(&self.llm.default_provider, model)?;
+        }
+        if options.deliver == Deliver::Webhook {
+            let name = options.to.split_once('/').map_or(options.to.as_str(), |(name, _)| name);
+            if !self.webhooks.contains_key(name) {
+                let near = nearest(name, self.webhooks.keys().map(String::as_str));
+                let refusal = Refusal::not_found("webhook", name, near).details(json!({ "field": "to" }));
+                return Err(match near {
+                    Some(_) => refusal,
+                    None => refusal.hint("webhooks are named under channels.webhooks in world-config.yaml"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The provider and the model that `name` means, which is `model` or `provider/model`, for someone who thinks at
+    /// `own_provider`: a model that several providers have is taken there.
+    ///
+    /// # Errors
+    /// `NotFound` for a model that no archetype, agent, fall-back, default or price of this world names.
+    pub fn model_named(&self, own_provider: &str, name: &str) -> Result<(String, String), Refusal> {
+        let known = self.models();
+        let found = match name.split_once('/') {
+            Some((provider, model)) if known.contains(&(model, provider)) => Some((provider, model)),
+            _ if known.contains(&(name, own_provider)) => Some((own_provider, name)),
+            _ => known.iter().find(|(model, _)| *model == name).map(|(model, provider)| (*provider, *model)),
+        };
+        if let Some((provider, model)) = found {
+            return Ok((provider.to_owned(), model.to_owned()));
+        }
+        let refusal = Refusal::new(Code::NotFound, format!("this world has no model `{}`", shown(name, 80)))
+            .details(json!({ "field": "model" }));
+        let names: BTreeSet<&str> = known.iter().map(|(model, _)| *model).collect();
+        Err(match nearest(name, names.iter().copied()) {
+            Some(near) => refusal.hint(format!("did you mean `{near}`?")),
+            None => {
+                let list: Vec<&str> = names.into_iter().take(LISTED).collect();
+                refusal.hint(format!("it has: {}", list.join(", ")))
+            }
+        })
+    }
+
+    /// Every model that the world's files name, with its provider.
+    fn models(&self) -> BTreeSet<(&str, &str)> {
+        let mut known = BTreeSet::from([(self.llm.default_model.as_str(), self.llm.default_provider.as_str())]);
+        let archetypes = self.archetypes.values().map(|archetype| &archetype.config.model);
+        for choice in archetypes.chain(self.agents.iter().map(|agent| &agent.model)) {
+            let provider = choice.provider.as_deref().unwrap_or(&self.llm.default_provider);
+            match &choice.model {
+                Some(model) => known.insert((model, provider)),
+                None if self.llm.providers.get(provider).is_some_and(|plan| plan.kind.is_local()) => {
+                    known.insert((SCRIPTED_MODEL, provider))
+                }
+                None => false,
+            };
+            for fallback in &choice.fallback_models {
+                let (provider, model) = self.llm.fallback_target(provider, fallback);
+                known.insert((model, provider));
+            }
+        }
+        for priced in self.llm.prices.keys() {
+            let (provider, model) = self.llm.fallback_target(&self.llm.default_provider, priced);
+            known.insert((model, provider));
+        }
+        known.retain(|(model, provider)| !model.is_empty() && self.llm.providers.contains_key(*provider));
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::World;
+
+    #[test]
+    fn a_job_thinks_with_a_model_that_the_world_names() {
+        let plan = World::new().plan();
+        let own = plan.llm.default_provider.clone();
+        let default = plan.llm.default_model.clone();
+        assert_eq!(plan.model_named(&own, &default).unwrap(), (own.clone(), default.clone()));
+        assert_eq!(plan.model_named("x", &format!("{own}/{default}")).unwrap(), (own.clone(), default));
+        assert_eq!(plan.model_named(&own, "scripted/huge").unwrap(), ("scripted".into(), "huge".into()));
+        let refusal = plan.model_named(&own, "scripted/hugee").unwrap_err();
+        assert_eq!((refusal.code, refusal.details), (Code::NotFound, Some(json!({ "field": "model" }))));
+    }
+
+    #[test]
+    fn a_job_tells_a_webhook_that_the_world_has() {
+        let plan = World::new().plan();
+        let to = |to: &str| JobOptions { deliver: Deliver::Webhook, to: to.into(), ..JobOptions::default() };
+        let refusal = plan.check_job(&to("nowhere/x")).unwrap_err();
+        assert_eq!((refusal.code, refusal.message.as_str()), (Code::NotFound, "there is no webhook `nowhere`"));
+        plan.check_job(&JobOptions::default()).unwrap();
+    }
+}

@@ -1,0 +1,207 @@
+//! Connections of readers that may stall: the bytes that a peer does not take are waited for only so long, and one stream
+//! of a gRPC connection can be ended without the others.
+//!
+//! Must never: hold a connection or a stream for a peer that takes nothing of what it is sent.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::serve::Listener;
+use ghost_domain::time::BoxFuture;
+use ghost_domain::{Clock, Limits};
+use ghost_world::World;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tonic::transport::server::Connected;
+
+/// A connection that fails when its peer has taken nothing for too long.
+pub(crate) struct Patient<IO> {
+    io: IO,
+    clock: Arc<dyn Clock>,
+    most: Duration,
+    /// Runs while the peer takes nothing.
+    waits: Option<BoxFuture<'static, ()>>,
+}
+
+impl<IO> Patient<IO> {
+    /// Waits as long as the world's limits say.
+    pub(crate) fn new(io: IO, world: &World) -> Self {
+        let most = Limits::seconds(world.cx().limits().reader_stall_seconds);
+        Self { io, clock: Arc::clone(&world.cx().ports.clock), most, waits: None }
+    }
+
+    /// Begins to wait where a write cannot go on, and ends the connection when it has waited long enough.
+    fn judge(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.waits = None;
+            return written;
+        }
+        let (clock, most) = (&self.clock, self.most);
+        let waits = self.waits.get_or_insert_with(|| clock.sleep(most));
+        waits.as_mut().poll(cx).map(|()| {
+            Err(io::Error::new(io::ErrorKind::TimedOut, "the peer took nothing of what it was sent for too long"))
+        })
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Patient<IO> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.judge(written, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, pieces);
+        self.judge(written, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+impl<IO: Connected> Connected for Patient<IO> {
+    type ConnectInfo = IO::ConnectInfo;
+
+    fn connect_info(&self) -> IO::ConnectInfo {
+        self.io.connect_info()
+    }
+}
+
+/// A port whose connections are patient only so long.
+pub(crate) struct PatientListener {
+    pub(crate) listener: TcpListener,
+    pub(crate) world: Arc<World>,
+}
+
+impl Listener for PatientListener {
+    type Io = Patient<TcpStream>;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        let (io, address) = Listener::accept(&mut self.listener).await;
+        (Patient::new(io, &self.world), address)
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+tokio::task_local! {
+    /// Of the stream that the task serves.
+    static RESET: Reset;
+}
+
+/// Ends one stream of a connection, as if its client had gone. A stream whose client grants it no window is not asked for
+/// more, so nothing but this ends it.
+#[derive(Clone, Default)]
+pub(crate) struct Reset(Arc<Notify>);
+
+impl Reset {
+    /// Of the stream that is served here, if it is one that can be ended.
+    pub(crate) fn of_this_stream() -> Option<Self> {
+        RESET.try_with(Clone::clone).ok()
+    }
+
+    /// Ends it.
+    pub(crate) fn fire(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// Runs each stream of a gRPC connection as a task of its own that can be ended.
+#[derive(Clone)]
+pub(crate) struct Streams;
+
+impl<F> hyper::rt::Executor<F> for Streams
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let reset = Reset::default();
+        let scope = reset.clone();
+        tokio::spawn(RESET.scope(scope, async move {
+            tokio::select! {
+                biased;
+                // What is dropped unfinished is reset.
+                () = reset.0.notified() => {}
+                _ = stream => {}
+            }
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Scene;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test]
+    async fn a_peer_that_takes_nothing_is_waited_for_only_so_long() {
+        let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
+        let (near, mut far) = tokio::io::duplex(8);
+        let mut near = Patient::new(near, &scene.world);
+        near.write_all(&[1; 8]).await.unwrap();
+        // It takes a little now and then: that is no stall.
+        for _ in 0..3 {
+            let waits = near.write(&[2; 8]);
+            tokio::pin!(waits);
+            assert!(futures_util::poll!(&mut waits).is_pending());
+            scene.clock.advance(Duration::from_secs(4));
+            assert!(futures_util::poll!(&mut waits).is_pending());
+            far.read_exact(&mut [0; 8]).await.unwrap();
+            assert_eq!(waits.await.unwrap(), 8);
+        }
+        let waits = near.write(&[3; 8]);
+        tokio::pin!(waits);
+        assert!(futures_util::poll!(&mut waits).is_pending());
+        scene.clock.advance(Duration::from_secs(6));
+        assert_eq!(waits.await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn one_stream_is_ended_and_its_neighbour_goes_on() {
+        use hyper::rt::Executor as _;
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let (hold, held) = tokio::sync::oneshot::channel::<()>();
+        Streams.execute(async move {
+            let _hold = hold;
+            tell.send(Reset::of_this_stream()).ok();
+            std::future::pending::<()>().await;
+        });
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        Streams.execute(async move {
+            // Who waits for it is there.
+            let _ = end.send(());
+        });
+        told.await.unwrap().expect("a stream knows how it is ended").fire();
+        assert!(held.await.is_err(), "it was dropped");
+        ended.await.unwrap();
+        assert!(Reset::of_this_stream().is_none(), "not outside of a stream");
+    }
+}

@@ -1,0 +1,135 @@
+//! Tickets for streams: a page cannot put a token on a request for server-sent events or a WebSocket, and a token in an
+//! address ends up in histories and logs. Who holds the token gets a ticket for it that opens one stream, soon and once.
+//!
+//! Must never: keep a ticket as it is, take one twice, or let one open anything but a stream.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use ghost_domain::{Code, Refusal, Timestamp};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::params::Params;
+use super::{Failed, Rest, Shared, body, guard};
+use crate::auth::unguessable;
+
+/// The parameter that carries a ticket.
+pub(super) const TICKET: &str = "ticket";
+/// A ticket is good for so long.
+const GOOD_FOR: Duration = Duration::from_secs(30);
+/// Tickets that wait to be used.
+const MOST: usize = 1_024;
+
+type Hash = [u8; 32];
+
+/// The tickets that were given out and not used, by their hashes: looking one up tells nothing about the others.
+#[derive(Default)]
+pub(super) struct Tickets(Mutex<BTreeMap<Hash, Timestamp>>);
+
+impl Tickets {
+    /// Gives one out. Gives nothing if too many wait.
+    fn give(&self, ticket: &str, now: Timestamp) -> Option<Timestamp> {
+        // What is put here is whole, so a poisoned lock still guards a whole value.
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|_, until| *until > now);
+        if waiting.len() >= MOST {
+            return None;
+        }
+        let until = now.plus(GOOD_FOR);
+        waiting.insert(Sha256::digest(ticket.as_bytes()).into(), until);
+        Some(until)
+    }
+
+    /// Whether a ticket was given out and is still good. It is not after this.
+    fn take(&self, ticket: &str, now: Timestamp) -> bool {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
+        waiting.remove(&hash).is_some_and(|until| until > now)
+    }
+}
+
+/// `POST /api/events/ticket`
+pub(super) async fn issue(State(rest): Shared) -> Result<Json<Value>, Failed> {
+    let ticket =
+        unguessable().map_err(|error| Refusal::new(Code::Unavailable, format!("a ticket cannot be made: {error}")))?;
+    let Some(until) = rest.tickets.give(&ticket, rest.control.world.cx().now()) else {
+        let what = format!("{MOST} tickets wait to be used, which is as many as may be");
+        let hint = format!("use those that you have, or wait {} s", GOOD_FOR.as_secs());
+        return Err(Refusal::new(Code::RateLimited, what).hint(hint).into());
+    };
+    Ok(Json(json!({ "ticket": ticket, "expires_at": until.rfc3339() })))
+}
+
+/// Lets requests through that carry the token, or a ticket in its stead.
+pub(super) async fn or_token(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
+    let known = match given(request.uri()) {
+        Some(ticket) => rest.tickets.take(&ticket, rest.control.world.cx().now()),
+        None => match guard::has_token(&rest, request.headers()) {
+            Ok(()) => true,
+            Err(unknown) => return unknown.into_response(),
+        },
+    };
+    if known {
+        return next.run(request).await;
+    }
+    let refusal = Refusal::new(Code::AccessDenied, "the ticket is unknown, used or too old")
+        .hint("POST /api/events/ticket with the token gives another; one opens one stream, within 30 s");
+    (StatusCode::UNAUTHORIZED, Json(body(&refusal))).into_response()
+}
+
+/// The ticket of an address. Whatever else is wrong with its parameters is told by the route.
+fn given(uri: &Uri) -> Option<String> {
+    let query = uri.query().unwrap_or_default();
+    if !query.split('&').any(|part| part.split('=').next() == Some(TICKET)) {
+        return None;
+    }
+    let read = Params::read(uri, &[TICKET, "agent", "channel", "after", "ephemeral"], &["kind"]);
+    Some(read.ok().and_then(|params| params.text(TICKET)).unwrap_or_default())
+}
+
+/// Anything but a POST.
+pub(super) async fn only_posting() -> Response {
+    let refusal = Refusal::new(Code::InvalidArguments, "a ticket is asked for with POST").hint("use POST");
+    (StatusCode::METHOD_NOT_ALLOWED, Json(body(&refusal))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_good_once_and_for_a_while() {
+        let tickets = Tickets::default();
+        let start = Timestamp(1_000_000);
+        let until = tickets.give("a", start).unwrap();
+        assert_eq!(until, start.plus(GOOD_FOR));
+        assert!(!tickets.take("b", start) && !tickets.take("", start));
+        assert!(tickets.take("a", start), "once");
+        assert!(!tickets.take("a", start), "and not twice");
+        tickets.give("late", start).unwrap();
+        assert!(!tickets.take("late", until), "not too late");
+        for number in 0..MOST {
+            tickets.give(&number.to_string(), start).unwrap();
+        }
+        assert_eq!(tickets.give("one more", start), None, "bounded");
+        assert!(tickets.give("later", until).is_some(), "what is too old makes room");
+    }
+
+    #[test]
+    fn a_ticket_is_read_from_the_address_alone() {
+        let read = |text: &str| given(&text.parse().unwrap());
+        assert_eq!(read("/api/events"), None);
+        assert_eq!(read("/api/events?kind=ticket"), None);
+        assert_eq!(read("/api/events?after=now&ticket=abc").as_deref(), Some("abc"));
+        for strange in ["/api/events?ticket", "/api/events?ticket=", "/api/events?ticket=a&ticket=b"] {
+            assert!(read(strange).is_some(), "{strange}: it is no request with a token");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `message` (BI-38): what can be done in the conversation that a turn comes from, besides replying. What there is depends
+//! on the way to the outside, which has declared it; `send` is `syscall.channel.send` (BI-37).
+//!
+//! Must never: reach another conversation than the turn's own (MSG-11).
+
+use async_trait::async_trait;
+use ghost_commons::conversations::{self as rules, Deed, Means};
+use ghost_domain::text::clip;
+use ghost_domain::{ActionKind, Code, Conversation, Refusal};
+use ghost_store::Writes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::channel::{channel, send_with_files};
+use crate::context::CallCx;
+use crate::tool::{Output, WorldTool};
+
+/// What to do.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    Send,
+    Delete,
+    React,
+    Poll,
+    Pin,
+    Thread,
+}
+
+impl What {
+    fn kind(self) -> ActionKind {
+        match self {
+            Self::Send => ActionKind::Send,
+            Self::Delete => ActionKind::Delete,
+            Self::React => ActionKind::React,
+            Self::Poll => ActionKind::Poll,
+            Self::Pin => ActionKind::Pin,
+            Self::Thread => ActionKind::Thread,
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MessageParams {
+    /// What to do. The turn's channel note says what works here.
+    action: What,
+    /// The conversation; may be left out, since only the one that this turn comes from is reached.
+    #[serde(default)]
+    to: Option<String>,
+    /// The text: of send, the question of poll, the first words of thread.
+    #[serde(default)]
+    message: Option<String>,
+    /// The message that it is about: for delete one of your own, for pin any; for react the newest from outside if absent;
+    /// for thread the one that it hangs on, if on one.
+    #[serde(default)]
+    message_id: Option<String>,
+    /// The reaction: one emoji.
+    #[serde(default)]
+    emoji: Option<String>,
+    /// For react and pin: take it back.
+    #[serde(default)]
+    remove: bool,
+    /// For poll: 2 to 10 answers to choose from.
+    #[serde(default)]
+    options: Vec<String>,
+    /// For send: files that go with it, relative to the shared root.
+    #[serde(default)]
+    attachments: Vec<String>,
+}
+
+fn missing(field: &str, action: ActionKind) -> Refusal {
+    Refusal::new(Code::InvalidArguments, format!("{action} needs {field}"))
+        .hint(format!("give {field}"))
+        .details(json!({ "field": field }))
+}
+
+/// Refuses arguments that the action has no use for: whoever gives them means something else.
+fn check_needless(params: &MessageParams) -> Result<(), Refusal> {
+    let (text, id, emoji, remove, options, files) = match params.action {
+        What::Send => (true, false, false, false, false, true),
+        What::Delete => (false, true, false, false, false, false),
+        What::React => (false, true, true, true, false, false),
+        What::Poll => (true, false, false, false, true, false),
+        What::Pin => (false, true, false, true, false, false),
+        What::Thread => (true, true, false, false, false, false),
+    };
+    for (field, given, used) in [
+        ("message", params.message.is_some(), text),
+        ("message_id", params.message_id.is_some(), id),
+        ("emoji", params.emoji.is_some(), emoji),
+        ("remove", params.remove, remove),
+        ("options", !params.options.is_empty(), options),
+        ("attachments", !params.attachments.is_empty(), files),
+    ] {
+        if given && !used {
+            let action = params.action.kind();
+            return Err(Refusal::new(Code::InvalidArguments, format!("{action} has no {field}"))
+                .hint(format!("leave {field} out, or choose the action that it belongs to"))
+                .details(json!({ "field": field })));
+        }
+    }
+    Ok(())
+}
+
+fn deed(params: MessageParams) -> Result<Deed, Refusal> {
+    let kind = params.action.kind();
+    let text = params.message.ok_or_else(|| missing("message", kind));
+    let id = params.message_id;
+    Ok(match params.action {
+        What::Delete => Deed::Delete { message_id: id.ok_or_else(|| missing("message_id", kind))? },
+        What::React => {
+            let emoji = params.emoji.ok_or_else(|| missing("emoji", kind))?;
+            Deed::React { message_id: id, emoji, remove: params.remove }
+        }
+        What::Poll => Deed::Poll { question: text?, options: params.options },
+        What::Pin => Deed::Pin { message_id: id.ok_or_else(|| missing("message_id", kind))?, remove: params.remove },
+        What::Thread => Deed::Thread { message_id: id, text: text? },
+        // Said by the caller.
+        What::Send => return Err(missing("message", kind)),
+    })
+}
+
+/// Refuses a receiver that is not the conversation of the turn.
+fn check_to(conversation: &Conversation, to: Option<&str>) -> Result<(), Refusal> {
+    let here = |to: &str| {
+        to == conversation.thread
+            || to == conversation.conversation_id.to_string()
+            || to == conversation.party.to_string()
+    };
+    match to {
+        None => Ok(()),
+        Some(to) if here(to) => Ok(()),
+        Some(to) => Err(Refusal::new(
+            Code::AccessDenied,
+            format!("`{}` is not the conversation that this turn comes from", clip(to, 80)),
+        )
+        .hint("leave `to` out; to tell another agent something, use syscall.message.send")
+        .details(json!({ "field": "to" }))),
+    }
+}
+
+/// `message`.
+pub(super) struct Message;
+
+#[async_trait]
+impl WorldTool for Message {
+    type Params = MessageParams;
+
+    async fn apply(&self, call: &CallCx, params: MessageParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let conversation_id = channel(call)?.conversation_id;
+        check_needless(&params)?;
+        let conversation = rules::get(w, conversation_id).await?;
+        check_to(&conversation, params.to.as_deref())?;
+        let plan = call.office.plan();
+        let means = Means {
+            actions: plan.channel_actions(&conversation.adapter).to_vec(),
+            reactions: plan.reactions_of(&call.caller.archetype),
+        };
+        rules::check_supported(&conversation, &means.actions, params.action.kind())?;
+        if let What::Send = params.action {
+            let content = params.message.ok_or_else(|| missing("message", ActionKind::Send))?;
+            return send_with_files(call, content, &params.attachments, w).await;
+        }
+        let (cx, own, deed) = (&call.office.cx, &call.caller.agent_id, deed(params)?);
+        let entry = rules::act(w, cx, own, call.turn_id, conversation_id, &means, deed).await?;
+        Ok(json!({
+            "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
+            "action": entry.action,
+        })
+        .into())
+    }
+}

@@ -1,0 +1,45 @@
+//! A conversation whose beginning was pruned: who asks for what is kept gets it, and who would miss something is told.
+
+use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::{GetConversationRequest, WatchConversationRequest};
+use tonic::transport::Endpoint;
+
+use crate::desk::{desk, talk};
+
+#[test]
+fn a_reader_that_would_miss_something_is_told() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let lines = talk(&house, &["ada"], "one\ntwo\nthree\n").json_lines();
+    let id = lines[0]["conversation_id"].as_str().unwrap().to_owned();
+    daemon.stop();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    // As retention does it after months.
+    runtime.block_on(async {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(house.data("desk").join("ghost.db"));
+        let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
+        sqlx::query("DELETE FROM conversation_entries WHERE seq <= 3").execute(&pool).await.unwrap();
+        pool.close().await;
+    });
+    let daemon = house.up(&world, &[]);
+    let shown = house.json(&["conversation", "show", &id]);
+    assert_eq!(shown["entries"][0]["seq"], 4, "what is kept");
+    assert_eq!(house.json(&["conversation", "show", &id, "--after", "3"])["entries"][0]["seq"], 4);
+    let gone = house.ctl(&["conversation", "show", &id, "--after", "2"]);
+    gone.exits(3).says(&["the oldest entry kept is 4"]);
+    let socket = house.data("desk").join("ghostd.sock");
+    runtime.block_on(async {
+        let channel = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy();
+        let mut client = ConversationsClient::new(channel);
+        let get = GetConversationRequest { conversation_id: id.clone(), after_seq: Some(1), limit: 10 };
+        assert_eq!(client.get(get).await.unwrap_err().code(), tonic::Code::FailedPrecondition);
+        let watch = |after_seq| WatchConversationRequest { conversation_id: id.clone(), after_seq };
+        let mut stream = client.watch(watch(1)).await.unwrap().into_inner();
+        let status = stream.message().await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::FailedPrecondition, "{status:?}");
+        let mut stream = client.watch(watch(0)).await.unwrap().into_inner();
+        assert!(stream.message().await.unwrap().is_some());
+    });
+    talk(&house, &["ada", "--conversation", &id], "four\n").exits(0);
+    daemon.stop();
+}

@@ -1,0 +1,169 @@
+//! Talking over the control plane, with `ghostctl talk` and with a client of one's own.
+
+use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::{SayRequest, WatchConversationRequest};
+use ghost_testkit::blackbox::Deadline;
+use serde_json::json;
+use tonic::transport::Endpoint;
+
+use crate::desk::{Talk, desk, is_out, said, talk};
+
+#[test]
+fn a_conversation_with_answers_files_silence_and_a_handoff() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let lines = "hello\nreport please\nsay nothing\na moment\ngive me ben\nhello again\n/unknown-is-refused-below\n";
+    let lines = lines.replace("/unknown-is-refused-below\n", "");
+    let ran = talk(&house, &["ada"], &lines);
+    let lines = ran.json_lines();
+    let answers =
+        ["Here is ada.", "Here is the report.", "One moment.", "There you are.", "Ben takes over.", "Here is ben."];
+    assert_eq!(said(&lines), answers, "{}", ran.out);
+    let report = lines.iter().find(|line| line["content"] == "Here is the report.").unwrap();
+    let file =
+        json!({ "path": "agents/ada/report.md", "name": "Report.md", "mime_type": "text/markdown", "bytes": 10 });
+    assert_eq!(report["attachments"], json!([file]));
+    assert!(report["reply_to"].is_string(), "the tag is taken out and heeded");
+    assert_eq!(report["from"], "ada", "who speaks is named as in chat");
+    let asked = lines.iter().find(|line| line["content"] == "report please").unwrap();
+    assert!(asked["from"].as_str().unwrap().starts_with("operator:"), "{asked}");
+    assert!(lines.iter().any(|line| line["type"] == "handoff" && line["owner"] == "ben"));
+    assert!(!ran.out.contains("NO_REPLY"), "silence is not streamed either");
+    assert_eq!(lines.iter().filter(|line| line["type"] == "turn_over").count(), 6);
+    let seqs: Vec<i64> =
+        lines.iter().filter(|line| line["type"] == "entry").map(|line| line["seq"].as_i64().unwrap()).collect();
+    assert!(seqs.iter().copied().eq(1..=i64::try_from(seqs.len()).unwrap()), "{seqs:?}");
+
+    let list = house.json(&["conversation", "list", "--agent", "ben"]);
+    let id = list[0]["conversation_id"].as_str().unwrap().to_owned();
+    assert_eq!((&list[0]["adapter"], &list[0]["owner"]), (&json!("control"), &json!("ben")));
+    assert_eq!(house.json(&["conversation", "list", "--agent", "ada"]), json!([]));
+    let back = house.json(&["conversation", "handoff", &id, "ada", "--reason", "a test"]);
+    assert_eq!(back["owner"], "ada");
+    let more = talk(&house, &["ada", "--conversation", &id], "once more\n").json_lines();
+    assert_eq!(said(&more), ["Here is ada."]);
+    let shown = house.json(&["conversation", "show", &id]);
+    let entries = shown["entries"].as_array().unwrap();
+    assert!(entries.iter().enumerate().all(|(at, entry)| entry["seq"] == json!(at + 1)), "no gap");
+    assert!(entries.iter().filter(|entry| entry["direction"] == "out").all(|entry| entry["delivery"] == "delivered"));
+    // For people it is text.
+    assert!(house.ctl(&["conversation", "show", &id]).ok().out.contains("Here is the report."));
+
+    // Bad input: each with its own code, nothing half done.
+    let conversations = house.json(&["conversation", "list"]).as_array().unwrap().len();
+    talk(&house, &["adda"], "hello\n").exits(3).says(&["did you mean `ada`?"]);
+    talk(&house, &["ada", "--conversation", "0"], "x\n").exits(2);
+    talk(&house, &["ben", "--conversation", &id], "x\n").exits(7).says(&["is with ada"]);
+    talk(&house, &["ada"], &format!("{}\n", "x".repeat(2_001))).exits(8).says(&["2000"]);
+    talk(&house, &["ada", "--attach", "nothing.md"], "x\n").exits(3);
+    talk(&house, &["ada", "--attach", "../x"], "x\n").exits(4);
+    talk(&house, &["adda"], "").exits(3).says(&["did you mean `ada`?"]);
+    talk(&house, &["ada"], "/handoff zed\n").exits(3);
+    house.ctl(&["agent", "stop", "ben"]).ok();
+    talk(&house, &["ada"], "/handoff ben\n").exits(7).says(&["is stopped"]);
+    talk(&house, &["ben"], "").exits(7).says(&["agent start ben"]);
+    house.ctl(&["agent", "start", "ben"]).ok();
+    talk(&house, &["ada"], "/attach nothing.md\n").exits(2).says(&["attached to no message"]);
+    talk(&house, &["ada"], &format!("{}\n", "x".repeat(5 * 1024 * 1024))).exits(8).says(&["1048576"]);
+    talk(&house, &["ada"], "/dance\n").exits(2).says(&["/handoff AGENT"]);
+    let missing = "01234567-89ab-7def-8123-456789abcdef";
+    house.ctl(&["conversation", "show", missing]).exits(3);
+    house.ctl(&["conversation", "handoff", &id, "adda"]).exits(3).says(&["did you mean `ada`?"]);
+    house.ctl(&["conversation", "handoff", &id, "ada"]).exits(7);
+    house.ctl(&["conversation", "redeliver", &id, "1"]).exits(7);
+    house.ctl(&["conversation", "redeliver", &id, "999"]).exits(3);
+    assert_eq!(house.json(&["conversation", "list"]).as_array().unwrap().len(), conversations);
+    // A handoff as the last word is told all the same.
+    let given = talk(&house, &["ada", "--conversation", &id], "/handoff ben\n").json_lines();
+    assert!(given.iter().any(|line| line["type"] == "handoff" && line["owner"] == "ben"), "{given:?}");
+    // A turn that fails is told to who waits.
+    let failed = talk(&house, &["ada"], "fall over\n");
+    failed.exits(1);
+    assert!(failed.out.contains("ada's turn failed"), "{}", failed.out);
+    daemon.stop();
+}
+
+#[test]
+fn words_are_seen_while_they_come() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let mut talk = Talk::start(&house, &["ada"]);
+    talk.say("tell me a story");
+    let delta = talk.wait_for("delta", |line| line["type"] == "delta");
+    assert!(delta["text"].as_str().unwrap().starts_with("Once upon a time"), "{delta}");
+    let done = talk.out.all().iter().any(|line| is_out(&serde_json::from_str(line).unwrap()));
+    assert!(!done, "the answer is still being made");
+    let lines = talk.end();
+    let whole: String =
+        lines.iter().filter(|line| line["type"] == "delta").map(|line| line["text"].as_str().unwrap()).collect();
+    assert_eq!(said(&lines), [whole.trim()]);
+    daemon.stop();
+}
+
+#[test]
+fn an_answer_that_a_kill_cut_off_comes_once() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let mut talk = Talk::start(&house, &["ada"]);
+    talk.say("take your time");
+    talk.wait_for("entry", |line| line["type"] == "entry");
+    Deadline::seconds(30).until("a turn at work", || {
+        let open = house.json(&["status"])["open_turns"].clone();
+        if open == 1 { Ok(()) } else { Err(open.to_string()) }
+    });
+    daemon.kill();
+    let daemon = house.up(&world, &[]);
+    // The same client goes on where it was.
+    let lines = talk.end();
+    assert_eq!(said(&lines), ["Slowly said."]);
+    let id = lines.iter().find(|line| line["type"] == "conversation").unwrap()["conversation_id"].clone();
+    let entries = house.json(&["conversation", "show", id.as_str().unwrap()])["entries"].clone();
+    let all: Vec<&str> = entries.as_array().unwrap().iter().map(|entry| entry["content"].as_str().unwrap()).collect();
+    assert_eq!(all, ["take your time", "Slowly said."], "once, and nothing else");
+    assert_eq!(entries[1]["delivery"], "delivered");
+    daemon.stop();
+}
+
+#[test]
+fn a_raw_client_says_once_and_watches() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let socket = house.data("desk").join("ghostd.sock");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let request = SayRequest {
+        request_id: "say-1".into(),
+        agent_id: Some("ada".into()),
+        content: "hello".into(),
+        ..SayRequest::default()
+    };
+    let connect = || Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy();
+    let id = runtime.block_on(async {
+        let mut client = ConversationsClient::new(connect());
+        let first = client.say(request.clone()).await.unwrap().into_inner();
+        let again = client.say(request.clone()).await.unwrap().into_inner();
+        assert_eq!(first, again, "the same request is done once");
+        let other = SayRequest { content: "other".into(), ..request.clone() };
+        assert_eq!(client.say(other).await.unwrap_err().code(), tonic::Code::FailedPrecondition);
+        let both = SayRequest { request_id: "say-2".into(), conversation_id: Some("x".into()), ..request.clone() };
+        assert_eq!(client.say(both).await.unwrap_err().code(), tonic::Code::InvalidArgument);
+        let id = first.conversation.unwrap().conversation_id;
+        let after = |after_seq| WatchConversationRequest { conversation_id: id.clone(), after_seq };
+        let mut stream = client.watch(after(0)).await.unwrap().into_inner();
+        let mut over = false;
+        while !over {
+            let message = stream.message().await.unwrap().unwrap();
+            over = format!("{:?}", message.what).contains("TurnOver");
+        }
+        assert!(client.watch(after(999)).await.is_err(), "a cursor from the future");
+        assert!(client.watch(after(-1)).await.is_err());
+        id
+    });
+    daemon.kill();
+    let daemon = house.up(&world, &[]);
+    runtime.block_on(async {
+        let again = ConversationsClient::new(connect()).say(request).await.unwrap().into_inner();
+        assert_eq!(again.conversation.unwrap().conversation_id, id, "and so it is after a restart");
+    });
+    assert_eq!(house.json(&["conversation", "list"]).as_array().unwrap().len(), 1);
+    daemon.stop();
+}

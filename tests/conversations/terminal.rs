@@ -1,0 +1,142 @@
+//! `ghostctl talk` at a terminal: a person types, reads along while words come, hands over, and breaks off.
+
+use std::io::{Read as _, Write as _};
+use std::process::Child;
+use std::sync::{Arc, Condvar, Mutex};
+
+use ghost_testkit::blackbox::{Deadline, House};
+use pty_process::blocking::{Command, Pty, open};
+
+use crate::desk::desk;
+
+/// What is on the screen so far, and whether the terminal was closed.
+type Shown = Arc<(Mutex<(String, bool)>, Condvar)>;
+
+/// A terminal with `ghostctl talk` in it.
+struct Terminal {
+    keys: Arc<Pty>,
+    shown: Shown,
+    child: Child,
+}
+
+impl Terminal {
+    fn start(house: &House, args: &[&str]) -> Self {
+        let (pty, inside) = open().unwrap();
+        pty.resize(pty_process::Size::new(24, 80)).unwrap();
+        let command = house.ctl_command(&[&["--timeout", "60s", "talk"], args].concat());
+        let child = Command::from(command).spawn(inside).unwrap();
+        let (keys, shown) = (Arc::new(pty), Shown::default());
+        let (screen, writes) = (Arc::clone(&keys), Arc::clone(&shown));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4_096];
+            // A terminal whose program has ended gives an error.
+            while let Ok(read @ 1..) = (&*screen).read(&mut bytes) {
+                writes.0.lock().unwrap().0.push_str(&String::from_utf8_lossy(&bytes[..read]));
+                writes.1.notify_all();
+            }
+            writes.0.lock().unwrap().1 = true;
+            writes.1.notify_all();
+        });
+        Self { keys, shown, child }
+    }
+
+    fn press(&self, keys: &str) {
+        (&*self.keys).write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is on the screen; gives all that is.
+    fn wait_for(&self, words: &str) -> String {
+        let deadline = Deadline::seconds(60);
+        let mut shown = self.shown.0.lock().unwrap();
+        loop {
+            if shown.0.contains(words) {
+                return shown.0.clone();
+            }
+            assert!(!shown.1 && !deadline.passed(), "no {words:?} in\n{}", shown.0);
+            shown = self.shown.1.wait_timeout(shown, deadline.left()).unwrap().0;
+        }
+    }
+
+    /// Waits for its end; gives its exit code and all that was on the screen.
+    fn end(mut self) -> (Option<i32>, String) {
+        let deadline = Deadline::seconds(60);
+        let code = deadline.until("the end of talk", || match self.child.try_wait() {
+            Ok(Some(status)) => Ok(status.code()),
+            other => Err(format!("{other:?}")),
+        });
+        (code, self.shown.0.lock().unwrap().0.clone())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The conversation that the screen names.
+fn conversation(shown: &str) -> String {
+    let rest = shown.split("-- conversation ").nth(1).unwrap();
+    rest.split_whitespace().next().unwrap().to_owned()
+}
+
+#[test]
+fn a_person_types_reads_along_and_hands_over() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let terminal = Terminal::start(&house, &["ada"]);
+    terminal.press("tell me a story\n");
+    let begun = terminal.wait_for("ada> Once upon a time");
+    assert!(!begun.contains("The end."), "the answer is still being made");
+    let whole = terminal.wait_for("The end.");
+    let id = conversation(&whole);
+    assert_eq!(whole.matches("Once upon a time").count(), 1, "what came as it was written is not printed again");
+    // What cannot be done is told, and the talk goes on.
+    terminal.press("/handoff zed\n");
+    terminal.wait_for("-- not done: ");
+    terminal.press("/dance\n");
+    terminal.wait_for("/handoff AGENT");
+    terminal.press("/handoff ben\n");
+    terminal.wait_for("-- ben answers from now on");
+    terminal.press("hello\n");
+    terminal.wait_for("ben> Here is ben.");
+    terminal.press("act please\n");
+    terminal.wait_for("-- ben reacts with 👍 to message");
+    terminal.wait_for("ben> Done, and unsupported.");
+    // Ctrl-D is the end of what is typed.
+    terminal.press("\u{4}");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains(&format!("-- to go on: ghostctl talk ben --conversation {id}")), "{shown}");
+    // And so it goes on, after what was said.
+    let again = Terminal::start(&house, &["ben", "--conversation", &id]);
+    again.wait_for(&format!("-- conversation {id} with ben"));
+    again.press("once more\n");
+    let shown = again.wait_for("ben> Here is ben.");
+    assert!(!shown.contains("Once upon a time"), "{shown}");
+    again.press("/quit\n");
+    assert_eq!(again.end().0, Some(0));
+    daemon.stop();
+}
+
+#[test]
+fn a_person_breaks_off_and_the_answer_comes_all_the_same() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let terminal = Terminal::start(&house, &["ada"]);
+    terminal.press("take your time\n");
+    let id = conversation(&terminal.wait_for(" with ada"));
+    // Ctrl-C leaves the talk, not the turn.
+    terminal.press("\u{3}");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("-- to go on: ghostctl talk ada --conversation"), "{shown}");
+    assert!(!shown.contains("Slowly said."), "it was not waited for: {shown}");
+    Deadline::seconds(60).until("the answer", || {
+        let entries = house.json(&["conversation", "show", &id])["entries"].clone();
+        if entries[1]["content"] == "Slowly said." { Ok(()) } else { Err(entries.to_string()) }
+    });
+    daemon.stop();
+}

@@ -1,0 +1,338 @@
+//! Cron jobs that are turns of their own, through `ghostctl` and plain gRPC (SCHED-05, SCHED-08): their bounds and model,
+//! where their last text goes, what does not go together, and requests that come again over `kill -9`.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use ghost_control::adapters::verify;
+use ghost_proto::v1::schedules_client::SchedulesClient;
+use ghost_proto::v1::{
+    CancelScheduleRequest, EnableScheduleRequest, GetScheduleRequest, ListRunsRequest, RunScheduleRequest, Schedule,
+    ScheduleRun, SetScheduleRequest,
+};
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, House};
+use serde_json::{Value, json};
+use tonic::transport::{Channel, Endpoint};
+
+const SECRET: &str = "a-long-secret-that-both-sides-know";
+
+const DESK: &str = r#"about: Does its jobs.
+rules:
+  - name: quiet
+    when: { mail: 'nothing new', round: 0 }
+    do: [{ say: ANNOUNCE_SKIP }]
+  - name: again
+    when: { mail: 'look and look' }
+    do: [{ call: workspace.list, with: { path: "." } }]
+  - name: slow
+    when: { mail: 'dawdle', round: 0 }
+    do: [{ wait: 600s }, { say: Slowly said. }]
+  - name: short
+    when: { mail: 'take a moment', round: 0 }
+    do: [{ wait: 2s }, { say: Told at last. }]
+  - name: digest
+    when: { mail: 'write the digest', round: 0 }
+    do: [{ say: Digest by the desk. }]
+otherwise: [{ say: Noted. }]
+"#;
+
+const WORLD: &str = "\
+world: { name: The Office }
+agents:
+  - { id: ada, archetype: clerk }
+  - { id: ben, archetype: writer }
+llm: { default_provider: scripted, default_model: desk }
+";
+
+fn office(more: &str) -> (House, PathBuf) {
+    let mut house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    house.set("HOOK_SECRET", SECRET);
+    let world = house.world("office");
+    world
+        .config(&format!("{WORLD}{more}"))
+        .archetype("clerk", "")
+        .archetype("writer", "## LLM\nmodel: quill\n")
+        .write("scripts/desk.yaml", DESK)
+        .write("scripts/quill.yaml", "otherwise: [{ say: Digest by quill. }]\n");
+    let path = world.path().to_owned();
+    (house, path)
+}
+
+fn running() -> (House, PathBuf, Daemon) {
+    let (house, world) = office("");
+    let daemon = house.up(&world, &[]);
+    (house, world, daemon)
+}
+
+/// Adds a job of ada's that never comes due by itself, and runs it to its end.
+fn run(house: &House, name: &str, message: &str, more: &[&str]) -> Value {
+    let add = ["cron", "add", "ada", name, "--every", "30d", "--message", message];
+    let job = house.json(&[&add[..], more].concat());
+    house.json(&["cron", "run", &format!("ada/{name}")]);
+    house.wait_until_quiet(Deadline::seconds(60));
+    house.json(&["cron", "runs", job["schedule_id"].as_str().unwrap()])[0].clone()
+}
+
+fn posts(house: &House) -> Vec<String> {
+    let history = house.json(&["chat", "history", "news"]);
+    history.as_array().unwrap().iter().map(|post| post["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_job_of_its_own_is_announced_and_has_its_own_rounds_time_and_model() {
+    let (house, _, daemon) = running();
+    house.json(&["chat", "create", "news", "--members", "ada,ben", "--as", "ada"]);
+    let to_news = ["--session", "isolated", "--deliver", "announce", "--to", "news"];
+    assert_eq!(run(&house, "digest", "write the digest", &to_news)["status"], "done");
+    assert_eq!(posts(&house), ["Digest by the desk."]);
+    assert_eq!(run(&house, "quiet", "nothing new", &to_news)["status"], "done");
+    let quill = [&to_news[..], &["--model", "quill", "--max-rounds", "3", "--run-timeout", "1m"]].concat();
+    assert_eq!(run(&house, "quill", "write the digest", &quill)["status"], "done");
+    assert_eq!(posts(&house), ["Digest by the desk.", "Digest by quill."], "ANNOUNCE_SKIP announces nothing");
+    let endless = run(&house, "endless", "look and look", &["--max-rounds", "2"]);
+    assert_eq!(endless["status"], "failed");
+    assert!(endless["note"].as_str().unwrap().contains("2 model calls"), "{endless}");
+    let slow = run(&house, "slow", "dawdle", &["--run-timeout", "1s"]);
+    assert_eq!(slow["status"], "failed");
+    assert!(slow["note"].as_str().unwrap().starts_with("timeout"), "{slow}");
+    // What a job does for itself is no secret: who listens hears nothing, and the run says why.
+    let nowhere = run(&house, "nowhere", "write the digest", &["--session", "isolated"]);
+    assert!(nowhere["note"].as_str().unwrap().contains("no conversation with anyone outside"), "{nowhere}");
+
+    let jobs = house.json(&["cron", "list"]);
+    let job = jobs.as_array().unwrap().iter().find(|job| job["name"] == "quill").unwrap();
+    let expected = json!({
+        "session": "isolated", "payload": "agentTurn", "wake": "now", "deliver": "announce", "to": "news",
+        "timeout_seconds": 60, "max_rounds": 3, "model": "quill",
+    });
+    assert_eq!(job["options"], expected);
+    assert!(job["next_at"].is_string() && job["last_at"].is_string(), "{job}");
+    let table = house.ctl(&["cron", "list"]);
+    for word in ["isolated", "news", "60 s", "quill", "TIMEOUT", "LAST"] {
+        assert!(table.ok().out.contains(word), "no `{word}` in\n{}", table.out);
+    }
+    let turns = house.json(&["turn", "list", "--agent", "ada"]);
+    assert!(turns.as_array().unwrap().iter().all(|turn| turn["source"] == "cron"), "{turns:#}");
+    daemon.stop();
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_write() {
+    let (house, _, daemon) = running();
+    let add = ["--json", "cron", "add", "ada", "job", "--every", "1h", "--message", "x"];
+    for (code, exit, more) in [
+        ("payload_mismatch", 2, vec!["--session", "main", "--payload", "agentTurn"]),
+        ("payload_mismatch", 2, vec!["--session", "isolated", "--payload", "systemEvent"]),
+        ("payload_mismatch", 2, vec!["--session", "main", "--deliver", "announce"]),
+        ("payload_mismatch", 2, vec!["--payload", "systemEvent", "--model", "quill"]),
+        ("payload_mismatch", 2, vec!["--session", "isolated", "--wake", "next-heartbeat"]),
+        ("invalid_arguments", 2, vec!["--session", "both"]),
+        ("invalid_arguments", 2, vec!["--max-rounds", "16"]),
+        ("invalid_arguments", 2, vec!["--run-timeout", "1h"]),
+        ("invalid_arguments", 2, vec!["--to", "Not A Channel"]),
+        ("not_found", 3, vec!["--model", "quil"]),
+        ("not_found", 3, vec!["--deliver", "webhook", "--to", "ops"]),
+    ] {
+        let ran = house.ctl(&[&add[..], &more].concat());
+        ran.exits(exit);
+        assert_eq!(ran.error()["code"], code, "{more:?}: {}", ran.err);
+    }
+    house.ctl(&[&add[1..], &["--model", "quil"]].concat()).exits(3).says(&["did you mean `quill`?"]);
+    assert_eq!(house.json(&["cron", "list"]), json!([]), "nothing was half done");
+
+    let zone = house.ctl(&["cron", "add", "ada", "a", "--every", "1h", "--zone", "UTC", "--message", "x"]);
+    zone.exits(2);
+    assert!(zone.err.contains("--zone") && !zone.err.contains("lacks its time"), "{}", zone.err);
+    for args in [
+        ["timer", "set", "ada", "a", "--in", "-5m", "--message", "x"],
+        ["cron", "add", "ada", "a", "--every", "-5m", "--message", "x"],
+    ] {
+        let ran = house.ctl(&args);
+        ran.exits(2);
+        assert!(ran.err.contains("`-5m` is not a duration") && !ran.err.contains("-- -5m"), "{}", ran.err);
+    }
+    let empty = house.ctl(&["--json", "watch", "add", "ada", "all", ""]);
+    empty.exits(2);
+    assert_eq!(empty.error()["code"], "invalid_arguments");
+    assert_eq!(house.json(&["watch", "add", "ada", "all", "."])["when"]["path"], "");
+    let timer = house.json(&["timer", "set", "ada", "tea", "--at", "2030-01-02T03:04:05Z", "--message", "x"]);
+    assert_eq!((&timer["when"]["at"], &timer["next_at"]), (&json!("2030-01-02T03:04:05.000Z"), &timer["when"]["at"]));
+    let events = house.ctl(&["--json", "events", "--kind", "schedule.set"]).json_lines();
+    assert_eq!(events.last().unwrap()["payload"]["when"], timer["when"]);
+    assert!(house.ctl(&["timer", "list"]).ok().out.contains("2030-01-02T03:04:05.000Z"));
+    daemon.stop();
+}
+
+/// One request that a webhook's other side got.
+struct Got {
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Got {
+    fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map_or("", |(_, value)| value.as_str())
+    }
+}
+
+/// The other side of a webhook: takes everything.
+fn listen() -> (u16, Receiver<Got>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, receiver) = sync_channel(64);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            take(stream, &sender);
+        }
+    });
+    (port, receiver)
+}
+
+fn take(stream: TcpStream, sender: &SyncSender<Got>) {
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut reader = BufReader::new(stream);
+    let (mut headers, mut line) = (Vec::new(), String::new());
+    while reader.read_line(&mut line).is_ok_and(|read| read > 0) && !line.trim().is_empty() {
+        if let Some((key, value)) = line.split_once(':') {
+            headers.push((key.trim().to_owned(), value.trim().to_owned()));
+        }
+        line.clear();
+    }
+    let mut got = Got { headers, body: String::new() };
+    let mut body = vec![0; got.header("content-length").parse().unwrap_or(0)];
+    if reader.read_exact(&mut body).is_err() {
+        return;
+    }
+    got.body = String::from_utf8(body).unwrap();
+    // Both may be gone: the daemon because it was killed, the test because it has ended.
+    let _ = reader.into_inner().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let _ = sender.send(got);
+}
+
+#[test]
+fn a_webhook_is_told_signed_and_once_over_kill_9() {
+    let (port, heard) = listen();
+    let hook = format!("{{ url: 'http://127.0.0.1:{port}/in', secret_env: HOOK_SECRET, agent: ben }}");
+    let (house, world) = office(&format!("channels: {{ webhooks: {{ ops: {hook} }} }}\n"));
+    let daemon = house.up(&world, &[]);
+    let job = ["cron", "add", "ada", "moment", "--every", "30d", "--message", "take a moment"];
+    let job = house.json(&[&job[..], &["--deliver", "webhook", "--to", "ops"]].concat());
+    assert_eq!(job["options"]["to"], "ops/cron:ada/moment");
+    house.json(&["cron", "run", "ada/moment"]);
+    Deadline::seconds(60).until("the turn", || match house.json(&["turn", "list", "--agent", "ada"]) {
+        Value::Array(turns) if !turns.is_empty() => Ok(()),
+        other => Err(other.to_string()),
+    });
+    daemon.kill();
+    let daemon = house.up(&world, &[]);
+    let got = heard.recv_timeout(Duration::from_secs(60)).unwrap();
+    let (at, delivery, signature) =
+        (got.header("x-ghost-timestamp"), got.header("x-ghost-delivery"), got.header("x-ghost-signature"));
+    assert!(verify(SECRET.as_bytes(), at, delivery, got.body.as_bytes(), signature), "{}", got.body);
+    assert!(got.body.contains("Told at last.") && got.body.contains("cron:ada/moment"), "{}", got.body);
+    house.wait_until_quiet(Deadline::seconds(60));
+    let runs = house.json(&["cron", "runs", "ada/moment"]);
+    assert_eq!((runs.as_array().unwrap().len(), &runs[0]["status"]), (1, &json!("done")));
+    house.json(&["cron", "run", "ada/moment"]);
+    heard.recv_timeout(Duration::from_secs(60)).unwrap();
+    house.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!(house.json(&["conversation", "list"]).as_array().unwrap().len(), 1, "one thread for all runs");
+    daemon.stop();
+    assert!(heard.try_recv().is_err(), "nothing is told twice");
+}
+
+fn schedules(house: &House) -> SchedulesClient<Channel> {
+    let socket = house.data("office").join("ghostd.sock");
+    SchedulesClient::new(Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy())
+}
+
+/// A timer, a watch, a job with one time and one that is a turn of its own.
+fn sets() -> [SetScheduleRequest; 4] {
+    let set = |request_id: &str, kind: &str| SetScheduleRequest {
+        request_id: request_id.into(),
+        kind: kind.into(),
+        agent_id: "ada".into(),
+        name: request_id.into(),
+        message: "x".into(),
+        ..SetScheduleRequest::default()
+    };
+    [
+        SetScheduleRequest { after_ms: Some(86_400_000), ..set("set-timer", "timer") },
+        SetScheduleRequest { path: Some("shared/box".into()), ..set("set-watch", "watch") },
+        SetScheduleRequest { at_ms: Some(1_893_456_000_000), ..set("set-once", "cron") },
+        SetScheduleRequest {
+            every_ms: Some(86_400_000),
+            payload: Some("agentTurn".into()),
+            deliver: Some("none".into()),
+            max_rounds: Some(2),
+            ..set("set-job", "cron")
+        },
+    ]
+}
+
+/// Every mutation of the service, each under a request id of its own. The sets come first, and what they give is what the
+/// others are about.
+async fn mutate(house: &House) -> (Vec<Schedule>, Vec<ScheduleRun>) {
+    let mut client = schedules(house);
+    let mut schedules = Vec::new();
+    for request in sets() {
+        schedules.push(client.set(request).await.unwrap().into_inner());
+    }
+    let ids: Vec<String> = schedules.iter().map(|schedule: &Schedule| schedule.schedule_id.clone()).collect();
+    for (request_id, enabled) in [("off", false), ("on", true), ("off-again", false)] {
+        let request = EnableScheduleRequest { request_id: request_id.into(), schedule_id: ids[3].clone(), enabled };
+        schedules.push(client.enable(request).await.unwrap().into_inner());
+    }
+    let run = RunScheduleRequest { request_id: "run".into(), schedule_id: ids[3].clone() };
+    let runs = vec![client.run(run).await.unwrap().into_inner()];
+    for (request_id, schedule_id) in [("cancel-timer", &ids[0]), ("cancel-watch", &ids[1])] {
+        let request = CancelScheduleRequest { request_id: request_id.into(), schedule_id: schedule_id.clone() };
+        schedules.push(client.cancel(request).await.unwrap().into_inner());
+    }
+    (schedules, runs)
+}
+
+#[test]
+fn every_mutation_that_comes_again_is_answered_again_and_done_once_over_kill_9() {
+    let (house, world) = office("");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut daemon = house.up(&world, &[]);
+    let watched = house.data("office").join("workspace/shared/box");
+    std::fs::create_dir_all(&watched).unwrap();
+    let first = runtime.block_on(mutate(&house));
+    let id = |n: usize| first.0[n].schedule_id.clone();
+    // What was watched may be gone: the answer is that of the first time all the same.
+    std::fs::remove_dir(&watched).unwrap();
+    for _ in 0..2 {
+        assert_eq!(runtime.block_on(mutate(&house)), first);
+        daemon.kill();
+        daemon = house.up(&world, &[]);
+        assert_eq!(runtime.block_on(mutate(&house)), first);
+    }
+    runtime.block_on(async {
+        let mut client = schedules(&house);
+        let job = client.get(GetScheduleRequest { schedule_id: id(3) }).await.unwrap().into_inner();
+        assert_eq!((job.enabled, job.runs), (false, 1));
+        let runs = ListRunsRequest { schedule_id: id(3), limit: 0 };
+        assert_eq!(client.runs(runs).await.unwrap().into_inner().runs.len(), 1);
+        let gone = client.get(GetScheduleRequest { schedule_id: id(0) }).await.unwrap_err();
+        assert_eq!(gone.code(), tonic::Code::NotFound);
+        // The same id for something else is refused.
+        let other = CancelScheduleRequest { request_id: "run".into(), schedule_id: id(3) };
+        assert_eq!(client.cancel(other).await.unwrap_err().code(), tonic::Code::FailedPrecondition);
+    });
+    house.wait_until_quiet(Deadline::seconds(60));
+    let count = |kind: &str| house.ctl(&["--json", "events", "--kind", kind]).json_lines().len();
+    assert_eq!((count("schedule.set"), count("schedule.cancelled"), count("schedule.fired")), (7, 2, 1));
+    daemon.stop();
+    let data = Database::open(&house.data("office"));
+    assert_eq!(data.number("SELECT count(*) FROM schedules"), 2);
+    assert_eq!(data.number("SELECT count(*) FROM messages WHERE kind = 'cron_turn'"), 1);
+}

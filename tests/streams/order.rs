@@ -1,0 +1,181 @@
+//! One order and one object for every reader, whoever dies; filters, and what cannot be read.
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use ghost_testkit::blackbox::Deadline;
+
+use crate::scene::{house, runtime, soon, take, up};
+use crate::wires::{Ask, Heard, Reader, Site, WAYS, Way};
+
+/// Reads until an agent is stopped. Cuts its own connection once after `cut` events; whatever ends it, goes on after the last
+/// event that it saw, where the daemon is then.
+async fn read_it_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut: Option<usize>) -> Vec<Value> {
+    let mut events: Vec<Value> = Vec::new();
+    loop {
+        let site = sites.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        let after = events.last().map(|event| event["seq"].as_i64().unwrap());
+        let mut reader = Reader::open(&site, way, &Ask { after, ..Ask::default() }).await;
+        loop {
+            match reader.next().await {
+                Heard::Event(event) => {
+                    let is_last = event["kind"] == "agent.stopped";
+                    events.push(event);
+                    if is_last {
+                        return events;
+                    }
+                    if cut.is_some_and(|cut| events.len() >= cut) {
+                        cut = None;
+                        break;
+                    }
+                }
+                Heard::Lost => {
+                    // Until there is another daemon there is nothing to go on with.
+                    sites.wait_for(|now| now.as_ref().is_some_and(|now| now.http != site.http)).await.unwrap();
+                    break;
+                }
+                Heard::Lagged(last) => {
+                    assert!(after.is_none_or(|after| last >= after));
+                    break;
+                }
+                Heard::Refused(how, why) => panic!("{way:?}: {how} {why}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn nine_readers_agree_on_every_event_whoever_dies() {
+    let (house, world) = house("");
+    let runtime = runtime();
+    let (daemon, site) = up(&house, &world);
+    let (now, sites) = watch::channel(Some(site));
+    let readers: Vec<JoinHandle<Vec<Value>>> = WAYS
+        .into_iter()
+        .flat_map(|way| [(way, None), (way, Some(40)), (way, None)])
+        .map(|(way, cut)| runtime.spawn(read_it_all(sites.clone(), way, cut)))
+        .collect();
+    let work = |from: usize| {
+        for number in from..from + 8 {
+            house.ctl(&["send", if number % 2 == 0 { "ada" } else { "ben" }, "hello"]).ok();
+        }
+    };
+    work(0);
+    // Killed while turns are under way and readers are at it.
+    now.send_replace(None);
+    daemon.kill();
+    let (daemon, site) = up(&house, &world);
+    now.send_replace(Some(site));
+    work(8);
+    house.wait_until_quiet(Deadline::seconds(60));
+    house.ctl(&["agent", "stop", "ben"]).ok();
+    let read: Vec<Vec<Value>> =
+        readers.into_iter().map(|reader| runtime.block_on(soon("the end of a reader", reader)).unwrap()).collect();
+    let seqs = |events: &[Value]| events.iter().map(|event| event["seq"].as_i64().unwrap()).collect::<Vec<_>>();
+    let first = &read[0];
+    assert!(first.len() > 80, "{}", first.len());
+    assert!(seqs(first).into_iter().eq(1..=i64::try_from(first.len()).unwrap()), "no gap and no double");
+    for other in &read[1..] {
+        assert_eq!(seqs(other), seqs(first));
+        assert!(other == first, "one object everywhere");
+    }
+    let told: Vec<Value> = house.ctl(&["--json", "events"]).json_lines();
+    assert_eq!(told[..first.len()], first[..], "ghostctl shows the same");
+    daemon.stop();
+}
+
+#[test]
+fn filters_pass_the_same_on_every_way() {
+    let (house, world) = house("");
+    let runtime = runtime();
+    let (daemon, site) = up(&house, &world);
+    for agent in ["ada", "ben", "ada"] {
+        house.ctl(&["send", agent, "hello"]).ok();
+    }
+    house.ctl(&["chat", "create", "desk", "--members", "ada,ben", "--gated"]).ok();
+    house.ctl(&["chat", "send", "desk", "hello"]).ok();
+    house.wait_until_quiet(Deadline::seconds(60));
+    for (ask, arguments) in [
+        (Ask { kinds: vec!["turn."], ..Ask::default() }, vec!["--kind", "turn.*"]),
+        (
+            Ask { kinds: vec!["turn.started", "message."], agent: Some("ada"), ..Ask::default() },
+            vec!["--kind", "turn.started,message.*", "--agent", "ada"],
+        ),
+        (Ask { agent: Some("ben"), after: Some(3), ..Ask::default() }, vec!["--agent", "ben", "--after", "3"]),
+        (Ask { channel: Some("desk"), ..Ask::default() }, vec!["--channel", "desk"]),
+    ] {
+        let expected = house.ctl(&[&["--json", "events"], arguments.as_slice()].concat()).json_lines();
+        assert!(!expected.is_empty(), "{ask:?}");
+        for way in WAYS {
+            let events = runtime.block_on(async {
+                let mut reader = Reader::open(&site, way, &ask).await;
+                soon("what is stored", take(&mut reader, expected.len())).await
+            });
+            assert_eq!(events, expected, "{way:?} {ask:?}");
+        }
+    }
+    daemon.stop();
+}
+
+/// How a way says no.
+pub async fn refusal(site: &Site, way: Way, ask: &Ask) -> (String, Value) {
+    match soon("a refusal", async { Reader::open(site, way, ask).await.next().await }).await {
+        Heard::Refused(how, why) => (how, why),
+        other => panic!("{way:?} {ask:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_on_every_way() {
+    let (house, world) = house("");
+    let runtime = runtime();
+    let (daemon, _) = up(&house, &world);
+    house.ctl(&["send", "ada", "hello"]).ok();
+    house.wait_until_quiet(Deadline::seconds(60));
+    daemon.stop();
+    // As retention does it after days.
+    runtime.block_on(async {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(house.data("open").join("ghost.db"));
+        let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
+        sqlx::query("DELETE FROM events WHERE seq <= 5").execute(&pool).await.unwrap();
+        pool.close().await;
+    });
+    let (daemon, site) = up(&house, &world);
+    runtime.block_on(async {
+        let after = |after: i64| Ask { after: Some(after), ..Ask::default() };
+        for (ask, how, code, words) in [
+            (after(1_000_000), ["OutOfRange", "416", "4416"], "cursor_ahead", "has reached"),
+            (after(2), ["FailedPrecondition", "410", "4410"], "cursor_expired", "oldest one kept is 6"),
+            (after(-1), ["InvalidArgument", "400", "4400"], "invalid_arguments", "-1"),
+            (
+                Ask { kinds: vec!["turn.startd"], ..Ask::default() },
+                ["InvalidArgument", "400", "4400"],
+                "invalid_arguments",
+                "turn.startd",
+            ),
+            (Ask { agent: Some("adda"), ..Ask::default() }, ["NotFound", "404", "4404"], "not_found", "adda"),
+        ] {
+            for (way, how) in WAYS.into_iter().zip(how) {
+                let (told, why) = refusal(&site, way, &ask).await;
+                assert_eq!((told.as_str(), why["code"].as_str()), (how, Some(code)), "{way:?} {ask:?}");
+                assert!(why["message"].as_str().unwrap().contains(words), "{why}");
+                match code {
+                    "cursor_expired" => assert_eq!(why["details"]["first_seq"], 6, "{why}"),
+                    "not_found" => assert_eq!(why["hint"], "did you mean `ada`?"),
+                    _ => {}
+                }
+            }
+        }
+        // Who asks for the oldest gets what is kept, and who has seen all that is gone misses nothing.
+        for way in WAYS {
+            for ask in [Ask::default(), after(5)] {
+                let mut reader = Reader::open(&site, way, &ask).await;
+                assert_eq!(soon("the oldest", take(&mut reader, 1)).await[0]["seq"], 6, "{way:?} {ask:?}");
+            }
+        }
+    });
+    house.ctl(&["events", "--after", "1000000"]).exits(2);
+    house.ctl(&["events", "--after", "2"]).exits(3).says(&["oldest one kept is 6"]);
+    daemon.stop();
+}

@@ -1,0 +1,56 @@
+//! What the tests of streams share: a world with two clerks, its daemon, and waits that end.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ghost_testkit::blackbox::{Daemon, Deadline, House, ghostd_testing};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::wires::{Heard, Reader, Site};
+
+pub fn house(limits: &str) -> (House, PathBuf) {
+    let house = House::new(ghostd_testing());
+    let world = house.world("open");
+    world
+        .config(&format!(
+            "agents: [{{ id: ada, archetype: clerk }}, {{ id: ben, archetype: clerk }}]\n\
+             llm: {{ default_provider: scripted, default_model: clerk }}\nlimits: {{ {limits} }}\n"
+        ))
+        .archetype("clerk", "")
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
+    let path = world.path().to_owned();
+    (house, path)
+}
+
+pub fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Starts the daemon with its HTTP side.
+pub fn up(house: &House, world: &std::path::Path) -> (Daemon, Site) {
+    let daemon = house.up(world, &["--http", "127.0.0.1:0"]);
+    let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("http://127.0.0.1:"));
+    let http = line[line.find("127.0.0.1:").unwrap()..].trim().trim_end_matches('/').to_owned();
+    let data = house.data("open");
+    let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
+    (daemon, Site { socket: data.join("ghostd.sock"), http, token })
+}
+
+/// Bounds a wait for what must come.
+#[allow(clippy::disallowed_methods)] // real daemons, real time; nothing is passed by waiting
+pub async fn soon<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), coming).await.unwrap_or_else(|_| panic!("in vain waited for {what}"))
+}
+
+/// Events until `count` have come.
+pub async fn take(reader: &mut Reader, count: usize) -> Vec<Value> {
+    let mut events = Vec::new();
+    while events.len() < count {
+        match reader.next().await {
+            Heard::Event(event) => events.push(event),
+            other => panic!("{other:?} after {} of {count}", events.len()),
+        }
+    }
+    events
+}

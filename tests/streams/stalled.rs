@@ -1,0 +1,123 @@
+//! A reader that takes nothing at all is gone within a bound, whatever way it came, and its seat with it; what else
+//! goes over its connection goes on.
+
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::events_client::EventsClient;
+use ghost_proto::v1::{ListAgentsRequest, SayRequest, SubscribeRequest, WatchConversationRequest};
+use tonic::transport::Endpoint;
+
+use crate::scene::{house, runtime, soon, take, up};
+use crate::slow::{POST, post_many, wait_until_cut_off};
+use crate::wires::{Ask, Heard, Reader, Site, Way};
+
+const LIMITS: &str = "subscriber_buffer: 16, subscribers_max: 1, reader_stall_seconds: 1";
+
+/// Waits until there is room for another reader, and gives it back.
+async fn wait_for_room(site: &Site) {
+    let room = async {
+        loop {
+            let mut reader = Reader::open(site, Way::Grpc, &Ask::default()).await;
+            match reader.next().await {
+                Heard::Event(_) => return,
+                Heard::Refused(..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    soon("room for a reader", room).await;
+}
+
+/// Reads to the end; says how it ended.
+async fn end<T>(stream: &mut tonic::Streaming<T>) -> tonic::Status {
+    let end = async {
+        loop {
+            match stream.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("it ended well"),
+                Err(status) => return status,
+            }
+        }
+    };
+    soon("the end", end).await
+}
+
+#[test]
+fn a_stalled_grpc_reader_loses_its_stream_and_keeps_its_connection() {
+    let (house, world) = house(LIMITS);
+    let runtime = runtime();
+    let (daemon, site) = up(&house, &world);
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("unix:{}", site.socket.display())).unwrap();
+        let channel = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
+        let kinds = vec!["chat.message".to_owned()];
+        let request = SubscribeRequest { kinds, follow: true, ..SubscribeRequest::default() };
+        let mut stream = EventsClient::new(channel.clone()).subscribe(request).await.unwrap().into_inner();
+        soon("posts", post_many(&site)).await;
+        wait_until_cut_off(&site, 1).await;
+        wait_for_room(&site).await;
+        // The stream alone was reset: its trailer, for which there is no window, never came.
+        let agents = AgentsClient::new(channel).list(ListAgentsRequest::default()).await.unwrap();
+        assert_eq!(agents.into_inner().agents.len(), 2);
+        let status = end(&mut stream).await;
+        assert_eq!(status.code(), tonic::Code::Cancelled, "{status:?}");
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_conversation_that_nobody_reads_is_let_go() {
+    let (house, world) = house(LIMITS);
+    let runtime = runtime();
+    let (daemon, site) = up(&house, &world);
+    house.ctl(&["agent", "stop", "ada"]).ok();
+    runtime.block_on(async {
+        let mut client = ConversationsClient::new(site.channel());
+        let request = |number: usize| SayRequest {
+            request_id: format!("say-{number}"),
+            agent_id: Some("ada".into()),
+            content: "x".repeat(POST),
+            ..SayRequest::default()
+        };
+        let first = client.say(request(0)).await.unwrap().into_inner();
+        let id = first.conversation.unwrap().conversation_id;
+        for number in 1..160 {
+            let more = SayRequest { conversation_id: Some(id.clone()), agent_id: None, ..request(number) };
+            client.say(more).await.unwrap();
+        }
+        let endpoint = Endpoint::from_shared(format!("unix:{}", site.socket.display())).unwrap();
+        let channel = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
+        let request = WatchConversationRequest { conversation_id: id, after_seq: 0 };
+        let mut stream = ConversationsClient::new(channel.clone()).watch(request).await.unwrap().into_inner();
+        wait_until_cut_off(&site, 1).await;
+        wait_for_room(&site).await;
+        let status = end(&mut stream).await;
+        assert_eq!(status.code(), tonic::Code::Cancelled, "{status:?}");
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_reader_of_server_sent_events_whose_connection_is_full_is_closed() {
+    let (house, world) = house(LIMITS);
+    let runtime = runtime();
+    let (daemon, site) = up(&house, &world);
+    runtime.block_on(async {
+        let ask = Ask { kinds: vec!["chat.message"], narrow: true, ..Ask::default() };
+        let mut reader = Reader::open(&site, Way::Sse, &ask).await;
+        soon("posts", post_many(&site)).await;
+        wait_for_room(&site).await;
+        let rest = async {
+            loop {
+                match reader.next().await {
+                    Heard::Event(_) => {}
+                    other => return other,
+                }
+            }
+        };
+        assert!(matches!(soon("the end", rest).await, Heard::Lost), "nothing more could be told");
+        let mut next = Reader::open(&site, Way::Sse, &Ask::default()).await;
+        assert_eq!(soon("an event", take(&mut next, 1)).await.len(), 1);
+    });
+    daemon.stop();
+}

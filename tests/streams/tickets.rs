@@ -1,0 +1,65 @@
+//! A ticket opens one stream in the place of the token, once, and nothing else.
+
+use serde_json::Value;
+
+use crate::scene::{house, runtime, soon, up};
+use crate::wires::Site;
+
+async fn ticket(site: &Site) -> String {
+    let bearer = format!("Bearer {}", site.token);
+    let headers = [("Host", site.http.as_str()), ("Authorization", bearer.as_str()), ("Content-Length", "0")];
+    let (status, body) = soon("a ticket", site.ask("POST", "/api/events/ticket", &headers)).await;
+    assert_eq!(status, 200, "{body}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert!(body["expires_at"].is_string());
+    body["ticket"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_page_streams_with_a_ticket_once() {
+    let (house, world) = house("");
+    let runtime = runtime();
+    let (daemon, site) = up(&house, &world);
+    house.ctl(&["send", "ada", "hello"]).ok();
+    let host = [("Host", site.http.as_str())];
+    runtime.block_on(async {
+        let first = ticket(&site).await;
+        assert_ne!(first, site.token);
+        let path = format!("/api/events?after=oldest&ticket={first}");
+        let head = soon("a stream", site.head(&path, &host)).await;
+        assert!(head.contains(" 200 ") && head.contains("text/event-stream"), "{head}");
+        for (path, host) in [
+            (path.as_str(), site.http.as_str()),
+            ("/api/events?ticket=", site.http.as_str()),
+            ("/api/events/ws?ticket=nonsense", site.http.as_str()),
+        ] {
+            let (status, body) = soon("a refusal", site.get(path, &[("Host", host)])).await;
+            assert_eq!(status, 401, "{path}: {body}");
+        }
+        // It opens streams alone, to this host alone, and is asked for with the token alone.
+        let other = ticket(&site).await;
+        for path in ["/api/agents", "/api/events/ticket"] {
+            let (status, _) = soon("a refusal", site.get(&format!("{path}?ticket={other}"), &host)).await;
+            assert_eq!(status, 401, "{path}");
+        }
+        let evil = [("Host", "evil.example")];
+        let (status, _) = soon("a refusal", site.get(&format!("/api/events?ticket={other}"), &evil)).await;
+        assert_eq!(status, 403);
+        let (status, _) = soon("a refusal", site.ask("POST", "/api/events/ticket", &host)).await;
+        assert_eq!(status, 401);
+        let head = soon("a stream", site.head(&format!("/api/events/stream?ticket={other}"), &host)).await;
+        assert!(head.contains(" 200 "), "a refused request did not use it up: {head}");
+        // A page may ask over a socket as well.
+        let third = ticket(&site).await;
+        let upgrade = [
+            ("Host", site.http.as_str()),
+            ("Connection", "Upgrade"),
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        let head = soon("a socket", site.head(&format!("/api/events/ws?ticket={third}"), &upgrade)).await;
+        assert!(head.contains(" 101 "), "{head}");
+    });
+    daemon.stop();
+}
