@@ -91,11 +91,7 @@ fn exit_code(code: Code) -> u8 {
     match code {
         Code::InvalidArguments | Code::CursorAhead | Code::PayloadMismatch => USAGE,
         Code::NotFound | Code::UnknownTool | Code::CursorExpired => 3,
-        Code::AccessDenied
-        | Code::PathDenied
-        | Code::PolicyDenied
-        | Code::ApprovalDenied
-        | Code::ApprovalPending => 4,
+        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied | Code::ApprovalPending => 4,
         Code::Unavailable => 5,
         Code::Timeout => 6,
         Code::Conflict => 7,

@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ghost_config::spec::AgentSpec;
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Agent, ChannelContext, Refusal};
+use ghost_domain::{Agent, ChannelContext, HeldSkill, Refusal};
 use ghost_provider::Providers;
 use ghost_tools::{Caller, Office, Registry, ToolTable};
 
 use crate::board::Board;
+use crate::kit::{Kit, Kits};
 
 /// Lists of tools whose size is kept.
 const SIZES_MAX: usize = 256;
@@ -24,13 +25,23 @@ pub struct Engine {
     providers: RwLock<Arc<Providers>>,
     /// Sizes of the lists of tools that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
+    kits: Kits,
 }
 
 impl Engine {
     /// An engine.
     #[must_use]
     pub fn new(office: Arc<Office>, tools: Arc<ToolTable>, board: Arc<dyn Board>, providers: Arc<Providers>) -> Self {
-        Self { office, tools, board, providers: RwLock::new(providers), sizes: Mutex::default() }
+        let (providers, sizes, kits) = (RwLock::new(providers), Mutex::default(), Kits::default());
+        Self { office, tools, board, providers, sizes, kits }
+    }
+
+    /// What an agent goes to work with in a turn with this channel context and these skills.
+    ///
+    /// # Errors
+    /// As [`Engine::outfit_for`].
+    pub fn kit(&self, agent: &Agent, channel: Option<ChannelContext>, held: &[HeldSkill]) -> Result<Arc<Kit>, Refusal> {
+        self.kits.of(self, agent, channel, held)
     }
 
     /// Bytes of a list of tools as a request carries it. Agents with the same access share one list, so there are few.

@@ -7,6 +7,7 @@
 pub mod actor;
 pub mod board;
 pub mod engine;
+pub mod kit;
 pub mod prompt;
 pub mod transcript;
 pub mod turn;

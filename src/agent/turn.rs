@@ -24,14 +24,17 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::time::Clock;
 use ghost_domain::transcript::Message;
-use ghost_domain::{Activity, AgentId, Code, Limits, Refusal, Timestamp, Turn, TurnId, TurnStatus};
+use ghost_domain::{Activity, AgentId, CallId, Code, Limits, Refusal, Timestamp, Turn, TurnId, TurnStatus};
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::view::model_view;
 use ghost_tools::{CallCx, Registry};
 use serde_json::json;
 use tokio::sync::Notify;
 
+use self::act::Checking;
+use self::record::Unrecorded;
 use crate::engine::Engine;
+use crate::prompt::Part;
 use crate::transcript::OpenCall;
 
 /// Corrections of malformed calls before a turn is ended.
@@ -150,7 +153,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
         let (seen, more) = match next {
             Next::Nothing => return Ok(()),
             Next::Resume => (None, true),
-            Next::Mail { mail, more, unread } => (Some(Seen { mail, unread }), more),
+            Next::Mail { mail, more, unread, .. } => (Some(Seen { mail, unread }), more),
         };
         let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
         let taken =
@@ -225,12 +228,12 @@ struct Runner {
     engine: Arc<Engine>,
     agent_id: AgentId,
     turn: Turn,
-    spec: AgentSpec,
+    spec: Arc<AgentSpec>,
     registry: Registry,
     /// The stable system part.
-    system: crate::prompt::Part,
+    system: Arc<Part>,
     /// The stable briefing.
-    briefing: crate::prompt::Part,
+    briefing: Arc<Part>,
     /// What is recalled, and the mail.
     opening: (String, String),
     /// Whether the prompt is in the journal already.
@@ -241,6 +244,10 @@ struct Runner {
     opening_messages: usize,
     /// Calls of the last answer that have no result yet.
     open: Vec<OpenCall>,
+    /// The one call of the last answer, checked; with its id if its start is in the journal.
+    prepared: Option<(Checking, Option<CallId>)>,
+    /// The result that goes into the journal with what is written next.
+    unrecorded: Option<Arc<Unrecorded>>,
     /// The mail that the turn holds; `None` if only the store knows, after a restart or when mail has joined.
     held: Option<Held>,
     rounds: u32,
@@ -261,6 +268,14 @@ struct Runner {
 impl Runner {
     /// Goes on until the turn has an ending; `None` if the ending was committed already, with the last answer.
     async fn run_to_end(&mut self) -> Result<Option<Ending>, Refusal> {
+        let ending = self.go_on().await;
+        // What a call gave is recorded before its turn ends, for whatever reason it ends.
+        let recorded = self.flush().await;
+        let ending = ending?;
+        recorded.map(|()| ending)
+    }
+
+    async fn go_on(&mut self) -> Result<Option<Ending>, Refusal> {
         if !self.open.is_empty()
             && let Some(ending) = self.act().await?
         {
@@ -325,7 +340,7 @@ impl Runner {
         self.engine.office.cx.limits()
     }
 
-    fn call_cx(&self, call_id: ghost_domain::CallId, provider_call_id: &str) -> CallCx {
+    fn call_cx(&self, call_id: CallId, provider_call_id: &str) -> CallCx {
         call_cx(&self.engine, &self.registry, &self.turn, call_id, provider_call_id)
     }
 
@@ -335,13 +350,7 @@ impl Runner {
 }
 
 /// What a tool is told of one call.
-fn call_cx(
-    engine: &Arc<Engine>,
-    registry: &Registry,
-    turn: &Turn,
-    call_id: ghost_domain::CallId,
-    provider_call_id: &str,
-) -> CallCx {
+fn call_cx(engine: &Arc<Engine>, registry: &Registry, turn: &Turn, call_id: CallId, provider_call_id: &str) -> CallCx {
     CallCx {
         office: Arc::clone(&engine.office),
         caller: Arc::clone(registry.caller()),

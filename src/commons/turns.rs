@@ -15,8 +15,8 @@ pub use model::{ModelResult, brief, model_answered, model_failed, model_started,
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::{channel_of, plan_turn, runs_alone};
 use ghost_domain::{
-    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn, TurnId,
-    TurnStatus,
+    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, HeldSkill, Kind, MailState, MessageId,
+    Refusal, Turn, TurnId, TurnStatus,
 };
 use ghost_store::{Reads, Writes};
 use serde_json::json;
@@ -87,6 +87,8 @@ pub enum Next {
         more: bool,
         /// Whether the agent's chat channels have something that it has not been shown.
         unread: bool,
+        /// The skills that it holds.
+        skills: Vec<HeldSkill>,
     },
 }
 
@@ -107,19 +109,27 @@ pub async fn next(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId, settled: bool)
     if !settled && r.turn_open_of(agent_id).await?.is_some() {
         return Ok(Next::Resume);
     }
-    let (mail, more) = choose(r, cx, agent_id).await?;
+    let look = r.inbox_look(agent_id, window(cx)).await?;
+    let (mail, more) = choose(r, cx, agent_id, look.mail).await?;
     if mail.is_empty() {
         return Ok(Next::Nothing);
     }
-    let unread = !r.chat_unread(agent_id).await?.is_empty();
-    Ok(Next::Mail { mail, more, unread })
+    Ok(Next::Mail { mail, more, unread: look.unread, skills: look.skills })
 }
 
-/// The mail of an agent's next turn, and whether more of it wakes.
-async fn choose(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId) -> Result<(Vec<Envelope>, bool)> {
-    let limits = cx.limits();
-    let window = limits.turn_mail_max.saturating_mul(2);
-    let mut pending = r.inbox_pending(agent_id, window).await?;
+/// How much of an inbox is looked at first.
+fn window(cx: &Cx) -> u32 {
+    cx.limits().turn_mail_max.saturating_mul(2)
+}
+
+/// The mail of an agent's next turn out of the beginning of its inbox, and whether more of it wakes.
+async fn choose(
+    r: &mut dyn Reads,
+    cx: &Cx,
+    agent_id: &AgentId,
+    mut pending: Vec<Envelope>,
+) -> Result<(Vec<Envelope>, bool)> {
+    let (limits, window) = (cx.limits(), window(cx));
     let full = pending.len() >= window as usize;
     if full && !pending.iter().any(|envelope| envelope.wake) {
         // Quiet mail fills the window; what wakes lies behind it.
@@ -160,7 +170,10 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, seen: Option<
     loop {
         let mail = match waiting.take() {
             Some(mail) => mail,
-            None => choose(w, cx, agent_id).await?.0,
+            None => {
+                let pending = w.inbox_pending(agent_id, window(cx)).await?;
+                choose(w, cx, agent_id, pending).await?.0
+            }
         };
         if !mail.iter().any(|envelope| envelope.wake) {
             return Ok(None);

@@ -14,6 +14,7 @@ mod fixture;
 mod host;
 pub mod http;
 pub mod queries;
+mod reflection;
 pub mod refusal;
 pub mod server;
 pub mod services;

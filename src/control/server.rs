@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::{Code, Party, Refusal};
-use ghost_proto::FILE_DESCRIPTOR_SET;
 use ghost_proto::v1::{
     agents_server::AgentsServer, budgets_server::BudgetsServer, chat_server::ChatServer,
     conversations_server::ConversationsServer, events_server::EventsServer, knowledge_server::KnowledgeServer,
@@ -28,6 +27,7 @@ use crate::adapters;
 use crate::auth::{Gate, token};
 use crate::connections::PatientListener;
 use crate::http;
+use crate::reflection::Reflection;
 use crate::services::{
     AgentsService, BudgetsService, ChatService, Control, ConversationsService, EventsService, KnowledgeService,
     LedgerService, MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService,
@@ -286,11 +286,6 @@ fn routes<H>(
 where
     H: tonic_health::pb::health_server::Health,
 {
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(|error| Refusal::new(Code::Internal, format!("reflection cannot be built: {error}")))?;
     macro_rules! gated {
         ($server:ident, $service:expr) => {
             InterceptedService::new($server::new($service).max_decoding_message_size(REQUEST_MAX), gate.clone())
@@ -299,7 +294,7 @@ where
     let mut routes = Routes::builder();
     routes
         .add_service(health)
-        .add_service(InterceptedService::new(reflection, gate.clone()))
+        .add_service(InterceptedService::new(Reflection::default(), gate.clone()))
         .add_service(gated!(AgentsServer, AgentsService::new(control.clone())))
         .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
         .add_service(gated!(ChatServer, ChatService(control.clone())))

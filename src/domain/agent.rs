@@ -96,7 +96,7 @@ pub struct Agent {
     pub created_at: Timestamp,
     /// When this record last changed.
     pub updated_at: Timestamp,
-    /// When its last turn ended.
+    /// When its last turn ended, to the minute.
     pub last_active_at: Option<Timestamp>,
     /// Set on a tombstone.
     pub deleted_at: Option<Timestamp>,

@@ -63,7 +63,7 @@ pub struct Boot {
 /// # Errors
 /// When the data belong to another world, or the store fails. Nothing runs then.
 pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
-    let epoch = claim_epoch(&boot.store, &boot.plan.world_id).await?;
+    let epoch = next_epoch(&boot.store, &boot.plan.world_id).await?;
     let redactor = Redactor::new(boot.secrets);
     let cx = Cx::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
     cx.set_chat_wake(boot.plan.chat_wake);
@@ -108,11 +108,12 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
         "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
     });
     let emitter = cx.clone();
-    boot.store
-        .write(move |w| Box::pin(async move { emitter.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await }))
-        .await?;
-    // Signals of the transactions above had no listener yet: every inbox and every open turn is looked at instead.
-    for agent_id in waiting(&boot.store).await? {
+    let told = boot.store.write(move |w| {
+        Box::pin(async move { emitter.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await })
+    });
+    // Signals of the transactions before had no listener yet: every inbox and every open turn is looked at instead.
+    let ((), waiting) = tokio::try_join!(told, waiting(&boot.store))?;
+    for agent_id in waiting {
         tree.switchboard.wake(&agent_id);
     }
     world.keep(tokio::spawn(schedules::rounds(Arc::clone(&tree))));
@@ -121,37 +122,46 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     Ok(world)
 }
 
-/// Checks that the data are this world's, and takes the next fencing epoch.
-async fn claim_epoch(store: &Store, world_id: &str) -> Result<i64, Refusal> {
+/// Checks that the data are this world's. Gives the fencing epoch that this daemon is to take.
+async fn next_epoch(store: &Store, world_id: &str) -> Result<i64, Refusal> {
     let world_id = world_id.to_owned();
     store
-        .write(move |w| {
+        .look(move |r| {
             Box::pin(async move {
-                match w.meta_get(WORLD_ID).await? {
-                    Some(stored) if stored != world_id => {
-                        return Err(Refusal::new(
-                            Code::Conflict,
-                            format!("the data directory belongs to the world `{stored}`, not to `{world_id}`"),
-                        )
-                        .hint("give this world a data directory of its own with --data"));
-                    }
-                    Some(_) => {}
-                    None => w.meta_put(WORLD_ID, &world_id).await?,
+                match r.meta_get(WORLD_ID).await? {
+                    Some(stored) if stored != world_id => Err(Refusal::new(
+                        Code::Conflict,
+                        format!("the data directory belongs to the world `{stored}`, not to `{world_id}`"),
+                    )
+                    .hint("give this world a data directory of its own with --data")),
+                    Some(_) | None => Ok(epoch(r.meta_get(EPOCH).await?.as_deref()) + 1),
                 }
-                let last = w.meta_get(EPOCH).await?.and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
-                w.meta_put(EPOCH, &(last + 1).to_string()).await?;
-                Ok(last + 1)
             })
         })
         .await
 }
 
-/// Claims and reconciles the records, reviews open turns, and fills the directory. Gives whether the world is paused.
+fn epoch(stored: Option<&str>) -> i64 {
+    stored.and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)
+}
+
+/// Takes the fencing epoch, claims and reconciles the records, reviews open turns, and fills the directory. Gives whether
+/// the world is paused.
 async fn prepare(tree: &Tree, plan: &Arc<Plan>) -> Result<bool, Refusal> {
     let (cx, store, plan) = (tree.engine.office.cx.clone(), &tree.engine.office.store, Arc::clone(plan));
-    let paused = store
+    let (paused, agents) = store
         .write(move |w| {
             Box::pin(async move {
+                let last = epoch(w.meta_get(EPOCH).await?.as_deref());
+                if last + 1 != cx.epoch {
+                    return Err(Refusal::new(
+                        Code::Conflict,
+                        format!("another daemon has taken epoch {last} meanwhile"),
+                    )
+                    .hint("only one daemon may run on a database; stop the other one"));
+                }
+                w.meta_put(WORLD_ID, &plan.world_id).await?;
+                w.meta_put(EPOCH, &cx.epoch.to_string()).await?;
                 agents::claim_all(w, &cx).await?;
                 reconcile::records(w, &cx, &Party::System, &plan).await?;
                 for agent in w.agent_list(false).await? {
@@ -164,11 +174,10 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>) -> Result<bool, Refusal> {
                     }
                 }
                 turns::review_at_boot(w, &cx).await?;
-                Ok::<_, Refusal>(w.meta_get(PAUSED).await?.as_deref() == Some("1"))
+                Ok::<_, Refusal>((w.meta_get(PAUSED).await?.as_deref() == Some("1"), w.agent_list(false).await?))
             })
         })
         .await?;
-    let agents = store.read(|r| Box::pin(async move { r.agent_list(false).await })).await.map_err(Refusal::from)?;
     for agent in &agents {
         tree.directory.record(agent);
     }

@@ -15,7 +15,7 @@ use ghost_tools::{Output, Run, Tool};
 use tokio::sync::Semaphore;
 
 use super::Runner;
-use super::record::{InTransaction, outcome_unknown, record_end};
+use super::record::{InTransaction, Unrecorded, outcome_unknown, record_end};
 use super::wait::within;
 use crate::transcript::{Begun, OpenCall};
 
@@ -26,6 +26,9 @@ pub(super) struct Checked {
     pub(super) alias: Option<String>,
     pub(super) run: Run,
 }
+
+/// A call that was looked at: it may run, or why not.
+pub(super) type Checking = Result<Checked, Box<(OpenCall, Refusal)>>;
 
 /// What a call came to, and how it is to be recorded.
 pub(super) enum Done {
@@ -46,6 +49,7 @@ impl Runner {
     /// Runs the one call of an operator's turn.
     pub(super) async fn act_once(&mut self) -> Result<CallOutcome, Refusal> {
         let outcomes = self.run_open().await?;
+        self.flush().await?;
         let outcome = outcomes.into_iter().next().map(|(_, outcome)| outcome);
         outcome.ok_or_else(|| Refusal::new(Code::Internal, "the call has no outcome"))
     }
@@ -53,7 +57,8 @@ impl Runner {
     async fn run_open(&mut self) -> Result<Vec<(String, CallOutcome)>, Refusal> {
         self.show(Activity::Acting);
         let calls = std::mem::take(&mut self.open);
-        let most = self.limits().calls_per_answer as usize;
+        let (most, sole) = (self.limits().calls_per_answer as usize, calls.len() == 1);
+        let mut prepared = self.prepared.take();
         let mut group = Vec::new();
         let mut outcomes = Vec::new();
         for (index, call) in calls.into_iter().enumerate() {
@@ -64,12 +69,19 @@ impl Runner {
                 outcomes.push(self.refuse(&call, refusal).await?);
                 continue;
             }
-            match self.check(call) {
+            let (checked, begun) = match prepared.take() {
+                Some(prepared) => prepared,
+                None => (self.check(call), None),
+            };
+            match checked {
                 Err(refused) => outcomes.push(self.refuse(&refused.0, refused.1.clone()).await?),
                 Ok(checked) => match checked.run.effect() {
                     Effect::World | Effect::File => {
                         outcomes.append(&mut self.run_group(std::mem::take(&mut group)).await?);
                         outcomes.push(self.run_one(checked).await?);
+                    }
+                    Effect::Read | Effect::Outside if sole && checked.call.begun.is_none() => {
+                        outcomes.push(self.run_sole(checked, begun).await?);
                     }
                     Effect::Read | Effect::Outside | Effect::Wait => group.push(checked),
                 },
@@ -89,7 +101,7 @@ impl Runner {
     }
 
     /// Looks a call up, checks its size and its schema, and asks the loop guard. Nothing runs before all have agreed.
-    fn check(&mut self, call: OpenCall) -> Result<Checked, Box<(OpenCall, Refusal)>> {
+    pub(super) fn check(&mut self, call: OpenCall) -> Checking {
         let (tool, alias) = match self.registry.find(&call.name) {
             Ok(found) => found,
             Err(refusal) => return Err(Box::new((call, refusal))),
@@ -246,6 +258,37 @@ impl Runner {
         }
     }
 
+    /// Runs a call that nothing stands beside. Its result is recorded with what the turn writes next, which follows at
+    /// once: the model reads it, or the turn ends. `begun` says that its start is in the journal already.
+    async fn run_sole(&mut self, checked: Checked, begun: Option<CallId>) -> Result<(String, CallOutcome), Refusal> {
+        let clock = self.clock();
+        let began = clock.now();
+        let call_id = begun.unwrap_or_else(|| CallId(self.engine.office.cx.id()));
+        let call_cx = self.call_cx(call_id, &checked.call.id);
+        let arguments = checked.call.arguments.clone();
+        let (start, result) = match &checked.run {
+            Run::Outside(tool) => {
+                if begun.is_none() {
+                    self.record_start(self.call_start(&checked, call_id, None)).await?;
+                }
+                (None, self.in_time(&checked, tool.run(&call_cx, arguments)).await)
+            }
+            Run::Read(tool) => {
+                let start = CallStart { begun_at: Some(began), ..self.call_start(&checked, call_id, None) };
+                (Some(start), self.in_time(&checked, tool.run(&call_cx, arguments)).await)
+            }
+            Run::World(_) | Run::File(_) | Run::Ask(_) | Run::Choose(_) => {
+                let name = &checked.tool.spec.name;
+                return Err(Refusal::new(Code::Internal, format!("{name} records its own result")));
+            }
+        };
+        self.worked += clock.now().since(began);
+        let unrecorded = Unrecorded::new(start, call_id, &checked, result);
+        let outcome = unrecorded.outcome.clone();
+        self.unrecorded = Some(Arc::new(unrecorded));
+        Ok((checked.call.id, outcome))
+    }
+
     /// Changes nothing: run, then recorded at once.
     async fn read(&self, checked: &Checked, tool: &Arc<dyn ErasedRead>) -> Result<Done, Refusal> {
         let call_id = CallId(self.engine.office.cx.id());
@@ -341,6 +384,7 @@ impl Runner {
         }
         if !warnings.is_empty() {
             let text = warnings.join("\n");
+            self.flush().await?;
             let (cx, turn_id, note) = (self.engine.office.cx.clone(), self.turn.turn_id, text.clone());
             self.engine
                 .office

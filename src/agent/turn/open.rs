@@ -48,16 +48,19 @@ impl Runner {
             _ => read_sources(engine, &taken).await?,
         };
         let channel = channel(&taken, &sources.journal);
-        let (mut spec, registry) = match engine.outfit_for(&taken.agent, channel) {
-            Ok(outfit) => outfit,
+        let kit = match engine.kit(&taken.agent, channel, &sources.held) {
+            Ok(kit) => kit,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        let (mut spec, registry) = (Arc::clone(&kit.spec), kit.registry.clone());
         let job = job(engine, &taken).await?;
         let timed = job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
-        if let Some(job) = &job
-            && let Err(refusal) = narrow(&mut spec, &engine.office.plan(), job)
-        {
-            return Ok(Err(refusal));
+        if let Some(job) = &job {
+            let mut own = AgentSpec::clone(&spec);
+            if let Err(refusal) = narrow(&mut own, &engine.office.plan(), job) {
+                return Ok(Err(refusal));
+            }
+            spec = Arc::new(own);
         }
         let limits = engine.office.cx.limits();
         let own_view = spec.limits.result_view_bytes;
@@ -66,7 +69,9 @@ impl Runner {
         let briefed = transcript.opening.is_some();
         let (system, briefing, opening) = match (transcript.prompt, transcript.opening, sources.stored) {
             (Some((system_hash, briefing_hash)), Some(opening), Some((system, briefing))) => {
-                (Part { hash: system_hash, text: system }, Part { hash: briefing_hash, text: briefing }, opening)
+                let system = Part { hash: system_hash, text: system };
+                let briefing = Part { hash: briefing_hash, text: briefing };
+                (Arc::new(system), Arc::new(briefing), opening)
             }
             (Some(_), ..) => {
                 return Err(Refusal::new(
@@ -75,9 +80,6 @@ impl Runner {
                 ));
             }
             (None, ..) => {
-                let plan = engine.office.plan();
-                let system = prompt::join(&prompt::system(&plan, &taken.agent, &spec));
-                let briefing = prompt::join(&prompt::briefing(&spec, &registry.specs(), &sources.held));
                 let mut mail = prompt::inbox(&taken.mail);
                 if let Some(channel) = channel {
                     let ways = ways(engine, channel, &spec.archetype.name).await?;
@@ -93,7 +95,15 @@ impl Runner {
                     true => String::new(),
                     false => prompt::recent(&sources.history, limits.history_bytes as usize),
                 };
-                (Part::new(system), Part::new(briefing), (recent, mail))
+                // A job may bring a model of its own, which the system part names.
+                let system = match job {
+                    Some(_) => {
+                        let sections = prompt::system(&engine.office.plan(), &taken.agent, &spec);
+                        Arc::new(Part::new(prompt::join(&sections)))
+                    }
+                    None => Arc::clone(&kit.system),
+                };
+                (system, Arc::clone(&kit.briefing), (recent, mail))
             }
         };
         let mut messages = vec![Message::text(Role::User, briefing.text.clone())];
@@ -119,6 +129,8 @@ impl Runner {
             messages,
             opening_messages,
             open: transcript.open,
+            prepared: None,
+            unrecorded: None,
             rounds: transcript.rounds,
             corrections: transcript.corrections,
             failures: transcript.failures,
@@ -202,9 +214,12 @@ pub(super) async fn look(
         .store
         .look(move |r| {
             Box::pin(async move {
-                let next = turns::next(r, &cx, &id, settled).await?;
-                let sources = match next {
-                    Next::Mail { .. } => Some(fresh(r, &id, cx.limits().history_turns, recent).await?),
+                let mut next = turns::next(r, &cx, &id, settled).await?;
+                let sources = match &mut next {
+                    Next::Mail { skills, .. } => {
+                        let history = history(r, &id, cx.limits().history_turns, recent).await?;
+                        Some(Sources { held: std::mem::take(skills), history, ..Sources::default() })
+                    }
                     Next::Nothing | Next::Resume => None,
                 };
                 Ok((next, sources))
@@ -227,7 +242,9 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
                     let stored = r.prompt_get(&system).await?.zip(r.prompt_get(&briefing).await?);
                     return Ok(Sources { journal, stored, ..Sources::default() });
                 }
-                let mut sources = Sources { journal, ..fresh(r, &turn.agent_id, history_turns, None).await? };
+                let history = history(r, &turn.agent_id, history_turns, None).await?;
+                let held = r.skills_held(&turn.agent_id).await?;
+                let mut sources = Sources { held, history, journal, ..Sources::default() };
                 for turn_id in earlier {
                     sources.earlier.push(r.journal_of(turn_id).await?);
                 }
@@ -237,17 +254,16 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
         .await
 }
 
-/// What a turn without a past needs. `recent` is what its actor remembers of the turns before it.
-async fn fresh(
+/// The finished turns before a turn. `recent` is what its actor remembers of them.
+async fn history(
     r: &mut dyn Reads,
     agent_id: &AgentId,
     history_turns: u32,
     recent: Option<Vec<Arc<Turn>>>,
-) -> Result<Sources, Refusal> {
-    let held = r.skills_held(agent_id).await?;
-    let history = match (recent, history_turns) {
-        (_, 0) => Vec::new(),
-        (Some(recent), _) => recent,
+) -> Result<Vec<Arc<Turn>>, Refusal> {
+    match (recent, history_turns) {
+        (_, 0) => Ok(Vec::new()),
+        (Some(recent), _) => Ok(recent),
         (None, limit) => {
             let mut turns = Vec::new();
             // Apart, so that a job that runs all the time does not take the place of what was said.
@@ -257,10 +273,9 @@ async fn fresh(
                 turns.extend(r.turn_list(&filter).await?);
             }
             turns.sort_by_key(|turn| std::cmp::Reverse((turn.started_at, turn.turn_id)));
-            turns.into_iter().map(Arc::new).collect()
+            Ok(turns.into_iter().map(Arc::new).collect())
         }
-    };
-    Ok(Sources { held, history, ..Sources::default() })
+    }
 }
 
 /// The prompt that an agent would get now, section by section, without any mail (ARCH-15).

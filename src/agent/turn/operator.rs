@@ -50,7 +50,7 @@ pub async fn call_for_operator(
         .await?;
     let turn_id = turn.turn_id;
     let call = Block::ToolCall { id: CALL.into(), name: tool.to_owned(), arguments: arguments.clone() };
-    let nothing = Part::new(String::new());
+    let nothing = Arc::new(Part::new(String::new()));
     let mut runner = Runner {
         held: None,
         engine: Arc::clone(engine),
@@ -58,15 +58,17 @@ pub async fn call_for_operator(
         turn,
         guard: LoopGuard::new(&engine.office.cx.limits()),
         looped: None,
-        spec,
+        spec: Arc::new(spec),
         registry,
-        system: nothing.clone(),
+        system: Arc::clone(&nothing),
         briefing: nothing,
         opening: (String::new(), String::new()),
         briefed: true,
         messages: vec![Message { role: Role::Assistant, blocks: vec![call] }],
         opening_messages: 0,
         open: vec![OpenCall { id: CALL.into(), name: tool.to_owned(), arguments, begun: None }],
+        prepared: None,
+        unrecorded: None,
         rounds: 0,
         corrections: 0,
         failures: Vec::new(),

@@ -2,9 +2,11 @@
 //!
 //! Must never: run anything.
 
+use ghost_commons::Cx;
 use ghost_commons::turns::{self, CallStart};
+use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, Code, Refusal};
+use ghost_domain::{CallId, Code, Refusal, TurnId};
 use ghost_store::{StoreError, Writes};
 use ghost_tools::Output;
 use ghost_tools::view::refused;
@@ -25,7 +27,54 @@ impl From<StoreError> for InTransaction {
     }
 }
 
+/// The result of a call that is not in the journal yet.
+pub(super) struct Unrecorded {
+    /// The call's start, if that is not there either.
+    start: Option<CallStart>,
+    call_id: CallId,
+    id: String,
+    tool: String,
+    events: Vec<NewEvent>,
+    pub(super) outcome: CallOutcome,
+}
+
+impl Unrecorded {
+    pub(super) fn new(
+        start: Option<CallStart>,
+        call_id: CallId,
+        checked: &Checked,
+        result: Result<Output, Refusal>,
+    ) -> Self {
+        let (events, outcome) = match result {
+            Ok(Output { content, events, truncated }) => (events, CallOutcome { content, refusal: None, truncated }),
+            Err(refusal) => (Vec::new(), refused(refusal)),
+        };
+        let (id, tool) = (checked.call.id.clone(), checked.tool.spec.name.clone());
+        Self { start, call_id, id, tool, events, outcome }
+    }
+
+    /// Records it in a transaction of its turn's.
+    pub(super) async fn record(&self, w: &mut dyn Writes, cx: &Cx, turn_id: TurnId) -> Result<(), Refusal> {
+        let turn = turns::working_turn(w, cx, turn_id).await?;
+        if let Some(start) = &self.start {
+            turns::record_call_start(w, cx, &turn, start).await?;
+        }
+        for event in &self.events {
+            cx.emit(w, event.clone()).await?;
+        }
+        turns::record_call_end(w, cx, &turn, self.call_id, &self.id, &self.tool, &self.outcome).await
+    }
+}
+
 impl Runner {
+    /// Records what is not recorded yet, in a transaction of its own.
+    pub(super) async fn flush(&mut self) -> Result<(), Refusal> {
+        let Some(unrecorded) = self.unrecorded.take() else { return Ok(()) };
+        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let store = &self.engine.office.store;
+        store.write(move |w| Box::pin(async move { unrecorded.record(w, &cx, turn_id).await })).await
+    }
+
     pub(super) fn call_start(
         &self,
         checked: &Checked,
@@ -144,7 +193,7 @@ impl Runner {
 /// Records a result with the events that go with it.
 pub(super) async fn record_end(
     w: &mut dyn Writes,
-    cx: &ghost_commons::Cx,
+    cx: &Cx,
     turn: &ghost_domain::Turn,
     call_id: CallId,
     id: &str,
@@ -161,7 +210,7 @@ pub(super) async fn record_end(
 
 async fn record_either(
     w: &mut dyn Writes,
-    cx: &ghost_commons::Cx,
+    cx: &Cx,
     turn: &ghost_domain::Turn,
     call_id: CallId,
     id: &str,

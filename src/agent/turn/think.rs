@@ -1,13 +1,16 @@
 //! Thinking: one answer of a model, with its attempts, fall-backs and budget (DESIGN.md section 2, 5; LOOP-09).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::poll_immediate;
 use ghost_commons::budgets::Demand;
 use ghost_commons::turns::{self, Ending, ModelResult};
 use ghost_domain::budget::{Allowance, Price};
+use ghost_domain::journal::Effect;
 use ghost_domain::transcript::{Message, Role};
-use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId};
+use ghost_domain::{Activity, CallId, Code, Limits, Refusal, ReservationId};
 use ghost_provider::{
     Charge, Entry, ErrorKind, ModelAnswer, ModelRequest, Next, ProviderError, Stop, clean_visible, decide,
     estimate_with, malformed_tool_call,
@@ -61,7 +64,17 @@ impl Runner {
         loop {
             let choice = &choices[at];
             self.show(Activity::Queued);
-            let slot = choice.entry.pool.admit().await;
+            let slot = {
+                let mut admission = pin!(choice.entry.pool.admit());
+                match poll_immediate(&mut admission).await {
+                    Some(slot) => slot,
+                    None => {
+                        // Nobody knows how long that takes: what is known is recorded first.
+                        self.flush().await?;
+                        admission.await
+                    }
+                }
+            };
             self.show(Activity::Thinking);
             let mut request = self.request(&choice.model);
             let (reservation_id, allowance) = match self.start(choice, &request).await? {
@@ -178,13 +191,18 @@ impl Runner {
             price: choice.price,
         };
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        let prompt = (!self.briefed).then(|| (self.system.clone(), self.briefing.clone(), self.opening.clone()));
+        let unrecorded = self.unrecorded.clone();
+        let prompt =
+            (!self.briefed).then(|| (Arc::clone(&self.system), Arc::clone(&self.briefing), self.opening.clone()));
         let started = self
             .engine
             .office
             .store
             .write(move |w| {
                 Box::pin(async move {
+                    if let Some(unrecorded) = unrecorded {
+                        unrecorded.record(w, &cx, turn_id).await?;
+                    }
                     if let Some((system, briefing, (recent, mail))) = prompt {
                         let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
                         turns::brief(w, &cx, turn_id, system, briefing, recent, mail).await?;
@@ -196,6 +214,7 @@ impl Runner {
         match started {
             Ok(started) => {
                 self.briefed = true;
+                self.unrecorded = None;
                 Ok(Ok(started))
             }
             Err(refusal) if refusal.code == Code::BudgetExhausted => Ok(Err(refusal)),
@@ -267,6 +286,21 @@ impl Runner {
             price: choice.price,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
+        // One call alone is begun by the transaction that journals the answer.
+        let mut start = None;
+        if ending.is_none()
+            && flaw.is_none()
+            && let [call] = calls.as_slice()
+        {
+            let checked = self.check(call.clone());
+            start = match &checked {
+                Ok(checked) if checked.run.effect() == Effect::Outside => {
+                    Some(self.call_start(checked, CallId(self.engine.office.cx.id()), None))
+                }
+                _ => None,
+            };
+            self.prepared = Some((checked, start.as_ref().map(|start| start.call_id)));
+        }
         let (cx, turn_id, note, ended) =
             (self.engine.office.cx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
         let held = self.held.clone();
@@ -282,6 +316,9 @@ impl Runner {
                             turns::malformed(w, &cx, &turn, &fragment).await?;
                         }
                         turns::note(w, &cx, turn_id, &note).await?;
+                    }
+                    if let Some(start) = start {
+                        turns::record_call_start(w, &cx, &turn, &start).await?;
                     }
                     match ending {
                         Some(ending) => turns::finish_held(w, &cx, turn_id, ending, held).await,

@@ -1,5 +1,7 @@
 //! The end of a turn: its status, the consumed mail, the answer that it owed, in one transaction.
 
+use std::time::Duration;
+
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{
@@ -13,6 +15,10 @@ use crate::{Cx, Result, asks, budgets, conversations, schedules};
 
 /// Characters of the reason that is kept of a turn that did not finish.
 const REASON_MAX: usize = 2_000;
+
+/// How exactly it is kept when an agent last ended a turn: its record need not be written for every turn of a busy agent,
+/// whose turns say the same.
+const ACTIVE_EXACT: Duration = Duration::from_secs(60);
 
 /// How a turn ends.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,7 +132,9 @@ pub async fn finish_held(
     turn.text.clone_from(&text);
     turn.ended_at = Some(now);
     w.turn_put(&turn).await?;
-    if let Some(mut agent) = w.agent_get(&turn.agent_id).await? {
+    if let Some(mut agent) = w.agent_get(&turn.agent_id).await?
+        && agent.last_active_at.is_none_or(|last| now >= last.plus(ACTIVE_EXACT) || now < last)
+    {
         agent.last_active_at = Some(now);
         w.agent_put(&agent).await?;
     }

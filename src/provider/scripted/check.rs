@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,12 +14,12 @@ use std::time::Duration;
 use ghost_config::problem::{Problem, Problems, Severity};
 use minijinja::Value as Jinja;
 use minijinja::value::Serde;
-use regex::{Regex, RegexBuilder};
 
 use super::FILES_MAX;
 use super::file::{Lines, NumberOrText, OneOrMany, RawDo, RawFail, RawFile, RawWhen};
 use super::lets::{LETS_MAX, Let, RawLets, needed};
 use super::matching::{Count, When};
+use super::pattern::Pattern;
 use super::rules::{Action, Call, Do, Fail, Rule, RuleSet};
 use super::template::{Templates, Tree};
 use crate::error::ErrorKind;
@@ -29,6 +28,8 @@ use crate::error::ErrorKind;
 const FILE_MAX: u64 = 1 << 20;
 /// Most rules in one file.
 const RULES_MAX: usize = 1_000;
+/// Files that are read at the same time.
+const THREADS_MAX: usize = 4;
 /// Longest wait.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
@@ -83,7 +84,7 @@ pub(super) fn load_all(dir: &Path) -> Result<BTreeMap<String, RuleSet>, Problems
     sorted(problems).map(|()| sets)
 }
 
-/// Loads the rule files of these models, on as many threads as there are cores: a world starts when the last is compiled.
+/// Loads the rule files of these models, several at a time: a world starts when the last is compiled.
 fn load_each(dir: &Path, names: &[String]) -> Vec<(String, Option<RuleSet>, Vec<Problem>)> {
     let (next, loaded) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(names.len())));
     let work = || {
@@ -95,7 +96,8 @@ fn load_each(dir: &Path, names: &[String]) -> Vec<(String, Option<RuleSet>, Vec<
         }
     };
     thread::scope(|scope| {
-        let others = thread::available_parallelism().map_or(1, NonZero::get).min(names.len());
+        // Asking how many cores there are takes as long as a file.
+        let others = THREADS_MAX.min(names.len());
         for _ in 1..others {
             scope.spawn(work);
         }
@@ -269,12 +271,11 @@ impl Reader<'_> {
         lets
     }
 
-    fn regex(&mut self, source: Option<&String>) -> Option<Regex> {
+    fn regex(&mut self, source: Option<&String>) -> Option<Pattern> {
         let source = source?;
-        match RegexBuilder::new(source).size_limit(1 << 20).build() {
-            Ok(regex) => Some(regex),
-            Err(error) => {
-                let words = ghost_domain::text::one_line(&error.to_string());
+        match Pattern::new(source) {
+            Ok(pattern) => Some(pattern),
+            Err(words) => {
                 self.report(source, format!("`{source}` is not a regular expression: {words}"), None);
                 None
             }

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 
 use minijinja::Value as Jinja;
-use regex::{Captures, Regex};
+use regex::Captures;
 
 use super::conversation::Conversation;
 use super::lets::{Let, known};
+use super::pattern::Pattern;
 use super::template::{Expr, Templates};
 
 /// A condition on a count.
@@ -50,11 +51,11 @@ impl Count {
 #[derive(Default)]
 pub(super) struct When {
     pub(super) agents: Vec<String>,
-    pub(super) mail: Option<Regex>,
-    pub(super) last: Option<Regex>,
-    pub(super) text: Option<Regex>,
+    pub(super) mail: Option<Pattern>,
+    pub(super) last: Option<Pattern>,
+    pub(super) text: Option<Pattern>,
     pub(super) tool: Option<String>,
-    pub(super) result: Option<Regex>,
+    pub(super) result: Option<Pattern>,
     pub(super) failed: Option<bool>,
     pub(super) tools_called: BTreeMap<String, Count>,
     pub(super) tools_ok: BTreeMap<String, Count>,
@@ -80,9 +81,9 @@ impl When {
         let mut caught = Caught::default();
         // The first of these that a rule has gives the numbered captures; names are gathered from all.
         if self.tool.is_some() || self.result.is_some() || self.failed.is_some() {
-            let Some(captures) = self.fresh_result(conversation) else { return Ok(None) };
+            let Some(captures) = self.fresh_result(conversation)? else { return Ok(None) };
             if let (Some(pattern), Some(captures)) = (&self.result, captures) {
-                caught.add(pattern, &captures);
+                caught.add(pattern, &captures)?;
             }
         }
         for (pattern, text) in [
@@ -91,8 +92,8 @@ impl When {
             (&self.text, if self.text.is_some() { conversation.whole() } else { "" }),
         ] {
             if let Some(pattern) = pattern {
-                let Some(captures) = pattern.captures(text) else { return Ok(None) };
-                caught.add(pattern, &captures);
+                let Some(captures) = pattern.captures(text)? else { return Ok(None) };
+                caught.add(pattern, &captures)?;
             }
         }
         let caught = caught.into_value();
@@ -118,18 +119,23 @@ impl When {
 
     /// Looks for one result since the model last spoke that has the tool, the text and the outcome asked for. For
     /// `failed: false`, none of that tool may have failed.
-    fn fresh_result<'c>(&self, conversation: &'c Conversation<'_>) -> Option<Option<Captures<'c>>> {
+    fn fresh_result<'c>(&self, conversation: &'c Conversation<'_>) -> Result<Option<Option<Captures<'c>>>, String> {
         let of_tool = |tool: &str| self.tool.as_ref().is_none_or(|wanted| wanted == tool);
         let mut fitting = conversation.fresh().iter().filter(|outcome| of_tool(outcome.tool)).peekable();
-        fitting.peek()?;
+        if fitting.peek().is_none() {
+            return Ok(None);
+        }
         if self.failed == Some(false) && conversation.fresh().iter().any(|outcome| of_tool(outcome.tool) && !outcome.ok)
         {
-            return None;
+            return Ok(None);
         }
-        fitting.filter(|outcome| self.failed != Some(true) || !outcome.ok).find_map(|outcome| match &self.result {
-            None => Some(None),
-            Some(pattern) => pattern.captures(outcome.text).map(Some),
-        })
+        for outcome in fitting.filter(|outcome| self.failed != Some(true) || !outcome.ok) {
+            let Some(pattern) = &self.result else { return Ok(Some(None)) };
+            if let Some(captures) = pattern.captures(outcome.text)? {
+                return Ok(Some(Some(captures)));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -140,16 +146,17 @@ struct Caught {
 }
 
 impl Caught {
-    fn add(&mut self, pattern: &Regex, captures: &Captures<'_>) {
+    fn add(&mut self, pattern: &Pattern, captures: &Captures<'_>) -> Result<(), String> {
         let text = |at: usize| captures.get(at).map_or("", |found| found.as_str());
         if self.numbered.is_empty() {
             self.numbered = (0..captures.len()).map(|at| (Jinja::from(at), Jinja::from(text(at)))).collect();
         }
-        for (at, name) in pattern.capture_names().enumerate() {
+        for (at, name) in pattern.names()?.enumerate() {
             if let Some(name) = name {
                 self.named.entry(name.to_owned()).or_insert_with(|| text(at).to_owned());
             }
         }
+        Ok(())
     }
 
     fn into_value(self) -> Jinja {

@@ -10,6 +10,7 @@ mod file;
 mod filters;
 mod lets;
 mod matching;
+mod pattern;
 mod rules;
 mod template;
 

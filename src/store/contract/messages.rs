@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{Envelope, Kind, MailState, Party};
+use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party};
 
 use super::Medium;
-use super::rows::{AWKWARD, ask_id, mail, message_id, turn_id, who};
+use super::rows::{AWKWARD, ask_id, at, mail, message_id, turn_id, who};
+use super::rows_together::{channel, member};
 use super::tools::{each, keep, look, open, refuse};
 use crate::Store;
+use crate::tables::InboxLook;
 
 fn ids(mail: &[Envelope]) -> Vec<u64> {
     each(mail, |mail| u64::try_from(mail.message_id.0.as_u128()).unwrap())
@@ -194,6 +196,32 @@ pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
     assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("c")]);
     keep!(&store, |w| { w.message_mark(&[message_id(2)], MailState::Consumed, None, 0).await? });
     assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("c")]);
+}
+
+pub(super) async fn a_look_gives_what_the_single_queries_give(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let skill = HeldSkill { agent_id: who("a"), skill: "moderator".into(), active: true, acquired_at: at(3) };
+    let held = skill.clone();
+    keep!(&store, |w| {
+        w.skill_put(&held).await?;
+        w.chat_channel_put(&channel("news", 2)).await?;
+        w.chat_member_put(&member("news", "a", 1)).await?;
+        assert_eq!(w.inbox_look(&who("a"), 9).await?, InboxLook::default(), "nothing is looked at without mail");
+        for n in 1..=3 {
+            w.message_append(&mail(n, "a")).await?;
+        }
+        let look = w.inbox_look(&who("a"), 2).await?;
+        assert_eq!((ids(&look.mail), look.unread, look.skills), (vec![1, 2], true, vec![held]));
+    });
+    let look = look!(&store, |r| { r.inbox_look(&who("a"), 2).await? });
+    assert_eq!((ids(&look.mail), look.unread, look.skills), (vec![1, 2], true, vec![skill]));
+    keep!(&store, |w| {
+        w.chat_member_put(&member("news", "a", 2)).await?;
+        w.message_append(&mail(4, "b")).await?;
+    });
+    let (a, b) = look!(&store, |r| { (r.inbox_look(&who("a"), 9).await?, r.inbox_look(&who("b"), 9).await?) });
+    assert_eq!((ids(&a.mail), a.unread), (vec![1, 2, 3], false));
+    assert_eq!((ids(&b.mail), b.unread, b.skills), (vec![4], false, Vec::new()));
 }
 
 pub(super) async fn recent_mail_is_newest_first(medium: Arc<dyn Medium>) {

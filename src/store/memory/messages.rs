@@ -8,7 +8,7 @@ use ghost_domain::{AgentId, Envelope, MailState, MessageId, TurnId};
 use super::session::{Session, bound, count};
 use super::tables::{Tables, next};
 use crate::StoreError;
-use crate::tables::{MessageReads, MessageWrites, Result};
+use crate::tables::{ChatReads, InboxLook, MessageReads, MessageWrites, Result, SkillReads};
 
 impl Tables {
     /// Pending mail of an inbox, in order.
@@ -79,6 +79,15 @@ impl MessageReads for Session<'_> {
 
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         Ok(self.tables.pending_of(agent_id).take(bound(limit)).cloned().collect())
+    }
+
+    async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook> {
+        let mail = self.inbox_pending(agent_id, limit).await?;
+        if mail.is_empty() {
+            return Ok(InboxLook::default());
+        }
+        let unread = !self.chat_unread(agent_id).await?.is_empty();
+        Ok(InboxLook { mail, unread, skills: self.skills_held(agent_id).await? })
     }
 
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {

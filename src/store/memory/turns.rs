@@ -8,7 +8,7 @@ use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
 
 use super::session::{Session, list_limit};
 use super::tables::{Prompt, Tables, next};
-use crate::tables::{Result, TurnFilter, TurnReads, TurnWrites};
+use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
 
 fn matches(filter: &TurnFilter, turn: &Turn) -> bool {
     filter.agent_id.as_ref().is_none_or(|agent_id| turn.agent_id == *agent_id)
@@ -77,9 +77,12 @@ impl TurnWrites for Session<'_> {
 
     async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
         let hash = hash.to_owned();
-        if !self.tables.prompts.contains(&hash) {
-            self.tables.prompts.put(hash, Prompt { text: text.to_owned(), at });
-        }
+        let kept = match self.tables.prompts.get(&hash) {
+            Some(kept) if at < kept.at.plus(PROMPT_USE) => return Ok(()),
+            Some(kept) => Prompt { text: kept.text.clone(), at },
+            None => Prompt { text: text.to_owned(), at },
+        };
+        self.tables.prompts.put(hash, kept);
         Ok(())
     }
 }

@@ -125,7 +125,7 @@ async fn set_up(
     // WAL lets readers go on beside the writer; FULL makes COMMIT wait for the disk.
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
-         PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; {pages}"
+         PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; {pages}"
     );
     sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(said)?;
     schema::migrate(conn, version).await.map_err(said)?;

@@ -161,7 +161,10 @@ impl Texts {
             .entry((shape.head, rows))
             .or_insert_with(|| {
                 let one = format!("({})", vec!["?"; shape.columns].join(","));
-                format!("{}{}{}", shape.head, vec![one; rows].join(","), shape.tail).into()
+                // Without OR FAIL, SQLite copies every page that it touches so that it could undo half a statement. A
+                // batch with a failed statement is given up as a whole.
+                let head = shape.head.replacen("INSERT INTO", "INSERT OR FAIL INTO", 1);
+                format!("{}{}{}", head, vec![one; rows].join(","), shape.tail).into()
             })
             .clone()
     }

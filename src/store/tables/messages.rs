@@ -1,9 +1,20 @@
 //! The `messages` table: durable inboxes.
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, MailState, MessageId, TurnId};
+use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, TurnId};
 
 use super::Result;
+
+/// See [`MessageReads::inbox_look`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InboxLook {
+    /// Its pending mail. Without any, nothing else is looked at.
+    pub mail: Vec<Envelope>,
+    /// Whether its chat channels have something that it has not been shown.
+    pub unread: bool,
+    /// The skills that it holds, in order of name.
+    pub skills: Vec<HeldSkill>,
+}
 
 /// Reading mail.
 #[async_trait]
@@ -22,6 +33,10 @@ pub trait MessageReads {
 
     /// Pending mail of an inbox in order, at most `limit`.
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+
+    /// What an agent finds when it looks for work: its pending mail, as [`MessageReads::inbox_pending`] gives it, and what
+    /// its turn over it needs besides. One query, because every turn begins with it.
+    async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook>;
 
     /// Agents that have pending mail that wakes, in order of id.
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;

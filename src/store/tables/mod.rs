@@ -33,7 +33,7 @@ pub use events::{EventReads, EventWrites};
 pub use jobs::{JobReads, JobWrites};
 pub use knowledge::{KnowledgeReads, KnowledgeWrites};
 pub use ledger::{LedgerFilter, LedgerReads, LedgerWrites};
-pub use messages::{MessageReads, MessageWrites};
+pub use messages::{InboxLook, MessageReads, MessageWrites};
 pub use prune::{Family, PruneWrites};
 pub use requests::{RequestReads, RequestWrites};
 pub use roots::{RootReads, RootWrites};
@@ -41,7 +41,7 @@ pub use schedules::{ScheduleReads, ScheduleWrites};
 pub use shared_state::{StateReads, StateWrites};
 pub use skills::{SkillReads, SkillWrites};
 pub use tasks::{TaskFilter, TaskReads, TaskWrites};
-pub use turns::{TurnFilter, TurnReads, TurnWrites};
+pub use turns::{PROMPT_USE, TurnFilter, TurnReads, TurnWrites};
 
 use ghost_domain::ports::Signal;
 

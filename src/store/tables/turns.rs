@@ -1,5 +1,7 @@
 //! The `turns`, `journal` and `prompts` tables.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
@@ -20,6 +22,9 @@ pub struct TurnFilter {
     /// At most this many; 0 means 100; never more than 1,000.
     pub limit: u32,
 }
+
+/// How exactly the time of a prompt part's last use is kept.
+pub const PROMPT_USE: Duration = Duration::from_secs(86_400);
 
 /// Reading turns.
 #[async_trait]
@@ -52,6 +57,6 @@ pub trait TurnWrites {
     /// Appends a step to a turn's journal.
     async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()>;
 
-    /// Keeps a prompt part under its hash; does nothing if it is there.
+    /// Keeps a prompt part under its hash. If it is there, only the time of its last use is kept, to [`PROMPT_USE`].
     async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()>;
 }

@@ -97,8 +97,9 @@ CREATE TABLE journal (
     briefing_hash TEXT
 ) STRICT;
 CREATE INDEX journal_turn ON journal (turn_id);
-CREATE INDEX journal_system ON journal (system_hash) WHERE system_hash IS NOT NULL;
-CREATE INDEX journal_briefing ON journal (briefing_hash) WHERE briefing_hash IS NOT NULL;
+-- What pruning asks of prompt parts. By seq, so that it only grows at its end: an index by hash would touch a page of its
+-- own for every turn.
+CREATE INDEX journal_briefed ON journal (seq, system_hash, briefing_hash) WHERE system_hash IS NOT NULL;
 
 CREATE TABLE prompts (
     hash TEXT NOT NULL PRIMARY KEY,
@@ -140,7 +141,6 @@ CREATE TABLE usage (
     at          INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX usage_at ON usage (at);
-CREATE INDEX usage_agent ON usage (agent_id, at);
 CREATE INDEX usage_root ON usage (root_id);
 
 CREATE TABLE ledger (

@@ -15,7 +15,7 @@ use crate::sqlite::row::{
     Args, Keyed, Row, Shape, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
 use crate::sqlite::session::Session;
-use crate::tables::{MessageReads, MessageWrites, Result};
+use crate::tables::{ChatReads, InboxLook, MessageReads, MessageWrites, Result, SkillReads};
 
 const TABLES: u32 = bit::MAIL | bit::HEADS;
 
@@ -317,6 +317,35 @@ impl MessageReads for Session {
             found.iter().for_each(|envelope| layers.heads.learn(Head::of(envelope), saved));
         }
         Ok(found)
+    }
+
+    async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook> {
+        if self.layers().is_some() {
+            let mail = self.inbox_pending(agent_id, limit).await?;
+            if mail.is_empty() {
+                return Ok(InboxLook::default());
+            }
+            let unread = !self.chat_unread(agent_id).await?.is_empty();
+            return Ok(InboxLook { mail, unread, skills: self.skills_held(agent_id).await? });
+        }
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(i64::from(limit));
+        // Neither of the inner queries depends on the row, so each runs once.
+        let sql = concat!(
+            "SELECT ",
+            columns!(),
+            ", EXISTS (SELECT 1 FROM chat_members AS m CROSS JOIN chat_channels AS c WHERE m.agent_id = ?1 ",
+            "AND c.channel = m.channel AND c.gated = 0 AND c.last_seq > m.read_seq), ",
+            "(SELECT json_group_array(json(record)) FROM ",
+            "(SELECT record FROM agent_skills WHERE agent_id = ?1 ORDER BY skill)) ",
+            "FROM messages WHERE state = 'pending' AND to_agent = ?1 ORDER BY seq LIMIT ?2+0"
+        );
+        let rows = self.rows(sql, args).await?;
+        let Some(first) = rows.first() else { return Ok(InboxLook::default()) };
+        let (unread, skills) = (get(Envelope::TABLE, first, 17)?, get::<&str>(Envelope::TABLE, first, 18)?);
+        let skills = serde_json::from_str(skills).map_err(|error| unreadable("agent_skills", skills, error))?;
+        let mail = rows.iter().map(Envelope::read).collect::<Result<_>>()?;
+        Ok(InboxLook { mail, unread, skills })
     }
 
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {

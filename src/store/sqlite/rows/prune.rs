@@ -14,10 +14,11 @@ use crate::tables::{AgentWrites, Family, PruneWrites, Result};
 const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2+0) AND seq < ifnull(\
     (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2+0) WHERE ts >= ?1), 9223372036854775807)";
 
-/// Prompt parts that no journal names.
-const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts AS p WHERE at < ?1 \
-    AND NOT EXISTS (SELECT 1 FROM journal WHERE system_hash = p.hash) \
-    AND NOT EXISTS (SELECT 1 FROM journal WHERE briefing_hash = p.hash) ORDER BY at, hash LIMIT ?2+0)";
+/// Prompt parts that no journal names. The journals are looked through only when a part has not been used for long.
+const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts WHERE at < ?1 \
+    AND hash NOT IN (SELECT system_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL) \
+    AND hash NOT IN (SELECT briefing_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL) \
+    ORDER BY at, hash LIMIT ?2+0)";
 
 /// Mail that is done with, whose turn has ended (a turn that is gone ended long ago) and no held dead letter names.
 const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages AS m \

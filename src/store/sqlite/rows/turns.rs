@@ -9,7 +9,7 @@ use super::{Conditions, list_limit, shelf};
 use crate::sqlite::flush::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, to_json};
 use crate::sqlite::session::Session;
-use crate::tables::{Result, TurnFilter, TurnReads, TurnWrites};
+use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
 
 /// The source of a turn that stands beside the agent's own, of which at most one is open.
 const OPERATOR: &str = "operator";
@@ -95,7 +95,7 @@ impl Row for Prompt {
     const SHAPE: Shape = Shape {
         head: "INSERT INTO prompts (hash, text, at) VALUES ",
         columns: 3,
-        tail: " ON CONFLICT (hash) DO NOTHING",
+        tail: " ON CONFLICT (hash) DO UPDATE SET at = excluded.at WHERE excluded.at >= prompts.at + 86400000",
     };
 
     fn bind(&self, args: &mut Args) -> Result<()> {
@@ -233,8 +233,13 @@ impl TurnWrites for Session {
     async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
         let layers = self.pending()?;
         let hash = hash.to_owned();
-        if layers.prompts.get(&hash).is_none() {
-            layers.prompts.put(Prompt { hash, text: text.to_owned(), at });
+        match layers.prompts.get(&hash) {
+            Some(kept) if at < kept.at.plus(PROMPT_USE) => {}
+            Some(kept) => {
+                let touched = Prompt { at, ..kept.clone() };
+                layers.prompts.put(touched);
+            }
+            None => layers.prompts.put(Prompt { hash, text: text.to_owned(), at }),
         }
         Ok(())
     }

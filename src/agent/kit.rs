@@ -1,0 +1,93 @@
+//! What an agent goes to work with: its spec, its tools and the stable parts of its prompt. The same from turn to turn while
+//! nothing that it is made of changes, so it is kept.
+//!
+//! Must never: outlive a change of the plan, the agent's record, its skills or the turn's channel.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ghost_config::plan::Plan;
+use ghost_config::spec::AgentSpec;
+use ghost_domain::{Agent, AgentId, ChannelContext, HeldSkill, Refusal};
+use ghost_tools::Registry;
+
+use crate::engine::Engine;
+use crate::prompt::{self, Part};
+
+/// Kits that are kept: some kilobytes each. A world with more agents at work makes some of them anew.
+const KITS_MAX: usize = 256;
+
+/// See the module.
+pub struct Kit {
+    plan: Arc<Plan>,
+    agent: Agent,
+    channel: Option<ChannelContext>,
+    held: Vec<HeldSkill>,
+    /// What the agent is.
+    pub spec: Arc<AgentSpec>,
+    /// What it may use.
+    pub registry: Registry,
+    /// The system part of its prompts.
+    pub system: Arc<Part>,
+    /// The briefing.
+    pub briefing: Arc<Part>,
+}
+
+impl Kit {
+    fn fits(&self, plan: &Arc<Plan>, agent: &Agent, channel: Option<ChannelContext>, held: &[HeldSkill]) -> bool {
+        // What a record says of the agent's past is in no prompt.
+        let past = |agent: &Agent| (agent.status.clone(), agent.status_reason.clone(), agent.restarts);
+        let same = |kept: &Agent| {
+            let (status, status_reason, restarts) = past(agent);
+            let (updated_at, last_active_at) = (agent.updated_at, agent.last_active_at);
+            Agent { status, status_reason, restarts, updated_at, last_active_at, ..kept.clone() } == *agent
+        };
+        Arc::ptr_eq(&self.plan, plan) && self.channel == channel && self.held == held && same(&self.agent)
+    }
+}
+
+/// The kits of the agents that were at work last.
+#[derive(Default)]
+pub struct Kits {
+    kept: Mutex<BTreeMap<AgentId, Arc<Kit>>>,
+}
+
+impl Kits {
+    /// The agent's kit for a turn with this channel context and these skills.
+    ///
+    /// # Errors
+    /// When the agent cannot be fitted out: its archetype is gone, or forbids it.
+    pub fn of(
+        &self,
+        engine: &Engine,
+        agent: &Agent,
+        channel: Option<ChannelContext>,
+        held: &[HeldSkill],
+    ) -> Result<Arc<Kit>, Refusal> {
+        let plan = engine.office.plan();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kit) = kept.get(&agent.agent_id)
+            && kit.fits(&plan, agent, channel, held)
+        {
+            return Ok(Arc::clone(kit));
+        }
+        let (spec, registry) = engine.outfit_for(agent, channel)?;
+        let system = Part::new(prompt::join(&prompt::system(&plan, agent, &spec)));
+        let briefing = Part::new(prompt::join(&prompt::briefing(&spec, &registry.specs(), held)));
+        let kit = Arc::new(Kit {
+            plan,
+            agent: agent.clone(),
+            channel,
+            held: held.to_vec(),
+            spec: Arc::new(spec),
+            registry,
+            system: Arc::new(system),
+            briefing: Arc::new(briefing),
+        });
+        if kept.len() >= KITS_MAX && !kept.contains_key(&agent.agent_id) {
+            kept.clear();
+        }
+        kept.insert(agent.agent_id.clone(), Arc::clone(&kit));
+        Ok(kit)
+    }
+}
