@@ -370,8 +370,8 @@ async fn put(w: &mut dyn Writes, cx: &Cx, agent: &mut Agent) -> Result<()> {
 /// Counts as spent what the open turn of an agent that no longer runs still holds: its model call was cut off, and it may
 /// be long before the turn goes on.
 async fn let_go(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
-    if let Some(turn) = w.turn_open_of(agent_id).await? {
-        budgets::forfeit_held(w, cx, &turn).await?;
+    if let Some(mut turn) = w.turn_open_of(agent_id).await? {
+        budgets::forfeit_held(w, cx, &mut turn).await?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Budgets: one account per scope, held before a model call and settled after it (DESIGN.md section 2, "Budgets").
 
-use ghost_domain::budget::{Allowance, Budget, BudgetLimits, Price, Reservation, ReservationStatus, Scope, allow};
+use ghost_domain::budget::{Allowance, Budget, BudgetLimits, Price, Reservation, Scope, allow};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Agent, Code, Money, Party, Refusal, ReservationId, RootId, Turn};
+use ghost_domain::{Agent, AgentId, Code, Money, Party, Refusal, ReservationId, Turn};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
 use serde_json::json;
@@ -26,22 +26,15 @@ pub struct Demand {
     pub price: Option<Price>,
 }
 
-/// The accounts that an agent's call in a turn is charged to. A root has an account only where someone set a limit:
-/// what it spent is in the usage rows all the same.
+/// The accounts that an agent's call in a turn is charged to. The world has one from its first call; every other scope
+/// from when someone sets a limit for it: what it spent before is in the usage rows all the same.
 async fn accounts(w: &mut dyn Writes, cx: &Cx, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
-    let mut scopes = vec![Scope::World, Scope::Agent(agent.agent_id.clone())];
-    if let Some(team) = &agent.team {
-        scopes.push(Scope::Team(team.clone()));
-    }
-    let mut budgets = Vec::with_capacity(4);
-    for scope in scopes {
-        budgets.push(match w.budget_get(&scope).await? {
-            Some(budget) => budget,
-            None => Budget::open(scope, cx.now()),
-        });
-    }
-    if let Some(budget) = w.budget_get(&Scope::Root(turn.root_id)).await? {
-        budgets.push(budget);
+    let world = w.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, cx.now()));
+    let mut budgets = vec![world];
+    let team = agent.team.clone().map(Scope::Team);
+    let scopes = [Some(Scope::Agent(agent.agent_id.clone())), team, Some(Scope::Root(turn.root_id))];
+    for scope in scopes.into_iter().flatten() {
+        budgets.extend(w.budget_get(&scope).await?);
     }
     Ok(budgets)
 }
@@ -51,31 +44,29 @@ pub async fn reserve(
     w: &mut dyn Writes,
     cx: &Cx,
     agent: &Agent,
-    turn: &Turn,
+    turn: &mut Turn,
     demand: &Demand,
 ) -> Result<(ReservationId, Allowance)> {
+    // Whoever was to settle it is gone.
+    forfeit_held(w, cx, turn).await?;
     let mut budgets = accounts(w, cx, agent, turn).await?;
     let allowance = allow(&budgets, demand.input, demand.max_tokens, ANSWER_FLOOR, demand.price.as_ref())?;
-    let now = cx.now();
     for budget in &mut budgets {
         budget.reserved_tokens = budget.reserved_tokens.saturating_add(allowance.tokens);
         budget.reserved_money = budget.reserved_money.plus(allowance.money);
-        budget.updated_at = now;
+        budget.updated_at = cx.now();
         w.budget_put(budget).await?;
     }
-    let reservation = Reservation {
-        reservation_id: ReservationId(cx.id()),
-        agent_id: agent.agent_id.clone(),
-        turn_id: turn.turn_id,
+    let reservation_id = ReservationId(cx.id());
+    turn.held = Some(Reservation {
+        reservation_id,
         model: demand.model.clone(),
         scopes: budgets.into_iter().map(|budget| budget.scope).collect(),
         tokens: allowance.tokens,
         money: allowance.money,
-        status: ReservationStatus::Held,
-        created_at: now,
-    };
-    w.reservation_put(&reservation).await?;
-    Ok((reservation.reservation_id, allowance))
+    });
+    w.turn_put(turn).await?;
+    Ok((reservation_id, allowance))
 }
 
 /// What became of a held reservation.
@@ -94,57 +85,53 @@ pub enum Settlement {
     Forfeited,
 }
 
-/// Settles a reservation in all its scopes. Settling twice changes nothing.
+/// Settles a turn's reservation in all its scopes. Settling twice changes nothing.
 pub async fn settle(
     w: &mut dyn Writes,
     cx: &Cx,
+    turn: &mut Turn,
     reservation_id: ReservationId,
     settlement: Settlement,
 ) -> Result<Option<Reservation>> {
-    let Some(mut reservation) = w.reservation_get(reservation_id).await? else { return Ok(None) };
-    if reservation.status != ReservationStatus::Held {
-        return Ok(None);
-    }
-    let (status, tokens, money) = match settlement {
-        Settlement::Used { tokens, money } => (ReservationStatus::Settled, tokens, money),
-        Settlement::Released => (ReservationStatus::Released, 0, Money(0)),
-        Settlement::Forfeited => (ReservationStatus::Forfeited, reservation.tokens, reservation.money),
+    let Some(held) = turn.held.take_if(|held| held.reservation_id == reservation_id) else { return Ok(None) };
+    let (tokens, money) = match settlement {
+        Settlement::Used { tokens, money } => (tokens, money),
+        Settlement::Released => (0, Money(0)),
+        Settlement::Forfeited => (held.tokens, held.money),
     };
-    for scope in &reservation.scopes {
+    for scope in &held.scopes {
         let mut budget = match w.budget_get(scope).await? {
             Some(budget) => budget,
             None => Budget::open(scope.clone(), cx.now()),
         };
-        budget.reserved_tokens = budget.reserved_tokens.saturating_sub(reservation.tokens);
-        budget.reserved_money = budget.reserved_money.minus(reservation.money);
+        budget.reserved_tokens = budget.reserved_tokens.saturating_sub(held.tokens);
+        budget.reserved_money = budget.reserved_money.minus(held.money);
         budget.spent_tokens = budget.spent_tokens.saturating_add(tokens);
         budget.spent_money = budget.spent_money.plus(money);
         budget.updated_at = cx.now();
         w.budget_put(&budget).await?;
     }
-    reservation.status = status;
-    w.reservation_put(&reservation).await?;
-    Ok(Some(reservation))
+    w.turn_put(turn).await?;
+    Ok(Some(held))
 }
 
-/// Counts every reservation that a turn still holds as spent: its calls were cut off (promise 2).
-pub async fn forfeit_held(w: &mut dyn Writes, cx: &Cx, turn: &Turn) -> Result<()> {
-    for reservation in w.reservations_held(turn.turn_id).await? {
-        settle(w, cx, reservation.reservation_id, Settlement::Forfeited).await?;
-        w.usage_append(&UsageRow {
-            agent_id: turn.agent_id.clone(),
-            turn_id: turn.turn_id,
-            root_id: turn.root_id,
-            provider: String::new(),
-            model: reservation.model.clone(),
-            tokens: ghost_domain::transcript::TokenUsage { input: reservation.tokens, ..Default::default() },
-            cost: reservation.money,
-            estimated: true,
-            duration_ms: 0,
-            at: cx.now(),
-        })
-        .await?;
-    }
+/// Counts what a turn still holds as spent: its call was cut off (promise 2).
+pub async fn forfeit_held(w: &mut dyn Writes, cx: &Cx, turn: &mut Turn) -> Result<()> {
+    let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) else { return Ok(()) };
+    let Some(held) = settle(w, cx, turn, reservation_id, Settlement::Forfeited).await? else { return Ok(()) };
+    w.usage_append(&UsageRow {
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        root_id: turn.root_id,
+        provider: String::new(),
+        model: held.model,
+        tokens: ghost_domain::transcript::TokenUsage { input: held.tokens, ..Default::default() },
+        cost: held.money,
+        estimated: true,
+        duration_ms: 0,
+        at: cx.now(),
+    })
+    .await?;
     Ok(())
 }
 
@@ -157,17 +144,17 @@ pub struct NewLimits {
     pub money: Option<Option<Money>>,
 }
 
-/// Sets limits, and gives the account. A root's account starts with what the root has spent.
+/// Sets limits, and gives the account. A new one starts with what its scope has spent, as far as the usage rows go back.
 pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
+    let agents = w.agent_list(false).await?;
     if let Scope::Agent(agent_id) = scope {
         crate::mail::agent_named(w, agent_id).await?;
     }
-    if let Scope::Team(team) = scope {
-        let agents = w.agent_list(false).await?;
-        if !agents.iter().any(|agent| agent.team.as_ref() == Some(team)) {
-            let near = ghost_domain::text::nearest(team, agents.iter().filter_map(|agent| agent.team.as_deref()));
-            return Err(Refusal::not_found("team", team, near));
-        }
+    if let Scope::Team(team) = scope
+        && !agents.iter().any(|agent| agent.team.as_ref() == Some(team))
+    {
+        let near = ghost_domain::text::nearest(team, agents.iter().filter_map(|agent| agent.team.as_deref()));
+        return Err(Refusal::not_found("team", team, near));
     }
     if limits == NewLimits::default() {
         return Err(
@@ -176,18 +163,7 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits:
     }
     let mut budget = match w.budget_get(scope).await? {
         Some(budget) => budget,
-        None => {
-            let mut budget = Budget::open(scope.clone(), cx.now());
-            if let Scope::Root(root_id) = scope {
-                let filter = UsageFilter { root_id: Some(*root_id), ..UsageFilter::default() };
-                for sum in w.usage_sum(&filter).await? {
-                    budget.spent_tokens = budget.spent_tokens.saturating_add(sum.tokens.total());
-                    budget.spent_money = budget.spent_money.plus(sum.cost);
-                }
-                charge_held(w, &mut budget, *root_id).await?;
-            }
-            budget
-        }
+        None => opened_late(w, cx, scope, &agents).await?,
     };
     budget.limits = BudgetLimits {
         tokens: limits.tokens.unwrap_or(budget.limits.tokens),
@@ -202,17 +178,42 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits:
     Ok(budget)
 }
 
-/// Charges the calls of a root that are under way to its new account too: their usage rows are not there yet.
-async fn charge_held(w: &mut dyn Writes, budget: &mut Budget, root_id: RootId) -> Result<()> {
-    for turn in w.turns_open().await?.into_iter().filter(|turn| turn.root_id == root_id) {
-        for mut reservation in w.reservations_held(turn.turn_id).await? {
-            budget.reserved_tokens = budget.reserved_tokens.saturating_add(reservation.tokens);
-            budget.reserved_money = budget.reserved_money.plus(reservation.money);
-            reservation.scopes.push(budget.scope.clone());
-            w.reservation_put(&reservation).await?;
+/// An account for a scope that has spent already. The calls under way are charged to it too: their usage rows are not there
+/// yet.
+async fn opened_late(w: &mut dyn Writes, cx: &Cx, scope: &Scope, agents: &[Agent]) -> Result<Budget> {
+    let mut budget = Budget::open(scope.clone(), cx.now());
+    let in_team = |agent_id: &AgentId, team: &str| {
+        agents.iter().any(|agent| agent.agent_id == *agent_id && agent.team.as_deref() == Some(team))
+    };
+    let filter = match scope {
+        Scope::World | Scope::Team(_) => UsageFilter::default(),
+        Scope::Agent(agent_id) => UsageFilter { agent_id: Some(agent_id.clone()), ..UsageFilter::default() },
+        Scope::Root(root_id) => UsageFilter { root_id: Some(*root_id), ..UsageFilter::default() },
+    };
+    for sum in w.usage_sum(&filter).await? {
+        if let Scope::Team(team) = scope
+            && !in_team(&sum.agent_id, team)
+        {
+            continue;
+        }
+        budget.spent_tokens = budget.spent_tokens.saturating_add(sum.tokens.total());
+        budget.spent_money = budget.spent_money.plus(sum.cost);
+    }
+    for mut turn in w.turns_open().await? {
+        let charged = match scope {
+            Scope::World => true,
+            Scope::Team(team) => in_team(&turn.agent_id, team),
+            Scope::Agent(agent_id) => turn.agent_id == *agent_id,
+            Scope::Root(root_id) => turn.root_id == *root_id,
+        };
+        if charged && let Some(held) = &mut turn.held {
+            budget.reserved_tokens = budget.reserved_tokens.saturating_add(held.tokens);
+            budget.reserved_money = budget.reserved_money.plus(held.money);
+            held.scopes.push(scope.clone());
+            w.turn_put(&turn).await?;
         }
     }
-    Ok(())
+    Ok(budget)
 }
 
 /// Accounts, those without a limit only if asked for.

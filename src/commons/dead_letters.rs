@@ -21,7 +21,7 @@ pub async fn set_aside(
 ) -> Result<DeadLetter> {
     let dead_letter = hold(w, cx, &turn, messages, reason, crashes).await?;
     asks::abandon(w, cx, turn.turn_id).await?;
-    budgets::forfeit_held(w, cx, &turn).await?;
+    budgets::forfeit_held(w, cx, &mut turn).await?;
     crate::turns::orphan(w, cx, &turn).await?;
     turn.status = TurnStatus::Dead;
     turn.reason = Some(dead_letter.reason.clone());

@@ -310,8 +310,8 @@ async fn open(w: &mut dyn Writes, cx: &Cx, agent: Agent, opening: Opening) -> Re
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over })
 }
 
-async fn resume(w: &mut dyn Writes, cx: &Cx, agent: Agent, turn: Turn) -> Result<Taken> {
-    crate::budgets::forfeit_held(w, cx, &turn).await?;
+async fn resume(w: &mut dyn Writes, cx: &Cx, agent: Agent, mut turn: Turn) -> Result<Taken> {
+    crate::budgets::forfeit_held(w, cx, &mut turn).await?;
     let mut mail = w.messages_of_turn(turn.turn_id).await?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
     let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
@@ -382,6 +382,7 @@ fn blank(cx: &Cx, agent_id: &AgentId) -> Turn {
         input_tokens: 0,
         output_tokens: 0,
         cost: ghost_domain::Money(0),
+        held: None,
         text: None,
         started_at: cx.now(),
         ended_at: None,

@@ -8,8 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::envelope::text_enum;
-use crate::ids::{AgentId, ReservationId, RootId, TurnId};
+use crate::ids::{AgentId, ReservationId, RootId};
 use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
@@ -172,29 +171,12 @@ impl Budget {
     }
 }
 
-text_enum! {
-    /// How a reservation stands.
-    ReservationStatus, "reservation status" {
-        /// Held for a call under way.
-        Held = "held",
-        /// The call's real use was charged.
-        Settled = "settled",
-        /// Nothing was used; all was given back.
-        Released = "released",
-        /// The real use is unknown; all of it counts as spent.
-        Forfeited = "forfeited",
-    }
-}
-
-/// Budget held for one model call, in every scope that it is charged to.
+/// Budget held for one model call, in every scope that it is charged to. A turn makes one model call at a time, so its
+/// record has room for one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// Its id.
     pub reservation_id: ReservationId,
-    /// Whose call.
-    pub agent_id: AgentId,
-    /// In which turn.
-    pub turn_id: TurnId,
     /// The model asked.
     pub model: String,
     /// The scopes that it is held in.
@@ -203,10 +185,6 @@ pub struct Reservation {
     pub tokens: u64,
     /// Money held in each.
     pub money: Money,
-    /// How it stands.
-    pub status: ReservationStatus,
-    /// When it was made.
-    pub created_at: Timestamp,
 }
 
 /// The price of a model: money for a million tokens of each sort.

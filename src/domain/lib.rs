@@ -41,7 +41,7 @@ pub mod write_acl;
 
 pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};
 pub use ask::{Ask, AskStatus, Asker};
-pub use budget::{Budget, BudgetLimits, Money, Reservation, ReservationStatus, Scope};
+pub use budget::{Budget, BudgetLimits, Money, Reservation, Scope};
 pub use chat::{ChatChannel, ChatMember, ChatPost, ChatWake};
 pub use conversation::{
     Action, ActionKind, Attachment, ChannelContext, Conversation, ConversationEntry, Delivery, Direction, Reactions,

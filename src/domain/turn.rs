@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Money;
+use crate::budget::{Money, Reservation};
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, RootId, TurnId};
 use crate::time::Timestamp;
@@ -63,6 +63,9 @@ pub struct Turn {
     pub output_tokens: u64,
     /// What it cost.
     pub cost: Money,
+    /// The budget of its model call under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Reservation>,
     /// The last text, when it has ended.
     pub text: Option<String>,
     /// When it was opened.

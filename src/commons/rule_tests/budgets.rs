@@ -22,7 +22,9 @@ async fn a_call_is_held_in_every_scope_and_charged_what_it_took() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let scopes = [Scope::World, Scope::Agent(id("ada")), Scope::Team("crew".into()), Scope::Root(turn.root_id)];
-    limit(&rig, &scopes[3], Some(1_000), None).await;
+    for scope in &scopes[1..] {
+        limit(&rig, scope, Some(1_000), None).await;
+    }
     let (held, most) = rig.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
     assert_eq!(most, 50);
     for scope in &scopes {
@@ -84,7 +86,10 @@ async fn failed_calls_are_given_back_or_forfeited() {
     write!(rig, |w, cx| turns::model_failed(w, &cx, turn, held, "m", "broken", true).await).unwrap();
     assert_eq!(account(&rig, &Scope::World).await, (0, 150));
     // Settled once is settled: a second word about it changes nothing.
-    let again = write!(rig, |w, cx| budgets::settle(w, &cx, held, budgets::Settlement::Released).await);
+    let again = write!(rig, |w, cx| {
+        let mut turn = turns::open_turn(w, turn).await?;
+        budgets::settle(w, &cx, &mut turn, held, budgets::Settlement::Released).await
+    });
     assert_eq!(again.unwrap(), None);
     assert_eq!(account(&rig, &Scope::World).await, (0, 150));
     // A turn that a crash resumes has lost what it held, with a usage row that says it is an estimate.
@@ -96,18 +101,24 @@ async fn failed_calls_are_given_back_or_forfeited() {
 }
 
 #[tokio::test]
-async fn the_account_of_a_root_starts_with_what_the_root_has_spent_and_holds() {
+async fn an_account_that_is_opened_late_starts_with_what_its_scope_has_spent_and_holds() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let (held, _) = rig.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
     rig.model_answer(turn.turn_id, held, used(100, 20)).await.unwrap();
     let (held, _) = rig.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
-    let root = Scope::Root(turn.root_id);
-    assert_eq!(account(&rig, &root).await, (0, 0), "no account where nobody set a limit");
-    limit(&rig, &root, Some(1_000), None).await;
-    assert_eq!(account(&rig, &root).await, (150, 120));
+    let scopes = [Scope::Root(turn.root_id), Scope::Agent(id("ada")), Scope::Team("crew".into())];
+    for scope in &scopes {
+        assert_eq!(account(&rig, scope).await, (0, 0), "no account where nobody set a limit");
+        limit(&rig, scope, Some(1_000), None).await;
+        assert_eq!(account(&rig, scope).await, (150, 120), "{scope}");
+    }
+    limit(&rig, &Scope::Agent(id("bob")), Some(1_000), None).await;
+    assert_eq!(account(&rig, &Scope::Agent(id("bob"))).await, (0, 0), "what others spent is theirs");
     rig.model_answer(turn.turn_id, held, used(100, 30)).await.unwrap();
-    assert_eq!(account(&rig, &root).await, (0, 250));
+    for scope in &scopes {
+        assert_eq!(account(&rig, scope).await, (0, 250), "{scope}");
+    }
     assert_eq!(account(&rig, &Scope::World).await, (0, 250));
 }
 

@@ -67,6 +67,8 @@ async fn run(moves: Vec<Move>, tokens: u64, money: u64) {
         match step {
             Move::Start(who, input, most) => {
                 if let Ok((reservation, most)) = rig.model_start(turns[who].turn_id, demand(input, most)).await {
+                    // A turn holds one at a time: what it held before was cut off.
+                    held.retain(|(other, ..)| *other != who);
                     held.push((who, reservation, input, most));
                 }
             }

@@ -19,7 +19,7 @@ pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &s
         return split(w, cx, turn, &mail, reason, 1).await;
     };
     let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
-    budgets::forfeit_held(w, cx, &turn).await?;
+    budgets::forfeit_held(w, cx, &mut turn).await?;
     w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
     let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
     if crashes >= cx.limits().crashes_max {
@@ -39,7 +39,7 @@ pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
             continue;
         }
         // Its model call was cut off, whether or not its agent runs again.
-        budgets::forfeit_held(w, cx, &turn).await?;
+        budgets::forfeit_held(w, cx, &mut turn).await?;
         let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
         if !runs(w, &turn.agent_id).await? {
             // Nobody goes on with it, so that it has not moved says nothing about it.
@@ -120,7 +120,7 @@ async fn split(
         dead_letters::hold(w, cx, &turn, &[envelope.message_id], reason, times).await?;
     }
     asks::abandon(w, cx, turn.turn_id).await?;
-    budgets::forfeit_held(w, cx, &turn).await?;
+    budgets::forfeit_held(w, cx, &mut turn).await?;
     super::orphan(w, cx, &turn).await?;
     turn.status = TurnStatus::Split;
     turn.reason = Some(cx.excerpt(reason, 500));

@@ -123,7 +123,7 @@ pub async fn finish_held(
     // is settled. Looking all the same would bring everything that waits into SQL, for every turn.
     if status != TurnStatus::Finished {
         asks::abandon(w, cx, turn_id).await?;
-        budgets::forfeit_held(w, cx, &turn).await?;
+        budgets::forfeit_held(w, cx, &mut turn).await?;
         super::orphan(w, cx, &turn).await?;
     }
     let now = cx.now();

@@ -39,9 +39,9 @@ pub async fn model_started(
     turn_id: TurnId,
     demand: &Demand,
 ) -> Result<(ReservationId, Allowance)> {
-    let turn = super::open_turn(w, turn_id).await?;
+    let mut turn = super::open_turn(w, turn_id).await?;
     let agent = owned(w, cx, &turn.agent_id).await?;
-    let (reservation_id, allowance) = budgets::reserve(w, cx, &agent, &turn, demand).await?;
+    let (reservation_id, allowance) = budgets::reserve(w, cx, &agent, &mut turn, demand).await?;
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
     w.journal_append(turn_id, &step, cx.now()).await?;
     let event = NewEvent::new(
@@ -76,7 +76,7 @@ pub struct ModelResult {
 /// Journals an answer and settles its budget. Gives the turn as it stands after it.
 pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
     let mut turn = working_turn(w, cx, turn_id).await?;
-    let held = w.reservation_get(result.reservation_id).await?;
+    let held = turn.held.clone().filter(|held| held.reservation_id == result.reservation_id);
     let (tokens, cost, estimated, settlement) = match (result.usage, &held) {
         (Some(usage), _) => {
             let cost = result.price.map_or(Money(0), |price| price.of(usage));
@@ -88,9 +88,8 @@ pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result
         }
         (None, None) => (TokenUsage::default(), Money(0), true, Settlement::Forfeited),
     };
-    let settled = budgets::settle(w, cx, result.reservation_id, settlement).await?;
     // A reservation that was forfeited meanwhile has its usage row already.
-    if settled.is_some() || held.is_none() {
+    if budgets::settle(w, cx, &mut turn, result.reservation_id, settlement).await?.is_some() {
         w.usage_append(&UsageRow {
             agent_id: turn.agent_id.clone(),
             turn_id,
@@ -138,11 +137,11 @@ pub async fn model_failed(
     error: &str,
     billed: bool,
 ) -> Result<()> {
-    let turn = working_turn(w, cx, turn_id).await?;
+    let mut turn = working_turn(w, cx, turn_id).await?;
     if billed {
-        budgets::forfeit_held(w, cx, &turn).await?;
+        budgets::forfeit_held(w, cx, &mut turn).await?;
     } else {
-        budgets::settle(w, cx, reservation_id, Settlement::Released).await?;
+        budgets::settle(w, cx, &mut turn, reservation_id, Settlement::Released).await?;
     }
     let error = cx.excerpt(error, 1_000);
     let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };

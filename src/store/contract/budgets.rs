@@ -5,15 +5,12 @@ use std::sync::Arc;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{
-    AgentId, Budget, DeadLetter, DeadLetterStatus, Envelope, Job, MailState, Money, Reservation, ReservationStatus,
-    Schedule, ScheduleKind, Scope, Task, TaskStatus, Turn, TurnStatus, UsageRow,
+    AgentId, Budget, DeadLetter, DeadLetterStatus, Envelope, Job, MailState, Money, Schedule, ScheduleKind, Scope,
+    Task, TaskStatus, Turn, TurnStatus, UsageRow,
 };
 
 use super::Medium;
-use super::rows::{
-    LARGE, at, budget, job, letter, mail, message_id, reservation, reservation_id, root_id, task, turn, turn_id, usage,
-    who,
-};
+use super::rows::{LARGE, at, budget, job, letter, mail, message_id, root_id, task, turn, turn_id, usage, who};
 use super::rows_together::schedule;
 use super::tools::{each, keep, look, open, refuse};
 use crate::Store;
@@ -107,39 +104,6 @@ async fn accounts_of_roots_are_pruned(store: &Store) {
     });
     assert_eq!(keep!(store, |w| { w.prune(Family::RootBudgets, at(13), 9).await? }), 4);
     assert_eq!(kept().await, [5, 6, 7, 8, 9, 13, 14]);
-}
-
-pub(super) async fn reservations_are_held_by_turn(medium: Arc<dyn Medium>) {
-    let store = open(&medium).await;
-    let ids = |held: &[Reservation]| {
-        let mut ids = each(held, |reservation| reservation.reservation_id);
-        ids.sort();
-        ids
-    };
-    let inside = keep!(&store, |w| {
-        for n in 1..=4 {
-            w.reservation_put(&reservation(n, 1, ReservationStatus::Held)).await?;
-        }
-        w.reservation_put(&reservation(5, 2, ReservationStatus::Held)).await?;
-        w.reservation_put(&reservation(1, 1, ReservationStatus::Settled)).await?;
-        w.reservations_held(turn_id(1)).await?
-    });
-    assert_eq!(ids(&inside), [reservation_id(2), reservation_id(3), reservation_id(4)]);
-    let inside = keep!(&store, |w| {
-        w.reservation_put(&reservation(2, 1, ReservationStatus::Released)).await?;
-        w.reservation_put(&reservation(3, 1, ReservationStatus::Forfeited)).await?;
-        w.reservations_held(turn_id(1)).await?
-    });
-    assert_eq!(ids(&inside), [reservation_id(4)]);
-    let (held, settled, none) = look!(&store, |r| {
-        (
-            r.reservations_held(turn_id(1)).await?,
-            r.reservation_get(reservation_id(1)).await?,
-            r.reservation_get(reservation_id(9)).await?,
-        )
-    });
-    assert_eq!(held, [reservation(4, 1, ReservationStatus::Held)]);
-    assert_eq!((settled, none), (Some(reservation(1, 1, ReservationStatus::Settled)), None));
 }
 
 pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {

@@ -11,7 +11,7 @@ use ghost_domain::Party;
 use ghost_domain::event::EventFilter;
 
 use super::Medium;
-use super::rows::{ask_id, message_id, reservation_id, task_id, turn_id, who};
+use super::rows::{ask_id, message_id, task_id, turn_id, who};
 use super::script::{Command, Dice, End, script};
 use super::script_together;
 use super::tools::{Stop, blow_up, look, open, write};
@@ -71,9 +71,6 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
             line!(n, r.ask_get(ask_id(n)).await?);
         }
         line!(r.budget_list(true).await?, r.budget_list(false).await?);
-        for n in 0..6 {
-            line!(n, r.reservation_get(reservation_id(n)).await?);
-        }
         line!(r.usage_sum(&UsageFilter::default()).await?);
         line!(r.dead_letter_list(None, None).await?);
         line!(r.event_list(0, &EventFilter::default(), 100_000).await?, r.event_bounds().await?);

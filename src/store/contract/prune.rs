@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{
-    AskStatus, CallStatus, DeadLetterStatus, Party, ReservationStatus, Task, TaskEvent, TaskStatus, TurnStatus,
-};
+use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, Party, Task, TaskEvent, TaskStatus, TurnStatus};
 
 use super::Medium;
 use super::rows::{
-    answer, ask, ask_id, at, briefed, budget, call, call_id, letter, letter_id, note, reservation, reservation_id,
-    task, task_id, turn, turn_id, usage, who,
+    answer, ask, ask_id, at, briefed, budget, call, call_id, letter, letter_id, note, task, task_id, turn, turn_id,
+    usage, who,
 };
 use super::tools::{each, keep, look, open, refuse};
 use crate::Store;
@@ -31,7 +29,6 @@ pub(super) async fn pruned_turns_take_their_journals(medium: Arc<dyn Medium>) {
         for n in [1, 5, 9] {
             w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
             w.journal_append(turn_id(n), &note("x"), at(n)).await?;
-            w.reservation_put(&reservation(n, n, ReservationStatus::Settled)).await?;
         }
         w.budget_put(&budget(ghost_domain::Scope::World, None, None)).await?;
     });
@@ -39,9 +36,8 @@ pub(super) async fn pruned_turns_take_their_journals(medium: Arc<dyn Medium>) {
     let turns = look!(&store, |r| { r.turn_list(&TurnFilter::default()).await? });
     assert_eq!(each(&turns, |turn| turn.turn_id), [turn_id(9)]);
     for (n, kept) in [(1, 0), (5, 0), (9, 1)] {
-        let (steps, held) =
-            look!(&store, |r| { (r.journal_of(turn_id(n)).await?, r.reservation_get(reservation_id(n)).await?) });
-        assert_eq!((steps.len(), held.is_some()), (kept, kept == 1), "turn {n}");
+        let steps = look!(&store, |r| { r.journal_of(turn_id(n)).await? });
+        assert_eq!(steps.len(), kept, "turn {n}");
     }
     let inside = keep!(&store, |w| { (w.turn_get(turn_id(1)).await?, w.turn_get(turn_id(9)).await?.is_some()) });
     assert_eq!(inside, (None, true), "what a writer remembers is pruned, too");
@@ -56,7 +52,6 @@ pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Me
         for n in [1, 2, 3] {
             w.journal_append(turn_id(n), &note("x"), at(n)).await?;
         }
-        w.reservation_put(&reservation(1, 1, ReservationStatus::Held)).await?;
         w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held)).await?;
         w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped)).await?;
     });
@@ -65,7 +60,6 @@ pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Me
         let (turn, steps) = look!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
         assert_eq!((usize::from(turn.is_some()), steps.len()), (kept, kept), "turn {n}");
     }
-    assert_eq!(look!(&store, |r| { r.reservations_held(turn_id(1)).await?.len() }), 1);
 }
 
 pub(super) async fn prompts_live_while_a_journal_names_them(medium: Arc<dyn Medium>) {

@@ -6,8 +6,8 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::{
     Agent, AgentId, AgentKind, AgentStatus, Ask, AskId, AskStatus, Budget, BudgetLimits, CallId, CallStatus,
     DeadLetter, DeadLetterId, DeadLetterStatus, Desired, Envelope, EventId, HeldSkill, Job, Kind, LedgerRow, MailState,
-    MessageId, Money, Party, RequestKey, Reservation, ReservationId, ReservationStatus, RootId, Scope, StoredAnswer,
-    Task, TaskId, TaskStatus, Timestamp, Turn, TurnId, TurnStatus, UsageRow,
+    MessageId, Money, Party, RequestKey, Reservation, ReservationId, RootId, Scope, StoredAnswer, Task, TaskId,
+    TaskStatus, Timestamp, Turn, TurnId, TurnStatus, UsageRow,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -131,6 +131,7 @@ pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
         input_tokens: 0,
         output_tokens: 0,
         cost: Money(0),
+        held: None,
         text: None,
         started_at: at(n),
         ended_at: (status != TurnStatus::Open).then(|| at(n + 1)),
@@ -178,17 +179,13 @@ pub(super) fn budget(scope: Scope, tokens: Option<u64>, money: Option<u64>) -> B
     Budget { limits: BudgetLimits { tokens, money: money.map(Money) }, ..Budget::open(scope, at(1)) }
 }
 
-pub(super) fn reservation(n: u64, turn: u64, status: ReservationStatus) -> Reservation {
+pub(super) fn reservation(n: u64) -> Reservation {
     Reservation {
         reservation_id: reservation_id(n),
-        agent_id: who("a"),
-        turn_id: turn_id(turn),
         model: "m".to_owned(),
         scopes: vec![Scope::World, Scope::Team("news".to_owned()), Scope::Agent(who("a")), Scope::Root(root_id(1))],
         tokens: 100,
         money: Money(5),
-        status,
-        created_at: at(n),
     }
 }
 

@@ -2,14 +2,14 @@
 
 use ghost_domain::event::NewEvent;
 use ghost_domain::{
-    Agent, AgentKind, AskStatus, CallStatus, DeadLetter, DeadLetterStatus, EventKind, MailState, Party,
-    ReservationStatus, Scope, Task, TaskEvent, TaskStatus, Timestamp, Turn, TurnStatus,
+    Agent, AgentKind, AskStatus, CallStatus, DeadLetter, DeadLetterStatus, EventKind, MailState, Party, Scope, Task,
+    TaskEvent, TaskStatus, Timestamp, Turn, TurnStatus,
 };
 use serde_json::json;
 
 use super::rows::{
-    agent, answer, ask, briefed, budget, call, event_id, held, job, letter, mail, message_id, note, reservation,
-    root_id, task, task_id, turn, turn_id, usage, who,
+    agent, answer, ask, briefed, budget, call, event_id, held, job, letter, mail, message_id, note, root_id, task,
+    task_id, turn, turn_id, usage, who,
 };
 use super::script_together::Together;
 use crate::tables::{Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter, Writes};
@@ -45,7 +45,6 @@ enum What {
     PutAsk,
     PutLetter,
     PutBudget,
-    PutReservation,
     AppendUsage,
     PutCall,
     PutTask,
@@ -70,7 +69,7 @@ enum What {
 }
 
 impl What {
-    const ALL: [Self; 30] = [
+    const ALL: [Self; 29] = [
         Self::PutAgent,
         Self::PutMeta,
         Self::PutSkill,
@@ -80,7 +79,6 @@ impl What {
         Self::PutAsk,
         Self::PutLetter,
         Self::PutBudget,
-        Self::PutReservation,
         Self::AppendUsage,
         Self::PutCall,
         Self::PutTask,
@@ -240,9 +238,6 @@ impl Op {
                 let limit = c.is_multiple_of(2).then_some(n);
                 w.budget_put(&budget(scope(a), limit, None)).await
             }
-            What::PutReservation => {
-                w.reservation_put(&reservation(a % 6, a % 3, one_of(ReservationStatus::ALL, c))).await
-            }
             What::AppendUsage => {
                 let row = usage(1, name, one_of(&["m1", "m2"], b), c);
                 w.usage_append(&ghost_domain::UsageRow { at: moment(n), ..row }).await
@@ -315,7 +310,6 @@ impl Op {
                     w.agent_get(&name).await?,
                     w.ask_get(super::rows::ask_id(b % 5)).await?,
                     w.budget_get(&scope(c)).await?,
-                    w.reservation_get(super::rows::reservation_id(b % 6)).await?,
                     w.inbox_depth(&name).await?,
                     w.message_get(message_id(1 + b % n)).await?.map(|mail| (mail.state, mail.turn_id, mail.crashes)),
                     w.turn_open_of(&name).await?,
@@ -328,10 +322,8 @@ impl Op {
             What::ScanAgents => format!("{:?}", (w.agent_list(b % 2 == 0).await?, w.agent_count_dynamic().await?)),
             What::ScanAsks => format!("{:?}", (w.asks_open().await?, w.ask_count_open().await?)),
             What::ScanBudgets => {
-                let mut held = w.reservations_held(turn_id(b % 3)).await?;
-                held.sort_by_key(|reservation| reservation.reservation_id);
                 let sums = w.usage_sum(&UsageFilter::default()).await?;
-                format!("{:?}", (w.budget_list(c % 2 == 0).await?, held, sums))
+                format!("{:?}", (w.budget_list(c % 2 == 0).await?, sums))
             }
             What::ScanMail => {
                 let limit = u32::try_from(1 + b % 9).unwrap();

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::Medium;
 use super::rows::{
-    AWKWARD, LARGE, ask_id, at, briefed, call_id, message_id, note, reservation_id, root_id, turn, turn_id, who,
+    AWKWARD, LARGE, ask_id, at, briefed, call_id, message_id, note, reservation, reservation_id, root_id, turn,
+    turn_id, who,
 };
 use super::tools::{each, keep, look, open};
 use crate::Store;
@@ -29,6 +30,7 @@ pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
         input_tokens: LARGE,
         output_tokens: LARGE,
         cost: Money(LARGE),
+        held: Some(reservation(7)),
         text: Some(AWKWARD.to_owned()),
         crashes: 2,
         boot_mark: 6,

@@ -1,12 +1,11 @@
-//! Budgets, reservations and usage.
+//! Budgets and usage.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Budget, Money, Reservation, ReservationId, ReservationStatus, Scope, TurnId};
-use uuid::Uuid;
+use ghost_domain::{Budget, Money, Scope};
 
 use super::session::{LIST_MAX, Session};
 use super::tables::next;
@@ -21,22 +20,6 @@ impl BudgetReads for Session<'_> {
     async fn budget_list(&mut self, all: bool) -> Result<Vec<Budget>> {
         let limited = |budget: &&Budget| all || budget.limits.tokens.is_some() || budget.limits.money.is_some();
         Ok(self.tables.budgets.values().filter(limited).take(LIST_MAX).cloned().collect())
-    }
-
-    async fn reservation_get(&mut self, reservation_id: ReservationId) -> Result<Option<Reservation>> {
-        Ok(self.tables.reservations.get(&reservation_id).cloned())
-    }
-
-    async fn reservations_held(&mut self, turn_id: TurnId) -> Result<Vec<Reservation>> {
-        let all = (turn_id, ReservationId(Uuid::nil()))..=(turn_id, ReservationId(Uuid::max()));
-        Ok(self
-            .tables
-            .reservations_by_turn
-            .range(all)
-            .filter_map(|((_, reservation_id), ())| self.tables.reservations.get(reservation_id))
-            .filter(|reservation| reservation.status == ReservationStatus::Held)
-            .cloned()
-            .collect())
     }
 
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
@@ -70,17 +53,6 @@ impl BudgetReads for Session<'_> {
 impl BudgetWrites for Session<'_> {
     async fn budget_put(&mut self, budget: &Budget) -> Result<()> {
         self.tables.budgets.put(budget.scope.to_string(), budget.clone());
-        Ok(())
-    }
-
-    async fn reservation_put(&mut self, reservation: &Reservation) -> Result<()> {
-        let reservation_id = reservation.reservation_id;
-        if let Some(before) = self.tables.reservations.get(&reservation_id) {
-            let place = (before.turn_id, reservation_id);
-            self.tables.reservations_by_turn.remove(&place);
-        }
-        self.tables.reservations_by_turn.put((reservation.turn_id, reservation_id), ());
-        self.tables.reservations.put(reservation_id, reservation.clone());
         Ok(())
     }
 

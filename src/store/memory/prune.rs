@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{
-    AgentId, AskStatus, CallStatus, DeadLetterStatus, MailState, MessageId, Money, ReservationId, RootId, Scope, Step,
-    TaskId, Timestamp, TurnId, TurnStatus,
+    AgentId, AskStatus, CallStatus, DeadLetterStatus, MailState, MessageId, Money, RootId, Scope, Step, TaskId,
+    Timestamp, TurnId, TurnStatus,
 };
-use uuid::Uuid;
 
 use super::session::{Session, bound};
 use super::tables::Tables;
@@ -43,13 +42,6 @@ impl Tables {
                 self.journal.range((*turn_id, i64::MIN)..=(*turn_id, i64::MAX)).map(|(key, _)| *key).collect();
             for step in steps {
                 self.journal.remove(&step);
-            }
-            let all = (*turn_id, ReservationId(Uuid::nil()))..=(*turn_id, ReservationId(Uuid::max()));
-            let reservations: Vec<(TurnId, ReservationId)> =
-                self.reservations_by_turn.range(all).map(|(key, ())| *key).collect();
-            for reservation in reservations {
-                self.reservations.remove(&reservation.1);
-                self.reservations_by_turn.remove(&reservation);
             }
             self.turns.remove(turn_id);
         }

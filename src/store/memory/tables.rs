@@ -6,9 +6,8 @@ use ghost_domain::storm::RootTally;
 use ghost_domain::{
     Agent, AgentId, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation,
     ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job, JournalRow,
-    KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, Reservation, ReservationId, RootId,
-    Schedule, ScheduleId, ScheduleRun, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId,
-    UsageRow, WatchSnapshot,
+    KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, RootId, Schedule, ScheduleId,
+    ScheduleRun, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId, UsageRow, WatchSnapshot,
 };
 
 use super::table::{Journaled, Table};
@@ -44,8 +43,6 @@ pub(super) struct Tables {
     pub(super) asks_by_open: Table<(Timestamp, AskId), ()>,
     /// By the text of the scope, which is the order that lists promise.
     pub(super) budgets: Table<String, Budget>,
-    pub(super) reservations: Table<ReservationId, Reservation>,
-    pub(super) reservations_by_turn: Table<(TurnId, ReservationId), ()>,
     pub(super) usage: Table<i64, UsageRow>,
     pub(super) dead_letters: Table<DeadLetterId, DeadLetter>,
     pub(super) events: Table<i64, Event>,
@@ -90,15 +87,13 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn each(&mut self) -> [&mut dyn Journaled; 45] {
+    fn each(&mut self) -> [&mut dyn Journaled; 43] {
         [
             &mut self.agents,
             &mut self.meta,
             &mut self.asks,
             &mut self.asks_by_open,
             &mut self.budgets,
-            &mut self.reservations,
-            &mut self.reservations_by_turn,
             &mut self.usage,
             &mut self.dead_letters,
             &mut self.events,

@@ -27,7 +27,6 @@ pub(super) mod bit {
     pub(in super::super) const TURNS: u32 = 1 << 7;
     pub(in super::super) const PROMPTS: u32 = 1 << 8;
     pub(in super::super) const BUDGETS: u32 = 1 << 9;
-    pub(in super::super) const RESERVATIONS: u32 = 1 << 10;
     pub(in super::super) const CALLS: u32 = 1 << 11;
     pub(in super::super) const REQUESTS: u32 = 1 << 12;
     pub(in super::super) const DEAD_LETTERS: u32 = 1 << 13;
@@ -47,8 +46,8 @@ pub(super) mod bit {
     pub(in super::super) const SCHEDULES: u32 = 1 << 27;
     pub(in super::super) const SCHEDULE_RUNS: u32 = 1 << 28;
     pub(in super::super) const SNAPSHOTS: u32 = 1 << 29;
-    pub(in super::super) const ROOTS: u32 = 1 << 30;
-    pub(in super::super) const ALL: u32 = (1 << 31) - 1;
+    pub(in super::super) const ROOTS: u32 = 1 << 10;
+    pub(in super::super) const ALL: u32 = (1 << 30) - 1;
 }
 
 /// Where rows go.
@@ -163,7 +162,7 @@ pub(super) async fn flush(
     }
     families! {
         META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, HEADS => heads, ASKS => asks, TURNS => turns,
-        PROMPTS => prompts, BUDGETS => budgets, RESERVATIONS => reservations, CALLS => calls, REQUESTS => requests,
+        PROMPTS => prompts, BUDGETS => budgets, CALLS => calls, REQUESTS => requests,
         DEAD_LETTERS => dead_letters, TASKS => tasks, CHAT_CHANNELS => chat_channels, CHAT_MEMBERS => chat_members,
         CONVERSATIONS => conversations, ENTRIES => entries, KNOWLEDGE => knowledge,
         KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, ROOTS => roots, SCHEDULES => schedules,
@@ -199,7 +198,7 @@ impl Layers {
         }
         let rows = any! {
             META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, MAIL => mail, HEADS => heads,
-            ASKS => asks, TURNS => turns, PROMPTS => prompts, BUDGETS => budgets, RESERVATIONS => reservations,
+            ASKS => asks, TURNS => turns, PROMPTS => prompts, BUDGETS => budgets,
             CALLS => calls, REQUESTS => requests, DEAD_LETTERS => dead_letters, TASKS => tasks, JOURNAL => journal,
             USAGE => usage, TASK_EVENTS => task_events, CHAT_CHANNELS => chat_channels, CHAT_MEMBERS => chat_members,
             CHAT_POSTS => chat_posts, CONVERSATIONS => conversations, ENTRIES => entries, KNOWLEDGE => knowledge,

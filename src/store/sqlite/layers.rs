@@ -14,7 +14,7 @@ use ghost_domain::usage::UsageRow;
 use ghost_domain::{
     Agent, AgentId, Ask, Budget, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
     DeadLetter, Envelope, Event, EventId, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow,
-    MessageId, Reservation, Schedule, ScheduleRun, StateEntry, StoredAnswer, Task, Timestamp, Turn, TurnId,
+    MessageId, Schedule, ScheduleRun, StateEntry, StoredAnswer, Task, Timestamp, Turn, TurnId,
 };
 
 use super::rows::{Head, Meta, Numbered, Prompt, Seen, TaskHistory};
@@ -45,7 +45,6 @@ pub(super) struct Layers {
     pub(super) turns: Shelf<Turn>,
     pub(super) prompts: Shelf<Prompt>,
     pub(super) budgets: Shelf<Budget>,
-    pub(super) reservations: Shelf<Reservation>,
     pub(super) calls: Shelf<LedgerRow>,
     pub(super) requests: Shelf<StoredAnswer>,
     pub(super) dead_letters: Shelf<DeadLetter>,
@@ -103,7 +102,6 @@ macro_rules! every {
         $layers.turns.$call();
         $layers.prompts.$call();
         $layers.budgets.$call();
-        $layers.reservations.$call();
         $layers.calls.$call();
         $layers.requests.$call();
         $layers.dead_letters.$call();
@@ -147,7 +145,6 @@ impl Layers {
             turns: Shelf::new(),
             prompts: Shelf::new(),
             budgets: Shelf::new(),
-            reservations: Shelf::new(),
             calls: Shelf::new(),
             requests: Shelf::new(),
             dead_letters: Shelf::new(),

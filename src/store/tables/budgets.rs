@@ -1,8 +1,8 @@
-//! The `budgets`, `reservations` and `usage` tables.
+//! The `budgets` and `usage` tables. What is held for a model call under way stands in the record of its turn.
 
 use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{AgentId, Budget, Reservation, ReservationId, RootId, Scope, Timestamp, TurnId};
+use ghost_domain::{AgentId, Budget, RootId, Scope, Timestamp};
 
 use super::Result;
 
@@ -26,12 +26,6 @@ pub trait BudgetReads {
     /// Accounts in order of scope text: all that have a limit, and with `all` the others too; at most 1,000.
     async fn budget_list(&mut self, all: bool) -> Result<Vec<Budget>>;
 
-    /// A reservation.
-    async fn reservation_get(&mut self, reservation_id: ReservationId) -> Result<Option<Reservation>>;
-
-    /// Held reservations of a turn.
-    async fn reservations_held(&mut self, turn_id: TurnId) -> Result<Vec<Reservation>>;
-
     /// Sums by agent and model, in order of agent and model.
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>>;
 }
@@ -41,9 +35,6 @@ pub trait BudgetReads {
 pub trait BudgetWrites {
     /// Inserts or replaces an account.
     async fn budget_put(&mut self, budget: &Budget) -> Result<()>;
-
-    /// Inserts or replaces a reservation.
-    async fn reservation_put(&mut self, reservation: &Reservation) -> Result<()>;
 
     /// Appends a usage row.
     async fn usage_append(&mut self, row: &UsageRow) -> Result<()>;

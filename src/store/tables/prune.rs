@@ -10,7 +10,7 @@ use super::Result;
 pub enum Family {
     /// The feed. Its sequence goes on.
     Events,
-    /// Ended turns with their journals and reservations, and prompt parts that no journal names.
+    /// Ended turns with their journals, and prompt parts that no journal names.
     Turns,
     /// Mail whose turn has ended. Mail of held dead letters is kept.
     Messages,

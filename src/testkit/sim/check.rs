@@ -269,8 +269,8 @@ fn asks(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
 }
 
 fn budgets(facts: &Facts, wrongs: &mut Vec<String>) {
-    for held in &facts.held {
-        wrongs.push(format!("reservation {} of turn {} is held at rest", held.reservation_id, held.turn_id));
+    for (turn_id, held) in &facts.held {
+        wrongs.push(format!("reservation {} of turn {turn_id} is held at rest", held.reservation_id));
     }
     for budget in &facts.budgets {
         let scope = &budget.scope;

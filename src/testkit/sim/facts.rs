@@ -33,7 +33,7 @@ pub(crate) struct Facts {
     pub(crate) asks_open: Vec<Ask>,
     pub(crate) dead_letters: Vec<DeadLetter>,
     pub(crate) budgets: Vec<Budget>,
-    pub(crate) held: Vec<Reservation>,
+    pub(crate) held: Vec<(TurnId, Reservation)>,
     pub(crate) usage: Vec<UsageSum>,
     /// How often each mark was made, by token; of every token that anyone ever spoke of.
     pub(crate) marks: BTreeMap<String, u32>,
@@ -72,12 +72,12 @@ impl Facts {
         for turn_id in ids(&facts.events, EventKind::TurnStarted, "turn_id") {
             let turn_id = TurnId(turn_id);
             if let Some(turn) = r.turn_get(turn_id).await? {
+                facts.held.extend(turn.held.clone().map(|held| (turn_id, held)));
                 facts.turns.insert(turn_id, turn);
             }
             facts.journals.insert(turn_id, r.journal_of(turn_id).await?);
             let filter = LedgerFilter { turn_id: Some(turn_id), limit: 1_000, ..LedgerFilter::default() };
             facts.ledger.extend(r.call_list(&filter).await?);
-            facts.held.extend(r.reservations_held(turn_id).await?);
         }
         for task_id in ids(&facts.events, EventKind::TaskCreated, "task_id") {
             if let Some(task) = r.task_get(TaskId(task_id)).await? {

@@ -115,15 +115,6 @@ CREATE TABLE budgets (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX budgets_limited ON budgets (scope) WHERE limited = 1;
 
-CREATE TABLE reservations (
-    reservation_id BLOB NOT NULL PRIMARY KEY,
-    turn_id        BLOB NOT NULL,
-    status         TEXT NOT NULL,
-    created_at     INTEGER NOT NULL,
-    record         TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE INDEX reservations_turn ON reservations (turn_id);
-
 CREATE TABLE usage (
     seq         INTEGER NOT NULL PRIMARY KEY,
     agent_id    TEXT NOT NULL,

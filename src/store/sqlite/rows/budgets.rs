@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Budget, Money, Reservation, ReservationId, ReservationStatus, Scope, TurnId};
+use ghost_domain::{Budget, Money, Scope};
 use sqlx::sqlite::SqliteRow;
 
 use super::{Conditions, shelf};
@@ -45,47 +45,6 @@ impl Keyed for Budget {
 
     fn read(row: &SqliteRow) -> Result<Self> {
         from_record(Self::TABLE, row)
-    }
-}
-
-impl Row for Reservation {
-    const TABLE: &'static str = "reservations";
-    const SHAPE: Shape = Shape {
-        head: "INSERT INTO reservations (reservation_id, turn_id, status, created_at, record) VALUES ",
-        columns: 5,
-        tail: " ON CONFLICT (reservation_id) DO UPDATE SET status = excluded.status, record = excluded.record",
-    };
-
-    fn bind(&self, args: &mut Args) -> Result<()> {
-        args.id(self.reservation_id.0)
-            .id(self.turn_id.0)
-            .text(self.status.as_str())
-            .int(self.created_at.0)
-            .put(to_json(Self::TABLE, self.reservation_id, self)?);
-        Ok(())
-    }
-}
-
-impl Keyed for Reservation {
-    type Key = ReservationId;
-    const KEPT: usize = 4_096;
-    const SELECT: &'static str = "SELECT record FROM reservations WHERE reservation_id = ?";
-    shelf!(reservations, RESERVATIONS);
-
-    fn key(&self) -> ReservationId {
-        self.reservation_id
-    }
-
-    fn bind_key(key: &ReservationId, args: &mut Args) {
-        args.id(key.0);
-    }
-
-    fn read(row: &SqliteRow) -> Result<Self> {
-        from_record(Self::TABLE, row)
-    }
-
-    fn keep(&self) -> bool {
-        self.status == ReservationStatus::Held
     }
 }
 
@@ -140,18 +99,6 @@ impl BudgetReads for Session {
         self.list(sql, Args::default()).await
     }
 
-    async fn reservation_get(&mut self, reservation_id: ReservationId) -> Result<Option<Reservation>> {
-        self.get(&reservation_id).await
-    }
-
-    async fn reservations_held(&mut self, turn_id: TurnId) -> Result<Vec<Reservation>> {
-        let mut args = Args::default();
-        args.id(turn_id.0);
-        let sql = "SELECT record FROM reservations WHERE turn_id = ? AND status = 'held' \
-                   ORDER BY created_at, reservation_id";
-        self.list(sql, args).await
-    }
-
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
         self.scan(bit::USAGE).await?;
         let (mut sql, args) = Conditions::new(
@@ -188,11 +135,6 @@ fn read_sum(row: &SqliteRow) -> Result<UsageSum> {
 impl BudgetWrites for Session {
     async fn budget_put(&mut self, budget: &Budget) -> Result<()> {
         self.pending()?.budgets.put(budget.clone());
-        Ok(())
-    }
-
-    async fn reservation_put(&mut self, reservation: &Reservation) -> Result<()> {
-        self.pending()?.reservations.put(reservation.clone());
         Ok(())
     }
 

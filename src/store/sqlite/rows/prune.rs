@@ -115,9 +115,8 @@ const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conv
     ORDER BY seq LIMIT ?2+0) AS o) ORDER BY e.conversation_id, e.seq LIMIT ?2+0)";
 
 /// What goes with the identifiers; the last delete counts.
-const TURNS_OUT: [&str; 3] = [
+const TURNS_OUT: [&str; 2] = [
     "DELETE FROM journal WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
-    "DELETE FROM reservations WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
     "DELETE FROM turns WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
 ];
 const DEAD_LETTERS_OUT: [&str; 2] = [
@@ -261,7 +260,6 @@ impl PruneWrites for Session {
         let layers = self.pending()?;
         layers.turns.forget();
         layers.prompts.forget();
-        layers.reservations.forget();
         layers.heads.forget();
         layers.asks.forget();
         layers.tasks.forget();
