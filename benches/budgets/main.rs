@@ -25,9 +25,10 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 type Measure = (&'static str, fn() -> Outcome<Vec<Line>>);
 
 /// Everything that is measured, in the order of the table.
-const MEASURES: [Measure; 8] = [
+const MEASURES: [Measure; 9] = [
     ("sends", rows::durable_sends::measure),
     ("chat", rows::chat_fanout::measure),
+    ("broadcast", rows::broadcast::measure),
     ("gating", rows::gating::measure),
     ("turn", rows::journaled_turn::measure),
     ("read", rows::grpc_read::measure),

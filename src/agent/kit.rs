@@ -36,7 +36,7 @@ pub struct Kit {
 impl Kit {
     fn fits(&self, plan: &Arc<Plan>, agent: &Agent, channel: Option<ChannelContext>, held: &[HeldSkill]) -> bool {
         // What a record says of the agent's past is in no prompt.
-        let past = |agent: &Agent| (agent.status.clone(), agent.status_reason.clone(), agent.restarts);
+        let past = |agent: &Agent| (agent.status, agent.status_reason.clone(), agent.restarts);
         let same = |kept: &Agent| {
             let (status, status_reason, restarts) = past(agent);
             let (updated_at, last_active_at) = (agent.updated_at, agent.last_active_at);

@@ -12,7 +12,7 @@ pub use actions::{Deed, Means, act, check_supported};
 pub use delivery::{Outcome, Parcel, attempt, due, redeliver, settle};
 pub use handoff::{Handover, handoff};
 pub use out::{Post, attach, check_speaker, post};
-pub(crate) use out::{answer, owed, restore_drafts, unanswered};
+pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
 
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::event::{EventKind, NewEvent};
@@ -121,6 +121,7 @@ pub async fn begin(w: &mut dyn Writes, cx: &Cx, start: Start) -> Result<Conversa
         created_at: now,
         updated_at: now,
         heard: 0,
+        heard_at: None,
         reacted: None,
     };
     w.conversation_put(&conversation).await?;
@@ -180,6 +181,7 @@ async fn hear(w: &mut dyn Writes, cx: &Cx, mut conversation: Conversation, said:
             .details(json!({ "field": "content" })));
     }
     check_count(cx, said.attachments.len())?;
+    check_room(w, cx, &conversation).await?;
     let Some(owner) = w.agent_get(&conversation.owner).await?.filter(|agent| !agent.is_deleted()) else {
         let (id, owner) = (conversation.conversation_id, &conversation.owner);
         return Err(Refusal::new(
@@ -196,6 +198,7 @@ async fn hear(w: &mut dyn Writes, cx: &Cx, mut conversation: Conversation, said:
     };
     let envelope = mail::deliver(w, cx, draft).await?;
     conversation.heard += 1;
+    conversation.heard_at = Some(cx.now());
     let entry = Line {
         message_id: Some(envelope.message_id),
         attachments: said.attachments,
@@ -210,6 +213,29 @@ async fn hear(w: &mut dyn Writes, cx: &Cx, mut conversation: Conversation, said:
         append(w, cx, &mut conversation, Line::new(Direction::Note, Party::System, text)).await?;
     }
     Ok(Heard { conversation, entry })
+}
+
+/// Refuses to make a conversation longer that has twice the entries that are kept of one: something at its beginning, such as
+/// a dead letter, keeps retention from it, and would for ever. What turns end with and notes still have room. They are few
+/// where nothing more is heard, and the step that they belong to must not fail.
+async fn check_room(r: &mut dyn Reads, cx: &Cx, conversation: &Conversation) -> Result<()> {
+    let most = i64::from(cx.limits().conversation_entries_max).saturating_mul(2);
+    if conversation.last_seq < most {
+        return Ok(());
+    }
+    let id = conversation.conversation_id;
+    let first = r.conversation_entries(id, 0, 1).await?.into_iter().next();
+    let count = first.map_or(0, |first| conversation.last_seq.saturating_sub(first.seq).saturating_add(1));
+    if count < most {
+        return Ok(());
+    }
+    let what = format!("conversation {id} has {count} entries, twice what is kept of one");
+    Err(Refusal::new(Code::RateLimited, what)
+        .hint(
+            "old entries go within the hour unless a dead letter or a delivery holds them: the operator looks with \
+             `ghostctl dead list` and `ghostctl conversation show`; else go on in another conversation",
+        )
+        .details(json!({ "limit": "conversation_entries_max" })))
 }
 
 /// Refuses more files than one message may have.

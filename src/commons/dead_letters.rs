@@ -92,10 +92,9 @@ pub async fn retry(w: &mut dyn Writes, cx: &Cx, by: &Party, id: DeadLetterId, fr
     }
     w.message_forgive(&dead_letter.messages).await?;
     let turn_id = (!fresh).then_some(dead_letter.turn_id);
-    if let Some(turn_id) = turn_id {
-        conversations::restore_drafts(w, turn_id).await?;
-    }
     w.message_mark(&dead_letter.messages, MailState::Pending, turn_id, 0).await?;
+    // An operator who has it tried means now, and mail of an earlier turn rides along with nothing.
+    w.message_rouse(&dead_letter.messages).await?;
     resolve(w, cx, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried).await?;
     cx.wake(w, &dead_letter.agent_id);
     Ok(dead_letter)

@@ -92,11 +92,14 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> R
     }
     let now = cx.now();
     let when = checked_when(new.kind, new.when)?;
+    let before = w.schedule_find(&agent.agent_id, new.kind, &name).await?;
+    // A one-shot that failed is off and its time is past; the rest of it can be changed all the same.
+    let stays_off = !new.enabled && before.as_ref().is_some_and(|before| before.when == when);
     let first = match new.kind {
         ScheduleKind::Watch => None,
+        _ if stays_off => None,
         _ => Some(first_slot(&when, now, limits.cron_gap_seconds)?),
     };
-    let before = w.schedule_find(&agent.agent_id, new.kind, &name).await?;
     match &before {
         Some(before) => may_change(by, before)?,
         None => room(w, cx, &agent.agent_id, new.kind).await?,
@@ -150,6 +153,9 @@ pub async fn enable(
         _ => Some(first_slot(&schedule.when, cx.now(), cx.limits().cron_gap_seconds)?),
     };
     keep(w, cx, by, &schedule).await?;
+    if schedule.kind == ScheduleKind::Heartbeat {
+        heartbeat::gone(w, cx, &schedule.agent_id).await?;
+    }
     Ok(schedule)
 }
 
@@ -165,6 +171,9 @@ pub async fn cancel(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule_id: Schedu
             .hint("change `heartbeat:` there and reload, or disable it until the next reload"));
     }
     remove(w, cx, by, &schedule, None).await?;
+    if schedule.kind == ScheduleKind::Heartbeat {
+        heartbeat::gone(w, cx, &schedule.agent_id).await?;
+    }
     schedule.enabled = false;
     schedule.next_at = None;
     Ok(schedule)

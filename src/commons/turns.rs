@@ -189,6 +189,8 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, seen: Option<
             turn.ended_at = None;
             w.turn_put(&turn).await?;
             w.message_mark(&ids(&mail), MailState::Taken, Some(turn.turn_id), 0).await?;
+            // Only now that no other turn of the agent is open, which would send these files with its own reply.
+            crate::conversations::restore_drafts(w, turn.turn_id).await?;
             return resume(w, cx, agent, turn).await.map(Some);
         }
         let turn_id = TurnId(cx.id());

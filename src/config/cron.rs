@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use ghost_domain::schedule::options::own_thread;
 use ghost_domain::schedule::{Deliver, JobOptions};
 use ghost_domain::text::{nearest, shown};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{AgentId, Code, Refusal};
 use serde_json::json;
 
 use crate::models::SCRIPTED_MODEL;
@@ -36,6 +37,29 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// Whether an agent may have the last words of its job `name` go where its options say. A thread of a webhook belongs to
+    /// whoever begins it, and what the outside says there later goes to that agent: only the agent that the webhook's threads
+    /// go to may name one freely, any other has the thread that is its job's own.
+    ///
+    /// # Errors
+    /// `AccessDenied` for another's thread.
+    pub fn check_thread(&self, agent_id: &AgentId, name: &str, options: &JobOptions) -> Result<(), Refusal> {
+        if options.deliver != Deliver::Webhook {
+            return Ok(());
+        }
+        let (webhook, thread) = options.to.split_once('/').unwrap_or((&options.to, ""));
+        let answers = self.webhooks.get(webhook).map(|webhook| &webhook.agent);
+        if answers == Some(agent_id) || thread == own_thread(agent_id, name) {
+            return Ok(());
+        }
+        let what = format!("the threads of the webhook {webhook} are not {agent_id}'s to choose from");
+        Err(Refusal::new(Code::AccessDenied, what)
+            .hint(format!(
+                "name only the webhook, {webhook}, for the job's own thread, or ask the operator to set the job"
+            ))
+            .details(json!({ "field": "to" })))
     }
 
     /// The provider and the model that `name` means, which is `model` or `provider/model`, for someone who thinks at
@@ -95,7 +119,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::World;
+    use crate::fixture::{GOOD, World};
 
     #[test]
     fn a_job_thinks_with_a_model_that_the_world_names() {
@@ -116,5 +140,27 @@ mod tests {
         let refusal = plan.check_job(&to("nowhere/x")).unwrap_err();
         assert_eq!((refusal.code, refusal.message.as_str()), (Code::NotFound, "there is no webhook `nowhere`"));
         plan.check_job(&JobOptions::default()).unwrap();
+    }
+
+    #[test]
+    fn only_the_agent_of_a_webhook_chooses_among_its_threads() {
+        let hook =
+            "channels: { webhooks: { shop: { url: 'http://127.0.0.1:9/in', secret_env: SECRET, agent: chora } } }\n";
+        let world = World::new();
+        world.config(&format!("{GOOD}{hook}"));
+        let plan = world.plan();
+        let (chora, other): (AgentId, AgentId) = ("chora".parse().unwrap(), "other".parse().unwrap());
+        let to = |to: &str| JobOptions { deliver: Deliver::Webhook, to: to.into(), ..JobOptions::default() };
+        plan.check_thread(&chora, "report", &to("shop/customer-17")).unwrap();
+        plan.check_thread(&other, "report", &to("shop/cron:other/report")).unwrap();
+        plan.check_thread(&other, "report", &JobOptions::default()).unwrap();
+        for foreign in ["shop/customer-17", "shop/cron:chora/report", "shop/cron:other/another"] {
+            let refusal = plan.check_thread(&other, "report", &to(foreign)).unwrap_err();
+            assert_eq!(
+                (refusal.code, refusal.details),
+                (Code::AccessDenied, Some(json!({ "field": "to" }))),
+                "{foreign}"
+            );
+        }
     }
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener;
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{Clock, Limits};
 use ghost_world::World;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tonic::transport::server::Connected;
+
+use crate::serving::Place;
 
 /// A connection that fails when its peer has taken nothing for too long.
 pub(crate) struct Patient<IO> {
@@ -25,13 +25,15 @@ pub(crate) struct Patient<IO> {
     most: Duration,
     /// Runs while the peer takes nothing.
     waits: Option<BoxFuture<'static, ()>>,
+    /// Held as long as the connection is, whatever it has become.
+    _place: Place,
 }
 
 impl<IO> Patient<IO> {
     /// Waits as long as the world's limits say.
-    pub(crate) fn new(io: IO, world: &World) -> Self {
+    pub(crate) fn new(io: IO, world: &World, place: Place) -> Self {
         let most = Limits::seconds(world.cx().limits().reader_stall_seconds);
-        Self { io, clock: Arc::clone(&world.cx().ports.clock), most, waits: None }
+        Self { io, clock: Arc::clone(&world.cx().ports.clock), most, waits: None, _place: place }
     }
 
     /// Begins to wait where a write cannot go on, and ends the connection when it has waited long enough.
@@ -43,6 +45,8 @@ impl<IO> Patient<IO> {
         let (clock, most) = (&self.clock, self.most);
         let waits = self.waits.get_or_insert_with(|| clock.sleep(most));
         waits.as_mut().poll(cx).map(|()| {
+            // What has completed must not be polled again, should there be another write.
+            self.waits = None;
             Err(io::Error::new(io::ErrorKind::TimedOut, "the peer took nothing of what it was sent for too long"))
         })
     }
@@ -87,26 +91,6 @@ impl<IO: Connected> Connected for Patient<IO> {
 
     fn connect_info(&self) -> IO::ConnectInfo {
         self.io.connect_info()
-    }
-}
-
-/// A port whose connections are patient only so long.
-pub(crate) struct PatientListener {
-    pub(crate) listener: TcpListener,
-    pub(crate) world: Arc<World>,
-}
-
-impl Listener for PatientListener {
-    type Io = Patient<TcpStream>;
-    type Addr = std::net::SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let (io, address) = Listener::accept(&mut self.listener).await;
-        (Patient::new(io, &self.world), address)
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
     }
 }
 
@@ -165,7 +149,8 @@ mod tests {
     async fn a_peer_that_takes_nothing_is_waited_for_only_so_long() {
         let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
         let (near, mut far) = tokio::io::duplex(8);
-        let mut near = Patient::new(near, &scene.world);
+        let place = crate::serving::Places::default().take(&scene.world).await;
+        let mut near = Patient::new(near, &scene.world, place);
         near.write_all(&[1; 8]).await.unwrap();
         // It takes a little now and then: that is no stall.
         for _ in 0..3 {
@@ -181,7 +166,9 @@ mod tests {
         tokio::pin!(waits);
         assert!(futures_util::poll!(&mut waits).is_pending());
         scene.clock.advance(Duration::from_secs(6));
-        assert_eq!(waits.await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(waits.as_mut().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        // One that is tried once more is waited for anew.
+        assert!(futures_util::poll!(&mut waits).is_pending());
     }
 
     #[tokio::test]

@@ -25,7 +25,6 @@ use tonic::service::interceptor::InterceptedService;
 
 use crate::adapters;
 use crate::auth::{Gate, token};
-use crate::connections::PatientListener;
 use crate::http;
 use crate::reflection::Reflection;
 use crate::services::{
@@ -33,7 +32,7 @@ use crate::services::{
     LedgerService, MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService,
     WorldService,
 };
-use crate::serving::{self, Door};
+use crate::serving::{self, Door, Places, Speech};
 
 /// Bytes of one request: a message body with room around it.
 const REQUEST_MAX: usize = 4 * 1024 * 1024;
@@ -212,6 +211,7 @@ impl Bound {
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let mut tasks = JoinSet::new();
         let mut paths = Vec::new();
+        let places = Places::default();
         for socket in self.sockets {
             let (door, gate) = match socket {
                 Socket::Unix(listener, path) => {
@@ -222,20 +222,14 @@ impl Bound {
                 Socket::Tcp(listener, gate, Some(tls)) => (Door::Tls(listener, tls), gate),
             };
             let routes = routes(&control, gate, health_service.clone())?;
-            tasks.spawn(serving::serve(door, routes, Arc::clone(&control.world), closed.clone()));
+            let speech = Speech::Grpc(routes);
+            tasks.spawn(serving::serve(door, speech, places.clone(), Arc::clone(&control.world), closed.clone()));
         }
-        let mut rest = self.http.map(|(listener, address)| {
-            let router = http::router(control.clone(), self.token.clone(), address);
-            let listener = PatientListener { listener, world: Arc::clone(&control.world) };
-            let mut closed = closed.clone();
-            tokio::spawn(async move {
-                axum::serve(listener, router)
-                    .with_graceful_shutdown(async move {
-                        let _ = closed.wait_for(|closed| *closed).await;
-                    })
-                    .await
-            })
-        });
+        if let Some((listener, address)) = self.http {
+            let speech = Speech::Rest(http::router(control.clone(), self.token.clone(), address));
+            let world = Arc::clone(&control.world);
+            tasks.spawn(serving::serve(Door::Tcp(listener), speech, places, world, closed));
+        }
         let courier = tokio::spawn(adapters::courier(Arc::clone(&control.world)));
         tokio::pin!(shutdown);
         let failed = tokio::select! {
@@ -252,18 +246,9 @@ impl Bound {
         let clock = Arc::clone(&control.world.cx().ports.clock);
         tokio::select! {
             biased;
-            () = async {
-                while tasks.join_next().await.is_some() {}
-                if let Some(rest) = &mut rest {
-                    // However it ends, it has ended.
-                    let _ = rest.await;
-                }
-            } => {}
+            () = async { while tasks.join_next().await.is_some() {} } => {}
             // Streams have no end of their own; their readers resume elsewhere.
             () = clock.sleep(CLOSING) => tasks.abort_all(),
-        }
-        if let Some(rest) = rest {
-            rest.abort();
         }
         for path in paths {
             // A socket without a daemon would only have to be probed by the next one.

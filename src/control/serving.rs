@@ -1,18 +1,22 @@
-//! gRPC over one listener: connections are taken, told apart by who they come from, and served until the daemon goes.
+//! Listening: connections are taken at every door, gRPC's and REST's alike, and served until the daemon goes.
 //!
-//! Must never: let one peer's handshake, or its connection's end, hold up the others.
+//! Must never: let one peer's handshake, its silence, or its connection's end, hold up the others or the daemon's end.
+
+mod deadlines;
+mod first;
+mod grpc;
+mod places;
+mod rest;
+#[cfg(test)]
+mod tests;
 
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use ghost_domain::Refusal;
 use ghost_world::World;
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -21,23 +25,17 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tonic::service::Routes;
 use tonic::transport::server::Connected;
-use tower::limit::ConcurrencyLimit;
-use tower::util::ServiceExt as _;
 
-use crate::connections::{Patient, Streams};
+use self::first::First;
+pub(crate) use self::places::{Place, Places};
+use crate::connections::Patient;
 
-/// Requests of one connection at once.
-const CONNECTION_CONCURRENCY: usize = 512;
-/// A quiet connection is asked this often whether its peer lives.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-/// It has so long to answer.
-const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
-/// A handshake takes no longer.
+/// A handshake with the first request after it takes no longer.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// When a connection cannot be taken, mostly for want of file descriptors, the next is tried after this.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Where gRPC listens.
+/// Where connections come in.
 pub(crate) enum Door {
     /// A Unix socket.
     Unix(UnixListener),
@@ -47,8 +45,23 @@ pub(crate) enum Door {
     Tls(TcpListener, Arc<ServerConfig>),
 }
 
+/// What is spoken behind a door.
+#[derive(Clone)]
+pub(crate) enum Speech {
+    /// gRPC.
+    Grpc(Routes),
+    /// HTTP/1.
+    Rest(Router),
+}
+
 /// Serves until `closed` turns true and the last connection has ended.
-pub(crate) async fn serve(door: Door, routes: Routes, world: Arc<World>, closed: watch::Receiver<bool>) {
+pub(crate) async fn serve(
+    door: Door,
+    speech: Speech,
+    places: Places,
+    world: Arc<World>,
+    closed: watch::Receiver<bool>,
+) {
     let clock = Arc::clone(&world.cx().ports.clock);
     let mut closing = closed.clone();
     let mut connections = JoinSet::new();
@@ -63,7 +76,12 @@ pub(crate) async fn serve(door: Door, routes: Routes, world: Arc<World>, closed:
         };
         match taken {
             Ok(taken) => {
-                connections.spawn(welcome(taken, Arc::clone(&world), routes.clone(), closed.clone()));
+                let place = tokio::select! {
+                    biased;
+                    _ = closing.wait_for(|closed| *closed) => break,
+                    place = places.take(&world) => place,
+                };
+                connections.spawn(welcome(taken, place, speech.clone(), Arc::clone(&world), closed.clone()));
             }
             Err(error) if is_of_the_peer(&error) => tracing::debug!(%error, "a connection was not taken"),
             Err(error) => {
@@ -106,19 +124,21 @@ async fn take(door: &Door) -> io::Result<Taken> {
 }
 
 /// Serves one connection, of whatever kind it is.
-async fn welcome(taken: Taken, world: Arc<World>, routes: Routes, closed: watch::Receiver<bool>) {
+async fn welcome(taken: Taken, place: Place, speech: Speech, world: Arc<World>, mut closed: watch::Receiver<bool>) {
+    let mut first = First::new(&world);
     match taken {
-        Taken::Unix(io) => connection(Patient::new(io, &world), routes, closed).await,
-        Taken::Tcp(io) => connection(Patient::new(io, &world), routes, closed).await,
+        Taken::Unix(io) => speak(Patient::new(io, &world, place), speech, &world, first, closed).await,
+        Taken::Tcp(io) => speak(Patient::new(io, &world, place), speech, &world, first, closed).await,
         Taken::Tls(io, config) => {
-            let handshake = TlsAcceptor::from(config).accept(Patient::new(io, &world));
+            let handshake = TlsAcceptor::from(config).accept(Patient::new(io, &world, place));
             let shaken = tokio::select! {
                 biased;
                 shaken = handshake => shaken,
-                () = world.cx().ports.clock.sleep(HANDSHAKE) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+                () = first.missed() => Err(io::Error::from(io::ErrorKind::TimedOut)),
+                () = async { drop(closed.wait_for(|closed| *closed).await) } => return,
             };
             match shaken {
-                Ok(io) => connection(io, routes, closed).await,
+                Ok(io) => speak(io, speech, &world, first, closed).await,
                 // Whoever has no certificate of ours is told so by the handshake itself.
                 Err(error) => tracing::debug!(%error, "a handshake failed"),
             }
@@ -126,36 +146,14 @@ async fn welcome(taken: Taken, world: Arc<World>, routes: Routes, closed: watch:
     }
 }
 
-/// Serves one connection to its end.
-async fn connection<IO>(io: IO, routes: Routes, mut closed: watch::Receiver<bool>)
+async fn speak<IO>(io: IO, speech: Speech, world: &World, first: First, closed: watch::Receiver<bool>)
 where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
 {
-    let peer = io.connect_info();
-    let service = ConcurrencyLimit::new(routes, CONNECTION_CONCURRENCY).map_request(
-        move |mut request: hyper::Request<Incoming>| {
-            // The gate reads who it is from here.
-            request.extensions_mut().insert(peer.clone());
-            request
-        },
-    );
-    let mut builder = auto::Builder::new(Streams).http2_only();
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(KEEPALIVE)).keep_alive_timeout(KEEPALIVE_ANSWER);
-    let mut served = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(service)));
-    let ended = tokio::select! {
-        biased;
-        ended = served.as_mut() => Some(ended),
-        () = async { drop(closed.wait_for(|closed| *closed).await) } => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+    let clock = Arc::clone(&world.cx().ports.clock);
+    match speech {
+        Speech::Grpc(routes) => grpc::connection(io, routes, clock, first, closed).await,
+        Speech::Rest(router) => rest::connection(io, router, clock, first, closed).await,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Must never: know a transport, or open a stream that stays silent because something in its request was misspelt.
 
+mod farewell;
 mod feeder;
 mod held;
 mod readers;
@@ -21,6 +22,7 @@ use crate::convert::input;
 use crate::queries;
 use crate::services::Control;
 
+pub(crate) use farewell::Farewell;
 #[cfg(test)]
 pub(crate) use feeder::{ALIVE, PATIENCE};
 pub(crate) use held::Held;

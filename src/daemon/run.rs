@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use ghost_commons::budgets;
@@ -12,7 +12,7 @@ use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
 use ghost_domain::{Code, Job, Money, Refusal};
 use ghost_store::Store;
-use ghost_store::sqlite::{SqliteOptions, open_store};
+use ghost_store::sqlite::{SqliteOptions, is_current, open_store};
 use ghost_store::tables::UsageFilter;
 use ghost_tools::Tool;
 use ghost_tools::workspace::Workspace;
@@ -23,6 +23,9 @@ use crate::data_dir::{DataDir, default_data_dir};
 use crate::loading::{Loaded, Overrides, complete, load, problems_refusal};
 use crate::terminal::Terminal;
 use crate::{job, recordings};
+
+/// The database in the data directory.
+const DATABASE: &str = "ghost.db";
 
 /// Reads an environment variable; shared with the reload.
 pub type SharedEnv = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -77,20 +80,42 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
     let env = Arc::clone(&options.env);
     let first = ghost_config::load(&options.world_dir, &*env).map_err(Failure::Problems)?;
     let recordings = recordings::read_all(&first.llm).await?;
-    let clock = Arc::clone(&options.ports.clock);
-    let loaded =
-        complete(first, &options.overrides, &*env, Arc::clone(&clock), recordings).map_err(Failure::Problems)?;
+    let path = match options.data_dir {
+        Some(path) => path,
+        None => default_data_dir(&first.world_id, &*env)?,
+    };
+    let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
+    let reading = {
+        let (overrides, env, clock) = (options.overrides.clone(), Arc::clone(&env), Arc::clone(&options.ports.clock));
+        tokio::task::spawn_blocking(move || complete(first, &overrides, &*env, clock, recordings))
+    };
+    // A database that is taken as it is can be opened while the rule files are read: if something is wrong with these,
+    // it is as it was. Any other waits until the configuration is known to be good.
+    let (loaded, opened) = tokio::join!(reading, open_early(&path, sqlite.clone()));
+    let loaded = match loaded {
+        Ok(Ok(loaded)) => loaded,
+        failed => {
+            if let Ok(Some((_, store))) = &opened {
+                store.close().await;
+            }
+            return Err(match failed {
+                Ok(Err(problems)) => Failure::Problems(problems),
+                _ => Refusal::new(Code::Internal, "reading the configuration panicked").into(),
+            });
+        }
+    };
     for warning in &loaded.plan.warnings {
         tracing::warn!("{}", warning.bare());
     }
-    let path = match options.data_dir {
-        Some(path) => path,
-        None => default_data_dir(&loaded.plan.world_id, &*env)?,
+    let (data_dir, store) = match opened? {
+        Some((data_dir, store)) => (data_dir, Some(store)),
+        None => (DataDir::lock(&path)?, None),
     };
-    let data_dir = DataDir::lock(&path)?;
     let result = serve_world(
         loaded,
         &data_dir,
+        store,
+        sqlite,
         ServeOptions {
             world_dir: options.world_dir,
             input: options.input,
@@ -100,7 +125,6 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
             env,
             extra_tools: options.extra_tools,
             ports: options.ports,
-            page_limit: options.page_limit,
             terminal: options.terminal,
         },
         stop,
@@ -119,13 +143,25 @@ struct ServeOptions {
     env: SharedEnv,
     extra_tools: Vec<Tool>,
     ports: Ports,
-    page_limit: Option<u32>,
     terminal: Terminal,
+}
+
+/// Locks the data directory and opens its database, if that is there and of this version.
+async fn open_early(path: &Path, sqlite: SqliteOptions) -> Result<Option<(DataDir, Store)>, Refusal> {
+    let file = path.join(DATABASE);
+    if !is_current(&file) {
+        return Ok(None);
+    }
+    let data_dir = DataDir::lock(path)?;
+    let store = open_store(&file, sqlite).await?;
+    Ok(Some((data_dir, store)))
 }
 
 async fn serve_world(
     loaded: Loaded,
     data_dir: &DataDir,
+    store: Option<Store>,
+    sqlite: SqliteOptions,
     options: ServeOptions,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
@@ -139,20 +175,34 @@ async fn serve_world(
     } else {
         options.listen
     };
-    let bound = ghost_control::bind(ControlOptions {
-        listeners,
-        http: options.http,
-        data_dir: data_dir.path().to_owned(),
-        token: (options.env)("GHOST_TOKEN").filter(|token| !token.is_empty()),
-        tls: tls_files(&*options.env)?,
-        on_shutdown: Arc::new(move |_| {
-            asker.send_replace(true);
-        }),
-    })
-    .await?;
+    let bind = async {
+        let tls = tls_files(&*options.env)?;
+        ghost_control::bind(ControlOptions {
+            listeners,
+            http: options.http,
+            data_dir: data_dir.path().to_owned(),
+            token: (options.env)("GHOST_TOKEN").filter(|token| !token.is_empty()),
+            tls,
+            on_shutdown: Arc::new(move |_| {
+                asker.send_replace(true);
+            }),
+        })
+        .await
+    };
+    let bound = match bind.await {
+        Ok(bound) => bound,
+        Err(refusal) => {
+            if let Some(store) = store {
+                store.close().await;
+            }
+            return Err(refusal.into());
+        }
+    };
     secrets.extend(bound.token().map(str::to_owned));
-    let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
-    let store = open_store(&data_dir.path().join("ghost.db"), sqlite).await.map_err(Refusal::from)?;
+    let store = match store {
+        Some(store) => store,
+        None => open_store(&data_dir.path().join(DATABASE), sqlite).await.map_err(Refusal::from)?,
+    };
     let outcome = boot_and_serve(
         loaded,
         data_dir,

@@ -164,12 +164,12 @@ pub fn mentions(text: &str) -> Mentions {
     found
 }
 
-/// Where a text has code: between two runs of equally many backticks, and from a fence (three or more backticks or tildes
+/// Where a text has code: between two runs of equally many backticks in one paragraph, and from a fence (three or more backticks or tildes
 /// at the beginning of a line) to the line with one of the same mark that is no shorter, or to the end. In order, without
 /// overlap.
 fn code_spans(text: &str) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
-    // Runs of backticks outside fences; each stretch between fences is looked through by itself.
+    // Runs of backticks outside fences; each stretch between fences and blank lines is looked through by itself.
     let mut runs: Vec<Range<usize>> = Vec::new();
     let mut fence: Option<(usize, char, usize)> = None;
     let mut start = 0;
@@ -189,6 +189,7 @@ fn code_spans(text: &str) -> Vec<Range<usize>> {
                 pair_up(&mut runs, &mut spans);
                 fence = Some((start, mark, length));
             }
+            None if body.trim().is_empty() => pair_up(&mut runs, &mut spans),
             None => runs.extend(backticks(line).map(|run| start + run.start..start + run.end)),
         }
         start += line.len();
@@ -302,6 +303,9 @@ mod tests {
             ("``` @x ``` @ada", vec!["ada"]),
             ("```\n@bob `` @bob", vec![]),
             ("` a\n```\n@bob `\n```\n@ada `", vec!["ada"]),
+            ("a ` b\n\n@ada c `", vec!["ada"]),
+            ("a ` b\n \t\n@ada c ` d\n@bob `", vec!["ada"]),
+            ("a ` b\n@ada c `", vec![]),
         ] {
             assert_eq!(names(text), (wanted.iter().map(ToString::to_string).collect(), false), "{text}");
         }

@@ -173,6 +173,9 @@ pub struct Conversation {
     /// Messages that came from outside so far.
     #[serde(default)]
     pub heard: u64,
+    /// When the last of them came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_at: Option<Timestamp>,
     /// How many had come when an agent last reacted to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reacted: Option<u64>,

@@ -89,6 +89,8 @@ limits! {
     subscriber_buffer: u32 = 1_024, 16, 1_048_576;
     /// Subscribers at once.
     subscribers_max: u32 = 256, 1, 100_000;
+    /// Connections at once, over gRPC and HTTP together; the next waits for a place.
+    connections_max: u32 = 1_024, 1, 100_000;
     /// Seconds that a reader may take nothing of what it is sent before its connection or stream is closed.
     reader_stall_seconds: u32 = 30, 1, 3_600;
     /// Days of the event feed (LIM-40).

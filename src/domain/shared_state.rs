@@ -63,7 +63,7 @@ impl JsonText {
     }
 
     /// Whether [`JsonText::value`] has every digit of its numbers: whole numbers that fit 64 bits, and others of up to 15
-    /// digits.
+    /// digits that are not so near to 0 that a double loses some (`1e-400`).
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut rest = self.0.as_str();
@@ -104,8 +104,9 @@ fn fits_64_bits(number: &str) -> bool {
         return true;
     }
     let digits = number.split(['e', 'E']).next().unwrap_or_default().replace(['-', '.'], "");
-    // A double keeps any 15 digits, wherever the point is.
-    digits.trim_matches('0').len() <= 15
+    let digits = digits.trim_matches('0');
+    // A double keeps any 15 digits, wherever the point is, unless it is subnormal.
+    digits.is_empty() || (digits.len() <= 15 && number.parse::<f64>().is_ok_and(f64::is_normal))
 }
 
 impl From<Value> for JsonText {
@@ -187,6 +188,11 @@ mod tests {
             ("-12345678901234.5", true),
             ("1234567890123456.5", false),
             ("100000000000000000000000", true),
+            ("0.000e-999", true),
+            ("2.2250738585073e-308", true),
+            ("2.2250738585072e-308", false),
+            ("[5e-324]", false),
+            ("-1e-400", false),
             ("[1, {\"x\": 12345678901234567890.123}]", false),
             ("\"12345678901234567890.123 \\\" 12345678901234567890.123\"", true),
         ] {

@@ -64,7 +64,13 @@ impl Terminal {
             Ok(Some(status)) => Ok(status.code()),
             other => Err(format!("{other:?}")),
         });
-        (code, self.shown.0.lock().unwrap().0.clone())
+        // The last words may still be on their way to the screen.
+        let mut shown = self.shown.0.lock().unwrap();
+        while !shown.1 {
+            assert!(!deadline.passed(), "the screen never goes dark:\n{}", shown.0);
+            shown = self.shown.1.wait_timeout(shown, deadline.left()).unwrap().0;
+        }
+        (code, shown.0.clone())
     }
 }
 

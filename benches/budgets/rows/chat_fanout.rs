@@ -20,7 +20,7 @@ use super::durable_sends::{Cell, EVENTS, MESSAGES, Table, bound, connect, last, 
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
-const MEMBERS: usize = 1_000;
+pub(super) const MEMBERS: usize = 1_000;
 /// Posts of one round.
 const POSTS: usize = 20;
 const ROUNDS: usize = 7;
@@ -37,7 +37,7 @@ const CHAT_POSTS: Table = Table {
 const CHANNELS: Table = Table { name: "chat_channels", columns: "channel, gated, last_seq, record", count: 4 };
 
 /// The rows of one post, by table.
-type Written = Vec<(&'static Table, &'static str, Vec<Vec<Cell>>)>;
+pub(super) type Written = Vec<(&'static Table, &'static str, Vec<Vec<Cell>>)>;
 
 /// See the module.
 pub fn measure() -> Outcome<Vec<Line>> {
@@ -88,7 +88,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
 }
 
 /// A thousand agents in one channel.
-async fn gather(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcome<()> {
+pub(super) async fn gather(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcome<()> {
     let mut members: Vec<AgentId> = Vec::with_capacity(MEMBERS);
     for member in 0..MEMBERS {
         members.push(format!("member-{member:04}").parse()?);
@@ -187,7 +187,7 @@ async fn written(reader: &mut SqliteConnection, before: (i64, i64)) -> Outcome<W
 }
 
 /// Writes a post's rows in one transaction. Gives the seconds that it took.
-async fn insert_all(raw: &mut SqliteConnection, written: &Written) -> Outcome<f64> {
+pub(super) async fn insert_all(raw: &mut SqliteConnection, written: &Written) -> Outcome<f64> {
     let mut statements: Vec<(Arc<str>, &[Vec<Cell>])> = Vec::new();
     for (table, on_conflict, rows) in written {
         for chunk in rows.chunks(TOGETHER) {

@@ -1,5 +1,6 @@
 //! One file a budget.
 
+pub mod broadcast;
 pub mod chat_fanout;
 pub mod durable_sends;
 pub mod gating;

@@ -13,7 +13,7 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::out::{check_length, check_speaker, is_message, outside_id, way_out};
-use super::{Line, append, get, recent};
+use super::{Line, append, check_room, get, recent};
 use crate::{Cx, Result};
 
 /// Answers that a poll may have.
@@ -117,6 +117,7 @@ pub async fn act(
     let mut conversation = get(w, conversation_id).await?;
     check_speaker(&conversation, agent_id)?;
     check_supported(&conversation, &means.actions, deed.kind())?;
+    check_room(w, cx, &conversation).await?;
     let entries = recent(w, &conversation).await?;
     let mut way = way_out(&conversation, &[]);
     let (action, content) = match deed {

@@ -10,7 +10,7 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::{Line, append, check_speaker, emit, get, recent};
+use super::{Line, append, check_room, check_speaker, emit, get, recent};
 use crate::mail::{self, Chain, Draft};
 use crate::{Cx, Result, asks};
 
@@ -47,6 +47,7 @@ pub async fn handoff(
     let mut conversation = get(w, conversation_id).await?;
     if let Some(agent_id) = by.agent() {
         check_speaker(&conversation, agent_id)?;
+        check_room(w, cx, &conversation).await?;
     }
     for (field, text, most) in [("reason", &handover.reason, REASON_MAX), ("summary", &handover.summary, SUMMARY_MAX)] {
         if text.as_ref().is_some_and(|text| text.chars().count() > most) {

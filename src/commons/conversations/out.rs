@@ -9,7 +9,7 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::{Line, append, check_count, get, recent};
+use super::{Line, append, check_count, check_room, get, recent};
 use crate::turns::HeldMail;
 use crate::{Cx, Result};
 
@@ -55,6 +55,7 @@ pub async fn post(
     check_speaker(&conversation, agent_id)?;
     check_length(cx, &post.content)?;
     check_count(cx, post.attachments.len())?;
+    check_room(w, cx, &conversation).await?;
     let reply_to = match post.reply_to {
         None => None,
         Some(id) => Some(answered(&recent(w, &conversation).await?, &id).ok_or_else(|| {
@@ -93,7 +94,7 @@ pub(super) fn is_message(entry: &ConversationEntry) -> bool {
 }
 
 /// Refuses a text that is empty or longer than a message may be.
-pub(super) fn check_length(cx: &Cx, content: &str) -> Result<()> {
+pub(crate) fn check_length(cx: &Cx, content: &str) -> Result<()> {
     let most = cx.limits().message_bytes;
     if content.len() > most as usize {
         return Err(Refusal::new(
@@ -133,6 +134,7 @@ pub async fn attach(
         .hint("attach a smaller file, or a part of it")
         .details(json!({ "limit": "attachment_bytes" })));
     }
+    check_room(w, cx, &conversation).await?;
     let party = Party::Agent(agent_id.clone());
     let drafts = drafts(&recent(w, &conversation).await?, &party);
     check_count(cx, drafts.len() + 1)?;

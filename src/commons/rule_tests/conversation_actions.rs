@@ -176,3 +176,42 @@ async fn a_retried_dead_letter_still_has_what_was_attached() {
         assert_eq!(reply.attachments.len(), usize::from(!fresh));
     }
 }
+
+#[tokio::test]
+async fn a_conversation_that_a_dead_letter_holds_grows_to_twice_its_bound_and_no_further() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| (limits.crashes_max, limits.conversation_entries_max) = (1, 4));
+    arrive(&rig, CONTROL, "poison").await;
+    rig.take("ada").await;
+    rig.crash("ada", "it fell over").await;
+    let mut id = exchange(&rig, "one").await;
+    id = exchange(&rig, "two").await.max(id);
+    arrive(&rig, CONTROL, "three").await;
+    let turn = rig.take("ada").await.turn;
+    post(&rig, &turn, id).await;
+    retention::sweep(&rig.store, &rig.cx).await.unwrap();
+    assert_eq!(entries(&rig, id).await.len(), 8, "nothing can go");
+    let full = |refusal: ghost_domain::Refusal| {
+        assert_eq!(
+            (refusal.code, &refusal.details.unwrap()["limit"]),
+            (Code::RateLimited, &json!("conversation_entries_max"))
+        );
+        assert!(refusal.hint.unwrap().contains("ghostctl dead list"));
+    };
+    let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
+    let more = Post { content: "more".into(), attachments: vec![], reply_to: None };
+    full(write!(rig, |w, cx| rules::post(w, &cx, &agent, turn_id, id, more).await).unwrap_err());
+    full(act(&rig, &turn, id, means(Reactions::Extensive), react(None)).await.unwrap_err());
+    let from = Party::Outside("eve".into());
+    let said = Said { from, content: "more".into(), attachments: vec![], reply_to: None, external_id: None };
+    let again = said.clone();
+    full(write!(rig, |w, cx| rules::say(w, &cx, id, said).await).unwrap_err());
+    // What the turn ends with is no more than was asked for.
+    rig.finish(turn.turn_id, "Yes.").await.unwrap();
+    assert_eq!(entries(&rig, id).await.len(), 9);
+    let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?).remove(0);
+    write!(rig, |w, cx| dead_letters::discard(w, &cx, &operator(), held.dead_letter_id).await).unwrap();
+    retention::sweep(&rig.store, &rig.cx).await.unwrap();
+    assert_eq!(entries(&rig, id).await.len(), 4);
+    write!(rig, |w, cx| rules::say(w, &cx, id, again).await).unwrap();
+}

@@ -1,7 +1,11 @@
-use ghost_domain::{AskStatus, Code, DeadLetter, DeadLetterStatus, EventKind, MailState, TurnStatus};
+use ghost_domain::conversation::CONTROL;
+use ghost_domain::{
+    AskStatus, Attachment, Code, ConversationId, DeadLetter, DeadLetterStatus, Direction, EventKind, MailState, Turn,
+    TurnStatus,
+};
 
 use super::rig::{Rig, code, id, new_agent, operator, read, write};
-use crate::{agents, dead_letters};
+use crate::{agents, conversations, dead_letters};
 
 /// A dead letter of ada's.
 async fn dead(rig: &Rig) -> DeadLetter {
@@ -72,4 +76,45 @@ async fn a_successor_is_not_given_its_predecessors_dead_letters() {
     write!(rig, |w, cx| agents::create(w, &cx, &operator(), new_agent(&cx, "ada")).await).unwrap();
     assert_eq!(code(retry(&rig, &dead, true).await), Code::Conflict);
     assert!(rig.try_take("ada").await.unwrap().is_none());
+}
+
+/// Someone outside says something to ada in a conversation.
+async fn said(rig: &Rig, text: &str) -> ConversationId {
+    let (adapter, thread) = (CONTROL.to_owned(), Some("t".to_owned()));
+    let start = conversations::Start { adapter, thread, owner: id("ada"), party: operator() };
+    let content = text.to_owned();
+    let said =
+        conversations::Said { from: operator(), content, attachments: vec![], reply_to: None, external_id: None };
+    let heard = write!(rig, |w, cx| conversations::arrive(w, &cx, start, said).await).unwrap();
+    heard.conversation.conversation_id
+}
+
+async fn attach(rig: &Rig, turn: &Turn, conversation_id: ConversationId, name: &str) {
+    let file = Attachment { path: name.into(), name: name.into(), mime_type: "text/plain".into(), bytes: 3 };
+    let turn_id = turn.turn_id;
+    write!(rig, |w, cx| conversations::attach(w, &cx, &id("ada"), turn_id, conversation_id, file).await).unwrap();
+}
+
+#[tokio::test]
+async fn the_files_of_a_dead_turn_wait_for_its_own_reply() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crashes_max = 1);
+    let conversation_id = said(&rig, "the first").await;
+    let first = rig.take("ada").await.turn;
+    attach(&rig, &first, conversation_id, "first.txt").await;
+    rig.crash("ada", "it fell over").await;
+    let dead = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?).remove(0);
+    said(&rig, "the second").await;
+    let second = rig.take("ada").await.turn;
+    attach(&rig, &second, conversation_id, "second.txt").await;
+    retry(&rig, &dead, false).await.unwrap();
+    rig.finish(second.turn_id, "To the second.").await.unwrap();
+    assert_eq!(rig.take("ada").await.turn.turn_id, first.turn_id);
+    rig.finish(first.turn_id, "To the first.").await.unwrap();
+    let entries = read!(rig, |r| r.conversation_entries(conversation_id, 0, 100).await?);
+    let replies = entries.iter().filter(|entry| entry.direction == Direction::Out);
+    let sent: Vec<(&str, Vec<&str>)> = replies
+        .map(|entry| (entry.content.as_str(), entry.attachments.iter().map(|file| file.name.as_str()).collect()))
+        .collect();
+    assert_eq!(sent, [("To the second.", vec!["second.txt"]), ("To the first.", vec!["first.txt"])]);
 }

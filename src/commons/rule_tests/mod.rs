@@ -21,6 +21,7 @@ mod rig;
 mod schedules;
 mod schedules_jobs;
 mod schedules_missed;
+mod schedules_quiet;
 mod shared_state;
 mod store_faults;
 mod storms;

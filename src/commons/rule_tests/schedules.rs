@@ -9,7 +9,6 @@ use ghost_domain::{
 
 use super::rig::{Rig, code, id, operator, party, read, write};
 use crate::Result;
-use crate::conversations;
 use crate::mail::Chain;
 use crate::schedules::{self, Beat, NewSchedule};
 use crate::turns::{self, Ending};
@@ -379,13 +378,7 @@ async fn heartbeats_are_what_the_world_wants_and_stay_quiet_when_there_is_nothin
     );
     assert_eq!(rig.count(EventKind::HeartbeatQuiet).await, 1);
     assert!(alert.payload["not_delivered"].as_str().unwrap().contains("no conversation"));
-    let start = conversations::Start {
-        adapter: ghost_domain::conversation::CONTROL.into(),
-        thread: None,
-        owner: id("ada"),
-        party: operator(),
-    };
-    let talk = write!(rig, |w, cx| conversations::begin(w, &cx, start).await).unwrap();
+    let talk = super::schedules_jobs::heard(&rig, "t").await;
     beat("It is still late.").await;
     let said = read!(rig, |r| r.conversation_entries(talk.conversation_id, 0, 10).await?);
     assert_eq!(said.last().unwrap().content, "It is still late.");

@@ -49,6 +49,28 @@ async fn talks(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
     found
 }
 
+/// A conversation of ada's, begun from outside: an answered question.
+pub(super) async fn heard(rig: &Rig, thread: &str) -> Conversation {
+    let party = operator();
+    let start = conversations::Start {
+        adapter: CONTROL.into(),
+        thread: Some(thread.into()),
+        owner: id("ada"),
+        party: party.clone(),
+    };
+    let said = conversations::Said {
+        from: party,
+        content: "hello".into(),
+        attachments: Vec::new(),
+        reply_to: None,
+        external_id: None,
+    };
+    let heard = write!(rig, |w, cx| conversations::arrive(w, &cx, start, said).await).unwrap();
+    let turn = rig.take("ada").await.turn;
+    rig.finish(turn.turn_id, "NO_REPLY").await.unwrap();
+    heard.conversation
+}
+
 async fn delivered(rig: &Rig) -> Vec<Value> {
     let events = rig.events().await.into_iter().filter(|event| event.kind == EventKind::ScheduleDelivered);
     events.map(|event| event.payload).collect()
@@ -95,8 +117,7 @@ async fn an_announcement_goes_to_the_last_conversation_and_what_cannot_be_told_i
     let run = &runs(&rig, &job).await[0];
     assert_eq!(run.status, RunStatus::Done);
     assert!(run.note.as_ref().unwrap().contains("no conversation with anyone outside"), "{run:?}");
-    let start = conversations::Start { adapter: CONTROL.into(), thread: None, owner: id("ada"), party: operator() };
-    let talk = write!(rig, |w, cx| conversations::begin(w, &cx, start).await).unwrap();
+    let talk = heard(&rig, "one").await;
     hour(&rig, "It is noon.").await;
     hour(&rig, "NO_REPLY").await;
     let ended = Ending::Failed(Refusal::new(Code::Timeout, "too slow"));
@@ -105,7 +126,7 @@ async fn an_announcement_goes_to_the_last_conversation_and_what_cannot_be_told_i
     let turn = rig.take("ada").await.turn;
     write!(rig, |w, cx| turns::finish(w, &cx, turn.turn_id, ended).await).unwrap();
     let said = talks(&rig).await.remove(0).1;
-    assert_eq!((said.len(), said[0].content.as_str()), (1, "It is noon."));
+    assert_eq!((said.len(), said[1].content.as_str()), (2, "It is noon."));
     let other = JobOptions {
         payload: Payload::AgentTurn,
         deliver: Deliver::Announce,
@@ -115,7 +136,38 @@ async fn an_announcement_goes_to_the_last_conversation_and_what_cannot_be_told_i
     let wanted = NewSchedule { options: other, ..new(&rig, ScheduleKind::Cron, "report", every(&rig, HOUR)) };
     set(&rig, party("ada"), wanted).await.unwrap();
     hour(&rig, "It is late.").await;
-    assert_eq!(talks(&rig).await.remove(0).1[1].content, "It is late.");
+    assert_eq!(talks(&rig).await.remove(0).1[2].content, "It is late.");
+}
+
+#[tokio::test]
+async fn the_last_conversation_is_the_one_in_which_someone_was_last_heard() {
+    let rig = Rig::new().await;
+    let first = heard(&rig, "one").await.conversation_id;
+    rig.pass(MINUTE);
+    let second = heard(&rig, "two").await.conversation_id;
+    rig.pass(MINUTE);
+    // What the agent says later, there or in a thread that it made itself, is heard by nobody here.
+    own_turn(&rig, Deliver::Announce, &first.to_string()).await;
+    hour(&rig, "To the first.").await;
+    own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    hour(&rig, "To a thread of my own.").await;
+    own_turn(&rig, Deliver::Announce, "last").await;
+    hour(&rig, "To the second.").await;
+    let found = talks(&rig).await;
+    let said = &found.iter().find(|(talk, _)| talk.conversation_id == second).unwrap().1;
+    assert_eq!(said.last().unwrap().content, "To the second.");
+    assert_eq!(found.len(), 3);
+}
+
+#[tokio::test]
+async fn a_thread_is_not_begun_for_what_is_too_long_to_be_said_in_it() {
+    let rig = Rig::new().await;
+    let job = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    rig.limits(|limits| limits.message_bytes = 400);
+    hour(&rig, &"x".repeat(401)).await;
+    let note = runs(&rig, &job).await[0].note.clone().unwrap();
+    assert!(note.contains("not delivered") && note.contains("at most 400"), "{note}");
+    assert!(talks(&rig).await.is_empty());
 }
 
 #[tokio::test]
@@ -237,6 +289,18 @@ async fn a_one_shot_is_gone_after_it_ended_well_and_stays_switched_off_if_not() 
     assert_eq!((kept.enabled, kept.next_at, kept.last_status), (false, None, Some(RunStatus::Failed)));
     let on = write!(rig, |w, cx| schedules::enable(w, &cx, &operator(), schedule_id, true).await);
     assert_eq!(code(on), Code::InvalidArguments);
+    // What it says can be mended all the same, but not with a time that has passed.
+    let mended = || NewSchedule {
+        message: "look at the door".into(),
+        enabled: false,
+        ..new(&rig, ScheduleKind::Cron, "once", kept.when.clone())
+    };
+    let changed = set(&rig, operator(), mended()).await.unwrap();
+    assert_eq!((changed.schedule_id, changed.message.as_str()), (schedule_id, "look at the door"));
+    assert_eq!((changed.enabled, changed.next_at), (false, None));
+    assert_eq!(code(set(&rig, operator(), NewSchedule { enabled: true, ..mended() }).await), Code::InvalidArguments);
+    let earlier = When::At { at: rig.cx.now().minus(MINUTE * 5) };
+    assert_eq!(code(set(&rig, operator(), NewSchedule { when: earlier, ..mended() }).await), Code::InvalidArguments);
     run().await.unwrap();
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "").await.unwrap();

@@ -16,6 +16,7 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::context;
+use super::heartbeat::has_heartbeat;
 use super::record::{Run, WAITS, blank, held, record, refused, row, say, skipped, under_way, write};
 use super::text::{self, Moment};
 use crate::mail::{self, Chain, Draft};
@@ -269,12 +270,6 @@ async fn fire(
             refused(w, cx, schedule, run, &refusal).await
         }
     }
-}
-
-/// Whether an agent looks around by itself.
-async fn has_heartbeat(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
-    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat)).await?;
-    Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
 }
 
 /// Keeps the one time of a job that came while a run set off by hand is under way: it goes off when that has ended.

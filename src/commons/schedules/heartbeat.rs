@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::slots::next_after;
 use ghost_domain::schedule::{JobOptions, Missed, When};
-use ghost_domain::{AgentId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
+use ghost_domain::{AgentId, MessageId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
 use ghost_store::Writes;
 
 use super::{keep, remove};
@@ -22,12 +23,36 @@ pub struct Wanted {
     pub target: String,
 }
 
+/// Whether an agent looks around by itself.
+pub(super) async fn has_heartbeat(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat)).await?;
+    Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
+}
+
+/// Lets mail wake that waits for the heartbeat of an agent which no longer has one: it would wait for ever.
+pub(super) async fn gone(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
+    if has_heartbeat(w, agent_id).await? {
+        return Ok(());
+    }
+    // Control mail passes the bound on an inbox, so there can be a little more.
+    let window = cx.limits().inbox_max.saturating_mul(2);
+    let mut waiting = w.inbox_pending(agent_id, window).await?;
+    waiting.retain(waits_for_heartbeat);
+    if !waiting.is_empty() {
+        let ids: Vec<MessageId> = waiting.iter().map(|envelope| envelope.message_id).collect();
+        w.message_rouse(&ids).await?;
+        cx.wake(w, agent_id);
+    }
+    Ok(())
+}
+
 /// Brings the heartbeats to what the configuration wants. One that is as it should be goes on undisturbed, disabled ones
 /// included.
 pub async fn heartbeats(w: &mut dyn Writes, cx: &Cx, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
     for schedule in w.schedule_list(None, Some(ScheduleKind::Heartbeat)).await? {
         if !wanted.contains_key(&schedule.agent_id) {
             remove(w, cx, &Party::System, &schedule, Some("the world file no longer wants it")).await?;
+            gone(w, cx, &schedule.agent_id).await?;
         }
     }
     for (agent_id, heartbeat) in wanted {

@@ -63,15 +63,19 @@ pub(super) fn reason(told: Result<()>) -> Result<Option<String>> {
     }
 }
 
-/// Brings a text to its target: nowhere, the agent's last conversation with someone outside, a conversation, or a chat
-/// channel.
+/// Brings a text to its target: nowhere, the agent's conversation in which someone outside was last heard, a conversation, or
+/// a chat channel.
 pub(super) async fn tell(w: &mut dyn Writes, cx: &Cx, turn: &Turn, target: &str, text: &str) -> Result<()> {
     match target {
         NOWHERE => Ok(()),
         LAST => {
-            let last = w.conversation_list(Some(&turn.agent_id)).await?.into_iter().next().ok_or_else(|| {
+            let all = w.conversation_list(Some(&turn.agent_id)).await?;
+            // One that the agent began and nobody has answered is no conversation with anyone.
+            let heard = all.into_iter().filter(|conversation| conversation.heard_at.is_some());
+            let last = heard.max_by_key(|conversation| (conversation.heard_at, conversation.conversation_id));
+            let last = last.ok_or_else(|| {
                 Refusal::new(Code::NotFound, format!("{} has no conversation with anyone outside", turn.agent_id))
-                    .hint("begin one, or name another target")
+                    .hint("it is heard from nobody there yet; name another target")
             })?;
             say(w, cx, turn, last.conversation_id, text).await
         }
@@ -94,13 +98,15 @@ pub(super) async fn tell(w: &mut dyn Writes, cx: &Cx, turn: &Turn, target: &str,
 }
 
 /// Says something in the thread of a webhook, which begins with it if there is none. What the outside answers there is the
-/// agent's to answer.
+/// agent's to answer: whoever may set such a job may name the thread, see [`ghost_domain::schedule::options::own_thread`].
 async fn over_webhook(w: &mut dyn Writes, cx: &Cx, turn: &Turn, to: &str, text: &str) -> Result<()> {
     let (webhook, thread) = to.split_once('/').unwrap_or((to, "cron"));
     let adapter = format!("{WEBHOOK}{webhook}");
     let conversation_id = match w.conversation_find(&adapter, thread).await? {
         Some(conversation) => conversation.conversation_id,
         None => {
+            // Nothing is begun for what could not be said there.
+            conversations::check_length(cx, text)?;
             let start = conversations::Start {
                 adapter,
                 thread: Some(thread.to_owned()),

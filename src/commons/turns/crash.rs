@@ -115,6 +115,8 @@ async fn split(
         mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= most);
     let ids: Vec<MessageId> = tried.iter().map(|envelope| envelope.message_id).collect();
     w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
+    // Each runs alone now, so nothing that wakes would take quiet mail along.
+    w.message_rouse(&ids).await?;
     for envelope in poisoned {
         let times = envelope.crashes.saturating_add(crashes);
         dead_letters::hold(w, cx, &turn, &[envelope.message_id], reason, times).await?;

@@ -5,7 +5,7 @@
 //! Must never: hand the same thing over twice at once, or let one slow receiver hold up the others.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ghost_commons::conversations::{self as rules, Outcome};
@@ -32,13 +32,7 @@ type UnderWay = BTreeMap<Place, String>;
 
 /// Delivers until it is aborted. What is under way then goes out again at the next start.
 pub(crate) async fn courier(world: Arc<World>) {
-    let http = match client() {
-        Ok(http) => http,
-        Err(refusal) => {
-            tracing::error!(%refusal, "nothing can be delivered to the outside");
-            return;
-        }
-    };
+    let http = Http::default();
     let clock = Arc::clone(&world.cx().ports.clock);
     let mut rings = world.deliveries();
     let mut under_way = UnderWay::new();
@@ -97,17 +91,31 @@ pub(crate) async fn courier(world: Arc<World>) {
     }
 }
 
-fn client() -> Result<reqwest::Client, Refusal> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may have been first, which is as good.
-        drop(rustls::crypto::ring::default_provider().install_default());
+/// The client that webhooks share, made when the first of them is called: it reads the certificates of the system, which
+/// takes longer than anything else at a start.
+#[derive(Clone, Default)]
+pub(super) struct Http(Arc<OnceLock<reqwest::Client>>);
+
+impl Http {
+    /// The client.
+    pub(super) fn client(&self) -> Result<reqwest::Client, Refusal> {
+        if let Some(client) = self.0.get() {
+            return Ok(client.clone());
+        }
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Another thread may have been first, which is as good.
+            drop(rustls::crypto::ring::default_provider().install_default());
+        }
+        let made = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(10))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| {
+                Refusal::new(ghost_domain::Code::Internal, format!("the HTTP client cannot be made: {error}"))
+            })?;
+        Ok(self.0.get_or_init(|| made).clone())
     }
-    reqwest::Client::builder()
-        .connect_timeout(Duration::from_secs(10))
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .build()
-        .map_err(|error| Refusal::new(ghost_domain::Code::Internal, format!("the HTTP client cannot be made: {error}")))
 }
 
 /// What to begin with now, and when something falls due next.
@@ -167,7 +175,7 @@ fn full(under_way: &UnderWay) -> Vec<String> {
     busy.into_iter().filter(|(_, count)| *count >= EACH).map(|(adapter, _)| adapter.to_owned()).collect()
 }
 
-async fn deliver(world: &World, place: Place, http: &reqwest::Client) -> Result<(), Refusal> {
+async fn deliver(world: &World, place: Place, http: &Http) -> Result<(), Refusal> {
     let (conversation_id, seq) = place;
     let (cx, jitter) = (world.cx().clone(), world.cx().ports.rng.below(1_000));
     let begun = world
@@ -175,7 +183,7 @@ async fn deliver(world: &World, place: Place, http: &reqwest::Client) -> Result<
         .write(move |w| Box::pin(async move { rules::attempt(w, &cx, conversation_id, seq, jitter).await }))
         .await?;
     let Some(parcel) = begun else { return Ok(()) };
-    let outcome = match adapter_of(world, &parcel.conversation.adapter, http) {
+    let outcome = match adapter_of(world, &parcel.conversation.adapter, http)? {
         Some(adapter) => match parcel.entry.action.as_ref().map(Action::kind) {
             // A reload may have taken it away since.
             Some(kind) if !adapter.actions().contains(&kind) => {
@@ -211,6 +219,7 @@ mod tests {
             created_at: Timestamp(1),
             updated_at: Timestamp(1),
             heard: 0,
+            heard_at: None,
             reacted: None,
         }
     }

@@ -15,8 +15,10 @@ use async_trait::async_trait;
 use ghost_commons::conversations::{Outcome, Parcel};
 use ghost_config::plan::WebhookPlan;
 use ghost_domain::conversation::{CONTROL, WEBHOOK};
-use ghost_domain::{ActionKind, Attachment};
+use ghost_domain::{ActionKind, Attachment, Refusal};
 use ghost_world::World;
+
+use courier::Http;
 
 pub(crate) use courier::courier;
 pub use signature::{SIGNATURE_VERSION, sign, verify};
@@ -45,12 +47,13 @@ pub trait Adapter: Send + Sync {
 }
 
 /// The adapter of a conversation; nothing if the world has none of that name any more.
-fn adapter_of(world: &World, name: &str, http: &reqwest::Client) -> Option<Box<dyn Adapter>> {
+fn adapter_of(world: &World, name: &str, http: &Http) -> Result<Option<Box<dyn Adapter>>, Refusal> {
     if name == CONTROL {
-        return Some(Box::new(control::Control));
+        return Ok(Some(Box::new(control::Control)));
     }
-    let plan: WebhookPlan = world.plan().webhooks.get(name.strip_prefix(WEBHOOK)?)?.clone();
-    Some(Box::new(webhook::Webhook::new(plan, http.clone())))
+    let plan = world.plan();
+    let Some(plan) = name.strip_prefix(WEBHOOK).and_then(|name| plan.webhooks.get(name)) else { return Ok(None) };
+    Ok(Some(Box::new(webhook::Webhook::new(plan.clone(), http.client()?))))
 }
 
 /// The secret that a webhook shares with the outside, from the environment.

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ghost_commons::conversations::{Outcome, Parcel};
 use ghost_config::plan::WebhookPlan;
+use ghost_domain::redact::Redactor;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Action, ActionKind};
 use ghost_world::World;
@@ -148,26 +149,46 @@ fn body(world: &World, parcel: &Parcel, files: &[File]) -> Value {
         "sent_at": entry.at.rfc3339(), "attachments": attachments,
     });
     if let Some(action) = &entry.action {
-        body["type"] = action.kind().as_str().into();
-        body["target"] = action.message_id().into();
-        match action {
-            Action::React { emoji, remove, .. } => {
-                body["emoji"] = emoji.as_str().into();
-                body["remove"] = (*remove).into();
-            }
-            Action::Pin { remove, .. } => body["remove"] = (*remove).into(),
-            Action::Poll { options } => {
-                body["options"] = options.iter().map(|option| redactor.redact(option)).collect();
-            }
-            Action::Delete { .. } | Action::Thread { .. } => {}
-        }
+        say(action, redactor, &mut body);
     }
     body
+}
+
+/// Says in `body` what was done.
+fn say(action: &Action, redactor: &Redactor, body: &mut Value) {
+    body["type"] = action.kind().as_str().into();
+    body["target"] = action.message_id().into();
+    match action {
+        Action::React { emoji, remove, .. } => {
+            body["emoji"] = redactor.redact(emoji).into();
+            body["remove"] = (*remove).into();
+        }
+        Action::Pin { remove, .. } => body["remove"] = (*remove).into(),
+        Action::Poll { options } => {
+            body["options"] = options.iter().map(|option| redactor.redact(option)).collect();
+        }
+        Action::Delete { .. } | Action::Thread { .. } => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_action_says_is_redacted() {
+        let redactor = Redactor::new(["hush-hush".to_owned()]);
+        let emoji = ":hush-hush:".to_owned();
+        for action in [
+            Action::React { message_id: "m".into(), seq: 1, emoji, remove: false },
+            Action::Poll { options: vec!["yes".into(), "no hush-hush".into()] },
+        ] {
+            let mut body = json!({});
+            say(&action, &redactor, &mut body);
+            assert_eq!(body["type"], action.kind().as_str());
+            assert!(!body.to_string().contains("hush-hush"), "{body}");
+        }
+    }
 
     #[test]
     fn answers_are_judged() {

@@ -37,19 +37,19 @@ pub fn entry(entry: &ConversationEntry, redactor: &Redactor) -> v1::Conversation
         error: entry.error.as_deref().map(|error| redactor.redact(error)),
         at_ms: entry.at.0,
         turn_id: entry.turn_id.map(|id| id.to_string()),
-        action: entry.action.as_ref().map(|done| Box::new(action(done))),
+        action: entry.action.as_ref().map(|done| Box::new(action(done, redactor))),
         deleted: entry.deleted,
     }
 }
 
-fn action(action: &Action) -> v1::ConversationAction {
+fn action(action: &Action, redactor: &Redactor) -> v1::ConversationAction {
     let (emoji, removed) = match action {
-        Action::React { emoji, remove, .. } => (Some(emoji.clone()), *remove),
+        Action::React { emoji, remove, .. } => (Some(redactor.redact(emoji)), *remove),
         Action::Pin { remove, .. } => (None, *remove),
         Action::Delete { .. } | Action::Poll { .. } | Action::Thread { .. } => (None, false),
     };
     let options = match action {
-        Action::Poll { options } => options.clone(),
+        Action::Poll { options } => options.iter().map(|option| redactor.redact(option)).collect(),
         _ => Vec::new(),
     };
     v1::ConversationAction {
@@ -67,5 +67,23 @@ fn attachment(file: &Attachment) -> v1::Attachment {
         name: file.name.clone(),
         mime_type: file.mime_type.clone(),
         bytes: file.bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_action_says_is_redacted() {
+        let redactor = Redactor::new(["hush-hush".to_owned()]);
+        let poll = action(&Action::Poll { options: vec!["yes".into(), "no hush-hush".into()] }, &redactor);
+        assert_eq!((poll.options.len(), poll.options[0].as_str()), (2, "yes"));
+        let emoji = ":hush-hush:".to_owned();
+        let react = Action::React { message_id: "m".into(), seq: 1, emoji, remove: false };
+        let react = action(&react, &redactor);
+        for told in [&poll.options[1], react.emoji.as_ref().unwrap()] {
+            assert!(!told.contains("hush-hush"), "{told}");
+        }
     }
 }

@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -16,14 +15,14 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, Stream as Flow, StreamExt};
 use ghost_domain::text::prefix_bytes;
-use ghost_domain::{Clock, Code, Limits, Refusal};
+use ghost_domain::{Code, Limits, Refusal};
 use tokio::task::JoinSet;
 
 use super::params::Params;
 use super::tickets::TICKET;
 use super::{Failed, Rest, Shared, body, http_status, in_an_address};
 use crate::convert::input::bad;
-use crate::streams::{self, Ended, Item, Start, Stream, Wanted, Why};
+use crate::streams::{self, Ended, Farewell, Item, Start, Stream, Wanted, Why};
 
 /// Bytes of a frame from a reader, who has nothing to say but "close" and "pong".
 const FRAME_MAX: usize = 4 * 1024;
@@ -32,22 +31,10 @@ const REASON_MAX: usize = 123;
 /// Items taken from the queue at once.
 const AT_ONCE: usize = 64;
 
-/// A reader that has been told the end has so long to take note.
-struct Farewell {
-    clock: Arc<dyn Clock>,
-    patience: Duration,
-}
-
-impl Farewell {
-    fn of(rest: &Rest) -> Self {
-        let cx = rest.control.world.cx();
-        let patience = Limits::seconds(cx.limits().reader_stall_seconds);
-        Self { clock: Arc::clone(&cx.ports.clock), patience }
-    }
-
-    async fn wait(&self) {
-        self.clock.sleep(self.patience).await;
-    }
+/// How the end of a stream is waited for.
+fn farewell(rest: &Rest) -> Farewell {
+    let cx = rest.control.world.cx();
+    Farewell::new(Arc::clone(&cx.ports.clock), Limits::seconds(cx.limits().reader_stall_seconds))
 }
 
 fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
@@ -82,18 +69,15 @@ fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
 /// `GET /api/events`
 pub(super) async fn sent(State(rest): Shared, uri: Uri, headers: HeaderMap) -> Result<Response, Failed> {
     let stream = streams::open(&rest.control, wanted(&uri, &headers)?).await?;
-    Ok(Sse::new(server_sent(stream, Farewell::of(&rest))).into_response())
+    Ok(Sse::new(server_sent(stream, farewell(&rest))).into_response())
 }
 
 fn server_sent(stream: Stream, end: Farewell) -> impl Flow<Item = Result<Event, Infallible>> {
     let Stream { mut items, feeder, seat } = stream;
     // A task of its own, since nobody looks here while a reader does not read; it ends with the body.
     let mut farewell = JoinSet::new();
-    farewell.spawn(async move {
-        // A feeder does not panic; should it, the stream has ended all the same.
-        let _ = feeder.await;
-        end.wait().await;
-    });
+    let ending = end.clone();
+    farewell.spawn(async move { ending.after(feeder).await });
     let (mut given, mut over) = (None, false);
     futures_util::stream::poll_fn(move |cx| {
         // Held as long as there is a body: one that is not read counts as a reader until it is gone.
@@ -113,6 +97,9 @@ fn server_sent(stream: Stream, end: Farewell) -> impl Flow<Item = Result<Event, 
         } else {
             items.poll_recv(cx)
         };
+        if item.is_ready() {
+            end.taken();
+        }
         item.map(|item| {
             item.map(|item| {
                 match &item {
@@ -168,7 +155,7 @@ pub(super) async fn socket(
         Ok(wanted) => streams::open(&rest.control, wanted).await,
         Err(refusal) => Err(refusal),
     };
-    let farewell = Farewell::of(&rest);
+    let farewell = farewell(&rest);
     Ok(upgrade.max_message_size(FRAME_MAX).max_frame_size(FRAME_MAX).on_upgrade(move |socket| async move {
         let (mut sink, mut source) = socket.split();
         let close = match opened {
@@ -207,8 +194,10 @@ async fn talk(
                     Item::Ended(ended) => return Some(closing(&ended)),
                 };
                 sink.feed(message).await.ok()?;
+                farewell.taken();
             }
             sink.flush().await.ok()?;
+            farewell.taken();
         }
         None
     };
@@ -227,17 +216,12 @@ async fn talk(
             }
         }
     };
-    let given_up = async {
-        // A feeder does not panic; should it, the stream has ended all the same.
-        let _ = feeder.await;
-        farewell.wait().await;
-    };
     tokio::select! {
         biased;
         close = sending => close,
         close = listening => close,
         // It was cut off and does not even read that.
-        () = given_up => None,
+        () = farewell.after(feeder) => None,
     }
 }
 

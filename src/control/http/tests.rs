@@ -353,6 +353,19 @@ async fn fall_behind(scene: &Scene, routes: &Router, token: &str) -> (Flow, Flow
 }
 
 #[tokio::test]
+async fn what_is_misspelt_beside_a_good_ticket_is_what_is_told() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let bearer = format!("Bearer {TOKEN}");
+    let given = ask(&routes, "POST", "/api/events/ticket", &[("authorization", &bearer)]).await;
+    let given: Value = serde_json::from_str(&given.body).unwrap();
+    let path = format!("/api/events?afer=now&ticket={}", given["ticket"].as_str().unwrap());
+    let answer = ask(&routes, "GET", &path, &[]).await;
+    assert_eq!((answer.status, answer.refusal().code), (StatusCode::BAD_REQUEST, Code::InvalidArguments));
+    assert_eq!(answer.refusal().hint.as_deref(), Some("did you mean `after`?"));
+}
+
+#[tokio::test]
 async fn what_cannot_be_streamed_has_a_status_of_its_own() {
     let scene = Scene::with("limits: { subscribers_max: 1 }\n").await;
     let routes = routes(&scene);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,6 @@ use ghost_domain::{Code, Refusal, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::params::Params;
 use super::{Failed, Rest, Shared, body, guard};
 use crate::auth::unguessable;
 
@@ -84,14 +83,10 @@ pub(super) async fn or_token(State(rest): State<Arc<Rest>>, request: Request, ne
     (StatusCode::UNAUTHORIZED, Json(body(&refusal))).into_response()
 }
 
-/// The ticket of an address. Whatever else is wrong with its parameters is told by the route.
+/// The ticket of an address, whatever else is there: what is wrong with it is told by the route.
 fn given(uri: &Uri) -> Option<String> {
-    let query = uri.query().unwrap_or_default();
-    if !query.split('&').any(|part| part.split('=').next() == Some(TICKET)) {
-        return None;
-    }
-    let read = Params::read(uri, &[TICKET, "agent", "channel", "after", "ephemeral"], &["kind"]);
-    Some(read.ok().and_then(|params| params.text(TICKET)).unwrap_or_default())
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
+    pairs.into_iter().find_map(|(name, value)| (name == TICKET).then_some(value))
 }
 
 /// Anything but a POST.
@@ -128,6 +123,7 @@ mod tests {
         assert_eq!(read("/api/events"), None);
         assert_eq!(read("/api/events?kind=ticket"), None);
         assert_eq!(read("/api/events?after=now&ticket=abc").as_deref(), Some("abc"));
+        assert_eq!(read("/api/events?afer=now&ticket=abc&x=%ff").as_deref(), Some("abc"), "with what is misspelt");
         for strange in ["/api/events?ticket", "/api/events?ticket=", "/api/events?ticket=a&ticket=b"] {
             assert!(read(strange).is_some(), "{strange}: it is no request with a token");
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_commons::feed::{FeedEvent, Subscription};
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Code, Limits, Refusal};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 
@@ -40,6 +40,8 @@ enum End {
     Stopping,
     /// The reader is too slow.
     Lagged,
+    /// The reader has taken nothing for too long.
+    Stalled(Duration),
     /// The feed cannot be read.
     Failed(Refusal),
 }
@@ -73,6 +75,14 @@ impl Feeder {
                 Why::Stopping,
                 Refusal::new(Code::Unavailable, "the daemon is stopping")
                     .hint(format!("subscribe again after {position} when it is back; nothing is lost")),
+            ),
+            End::Stalled(most) => (
+                Why::Lagged,
+                Refusal::new(
+                    Code::RateLimited,
+                    format!("this reader took nothing for {most:?} after sequence {position}"),
+                )
+                .hint("subscribe again after that sequence; nothing is lost"),
             ),
             End::Lagged => (
                 Why::Lagged,
@@ -141,7 +151,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Queues one item. A reader without room is waited for until it is too far behind.
+    /// Queues one item. A reader without room is waited for until it is too far behind, or has taken nothing for
+    /// too long.
     async fn send(&mut self, item: Item, reached: i64) -> Result<(), End> {
         let permit = match self.sender.try_reserve() {
             Ok(permit) => permit,
@@ -156,11 +167,14 @@ impl Feeder {
     async fn wait_for_room(&self) -> Result<mpsc::Permit<'_, Item>, End> {
         let clock = Arc::clone(&self.world.cx().ports.clock);
         let mut closed = self.closed.clone();
+        let most = Limits::seconds(self.world.cx().limits().reader_stall_seconds);
+        let mut stalled = clock.sleep(most);
         loop {
             tokio::select! {
                 biased;
                 permit = self.sender.reserve() => return permit.map_err(|_| End::Gone),
                 _ = closed.wait_for(|closed| *closed) => return Err(End::Stopping),
+                () = stalled.as_mut() => return Err(End::Stalled(most)),
                 () = clock.sleep(PATIENCE) => {
                     let behind = self.world.store().last_seq().saturating_sub(self.position);
                     if behind > i64::from(self.world.cx().limits().subscriber_buffer) {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_stream::Stream;
 
-use super::Seat;
+use super::{Farewell, Seat};
 use crate::connections::Reset;
 
 /// The items of a stream with the seat of their reader.
@@ -19,13 +19,14 @@ pub(crate) struct Held<T> {
     items: mpsc::Receiver<T>,
     /// Held as long as the transport has the stream: one that is not read counts as a reader until it is gone.
     _seat: Arc<Seat>,
-    /// Ends with the stream.
-    _farewell: JoinSet<()>,
+    farewell: Farewell,
+    /// Waits for the farewell; ends with the stream.
+    _waits: JoinSet<()>,
 }
 
 impl<T> Held<T> {
-    /// Must be made where the stream is served. Its reader has `patience` after the feeder's end to read what is left;
-    /// then the stream is reset.
+    /// Must be made where the stream is served. Its reader may take nothing for `patience` after the feeder's end; then
+    /// the stream is reset.
     pub(crate) fn new(
         items: mpsc::Receiver<T>,
         feeder: JoinHandle<()>,
@@ -34,17 +35,17 @@ impl<T> Held<T> {
         patience: Duration,
     ) -> Self {
         let reset = Reset::of_this_stream();
+        let farewell = Farewell::new(clock, patience);
+        let ending = farewell.clone();
         // A task of its own, since nobody looks here while a reader does not read.
-        let mut farewell = JoinSet::new();
-        farewell.spawn(async move {
-            // A feeder does not panic; should it, the stream has ended all the same.
-            let _ = feeder.await;
-            clock.sleep(patience).await;
+        let mut waits = JoinSet::new();
+        waits.spawn(async move {
+            ending.after(feeder).await;
             if let Some(reset) = reset {
                 reset.fire();
             }
         });
-        Self { items, _seat: seat, _farewell: farewell }
+        Self { items, _seat: seat, farewell, _waits: waits }
     }
 }
 
@@ -52,6 +53,60 @@ impl<T> Stream for Held<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        self.items.poll_recv(cx)
+        let item = self.items.poll_recv(cx);
+        if item.is_ready() {
+            self.farewell.taken();
+        }
+        item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_provider::testing::ManualClock;
+    use hyper::rt::Executor as _;
+    use tokio::sync::oneshot;
+    use tokio_stream::StreamExt as _;
+
+    use super::*;
+    use crate::connections::Streams;
+    use crate::streams::Readers;
+
+    /// Lets every task get to where it waits.
+    async fn settle() {
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_still_takes_what_is_left_is_not_reset() {
+        let clock = ManualClock::at(0);
+        let seat = Arc::new(Readers::default().take(1).unwrap());
+        let (sender, items) = mpsc::channel(8);
+        for number in 0..8 {
+            sender.try_send(number).unwrap();
+        }
+        let feeder = tokio::spawn(async move { drop(sender) });
+        let (give, given) = oneshot::channel();
+        let (hold, mut held) = oneshot::channel::<()>();
+        let time = clock.clone();
+        Streams.execute(async move {
+            let _hold = hold;
+            let stream = Held::new(items, feeder, seat, time, Duration::from_secs(5));
+            assert!(give.send(stream).is_ok());
+            std::future::pending::<()>().await;
+        });
+        let mut stream = given.await.unwrap();
+        for number in 0..6 {
+            settle().await;
+            clock.advance(Duration::from_secs(4));
+            settle().await;
+            assert_eq!(held.try_recv(), Err(oneshot::error::TryRecvError::Empty), "it was reset before item {number}");
+            assert_eq!(stream.next().await, Some(number));
+        }
+        settle().await;
+        clock.advance(Duration::from_secs(5));
+        assert!(held.await.is_err(), "it took nothing more");
     }
 }

@@ -231,6 +231,13 @@ impl JobWish {
     }
 }
 
+/// The thread of a webhook that is a job's own. Another one may be someone else's: only operators, and the agent that the
+/// webhook's threads go to, name one freely.
+#[must_use]
+pub fn own_thread(agent_id: &AgentId, name: &str) -> String {
+    format!("cron:{agent_id}/{name}")
+}
+
 /// Where a text goes, written out.
 fn target(deliver: Deliver, to: Option<&str>, agent_id: &AgentId, name: &str) -> Result<String, Refusal> {
     let to = to.map(str::trim);
@@ -254,7 +261,7 @@ fn target(deliver: Deliver, to: Option<&str>, agent_id: &AgentId, name: &str) ->
         (Deliver::Webhook, Some(to)) => {
             let (webhook, thread) = match to.split_once('/') {
                 Some((webhook, thread)) => (webhook, thread.to_owned()),
-                None => (to, format!("cron:{agent_id}/{name}")),
+                None => (to, own_thread(agent_id, name)),
             };
             let fits = !webhook.is_empty()
                 && !thread.trim().is_empty()

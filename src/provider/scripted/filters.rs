@@ -15,6 +15,26 @@ static FIGURE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static SENTENCE_END: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"[.!?]["')\]]?(?:\s+|$)"#).ok());
 
+/// The filters that [`install`] adds.
+pub(super) const NAMES: &[&str] = &[
+    "regex_find",
+    "regex_findall",
+    "regex_replace",
+    "lines",
+    "json",
+    "from_json",
+    "headings",
+    "section",
+    "figures",
+    "sentences",
+    "first_sentence",
+    "slug",
+    "clip",
+    "basename",
+    "stem",
+    "of",
+];
+
 /// Adds the filters to an environment.
 pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_filter("regex_find", regex_find);
@@ -231,6 +251,16 @@ mod tests {
         assert_eq!(eval("'Harbour Report, May!'|slug"), json!("harbour-report-may"));
         assert_eq!(eval("'a/b/c.tar.md'|stem"), json!("c.tar"));
         assert_eq!(eval("('{\"a\": [1]}'|from_json).a|json"), json!("[1]"));
+    }
+
+    #[test]
+    fn every_name_is_a_filter() {
+        let mut environment = Environment::new();
+        install(&mut environment);
+        for name in NAMES {
+            let probe = environment.compile_expression(&format!("none|{name}")).unwrap().eval(());
+            assert!(probe.is_ok() || probe.is_err_and(|error| error.kind() != ErrorKind::UnknownFilter), "{name}");
+        }
     }
 
     proptest! {

@@ -96,7 +96,7 @@ impl Templates {
         Self {
             environment,
             count: 0,
-            filters: BTreeSet::new(),
+            filters: filters::NAMES.iter().map(|name| (*name).to_owned()).collect(),
             lets: Vec::new(),
             below: BTreeSet::new(),
             used: BTreeSet::new(),
@@ -228,7 +228,7 @@ impl Templates {
             if name.is_empty() {
                 continue;
             }
-            // A probe costs as much as a short template, and a file uses few filters many times.
+            // A probe runs the filter, and a file uses few filters many times.
             if self.filters.contains(&name) {
                 continue;
             }

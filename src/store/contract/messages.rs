@@ -198,6 +198,27 @@ pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
     assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("c")]);
 }
 
+pub(super) async fn quiet_mail_is_roused(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    keep!(&store, |w| {
+        for n in [1, 2] {
+            w.message_append(&Envelope { wake: false, ..mail(n, "a") }).await?;
+        }
+    });
+    refuse!(&store, |w| { w.message_rouse(&[message_id(1)]).await? });
+    assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), []);
+    keep!(&store, |w| {
+        w.message_append(&Envelope { wake: false, ..mail(3, "b") }).await?;
+        w.message_rouse(&[message_id(1), message_id(3), message_id(9)]).await?;
+        w.message_mark(&[message_id(1)], MailState::Pending, Some(turn_id(1)), 1).await?;
+        assert!(w.message_get(message_id(1)).await?.unwrap().wake);
+    });
+    assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("b")]);
+    let inbox = look!(&store, |r| { r.inbox_pending(&who("a"), 9).await? });
+    let stand: Vec<_> = inbox.iter().map(|mail| (mail.wake, mail.crashes, mail.turn_id)).collect();
+    assert_eq!(stand, [(true, 1, Some(turn_id(1))), (false, 0, None)]);
+}
+
 pub(super) async fn a_look_gives_what_the_single_queries_give(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let skill = HeldSkill { agent_id: who("a"), skill: "moderator".into(), active: true, acquired_at: at(3) };

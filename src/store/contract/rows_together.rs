@@ -78,6 +78,7 @@ pub(super) fn conversation(n: u64, owner: &str) -> Conversation {
         created_at: at(1),
         updated_at: at(n),
         heard: n,
+        heard_at: (n > 1).then(|| at(n)),
         reacted: None,
     }
 }

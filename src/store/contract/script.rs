@@ -284,7 +284,10 @@ impl Op {
                 let of_turn = (state != MailState::Pending).then(|| turn_id(b % 6));
                 w.message_mark(&ids, state, of_turn, u32::try_from(c % 2).unwrap()).await
             }
-            What::ForgiveMail => w.message_forgive(&[message_id(1 + a % n), message_id(1 + b % n)]).await,
+            What::ForgiveMail => match w.message_rouse(&[message_id(1 + b % n)]).await {
+                Ok(()) => w.message_forgive(&[message_id(1 + a % n), message_id(1 + b % n)]).await,
+                failed => failed,
+            },
             What::StateEvent => {
                 let event =
                     NewEvent::new(one_of(&[EventKind::TurnStarted, EventKind::TaskCreated], b), json!({"n": n}));

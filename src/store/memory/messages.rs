@@ -171,4 +171,14 @@ impl MessageWrites for Session<'_> {
         }
         Ok(())
     }
+
+    async fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
+        for message_id in message_ids {
+            if let Some(mut mail) = self.tables.message(*message_id).cloned() {
+                mail.wake = true;
+                self.tables.message_write(mail);
+            }
+        }
+        Ok(())
+    }
 }

@@ -79,6 +79,12 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
     Ok(SqliteBackend { queue, stop, ended, readers: Readers::new(path, options) })
 }
 
+/// Whether there is a database at `path` that [`open_store`] would take as it is, without bringing it to another version.
+#[must_use]
+pub fn is_current(path: &Path) -> bool {
+    open::is_current(path)
+}
+
 /// Opens the store at `path`.
 pub async fn open_store(path: &Path, options: SqliteOptions) -> Result<Store, StoreError> {
     let path = path.to_owned();

@@ -43,6 +43,19 @@ pub(super) async fn writer(path: &Path, options: &SqliteOptions) -> Result<(Sqli
     }
 }
 
+/// Whether there is a database of ours at `path` that this program's schema fits as it is, so that opening it changes
+/// nothing. Looks at the header only (<https://www.sqlite.org/fileformat.html#the_database_header>); in doubt it is not.
+pub(super) fn is_current(path: &Path) -> bool {
+    let mut head = [0_u8; 100];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    let number =
+        |at: usize| head.get(at..at + 4).map(|bytes| bytes.iter().fold(0, |sum, byte| sum << 8 | i64::from(*byte)));
+    read.is_ok()
+        && head.starts_with(MAGIC)
+        && number(60) == Some(schema::VERSION)
+        && number(68) == Some(schema::APPLICATION_ID)
+}
+
 /// Opens a connection for queries.
 pub(super) async fn reader(path: &Path, options: &SqliteOptions) -> Result<SqliteConnection, StoreError> {
     let mut conn = connect(path, options).await.map_err(|error| opening(path, &error))?;

@@ -8,7 +8,11 @@ use sqlx::sqlite::SqliteConnection;
 pub(super) const APPLICATION_ID: i64 = 0x4768_7374;
 
 /// The migrations, oldest first. The version of a database is how many of them it has seen.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_spine.sql"), include_str!("migrations/0002_together.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_spine.sql"),
+    include_str!("migrations/0002_together.sql"),
+    include_str!("migrations/0003_lean.sql"),
+];
 
 /// The version that this program knows.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;

@@ -57,8 +57,8 @@ pub trait MessageWrites {
     /// Appends mail to its receiver's inbox; the store gives `seq`, whatever the envelope says. No check is made here.
     async fn message_append(&mut self, envelope: &Envelope) -> Result<()>;
 
-    /// Sets state, turn and crash count of mail; the rest of an envelope never changes. Ids that do not exist are
-    /// passed over.
+    /// Sets state, turn and crash count of mail; of the rest of an envelope only whether it wakes ever changes
+    /// ([`MessageWrites::message_rouse`]). Ids that do not exist are passed over.
     async fn message_mark(
         &mut self,
         message_ids: &[MessageId],
@@ -69,4 +69,7 @@ pub trait MessageWrites {
 
     /// Sets the crash count of mail to 0: an operator gives it a new chance.
     async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()>;
+
+    /// Makes mail wake that was quiet: what it waited for will not come, or it must be tried alone.
+    async fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()>;
 }

@@ -58,7 +58,7 @@ pub(super) struct Options {
     #[serde(default)]
     deliver: Option<Deliver>,
     /// For `announce`: `last` (your last conversation with someone outside; the default), a chat channel, or a conversation's
-    /// id. For `webhook`: its name, or name/thread.
+    /// id. For `webhook`: its name, for a thread of the job's own; name/thread only if its threads go to you.
     #[serde(default)]
     to: Option<String>,
     /// For an agentTurn: how long it may work, such as 90s.
@@ -109,6 +109,8 @@ impl Options {
 /// How a job runs, with a model and a webhook that the world has.
 pub(super) fn options(call: &CallCx, wish: JobWish, name: &str) -> Result<JobOptions, Refusal> {
     let options = wish.options(&call.caller.agent_id, name.trim(), &call.office.cx.limits())?;
-    call.office.plan().check_job(&options)?;
+    let plan = call.office.plan();
+    plan.check_job(&options)?;
+    plan.check_thread(&call.caller.agent_id, name.trim(), &options)?;
     Ok(options)
 }

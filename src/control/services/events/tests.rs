@@ -181,7 +181,7 @@ async fn a_reader_that_does_not_read_is_ended_and_resumes_without_gap() {
 
 #[tokio::test]
 async fn a_slow_reader_within_its_buffer_is_waited_for() {
-    let scene = Scene::new().await;
+    let scene = Scene::with("limits: { reader_stall_seconds: 3600 }\n").await;
     let start = scene.world.store().last_seq();
     let mut stream = subscribe(&scene, following(start)).await.unwrap();
     let many = QUEUE * 3;
@@ -198,6 +198,29 @@ async fn a_slow_reader_within_its_buffer_is_waited_for() {
             assert_eq!(event.seq, expected);
         }
     }
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_is_ended_however_near_it_is() {
+    let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
+    let start = scene.world.store().last_seq();
+    let listening = scene.closing.receiver_count();
+    let mut stream = subscribe(&scene, following(start)).await.unwrap();
+    scene.emit_many(QUEUE * 2).await;
+    for _ in 0..100 {
+        if scene.closing.receiver_count() == listening {
+            break;
+        }
+        tokio::task::yield_now().await;
+        scene.clock.advance(PATIENCE);
+    }
+    assert_eq!(scene.closing.receiver_count(), listening, "its feeder waits for ever");
+    assert_eq!(scene.control.readers.cut_off(), 1);
+    let (seqs, position, status) = rest(&mut stream).await;
+    let status = status.expect("it is told why");
+    assert_eq!((status.code(), last_seq_of(&status)), (tonic::Code::Aborted, position));
+    assert!(status.message().contains("took nothing for 5s"), "{status:?}");
+    assert!(seqs.into_iter().eq(start + 1..=position));
 }
 
 #[tokio::test]

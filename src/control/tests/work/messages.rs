@@ -43,6 +43,18 @@ async fn mail_is_accepted_once_and_answered_once() {
 }
 
 #[tokio::test]
+async fn the_time_that_a_client_grants_ends_its_call() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut request = tonic::Request::new(ask("1", "please wait", None));
+    request.metadata_mut().insert("grpc-timeout", "20S".parse().unwrap());
+    let call = while_time_passes(&ground.clock, MessagesClient::new(rig.channel.clone()).ask(request)).await;
+    let refusal = refused(call, Code::DeadlineExceeded, None);
+    assert_eq!(refusal.code, ghost_domain::Code::Timeout);
+    assert!(refusal.message.contains("within 20s"), "{refusal}");
+}
+
+#[tokio::test]
 async fn an_ask_that_fails_says_by_which_code() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;

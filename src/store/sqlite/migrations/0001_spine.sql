@@ -97,9 +97,8 @@ CREATE TABLE journal (
     briefing_hash TEXT
 ) STRICT;
 CREATE INDEX journal_turn ON journal (turn_id);
--- What pruning asks of prompt parts. By seq, so that it only grows at its end: an index by hash would touch a page of its
--- own for every turn.
-CREATE INDEX journal_briefed ON journal (seq, system_hash, briefing_hash) WHERE system_hash IS NOT NULL;
+CREATE INDEX journal_system ON journal (system_hash) WHERE system_hash IS NOT NULL;
+CREATE INDEX journal_briefing ON journal (briefing_hash) WHERE briefing_hash IS NOT NULL;
 
 CREATE TABLE prompts (
     hash TEXT NOT NULL PRIMARY KEY,
@@ -114,6 +113,15 @@ CREATE TABLE budgets (
     record  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX budgets_limited ON budgets (scope) WHERE limited = 1;
+
+CREATE TABLE reservations (
+    reservation_id BLOB NOT NULL PRIMARY KEY,
+    turn_id        BLOB NOT NULL,
+    status         TEXT NOT NULL,
+    created_at     INTEGER NOT NULL,
+    record         TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reservations_turn ON reservations (turn_id);
 
 CREATE TABLE usage (
     seq         INTEGER NOT NULL PRIMARY KEY,
@@ -132,6 +140,7 @@ CREATE TABLE usage (
     at          INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX usage_at ON usage (at);
+CREATE INDEX usage_agent ON usage (agent_id, at);
 CREATE INDEX usage_root ON usage (root_id);
 
 CREATE TABLE ledger (

@@ -109,6 +109,7 @@ pub(in crate::sqlite) struct Head {
     state: MailState,
     turn_id: Option<TurnId>,
     crashes: u32,
+    wake: bool,
 }
 
 impl Head {
@@ -119,6 +120,7 @@ impl Head {
             state: envelope.state,
             turn_id: envelope.turn_id,
             crashes: envelope.crashes,
+            wake: envelope.wake,
         }
     }
 
@@ -126,14 +128,16 @@ impl Head {
         envelope.state = self.state;
         envelope.turn_id = self.turn_id;
         envelope.crashes = self.crashes;
+        envelope.wake = self.wake;
     }
 }
 
 impl Row for Head {
     const TABLE: &'static str = "messages";
     const SHAPE: Shape = Shape {
-        head: "UPDATE messages SET state = v.column2, turn_id = v.column3, crashes = v.column4 FROM (VALUES ",
-        columns: 4,
+        head: "UPDATE messages SET state = v.column2, turn_id = v.column3, crashes = v.column4, wake = v.column5 \
+               FROM (VALUES ",
+        columns: 5,
         tail: ") AS v WHERE messages.message_id = v.column1",
     };
 
@@ -141,7 +145,8 @@ impl Row for Head {
         args.id(self.message_id.0)
             .text(self.state.as_str())
             .maybe_id(self.turn_id.map(|id| id.0))
-            .int(i64::from(self.crashes));
+            .int(i64::from(self.crashes))
+            .put(self.wake);
         Ok(())
     }
 }
@@ -150,7 +155,7 @@ impl Keyed for Head {
     type Key = MessageId;
     const KEPT: usize = 16_384;
     const SELECT: &'static str =
-        "SELECT message_id, to_agent, state, turn_id, crashes FROM messages WHERE message_id = ?";
+        "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages WHERE message_id = ?";
     shelf!(heads, HEADS);
 
     fn key(&self) -> MessageId {
@@ -168,6 +173,7 @@ impl Keyed for Head {
             state: get_parsed(Self::TABLE, row, 2)?,
             turn_id: get_maybe_id(Self::TABLE, row, 3)?.map(TurnId),
             crashes: get_count(Self::TABLE, row, 4)?,
+            wake: get(Self::TABLE, row, 5)?,
         })
     }
 
@@ -213,7 +219,7 @@ impl Session {
         }
         let mut args = Args::default();
         args.put(to_json(Head::TABLE, "ids", &unknown)?);
-        let sql = "SELECT message_id, to_agent, state, turn_id, crashes FROM messages \
+        let sql = "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages \
                    WHERE message_id IN (SELECT unhex(value) FROM json_each(?))";
         self.scan(TABLES).await?;
         let found = self.rows(sql, args).await?.iter().map(Head::read).collect::<Result<Vec<_>>>()?;
@@ -433,5 +439,9 @@ impl MessageWrites for Session {
 
     async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {
         self.change_heads(message_ids, |head| head.crashes = 0).await
+    }
+
+    async fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()> {
+        self.change_heads(message_ids, |head| head.wake = true).await
     }
 }

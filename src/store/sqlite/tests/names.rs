@@ -20,6 +20,7 @@ fn conversation(n: u128, thread: &str) -> Conversation {
         created_at: Timestamp(1),
         updated_at: Timestamp(1),
         heard: 0,
+        heard_at: None,
         reacted: None,
     }
 }

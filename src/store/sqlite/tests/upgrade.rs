@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use ghost_domain::{Agent, ChatChannel, Envelope, Party, Timestamp};
+use ghost_domain::{Agent, ChatChannel, Envelope, Money, Party, Scope, Timestamp};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 
 use super::tools::{depth, mail, open, send, who};
 use crate::StoreError;
+use crate::sqlite::is_current;
 use crate::sqlite::row::{Args, Row};
 use crate::sqlite::schema;
 
 const FIRST: &str = include_str!("../migrations/0001_spine.sql");
+const SECOND: &str = include_str!("../migrations/0002_together.sql");
 
 /// An agent as the first version wrote it.
 const AGENT: &str = r#"{"agent_id":"a","incarnation":3,"archetype":"writer","name":"Ann","team":null,"owner":null,
@@ -93,6 +95,39 @@ async fn a_database_of_the_first_version_keeps_its_rows() {
     let mut conn = connect(&path).await;
     assert_eq!(number(&mut conn, "PRAGMA user_version").await, schema::VERSION);
     conn.close().await.unwrap();
+}
+
+/// What was held when the second version ended is spent, and its state is kept as text.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_the_second_version_counts_what_was_held_and_keeps_its_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ghost.db");
+    first_version(&path).await;
+    assert!(!is_current(&path));
+    let mut conn = connect(&path).await;
+    sqlx::raw_sql(SECOND).execute(&mut conn).await.unwrap();
+    let rows = r#"PRAGMA user_version = 2;
+        INSERT INTO budgets (scope, limited, record) VALUES ('world', 1, '{"scope":"world","limits":{"tokens":900,
+            "money":null},"spent_tokens":100,"spent_money":7,"reserved_tokens":30,"reserved_money":2,"updated_at":5}');
+        INSERT INTO shared_state (key, record) VALUES
+            ('a', '{"key":"a","value":{"n":[1,2]},"version":3,"writer":"agent:a","updated_at":5}'),
+            ('b', '{"key":"b","value":"calm","version":1,"writer":"agent:a","updated_at":5}');"#;
+    sqlx::raw_sql(rows).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    let store = open(&path).await;
+    let (budget, a, b) = store
+        .read::<_, StoreError, _>(|r| {
+            Box::pin(async move {
+                Ok((r.budget_get(&Scope::World).await?, r.state_get("a").await?, r.state_get("b").await?))
+            })
+        })
+        .await
+        .unwrap();
+    let budget = budget.unwrap();
+    assert_eq!((budget.spent_tokens, budget.spent_money, budget.reserved_tokens), (130, Money(9), 0));
+    assert_eq!((a.unwrap().value.as_str(), b.unwrap().value.as_str()), (r#"{"n":[1,2]}"#, r#""calm""#));
+    store.close().await;
+    assert!(is_current(&path), "a database that was closed says its version in its header");
 }
 
 /// An upgraded database has the same tables and indexes as one that was made anew.

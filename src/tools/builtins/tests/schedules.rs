@@ -118,6 +118,43 @@ async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
 }
 
 #[tokio::test]
+async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_its_agents() {
+    let rig = Rig::new().await;
+    let hook = |agent: &str| {
+        let mut plan = (*rig.office.plan()).clone();
+        let shop = ghost_config::plan::WebhookPlan {
+            url: "http://127.0.0.1:9/in".into(),
+            secret_env: "SECRET".into(),
+            agent: agent.parse().unwrap(),
+            tolerance: std::time::Duration::from_secs(300),
+            actions: Vec::new(),
+        };
+        plan.webhooks.insert("shop".into(), shop);
+        rig.office.set_plan(plan.into());
+    };
+    let job = |to: &str| {
+        let options = json!({ "deliver": "webhook", "to": to });
+        json!({ "action": "add", "job": {
+            "name": " digest", "schedule": { "every": "1h" }, "message": "look", "options": options,
+        } })
+    };
+    hook("bob");
+    for foreign in ["shop/customer-17", "shop/cron:bob/digest"] {
+        assert_eq!(code(rig.call("util.cron", job(foreign)).await), Code::AccessDenied, "{foreign}");
+    }
+    for own in ["shop", "shop/cron:ada/digest"] {
+        assert_eq!(rig.content("util.cron", job(own)).await["to"], "shop/cron:ada/digest", "{own}");
+        rig.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
+    }
+    rig.content("util.cron", job("shop")).await;
+    let patch = json!({ "options": { "to": "shop/customer-17" } });
+    let update = json!({ "action": "update", "job_id": "digest", "patch": patch });
+    assert_eq!(code(rig.call("util.cron", update.clone()).await), Code::AccessDenied);
+    hook("ada");
+    assert_eq!(rig.content("util.cron", update).await["to"], "shop/customer-17");
+}
+
+#[tokio::test]
 async fn a_watch_begins_with_what_is_there_and_stays_inside_the_workspace() {
     let rig = Rig::new().await;
     let set = rig.content("util.watch", json!({ "path": "notes", "events": ["created"], "recursive": true })).await;

@@ -1,0 +1,116 @@
+//! Fan-out of mail: a broadcast to a thousand agents, durable, one of whom has a full inbox and is passed over; the floor
+//! writes the very same rows in one raw transaction a broadcast, with multi-row statements.
+
+use ghost_commons::Cx;
+use ghost_commons::mail::{self, Chain, Draft};
+use ghost_domain::redact::Redactor;
+use ghost_domain::{AgentId, Code, Kind, Limits, MailState, Party, Refusal};
+use ghost_store::Store;
+use ghost_store::sqlite::{SqliteOptions, open_store};
+
+use super::chat_fanout::{MEMBERS, gather, insert_all};
+use super::durable_sends::{EVENTS, MESSAGES, connect, last, rows};
+use crate::measure::{Outcome, median, now, runtime};
+use crate::table::{Line, Sense};
+
+/// Broadcasts of one round.
+const SENT: usize = 20;
+const ROUNDS: usize = 7;
+
+/// See the module.
+pub fn measure() -> Outcome<Vec<Line>> {
+    runtime()?.block_on(async {
+        let dir = tempfile::tempdir()?;
+        let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
+        let store = open_store(&ours_path, SqliteOptions::default()).await?;
+        let limits = Limits { dynamic_agents_max: 2_000, inbox_max: 1, ..Limits::default() };
+        let cx = Cx::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
+        gather(&store, &cx, &"hall".parse()?).await?;
+        let full: AgentId = "member-0000".parse()?;
+        send(&store, &cx, &full).await?;
+        open_store(&raw_path, SqliteOptions::default()).await?.close().await;
+        let mut reader = connect(&ours_path).await?;
+        let mut raw = connect(&raw_path).await?;
+        let (mut ours, mut floor) = (Vec::new(), Vec::new());
+        for round in 0..=ROUNDS {
+            let (mut sending, mut inserting) = (0.0, 0.0);
+            for _ in 0..SENT {
+                let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
+                sending += broadcast(&store, &cx, &full).await?;
+                let mut written = Vec::new();
+                for (table, after) in [(&MESSAGES, before.0), (&EVENTS, before.1)] {
+                    let sql = format!("SELECT {} FROM {} WHERE seq > {after}", table.columns, table.name);
+                    let rows = rows(&mut reader, sql, table.count).await?;
+                    if rows.len() != MEMBERS - 1 {
+                        return Err(format!("a broadcast wrote {} rows of {}", rows.len(), table.name).into());
+                    }
+                    written.push((table, "", rows));
+                }
+                inserting += insert_all(&mut raw, &written).await?;
+                take_all(&store).await?;
+            }
+            // The first round warms both up.
+            if round > 0 {
+                ours.push(SENT as f64 / sending);
+                floor.push(SENT as f64 / inserting);
+            }
+        }
+        store.close().await;
+        let (ours, floor) = (median(ours), median(floor));
+        Ok(vec![Line {
+            what: "a broadcast to 1,000 agents, SQLite",
+            floor: format!("{floor:.1}/s"),
+            ours: format!("{ours:.1}/s"),
+            ratio: ours / floor,
+            bar: 0.5,
+            aim: 0.8,
+            sense: Sense::AtLeast,
+        }])
+    })
+}
+
+fn draft(cx: &Cx, to: &AgentId) -> Draft {
+    let body = "The figures of the third quarter are in output/reports/q3.md; tell me which of the five lines differ by more \
+                than a tenth.";
+    Draft::new(to, Party::Operator("bench".into()), Kind::Message, body, Chain::root(cx))
+}
+
+async fn send(store: &Store, cx: &Cx, to: &AgentId) -> Outcome<()> {
+    let (cx, draft) = (cx.clone(), draft(cx, to));
+    store.write(move |w| Box::pin(async move { mail::deliver(w, &cx, draft).await.map(drop) })).await?;
+    Ok(())
+}
+
+/// Sends to everyone once. Gives the seconds until the commit.
+async fn broadcast(store: &Store, cx: &Cx, full: &AgentId) -> Outcome<f64> {
+    let (cx, draft) = (cx.clone(), draft(cx, full));
+    let began = now();
+    let sent = store.write(move |w| Box::pin(async move { mail::broadcast(w, &cx, &draft, &[], None).await })).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    match (sent.delivered as usize, sent.skipped.as_slice()) {
+        (delivered, [skipped])
+            if delivered == MEMBERS - 1 && skipped.agent_id == *full && skipped.error_code == Code::InboxFull =>
+        {
+            Ok(seconds)
+        }
+        (delivered, skipped) => Err(format!("{delivered} were reached, {} passed over", skipped.len()).into()),
+    }
+}
+
+/// Lets everyone but the one whose inbox is full have taken their mail.
+async fn take_all(store: &Store) -> Outcome<()> {
+    store
+        .write(move |w| {
+            Box::pin(async move {
+                for member in 1..MEMBERS {
+                    let agent_id: AgentId = format!("member-{member:04}").parse()?;
+                    let mail = w.inbox_pending(&agent_id, 2).await?;
+                    let ids: Vec<_> = mail.iter().map(|envelope| envelope.message_id).collect();
+                    w.message_mark(&ids, MailState::Consumed, None, 0).await?;
+                }
+                Ok::<_, Refusal>(())
+            })
+        })
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! How many connections may be held at once, whatever they speak and wherever they came in.
+//!
+//! Must never: hold a place for a connection that is gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ghost_world::World;
+use tokio::sync::Notify;
+
+use super::AGAIN;
+
+/// The places of all doors together.
+#[derive(Clone, Default)]
+pub(crate) struct Places(Arc<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    taken: AtomicUsize,
+    freed: Notify,
+}
+
+/// One connection's place, free again when this is dropped.
+pub(crate) struct Place(Arc<Counted>);
+
+impl Places {
+    /// Takes one as soon as fewer are taken than the limits of the world say then.
+    pub(crate) async fn take(&self, world: &World) -> Place {
+        let mut told = false;
+        loop {
+            let most = usize::try_from(world.cx().limits().connections_max).unwrap_or(usize::MAX);
+            let counted = &self.0;
+            let took = counted
+                .taken
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| (taken < most).then_some(taken + 1));
+            if took.is_ok() {
+                return Place(Arc::clone(counted));
+            }
+            if !told {
+                tracing::warn!(connections_max = most, "no more connections can be held; the next waits for a place");
+                told = true;
+            }
+            tokio::select! {
+                () = counted.freed.notified() => {}
+                // The limit itself may have been raised meanwhile.
+                () = world.cx().ports.clock.sleep(AGAIN) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
+    }
+}

@@ -1,0 +1,188 @@
+//! Peers that hold connections: silent ones, too many, and those that speak what is not spoken here.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_domain::Refusal;
+use ghost_proto::v1::events_client::EventsClient;
+use ghost_proto::v1::world_client::WorldClient;
+use ghost_proto::v1::{StatusRequest, SubscribeRequest};
+use ghost_provider::testing::ManualClock;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::fixture::Scene;
+
+const TOKEN: &str = "a-long-enough-token";
+
+/// A control plane at work.
+struct Served {
+    socket: PathBuf,
+    http: SocketAddr,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<Result<(), Refusal>>,
+}
+
+async fn serve(scene: &Scene) -> Served {
+    let socket = scene.dir().join("g.sock");
+    let bound = crate::bind(crate::ControlOptions {
+        listeners: vec![crate::Listener::Unix(socket.clone())],
+        http: Some("127.0.0.1:0".parse().unwrap()),
+        data_dir: scene.dir().to_owned(),
+        token: Some(TOKEN.into()),
+        tls: None,
+        on_shutdown: Arc::new(|_| {}),
+    })
+    .await
+    .unwrap();
+    let http = bound.endpoints().iter().find_map(|place| place.strip_prefix("REST http://")?.parse().ok()).unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let serving = tokio::spawn(bound.serve(Arc::clone(&scene.world), async move {
+        // The sender being dropped is the end as well.
+        let _ = stopped.await;
+    }));
+    Served { socket, http, stop, serving }
+}
+
+impl Served {
+    async fn channel(&self) -> Channel {
+        Endpoint::from_shared(format!("unix:{}", self.socket.display())).unwrap().connect().await.unwrap()
+    }
+
+    async fn grpc(&self) -> UnixStream {
+        UnixStream::connect(&self.socket).await.unwrap()
+    }
+
+    async fn rest(&self, sent: &str) -> TcpStream {
+        let mut io = TcpStream::connect(self.http).await.unwrap();
+        io.write_all(sent.as_bytes()).await.unwrap();
+        io
+    }
+
+    /// A stream of server-sent events whose head has come.
+    async fn events(&self) -> TcpStream {
+        let head = "GET /api/events?after=now HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-long-enough-token\r\n\r\n";
+        let mut io = self.rest(head).await;
+        let told = read_until(&mut io, "\r\n\r\n").await;
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        io
+    }
+}
+
+async fn read_until(io: &mut TcpStream, end: &str) -> String {
+    let mut text = String::new();
+    while !text.contains(end) {
+        let mut bytes = [0; 1_024];
+        let count = io.read(&mut bytes).await.unwrap();
+        assert!(count > 0, "it ended after {text}");
+        text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+    }
+    text
+}
+
+/// Moves time on until `done` completes, for an hour at most.
+async fn in_time<T>(clock: &ManualClock, done: impl Future<Output = T>) -> T {
+    tokio::pin!(done);
+    for _ in 0..36_000 {
+        tokio::select! {
+            biased;
+            done = &mut done => return done,
+            () = tokio::task::yield_now() => clock.advance(Duration::from_millis(100)),
+        }
+    }
+    panic!("nothing came of it");
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_closed_and_one_with_a_request_is_not() {
+    let scene = Scene::new().await;
+    let served = serve(&scene).await;
+    let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut events = served.events().await;
+    let mut again = served.rest(asked).await;
+    assert!(read_until(&mut again, "ok\n").await.starts_with("HTTP/1.1 200"));
+    // The head of a second request that never ends is no request.
+    again.write_all(b"GET /hea").await.unwrap();
+    let mut silent = served.grpc().await;
+    // HTTP/2 greets by itself, and asks for nothing.
+    let mut greeted = served.grpc().await;
+    greeted.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let (mut mute, mut half) = (served.rest("").await, served.rest(&asked[..20]).await);
+    let mut told = Vec::new();
+    for io in [&mut silent, &mut greeted] {
+        in_time(&scene.clock, io.read_to_end(&mut told)).await.unwrap();
+    }
+    for io in [&mut mute, &mut half, &mut again] {
+        in_time(&scene.clock, io.read_to_end(&mut told)).await.unwrap();
+    }
+    let alive = in_time(&scene.clock, read_until(&mut events, ": alive")).await;
+    assert!(alive.contains("id: "), "{alive}");
+}
+
+#[tokio::test]
+async fn silent_peers_do_not_hold_up_the_end() {
+    let scene = Scene::new().await;
+    let served = serve(&scene).await;
+    let (_silent, _mute) = (served.grpc().await, served.rest("").await);
+    let _half = served.rest("GET /healthz HT").await;
+    // Connections are taken in their order, so these were taken after all of those.
+    let mut asked = served.rest("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    read_until(&mut asked, "ok\n").await;
+    let mut world = WorldClient::new(served.channel().await);
+    world.status(StatusRequest::default()).await.unwrap();
+    drop((world, asked));
+    // Time stands still: nothing but the end itself can end it.
+    served.stop.send(()).unwrap();
+    served.serving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_connections_over_all_doors() {
+    let scene = Scene::with("limits: { connections_max: 2 }\n").await;
+    let served = serve(&scene).await;
+    let (first, _second) = (served.events().await, served.events().await);
+    let channel = served.channel().await;
+    let third = tokio::spawn(async move { WorldClient::new(channel).status(StatusRequest::default()).await });
+    for _ in 0..2_000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!third.is_finished(), "two are held");
+    drop(first);
+    in_time(&scene.clock, third).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn rest_speaks_no_http_2() {
+    let scene = Scene::new().await;
+    let served = serve(&scene).await;
+    let mut io = served.rest("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+    let mut told = [0; 16];
+    // What is left unread of a closed connection may reset it.
+    let count = io.read(&mut told).await.unwrap_or(0);
+    assert!(count == 0 || told.starts_with(b"HTTP/1.1 4"), "{:?}", &told[..count]);
+}
+
+#[tokio::test]
+async fn a_stream_outlives_the_time_that_its_client_granted_for_the_answer() {
+    let scene = Scene::new().await;
+    let served = serve(&scene).await;
+    let after_seq = Some(scene.world.store().last_seq());
+    let mut request = tonic::Request::new(SubscribeRequest { after_seq, follow: true, ..SubscribeRequest::default() });
+    request.metadata_mut().insert("grpc-timeout", "30S".parse().unwrap());
+    let mut stream = EventsClient::new(served.channel().await).subscribe(request).await.unwrap().into_inner();
+    for _ in 0..60 {
+        scene.clock.advance(Duration::from_secs(1));
+        tokio::task::yield_now().await;
+    }
+    scene.emit_many(1).await;
+    loop {
+        if stream.message().await.unwrap().unwrap().event.is_some() {
+            break;
+        }
+    }
+}
