@@ -55,7 +55,7 @@ pub async fn boot(dir: &Path, data: &Path, ports: Ports, extra_tools: Vec<Tool>)
         data_dir: Some(data.to_owned()),
         secrets: Vec::new(),
         node: "bench".into(),
-        extra_tools,
+        tools: ghost_tools::builtins::with(extra_tools),
         reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "a bench does not reload"))),
     })
     .await?;

@@ -71,7 +71,7 @@ impl Scene {
             data_dir: Some(dir.path().to_owned()),
             secrets: vec![],
             node: "here".into(),
-            extra_tools: vec![],
+            tools: ghost_tools::builtins::all(),
             reloader: Box::new(move || {
                 if let Some(refusal) = refused.lock().unwrap().clone() {
                     return Err(refusal);

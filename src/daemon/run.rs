@@ -18,6 +18,7 @@ use ghost_tools::Tool;
 use ghost_tools::workspace::Workspace;
 use ghost_world::{Boot, World};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::data_dir::{DataDir, default_data_dir};
 use crate::loading::{Loaded, Overrides, complete, load, problems_refusal};
@@ -78,6 +79,8 @@ impl From<Refusal> for Failure {
 /// the database is damaged. Nothing runs then and nothing was changed besides.
 pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Failure> {
     let env = Arc::clone(&options.env);
+    let extra = options.extra_tools;
+    let tools = tokio::task::spawn_blocking(move || ghost_tools::builtins::with(extra));
     let first = ghost_config::load(&options.world_dir, &*env).map_err(Failure::Problems)?;
     let recordings = recordings::read_all(&first.llm).await?;
     let path = match options.data_dir {
@@ -123,7 +126,7 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
             http: options.http,
             overrides: options.overrides,
             env,
-            extra_tools: options.extra_tools,
+            tools,
             ports: options.ports,
             terminal: options.terminal,
         },
@@ -141,7 +144,7 @@ struct ServeOptions {
     http: Option<SocketAddr>,
     overrides: Overrides,
     env: SharedEnv,
-    extra_tools: Vec<Tool>,
+    tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
     terminal: Terminal,
 }
@@ -214,7 +217,7 @@ async fn serve_world(
             input: options.input,
             overrides: options.overrides,
             env: options.env,
-            extra_tools: options.extra_tools,
+            tools: options.tools,
             ports: options.ports,
             terminal: options.terminal,
         },
@@ -236,7 +239,7 @@ struct Rest {
     input: Option<PathBuf>,
     overrides: Overrides,
     env: SharedEnv,
-    extra_tools: Vec<Tool>,
+    tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
     terminal: Terminal,
 }
@@ -250,7 +253,7 @@ async fn boot_and_serve(
     rest: Rest,
     stopped: impl Future<Output = &'static str>,
 ) -> Result<(), Failure> {
-    let Rest { world_dir, input, overrides, env, extra_tools, ports, terminal } = rest;
+    let Rest { world_dir, input, overrides, env, tools, ports, terminal } = rest;
     let job_plan = loaded.plan.job.clone();
     let world_name = loaded.plan.name.clone();
     let clock = Arc::clone(&ports.clock);
@@ -266,6 +269,8 @@ async fn boot_and_serve(
         Ok((loaded.plan, loaded.providers))
     });
     let workspace = Workspace::open(&data_dir.path().join("workspace"))?;
+    let tools =
+        tools.await.map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be made: {error}")))?;
     let world = ghost_world::boot(Boot {
         plan: loaded.plan,
         store: store.clone(),
@@ -275,7 +280,7 @@ async fn boot_and_serve(
         data_dir: Some(data_dir.path().to_owned()),
         secrets,
         node: node_name(),
-        extra_tools,
+        tools,
         reloader,
     })
     .await?;

@@ -51,8 +51,8 @@ pub struct Boot {
     pub secrets: Vec<String>,
     /// This daemon's name.
     pub node: String,
-    /// Tools besides the built-in ones; for tests.
-    pub extra_tools: Vec<Tool>,
+    /// Every tool that the code has. Making them takes a while, so the caller may do it beside other things.
+    pub tools: Vec<Tool>,
     /// Reads the configuration anew, for a reload.
     pub reloader: Reloader,
 }
@@ -80,9 +80,7 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
         office = office.with_data_dir(data_dir);
     }
     let office = Arc::new(office);
-    let mut tools = ghost_tools::builtins::all();
-    tools.extend(boot.extra_tools);
-    let tools = Arc::new(ToolTable::new(tools)?);
+    let tools = Arc::new(ToolTable::new(boot.tools)?);
     let engine =
         Arc::new(Engine::new(office, tools, Arc::clone(&directory) as Arc<dyn Board>, Arc::new(boot.providers)));
     let switchboard = Arc::new(Switchboard::new(Arc::clone(&directory)));

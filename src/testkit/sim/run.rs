@@ -249,7 +249,7 @@ impl SimWorld {
             data_dir: None,
             secrets: Vec::new(),
             node: "sim".to_owned(),
-            extra_tools: tools::all(&self.book),
+            tools: ghost_tools::builtins::with(tools::all(&self.book)),
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "there is no file to read anew"))),
         }
     }

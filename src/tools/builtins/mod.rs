@@ -32,6 +32,12 @@ const LIST_VIEW: u32 = 64 * 1024;
 /// Every built-in tool, in the order of the catalogue's families.
 #[must_use]
 pub fn all() -> Vec<Tool> {
+    with(Vec::new())
+}
+
+/// The built-in tools, and `extra` behind them.
+#[must_use]
+pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     let mut tools = Vec::with_capacity(32);
     tools.extend(files());
     tools.extend(agents_and_world());
@@ -42,6 +48,7 @@ pub fn all() -> Vec<Tool> {
     tools.extend(knowledge_and_state());
     tools.extend(skills());
     tools.extend(schedules());
+    tools.extend(extra);
     tools
 }
 

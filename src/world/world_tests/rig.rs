@@ -141,7 +141,11 @@ impl Ground {
             data_dir: None,
             secrets: vec![],
             node: "test".into(),
-            extra_tools: vec![Tool::new::<Nothing>("test.panic", "Panics.", Run::outside(Panics))],
+            tools: ghost_tools::builtins::with(vec![Tool::new::<Nothing>(
+                "test.panic",
+                "Panics.",
+                Run::outside(Panics),
+            )]),
             reloader,
         })
         .await

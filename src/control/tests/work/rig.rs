@@ -118,7 +118,7 @@ impl Ground {
             data_dir: Some(self.data()),
             secrets: vec!["hush-hush-secret".into()],
             node: "test".into(),
-            extra_tools: vec![Tool::new::<Nothing>("test.hold", "Holds.", Run::outside(Hold))],
+            tools: ghost_tools::builtins::with(vec![Tool::new::<Nothing>("test.hold", "Holds.", Run::outside(Hold))]),
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "no reload here"))),
         })
         .await
