@@ -18,9 +18,14 @@ use crate::time::Timestamp;
 pub struct Money(pub u64);
 
 impl Money {
-    /// From US dollars; refuses what is not a finite number of 0 or more, or too large to count.
+    /// From US dollars; refuses what is not a finite number of 0 or more, too large to count, or so small that it would
+    /// become nothing.
     pub fn from_usd(usd: f64) -> Result<Self, Refusal> {
         let micros = usd * 1e6;
+        if usd > 0.0 && micros.round() < 1.0 {
+            return Err(Refusal::new(Code::InvalidArguments, format!("{usd} is less than a millionth of a dollar"))
+                .hint("amounts are kept in millionths of a dollar"));
+        }
         if micros.is_finite() && (0.0..=1e15).contains(&micros) {
             // In range by the check above, so the conversion is exact to a millionth.
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -291,6 +296,14 @@ mod tests {
 
     fn budget(tokens: Option<u64>, money: Option<u64>) -> Budget {
         Budget { limits: BudgetLimits { tokens, money: money.map(Money) }, ..Budget::open(Scope::World, Timestamp(0)) }
+    }
+
+    #[test]
+    fn amounts_too_small_to_keep_are_refused() {
+        assert_eq!(Money::from_usd(0.0).unwrap(), Money(0));
+        assert_eq!(Money::from_usd(0.000_001).unwrap(), Money(1));
+        assert!(Money::from_usd(0.000_000_1).unwrap_err().message.contains("millionth"));
+        assert!(Money::from_usd(f64::NAN).is_err() && Money::from_usd(-1.0).is_err());
     }
 
     const PRICE: Price = Price {

@@ -80,6 +80,8 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
     let failed = talk(&house, &["ada"], "fall over\n");
     failed.exits(1);
     assert!(failed.out.contains("ada's turn failed"), "{}", failed.out);
+    // One that went well after it does not hide it.
+    talk(&house, &["ada"], "fall over\nhello\n").exits(1);
     daemon.stop();
 }
 

@@ -34,7 +34,7 @@ pub struct Session {
     waits_for: Option<i64>,
     screen: Screen,
     stream: Option<Streaming<WatchConversationResponse>>,
-    /// How the last answering turn ended, if not well.
+    /// How the first answering turn ended that did not end well.
     failed: Option<TurnOver>,
 }
 
@@ -86,7 +86,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Talks until the lines end, or someone breaks off. Gives what the last answer failed with, if nobody sat by to read it.
+    /// Talks until the lines end, or someone breaks off. Gives what the first turn that failed
+    /// did so with, if nobody sat by to read it.
     pub async fn talk(
         mut self,
         client: &Client,
@@ -239,7 +240,8 @@ impl Session {
                 self.screen.over(&over, out)?;
                 if heard && over.status != "split" {
                     self.waits_for = None;
-                    self.failed = (over.status != "finished").then_some(over);
+                    let failed = (over.status != "finished").then_some(over);
+                    self.failed = self.failed.take().or(failed);
                 }
             }
             // Seen before, or of a daemon newer than this client.
@@ -295,7 +297,6 @@ impl Session {
         let conversation = required(heard.conversation, "conversation")?;
         self.files.clear();
         self.waits_for = Some(entry.seq);
-        self.failed = None;
         if begins {
             self.screen.conversation(&conversation, out)?;
             self.conversation_id = Some(conversation.conversation_id);
