@@ -76,7 +76,8 @@ impl From<Refusal> for Failure {
 ///
 /// # Errors
 /// When it cannot start: the configuration has problems, the data directory is in use or not writable, a port is taken,
-/// the database is damaged. Nothing runs then and nothing was changed besides.
+/// the database is damaged. Nothing runs then, and nothing that the world knows was changed: of a data directory in which
+/// a daemon ran before, the lock file names the last process that tried.
 pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Failure> {
     let env = Arc::clone(&options.env);
     let extra = options.extra_tools;

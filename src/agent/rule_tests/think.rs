@@ -60,6 +60,9 @@ async fn a_budget_that_is_spent_in_mid_turn_ends_it_with_an_error_for_whoever_as
     assert!(ask.status == AskStatus::Failed && ask.error.unwrap().contains("budget world is spent"));
     let kinds: Vec<EventKind> = rig.events().await.into_iter().map(|event| event.kind).collect();
     assert!(kinds.contains(&EventKind::BudgetExhausted) && !kinds.contains(&EventKind::DeadLetterHeld));
+    // The result that was to be recorded with the refused question is recorded without it.
+    let calls: Vec<_> = rig.ledger().await.into_iter().map(|row| (row.tool, row.status)).collect();
+    assert_eq!(calls, [("test.look".to_owned(), CallStatus::Ok)]);
 }
 
 const WRITTEN: &str = "Let me look.\n<tool_call>{\"name\": \"test.look\", \"arguments\": {\"n\": 1";
