@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
+use serde_json::json;
 
 use crate::commands::{
     agent, budget, chat, conversation, cron, dead, events, knowledge, ledger, message, state, talk, task, timer, tool,
@@ -14,8 +15,9 @@ use crate::commands::{
 use crate::connection::Client;
 use crate::discovery::{Environment, Wish, find};
 use crate::failure::Failure;
-use crate::output::{Answer, Body, Output, report};
-use crate::text::parse_duration;
+use crate::line::{Line, joined};
+use crate::output::{Answer, Body, Note, Output, report};
+use crate::text::{one_line, parse_duration};
 use crate::wording::as_typed;
 
 /// Drives a running ghostd
@@ -124,50 +126,54 @@ pub async fn run(
     err: &mut dyn Write,
 ) -> u8 {
     let args: Vec<OsString> = args.into_iter().collect();
-    let cli = match Cli::try_parse_from(&args) {
-        Ok(cli) => cli,
+    let read = command().try_get_matches_from(joined(&command(), &args)).and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))?;
+        Ok((cli, matches))
+    });
+    let (cli, matches) = match read {
+        Ok(read) => read,
         Err(error) => return explain(&error, &args, out, err),
     };
     let as_json = cli.json;
     let outcome = match execute(cli, environment, out).await {
         Ok(answer) => {
-            if let Some(note) = answer.note.as_deref().filter(|_| !as_json) {
+            if let Some(note) = &answer.note {
                 // A word beside the answer; there is nobody to tell when standard error is gone.
-                drop(writeln!(err, "note: {note}"));
+                drop(match (as_json, note) {
+                    (false, Note::Word(text) | Note::Cut(text)) => writeln!(err, "note: {text}"),
+                    (true, Note::Cut(text)) => writeln!(err, "{}", json!({ "note": text })),
+                    (true, Note::Word(_)) => Ok(()),
+                });
             }
             answer.print(as_json, out).map_err(Failure::from).and_then(|()| answer.failure.map_or(Ok(()), Err))
         }
-        Err(failure) => Err(failure),
+        // What a tool or a turn says of its failure, which comes with an answer, is not about this line.
+        Err(failure) => Err(as_typed(failure, &Line::new(&command(), &matches, &args))),
     };
     match outcome {
         Ok(()) => 0,
         Err(failure) => {
-            let args: Vec<String> = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
-            let failure = as_typed(failure, &args);
             report(&failure, as_json, err);
             failure.exit_code()
         }
     }
 }
 
-/// The long names of every option there is.
-#[cfg(test)]
-pub fn every_option() -> Vec<String> {
-    fn collect(command: &clap::Command, names: &mut Vec<String>) {
-        for arg in command.get_arguments() {
-            names.extend(arg.get_long().map(str::to_owned));
-            names.extend(arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned));
-        }
-        command.get_subcommands().for_each(|command| collect(command, names));
-    }
-    let mut names = Vec::new();
-    collect(&Cli::command(), &mut names);
-    names
+/// Every command with what it takes.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
+
+/// Characters of one word of the line that a usage error shows.
+const SHOWN: usize = 200;
 
 /// Help and version go to standard output with exit code 0; a usage error goes to standard error with 2.
 fn explain(error: &clap::Error, args: &[OsString], out: &mut Output, err: &mut dyn Write) -> u8 {
-    let text = error.render().to_string();
+    let mut text = error.render().to_string();
+    for arg in args.iter().filter_map(|arg| arg.to_str()).filter(|arg| arg.len() > SHOWN) {
+        // Nobody reads what was typed, or pasted, by the screenful.
+        text = text.replace(arg, &one_line(arg, SHOWN));
+    }
     if error.exit_code() == 0 {
         return match out.text(&text).and_then(|()| out.flush()).map_err(Failure::from) {
             Ok(()) => 0,
@@ -175,8 +181,10 @@ fn explain(error: &clap::Error, args: &[OsString], out: &mut Output, err: &mut d
         };
     }
     if args.iter().any(|arg| arg == "--json") {
-        let (first, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
-        let failure = Failure::new("invalid_arguments", first.trim_start_matches("error: ")).hint(rest.trim());
+        // What is missing stands in lines of its own.
+        let (first, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
+        let what: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
+        let failure = Failure::new("invalid_arguments", what.join(" ")).hint(rest.trim());
         report(&failure, true, err);
     } else {
         // Nobody to tell when standard error is gone; the exit code says it.
@@ -230,6 +238,6 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
 fn completions(shell: &str) -> Result<Answer, Failure> {
     let shell: Shell = shell.parse().map_err(|error| Failure::new("invalid_arguments", error))?;
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ghostctl", &mut script);
+    clap_complete::generate(shell, &mut command(), "ghostctl", &mut script);
     Ok(Body::Text(String::from_utf8_lossy(&script).into_owned()).into())
 }

@@ -23,6 +23,8 @@ use crate::wait::{Backoff, Deadline, pause};
 pub const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// The largest headers and trailers that are read: a refusal travels in one.
 const TRAILER_BYTES: u32 = 1024 * 1024;
+/// Bytes of a token: it travels in a header, and servers take 8 KiB of those.
+const TOKEN_MAX: usize = 4 * 1024;
 /// With less time left than this, no other attempt is made.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// One attempt to connect takes no longer.
@@ -201,6 +203,10 @@ pub fn lagged(status: &Status) -> bool {
 }
 
 fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {
+    if token.len() > TOKEN_MAX {
+        let what = format!("the token has {} bytes, and no daemon takes more than {TOKEN_MAX}", token.len());
+        return Err(Failure::new("invalid_arguments", what).hint("a token is one line, such as the file <data>/token"));
+    }
     let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
         Failure::new("invalid_arguments", "the token has characters that no token has")
             .hint("a token is one line of printable ASCII")

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::endpoint::{Endpoint, SOCKET};
 use crate::failure::Failure;
+use crate::text::one_line;
 
 /// The token's name in a data directory.
 const TOKEN: &str = "token";
@@ -144,7 +145,8 @@ fn named(world: &str, root: &Path) -> Result<Endpoint, Failure> {
     if let Some(found) = found.iter().find(|known| known.name == world) {
         return Ok(Endpoint::Unix(found.socket.clone()));
     }
-    let failure = Failure::new("not_found", format!("no world `{world}` has run under {}", root.display()));
+    let failure =
+        Failure::new("not_found", format!("no world `{}` has run under {}", one_line(world, 100), root.display()));
     Err(if found.is_empty() {
         failure.hint("start one with `ghostd up`, or name a daemon elsewhere with --endpoint")
     } else {

@@ -7,9 +7,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::failure::Failure;
+use crate::text::one_line;
 
 /// The socket's name in a data directory.
 pub const SOCKET: &str = "ghostd.sock";
+/// Bytes of a socket's path, as the kernel has it.
+const SOCKET_PATH_MAX: usize = 107;
+/// Bytes of a host and port: a name has 253.
+const AUTHORITY_MAX: usize = 300;
 
 /// Where a daemon listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, Failure> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
-            return if path.is_empty() { Err(not_an_endpoint(text)) } else { Ok(Self::socket(path)) };
+            return if path.is_empty() { Err(not_an_endpoint(text)) } else { Self::socket(path) };
         }
         if let Some(rest) = text.strip_prefix("http://") {
             return tcp(text, rest, false);
@@ -43,7 +48,7 @@ impl FromStr for Endpoint {
             return Err(not_an_endpoint(text));
         }
         if text.contains('/') || !text.contains(':') {
-            return Ok(Self::socket(text));
+            return Self::socket(text);
         }
         tcp(text, text, false)
     }
@@ -61,9 +66,16 @@ impl fmt::Display for Endpoint {
 
 impl Endpoint {
     /// A socket, or the socket in a data directory.
-    fn socket(path: impl Into<PathBuf>) -> Self {
+    fn socket(path: impl Into<PathBuf>) -> Result<Self, Failure> {
         let path = path.into();
-        Self::Unix(if path.is_dir() { path.join(SOCKET) } else { path })
+        let path = if path.is_dir() { path.join(SOCKET) } else { path };
+        let bytes = path.as_os_str().len();
+        if bytes > SOCKET_PATH_MAX {
+            // No waiting makes it shorter.
+            let what = format!("a socket's path has {SOCKET_PATH_MAX} bytes at most, and this one {bytes}");
+            return Err(Failure::new("invalid_arguments", what).hint("name it relative to where you are, or by a link"));
+        }
+        Ok(Self::Unix(path))
     }
 
     /// Whether what is sent there stays on this machine.
@@ -85,14 +97,19 @@ fn tcp(whole: &str, authority: &str, tls: bool) -> Result<Endpoint, Failure> {
     // Without brackets, the last group of an IPv6 address would be taken for the port.
     let bare_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
     let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '@' | '?' | '#');
-    if host.is_empty() || bare_ipv6 || host.contains(odd) || port.parse::<u16>().is_err() {
+    if authority.len() > AUTHORITY_MAX
+        || host.is_empty()
+        || bare_ipv6
+        || host.contains(odd)
+        || port.parse::<u16>().is_err()
+    {
         return Err(not_an_endpoint(whole));
     }
     Ok(Endpoint::Tcp { authority: authority.to_owned(), tls })
 }
 
 fn not_an_endpoint(text: &str) -> Failure {
-    Failure::new("invalid_arguments", format!("`{text}` is not an endpoint"))
+    Failure::new("invalid_arguments", format!("`{}` is not an endpoint", one_line(text, 100)))
         .hint("write unix:PATH, a path, HOST:PORT, http://HOST:PORT or https://HOST:PORT")
 }
 
@@ -119,6 +136,11 @@ mod tests {
         {
             let failure = wrong.parse::<Endpoint>().unwrap_err();
             assert_eq!(failure.exit_code(), 2, "{wrong}");
+        }
+        let long = "x".repeat(100_000);
+        for wrong in [long.clone(), format!("unix:/{long}"), format!("{long}:80"), format!("https://{long}:80")] {
+            let failure = wrong.parse::<Endpoint>().unwrap_err();
+            assert_eq!((failure.exit_code(), failure.message.len() < 200), (2, true));
         }
     }
 

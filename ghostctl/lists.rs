@@ -1,15 +1,19 @@
 //! Lists longer than one page.
 
 use crate::failure::Failure;
+use crate::output::Note;
+use crate::text::from_1;
 
 /// Rows asked for at once.
 const PAGE: u32 = 200;
+/// Rows printed unless more or fewer are asked for.
+const ROWS: u32 = 10_000;
 
 /// The options of every list that can be long.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Bound {
     /// Most rows to print
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = ROWS, value_parser = from_1::<u32>)]
     pub limit: u32,
 }
 
@@ -19,7 +23,7 @@ pub struct Rows<T> {
     /// The rows, in the daemon's order.
     pub rows: Vec<T>,
     /// A word about what was left out, if anything.
-    pub note: Option<String>,
+    pub note: Option<Note>,
 }
 
 /// Fetches pages until `bound` is reached or the list ends. `fetch` gets the page size and the cursor, and gives the
@@ -38,6 +42,7 @@ pub async fn collect<T>(
         if rows.len() >= limit && (rows.len() > limit || !next.is_empty()) {
             rows.truncate(limit);
             let note = format!("only the first {limit} are shown; --limit shows more");
+            let note = if bound.limit == ROWS { Note::Cut(note) } else { Note::Word(note) };
             return Ok(Rows { rows, note: Some(note) });
         }
         // A cursor that stands still would never end.

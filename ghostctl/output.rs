@@ -76,13 +76,22 @@ pub enum Body {
     Printed,
 }
 
+/// A word beside an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Note {
+    /// To the person at the keyboard.
+    Word(String),
+    /// That a list ends where nobody asked it to: a program cannot see that either, and is told as `{"note"}`.
+    Cut(String),
+}
+
 /// A command's outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// What to print.
     pub body: Body,
-    /// A word to the person at the keyboard, to standard error.
-    pub note: Option<String>,
+    /// A word beside the answer, to standard error.
+    pub note: Option<Note>,
     /// Set when there is an answer and yet what was asked for did not come about: it decides the exit code.
     pub failure: Option<Failure>,
 }

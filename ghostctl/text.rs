@@ -1,13 +1,39 @@
 //! Text in and out: durations and amounts as people write them, instants as machines read them, and words of agents
 //! made safe for a terminal.
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
 pub use ghost_record::rfc3339;
 
+/// Reads a whole number from `least` to `most`. What is wrong with another text is said in words that fit after its name.
+pub fn whole<T: TryFrom<i64>>(text: &str, least: i64, most: i64) -> Result<T, String> {
+    let too_large = || "it is too large".to_owned();
+    match text.parse() {
+        Ok(number) if (least..=most).contains(&number) => T::try_from(number).map_err(|_| too_large()),
+        Err(error) if most == i64::MAX && *error.kind() == IntErrorKind::PosOverflow => Err(too_large()),
+        // Nobody is helped by the last number that a machine can count to.
+        _ if most == i64::MAX => Err(format!("it must be a whole number, {least} or more")),
+        _ => Err(format!("it must be a whole number, from {least} to {most}")),
+    }
+}
+
+/// Reads a whole number, 0 or more.
+pub fn from_0<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
+    whole(text, 0, i64::MAX)
+}
+
+/// Reads a whole number, 1 or more.
+pub fn from_1<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
+    whole(text, 1, i64::MAX)
+}
+
 /// Reads `500ms`, `60s`, `15m`, `24h`, `7d`, or a bare number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write a whole number and ms, s, m, h or d, such as 90s or 24h");
+    let wrong = || match text.starts_with('-') {
+        true => format!("`{text}` is below 0; a duration is 0 or more, such as 90s or 24h"),
+        false => format!("`{text}` is not a duration; write a whole number and ms, s, m, h or d, such as 90s or 24h"),
+    };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;
@@ -56,10 +82,10 @@ pub fn parse_tokens(text: &str) -> Result<Limit, String> {
     if text == "none" {
         return Ok(Limit::None);
     }
-    text.replace('_', "")
-        .parse()
-        .map(Limit::At)
-        .map_err(|_| format!("`{text}` is not a whole number of tokens or none"))
+    text.replace('_', "").parse().map(Limit::At).map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => format!("`{text}` is too large; none is no limit"),
+        _ => format!("`{text}` is neither none nor a whole number of tokens, 0 or more"),
+    })
 }
 
 /// Reads US dollars into millionths, or `none`.
@@ -109,6 +135,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_number_out_of_range_is_told_what_the_range_is() {
+        assert_eq!((from_0::<u32>("0"), from_1::<i64>("7"), whole::<u32>("500", 1, 500)), (Ok(0), Ok(7), Ok(500)));
+        for (wrong, told) in [
+            (from_0::<i64>("-1"), "it must be a whole number, 0 or more"),
+            (from_1::<i64>("0"), "it must be a whole number, 1 or more"),
+            (from_1::<i64>("x"), "it must be a whole number, 1 or more"),
+            (from_1::<i64>("1.5"), "it must be a whole number, 1 or more"),
+            (from_0::<u32>("4294967296").map(i64::from), "it is too large"),
+            (from_0::<i64>("99999999999999999999"), "it is too large"),
+            (whole("501", 1, 500), "it must be a whole number, from 1 to 500"),
+            (whole("99999999999999999999", 1, 500), "it must be a whole number, from 1 to 500"),
+        ] {
+            assert_eq!(wrong, Err(told.to_owned()));
+        }
+        assert!(parse_duration("-1h").unwrap_err().contains("0 or more"));
+        assert!(parse_tokens("-1").unwrap_err().contains("0 or more"));
+    }
+
+    #[test]
     fn durations_are_read_and_nonsense_is_not() {
         assert_eq!(parse_duration("24h"), Ok(Duration::from_secs(86_400)));
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
@@ -142,6 +187,7 @@ mod tests {
         }
         assert_eq!(parse_tokens("1_000_000"), Ok(Limit::At(1_000_000)));
         assert!(parse_tokens("-5").is_err());
+        assert!(parse_tokens("99999999999999999999").unwrap_err().contains("too large"));
         assert_eq!(dollars(1_234_500), "$1.2345");
         assert_eq!(dollars(2_000_000), "$2.00");
         assert_eq!(dollars(7), "$0.000007");

@@ -6,7 +6,10 @@ use crate::text::parse_duration;
 
 /// Reads `90s`, `5m`, `1h30m`, or a bare number of seconds.
 pub fn parse_span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration; write such as 90s, 5m, 1h30m or 2d");
+    let wrong = || match text.starts_with('-') {
+        true => format!("`{text}` is below 0; write such as 90s, 5m, 1h30m or 2d"),
+        false => format!("`{text}` is not a duration; write such as 90s, 5m, 1h30m or 2d"),
+    };
     let mut rest = text;
     let (mut total, mut last) = (Duration::ZERO, Duration::MAX);
     while !rest.is_empty() {

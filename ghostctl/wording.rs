@@ -5,105 +5,186 @@ use ghost_record::names::{about, renamed};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::line::Line;
 
-/// A field of the wire, the options that set it, and the argument that does where none of them was typed.
-const FIELDS: &[(&str, &[&str], &str)] = &[
-    ("after_ms", &["--in"], ""),
-    ("after_seq", &["--after"], ""),
-    ("agent_id", &["--agent", "--id"], "AGENT_ID"),
-    ("arguments_json", &[], "JSON"),
-    ("as_agent", &["--as"], ""),
-    ("at_ms", &["--at"], ""),
-    ("attachments", &["--attach"], ""),
-    ("before_seq", &["--before"], ""),
-    ("body", &[], "TEXT"),
-    ("content", &["--file"], "TEXT"),
-    ("conversation_id", &["--conversation"], "CONVERSATION_ID"),
-    ("dead_letter_id", &[], "DEAD_LETTER_ID"),
-    ("debounce_ms", &["--debounce-ms"], ""),
-    ("depends_on", &["--depends-on"], ""),
-    ("description", &["--description"], ""),
-    ("due_at_ms", &["--due-in"], ""),
-    ("entry_id", &[], "ENTRY_ID"),
-    ("every_ms", &["--every"], ""),
-    ("expected_version", &["--expect"], ""),
-    ("goal", &["--goal"], ""),
-    ("grace_ms", &["--grace"], ""),
-    ("kinds", &["--kind"], ""),
-    ("limit", &["--limit"], ""),
-    ("limit_micros", &["--usd"], ""),
-    ("limit_tokens", &["--tokens"], ""),
-    ("members", &["--members"], ""),
-    ("message", &["--message"], ""),
-    ("missed", &["--missed"], ""),
-    ("name", &["--name"], "NAME"),
-    ("note", &["--note"], ""),
-    ("owner", &["--owner", "--agent"], ""),
-    ("parent_id", &["--parent"], ""),
-    ("query", &["--query"], ""),
-    ("reason", &["--reason"], ""),
-    ("reply_to", &["--reply-to"], ""),
-    ("request_id", &[], "request"),
-    ("result", &["--result"], ""),
-    ("root_id", &["--root"], "ROOT_ID"),
-    ("schedule_id", &[], "ID"),
-    ("since_at_ms", &["--since"], ""),
-    ("skip_creator", &["--skip-creator"], ""),
-    ("sort", &["--scope"], ""),
-    ("status", &["--status"], ""),
-    ("subject", &["--subject"], ""),
-    ("tag", &["--tag"], ""),
-    ("task_id", &[], "TASK_ID"),
-    ("timeout_ms", &["--timeout"], ""),
-    ("title", &["--title"], "TITLE"),
-    ("topic", &["--topic"], ""),
-    ("turn_id", &["--turn"], "TURN_ID"),
-    ("value_json", &[], "JSON"),
-    ("zone", &["--zone"], ""),
+/// A field of the wire, and what sets it: options, or the name of an argument. Of these one command has one.
+const FIELDS: &[(&str, &[&str])] = &[
+    ("after_ms", &["--in"]),
+    ("after_seq", &["--after"]),
+    ("agent_id", &["--agent", "--id", "AGENT_ID", "AGENT"]),
+    ("archetype", &["--archetype", "ARCHETYPE"]),
+    ("arguments_json", &["JSON"]),
+    ("as_agent", &["--as"]),
+    ("at", &["--at"]),
+    ("at_ms", &["--at"]),
+    ("attachments", &["--attach"]),
+    ("before_seq", &["--before"]),
+    ("body", &["TEXT"]),
+    ("changes", &["--changes"]),
+    ("channel", &["--channel", "CHANNEL"]),
+    ("clear_micros", &["--usd"]),
+    ("clear_tokens", &["--tokens"]),
+    ("content", &["--file", "TEXT"]),
+    ("conversation_id", &["--conversation", "CONVERSATION_ID"]),
+    ("cron", &["--cron"]),
+    ("dead_letter_id", &["DEAD_LETTER_ID"]),
+    ("debounce_ms", &["--debounce-ms"]),
+    ("deleted", &["--deleted"]),
+    ("deliver", &["--deliver"]),
+    ("depends_on", &["--depends-on"]),
+    ("description", &["--description"]),
+    ("dry_run", &["--dry-run"]),
+    ("due_at_ms", &["--due-in"]),
+    ("entry_id", &["ENTRY_ID"]),
+    ("ephemeral", &["--ephemeral"]),
+    ("every_ms", &["--every"]),
+    ("expected_version", &["--expect"]),
+    ("follow", &["--follow"]),
+    ("fresh", &["--fresh"]),
+    ("gated", &["--gated"]),
+    ("goal", &["--goal"]),
+    ("grace_ms", &["--grace"]),
+    ("key", &["KEY"]),
+    ("kinds", &["--kind"]),
+    ("limit", &["--limit"]),
+    ("limit_micros", &["--usd"]),
+    ("limit_tokens", &["--tokens"]),
+    ("max_rounds", &["--max-rounds"]),
+    ("members", &["--members"]),
+    ("message", &["--message"]),
+    ("missed", &["--missed"]),
+    ("model", &["--model"]),
+    ("name", &["--name", "NAME"]),
+    ("note", &["--note"]),
+    ("owner", &["--owner", "--agent"]),
+    ("parent_id", &["--parent"]),
+    ("path", &["PATH"]),
+    ("payload", &["--payload"]),
+    ("prefix", &["PREFIX"]),
+    ("priority", &["--priority"]),
+    ("query", &["--query"]),
+    ("readers", &["--readers"]),
+    ("reason", &["--reason"]),
+    ("recursive", &["--recursive"]),
+    ("reopen", &["--reopen"]),
+    ("reply_to", &["--reply-to"]),
+    ("result", &["--result"]),
+    ("root_id", &["--root"]),
+    ("schedule_id", &["ID"]),
+    ("scope", &["SCOPE"]),
+    ("seq", &["SEQ"]),
+    ("session", &["--session"]),
+    ("since_at_ms", &["--since"]),
+    ("skip_creator", &["--skip-creator"]),
+    ("sort", &["--scope"]),
+    ("status", &["--status"]),
+    ("subject", &["--subject"]),
+    ("tag", &["--tag"]),
+    ("tags", &["--tags"]),
+    ("task_id", &["TASK_ID"]),
+    ("timeout", &["--run-timeout"]),
+    ("timeout_ms", &["--timeout"]),
+    ("timeout_seconds", &["--run-timeout"]),
+    ("title", &["--title", "TITLE"]),
+    ("to", &["--to"]),
+    ("tool", &["--tool", "TOOL"]),
+    ("topic", &["--topic"]),
+    ("turn_id", &["--turn", "TURN_ID"]),
+    ("value_json", &["JSON"]),
+    ("versions", &["--versions"]),
+    ("wake", &["--wake"]),
+    ("writers", &["--writers"]),
+    ("zone", &["--zone"]),
 ];
 
-/// The failure with every field called what it is called in `args`.
-pub fn as_typed(failure: Failure, args: &[String]) -> Failure {
-    let name = |word: &str| typed(word, args);
-    // Only these are nobody's ordinary words.
-    let unusual = |word: &str| if word.contains('_') { name(word) } else { None };
+/// Ordinary words that name an option where one of its values follows, and what those values are.
+const PAIRS: &[(&str, &[&str])] = &[
+    ("session", &["main", "isolated"]),
+    ("payload", &["systemEvent", "agentTurn"]),
+    ("wake", &["now", "next-heartbeat"]),
+    ("deliver", &["none", "announce", "webhook"]),
+];
+
+/// The failure with every field called what the command calls it that was run.
+pub fn as_typed(failure: Failure, line: &Line) -> Failure {
+    let name = |word: &str| typed(word, line);
+    // Only these are nobody's ordinary words: they are never left as they are, even if the command does not take them.
+    let unusual = |word: &str| {
+        let elsewhere = || names(word)?.first().map(ToString::to_string);
+        if word.contains('_') { name(word).or_else(elsewhere) } else { None }
+    };
     let field = failure.details.as_ref().and_then(|details| details.get("field")).and_then(Value::as_str);
+    // `name: what is wrong with it` is of a field, too.
+    let field = field.or_else(|| failure.message.split_once(": ").map(|(field, _)| field));
     let message = about(&failure.message, field, name);
     Failure {
-        message: renamed(&message, unusual),
-        hint: failure.hint.as_deref().map(|hint| renamed(hint, unusual)),
+        message: placed(&renamed(&message, unusual), line),
+        hint: failure.hint.as_deref().map(|hint| placed(&renamed(hint, unusual), line)),
         ..failure
     }
 }
 
-fn typed(field: &str, args: &[String]) -> Option<String> {
-    let (_, options, argument) = FIELDS.iter().find(|(known, ..)| *known == field)?;
-    let was_typed = |option: &&&str| {
-        args.iter().any(|arg| arg.strip_prefix(**option).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+fn typed(field: &str, line: &Line) -> Option<String> {
+    if field == "request_id" {
+        return Some("request".to_owned());
+    }
+    line.name(names(field)?).map(str::to_owned)
+}
+
+fn names(field: &str) -> Option<&'static [&'static str]> {
+    FIELDS.iter().find(|(known, _)| *known == field).map(|(_, names)| *names)
+}
+
+/// The ordinary words that are options of the command where they stand: `payload agentTurn` as `--payload agentTurn`,
+/// `leave to out` as `leave --to out`, `does not go with timeout` as `does not go with --run-timeout`.
+fn placed(text: &str, line: &Line) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let bare = |at: usize| words.get(at).map_or("", |word| word.trim_end_matches([',', ':', ';', '.']));
+    let before = |at: usize, back: usize| at.checked_sub(back).map_or("", bare);
+    let option = |at: usize| {
+        let word = bare(at);
+        let has_value = PAIRS.iter().any(|(field, values)| *field == word && values.contains(&bare(at + 1)));
+        let left_out = before(at, 1) == "leave" && bare(at + 1) == "out";
+        let goes_with = before(at, 1) == "with" && matches!(before(at, 2), "go" | "goes");
+        let name = if has_value || left_out || goes_with { typed(word, line)? } else { return None };
+        Some(format!("{name}{}", &words[at][word.len()..]))
     };
-    let option = options.iter().find(was_typed);
-    // What was not typed at all is called what it would have been typed as.
-    let name = option.copied().unwrap_or(if argument.is_empty() { options.first().copied()? } else { argument });
-    Some(name.to_owned())
+    let written: Vec<String> =
+        words.iter().enumerate().map(|(at, word)| option(at).unwrap_or_else(|| (*word).to_owned())).collect();
+    written.join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
+    use std::ffi::OsString;
+
+    use prost::Message;
+    use prost_types::FileDescriptorSet;
     use serde_json::json;
 
+    use super::*;
+    use crate::cli::command;
+    use crate::line::names_of;
+
+    /// What no line can set: the daemon gives the cursor, and the command itself says the kind of schedule, the lists to be
+    /// emptied, and whether it is turned on.
+    const NEVER_TYPED: [&str; 5] = ["cursor", "kind", "clear", "enabled", "overrides_json"];
+
     fn told(message: &str, hint: &str, field: Option<&str>, line: &str) -> (String, String) {
-        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let args: Vec<OsString> = format!("ghostctl {line}").split(' ').map(OsString::from).collect();
+        let matches = command().try_get_matches_from(&args).unwrap_or_else(|error| panic!("{line}: {error}"));
         let failure = Failure {
             details: field.map(|field| json!({ "field": field })),
             ..Failure::new("invalid_arguments", message).hint(hint)
         };
-        let failure = as_typed(failure, &args);
+        let failure = as_typed(failure, &Line::new(&command(), &matches, &args));
         (failure.message, failure.hint.unwrap())
     }
 
     #[test]
     fn a_refusal_names_what_was_typed() {
+        let cron = "cron add ada j --every 1h --message x --session main --deliver none";
         for (message, hint, field, line, wanted) in [
             (
                 "after_seq is 9, which #room has not reached",
@@ -119,20 +200,51 @@ mod tests {
                 "turn list --agent=A",
                 ("--agent: `A B` is no id", "x"),
             ),
-            ("agent_id: `A B` is no id", "x", Some("agent_id"), "send A", ("AGENT_ID: `A B` is no id", "x")),
+            ("agent_id: `A B` is no id", "x", Some("agent_id"), "send A hi", ("AGENT_ID: `A B` is no id", "x")),
+            // The same field is called otherwise by another command.
+            ("agent_id: `A B` is no id", "x", Some("agent_id"), cron, ("AGENT: `A B` is no id", "x")),
+            ("owner: bad", "x", None, "task list --agent A", ("--agent: bad", "x")),
+            ("owner: bad", "x", None, "task list --owner A", ("--owner: bad", "x")),
+            ("root_id: bad", "x", None, "turn list", ("--root: bad", "x")),
             (
                 "content is empty",
                 "say something in content",
                 Some("content"),
-                "chat send r",
+                "chat send r hi",
                 ("TEXT is empty", "say something in content"),
             ),
             (
                 "content of `value_json`",
                 "a fresh request_id",
                 None,
-                "state set",
+                "state set k 1",
                 ("content of `value_json`", "a fresh request"),
+            ),
+            // What the command does not take is an ordinary word, unless it is no word at all.
+            ("to: x", "read on with before_seq", None, "chat watch room", ("to: x", "read on with --before")),
+            // Ordinary words are fields where they begin the message, or where their value follows.
+            ("to: `x` is no target", "write to it", None, cron, ("--to: `x` is no target", "write to it")),
+            ("timeout_seconds is 0", "x", Some("timeout_seconds"), cron, ("--run-timeout is 0", "x")),
+            (
+                "session isolated does not go with payload systemEvent: see it",
+                "deliver it, or use payload agentTurn, and wake now",
+                Some("session"),
+                cron,
+                (
+                    "--session isolated does not go with --payload systemEvent: see it",
+                    "deliver it, or use --payload agentTurn, and --wake now",
+                ),
+            ),
+            ("the payload agentTurn of it", "x", None, "status", ("the payload agentTurn of it", "x")),
+            (
+                "wake next-heartbeat does not go with timeout: it runs alone",
+                "leave wake out, or leave that to me",
+                Some("wake"),
+                cron,
+                (
+                    "--wake next-heartbeat does not go with --run-timeout: it runs alone",
+                    "leave --wake out, or leave that to me",
+                ),
             ),
         ] {
             assert_eq!(told(message, hint, field, line), (wanted.0.to_owned(), wanted.1.to_owned()), "{line}");
@@ -140,13 +252,25 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_sorted_and_its_options_exist() {
-        assert!(FIELDS.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        let options = crate::cli::every_option();
-        for (field, names, argument) in FIELDS {
-            assert!(!names.is_empty() || !argument.is_empty(), "{field}");
+    fn every_field_that_a_line_can_set_has_its_name() {
+        assert!(FIELDS.windows(2).all(|pair| pair[0].0 < pair[1].0), "sorted");
+        fn collect(command: &clap::Command, names: &mut BTreeSet<String>) {
+            names.extend(command.get_arguments().flat_map(names_of));
+            command.get_subcommands().for_each(|below| collect(below, names));
+        }
+        let mut there = BTreeSet::new();
+        collect(&command(), &mut there);
+        for (field, names) in FIELDS {
             for name in *names {
-                assert!(options.contains(&name.trim_start_matches('-').to_owned()), "{field}: {name}");
+                assert!(there.contains(*name), "{field}: {name}");
+            }
+        }
+        let set = FileDescriptorSet::decode(ghost_proto::FILE_DESCRIPTOR_SET).unwrap();
+        let requests = set.file.iter().filter(|file| file.package() == "ghost.v1").flat_map(|file| &file.message_type);
+        for message in requests.filter(|message| message.name().ends_with("Request")) {
+            for field in message.field.iter().map(|field| field.name()) {
+                let known = field == "request_id" || FIELDS.iter().any(|(known, _)| *known == field);
+                assert!(known || NEVER_TYPED.contains(&field), "{}.{field}", message.name());
             }
         }
     }

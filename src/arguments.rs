@@ -58,7 +58,7 @@ pub struct Up {
     #[arg(long, value_name = "ADDRESS", value_parser = listener)]
     pub listen: Vec<Listener>,
     /// Where HTTP (REST, health, metrics) listens; off by default.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address, allow_negative_numbers = true)]
     pub http: Option<SocketAddr>,
     /// Think with this provider instead of what the archetypes say: one named in the world file, or anthropic, openai,
     /// gemini, ollama, scripted.
@@ -72,9 +72,20 @@ pub struct Up {
     pub base_url: Option<String>,
 }
 
+/// Bytes of a socket's path, as the kernel has it.
+const SOCKET_PATH_MAX: usize = 107;
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "give HOST:PORT with a numeric host, such as 127.0.0.1:8080".to_owned())
+}
+
 fn listener(text: &str) -> Result<Listener, String> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return if path.is_empty() { Err("unix: needs a path".into()) } else { Ok(Listener::Unix(path.into())) };
+        return match path.len() {
+            0 => Err("unix: needs a path".into()),
+            1..=SOCKET_PATH_MAX => Ok(Listener::Unix(path.into())),
+            _ => Err(format!("a socket's path has {SOCKET_PATH_MAX} bytes at most")),
+        };
     }
     text.parse::<SocketAddr>()
         .map(Listener::Tcp)

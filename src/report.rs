@@ -1,10 +1,8 @@
 //! What `ghostd` says in the terminal about configurations and failures, and the exit codes that go with it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ghost_config::Problems;
 use ghost_daemon::{Failure, Overrides};
 use ghost_domain::{Code, Refusal};
 
@@ -13,19 +11,8 @@ const USAGE: u8 = 2;
 
 /// `ghostd check`.
 pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>) -> ExitCode {
-    let clock = ghost_daemon::system_ports().clock;
-    let checked = ghost_config::load(world_dir, env).and_then(|plan| {
-        let recorded = |kind| kind == ghost_config::plan::ProviderKind::Recorded;
-        if plan.llm.providers.values().any(|provider| recorded(provider.kind)) {
-            // Reading a recording would open its database; `up` does that.
-            return Ok(plan);
-        }
-        ghost_daemon::load(world_dir, &Overrides::default(), env, clock, BTreeMap::new()).map(|loaded| loaded.plan)
-    });
-    let (problems, fine) = match checked {
-        Ok(plan) => (Problems(plan.warnings), true),
-        Err(problems) => (problems, false),
-    };
+    let problems = ghost_daemon::check(world_dir, &Overrides::default(), env, &[]);
+    let fine = !problems.has_errors();
     if json {
         match serde_json::to_string_pretty(&problems) {
             Ok(text) => println!("{text}"),

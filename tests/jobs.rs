@@ -36,6 +36,16 @@ rules:
   - name: short
     when: { mail: 'take a moment', round: 0 }
     do: [{ wait: 2s }, { say: Told at last. }]
+  - name: hire
+    when: { mail: 'report in a thread', round: 0 }
+    do:
+      - call: util.cron
+        with:
+          action: add
+          name: free
+          schedule: { every: 720h }
+          message: write the digest
+          options: { deliver: webhook, to: ops/free }
   - name: digest
     when: { mail: 'write the digest', round: 0 }
     do: [{ say: Digest by the desk. }]
@@ -132,19 +142,40 @@ fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_
         ("payload_mismatch", 2, vec!["--session", "main", "--deliver", "announce"]),
         ("payload_mismatch", 2, vec!["--payload", "systemEvent", "--model", "quill"]),
         ("payload_mismatch", 2, vec!["--session", "isolated", "--wake", "next-heartbeat"]),
+        ("payload_mismatch", 2, vec!["--session", "main", "--deliver", "none"]),
+        ("payload_mismatch", 2, vec!["--deliver", "none", "--wake", "next-heartbeat"]),
+        ("payload_mismatch", 2, vec!["--deliver", "none", "--to", "last"]),
+        ("payload_mismatch", 2, vec!["--payload", "systemEvent", "--to", "last"]),
+        ("payload_mismatch", 2, vec!["--session", "main", "--run-timeout", "1m"]),
+        ("payload_mismatch", 2, vec!["--wake", "next-heartbeat", "--max-rounds", "2"]),
         ("invalid_arguments", 2, vec!["--session", "both"]),
         ("invalid_arguments", 2, vec!["--max-rounds", "16"]),
         ("invalid_arguments", 2, vec!["--run-timeout", "1h"]),
         ("invalid_arguments", 2, vec!["--to", "Not A Channel"]),
         ("not_found", 3, vec!["--model", "quil"]),
         ("not_found", 3, vec!["--deliver", "webhook", "--to", "ops"]),
+        ("not_found", 3, vec!["--deliver", "announce", "--to", "newz"]),
+        ("not_found", 3, vec!["--to", "00000000-0000-7000-8000-000000000000"]),
     ] {
         let ran = house.ctl(&[&add[..], &more].concat());
         ran.exits(exit);
         assert_eq!(ran.error()["code"], code, "{more:?}: {}", ran.err);
     }
     house.ctl(&[&add[1..], &["--model", "quil"]].concat()).exits(3).says(&["did you mean `quill`?"]);
+    house.json(&["chat", "create", "news", "--members", "ada,ben"]);
+    house.ctl(&[&add[1..], &["--to", "newz"]].concat()).exits(3).says(&["newz", "did you mean `news`?"]);
+    for words in [["timer", "set", "--in"], ["cron", "add", "--every"]] {
+        let blank = [words[0], words[1], "ada", "job", words[2], "1h", "--message", " "];
+        house.ctl(&blank).exits(2).says(&["--message is empty"]);
+    }
     assert_eq!(house.json(&["cron", "list"]), json!([]), "nothing was half done");
+    let quiet = house.json(&[&add[1..], &["--deliver", "none"]].concat());
+    assert_eq!(
+        (&quiet["options"]["session"], &quiet["options"]["deliver"]),
+        (&json!("isolated"), &json!("none")),
+        "whoever says where its last words go means a turn of its own"
+    );
+    house.json(&["cron", "cancel", "ada/job"]);
 
     let zone = house.ctl(&["cron", "add", "ada", "a", "--every", "1h", "--zone", "UTC", "--message", "x"]);
     zone.exits(2);
@@ -155,7 +186,7 @@ fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_
     ] {
         let ran = house.ctl(&args);
         ran.exits(2);
-        assert!(ran.err.contains("`-5m` is not a duration") && !ran.err.contains("-- -5m"), "{}", ran.err);
+        assert!(ran.err.contains("`-5m` is below 0") && !ran.err.contains("-- -5m"), "{}", ran.err);
     }
     let empty = house.ctl(&["--json", "watch", "add", "ada", "all", ""]);
     empty.exits(2);
@@ -246,6 +277,41 @@ fn a_webhook_is_told_signed_and_once_over_kill_9() {
     assert_eq!(house.json(&["conversation", "list"]).as_array().unwrap().len(), 1, "one thread for all runs");
     daemon.stop();
     assert!(heard.try_recv().is_err(), "nothing is told twice");
+}
+
+#[test]
+fn an_agents_job_is_told_nowhere_when_its_webhook_is_given_to_another_and_the_run_says_so() {
+    let (port, heard) = listen();
+    let hooked = |agent: &str| {
+        let hook = format!("{{ url: 'http://127.0.0.1:{port}/in', secret_env: HOOK_SECRET, agent: {agent} }}");
+        format!("channels: {{ webhooks: {{ ops: {hook} }} }}\n")
+    };
+    let (house, world) = office(&hooked("ada"));
+    let daemon = house.up(&world, &[]);
+    let run = || {
+        house.json(&["cron", "run", "ada/free"]);
+        house.wait_until_quiet(Deadline::seconds(60));
+        house.json(&["cron", "runs", "ada/free"])[0].clone()
+    };
+    house.ctl(&["send", "ada", "report in a thread"]).ok();
+    house.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!(run()["note"], Value::Null);
+    assert!(heard.recv_timeout(Duration::from_secs(60)).unwrap().body.contains("Digest by the desk."));
+    let config = std::fs::read_to_string(world.join("world-config.yaml")).unwrap();
+    std::fs::write(world.join("world-config.yaml"), config.replace(&hooked("ada"), &hooked("ben"))).unwrap();
+    house.ctl(&["reload"]).ok();
+    let told = |run: &Value| {
+        assert_eq!(run["status"], "done", "{run}");
+        let note = run["note"].as_str().unwrap_or_default();
+        assert!(note.contains("not delivered") && note.contains("ops go to ben"), "{run}");
+    };
+    told(&run());
+    // A daemon that starts with that file knows it as well.
+    daemon.kill();
+    let daemon = house.up(&world, &[]);
+    told(&run());
+    daemon.stop();
+    assert!(heard.try_recv().is_err());
 }
 
 fn schedules(house: &House) -> SchedulesClient<Channel> {

@@ -254,6 +254,12 @@ fn state_is_set_read_listed_and_refused() {
     ] {
         assert_eq!(code(&house, exit, args), refused, "{args:?}");
     }
+    // A number beyond what is kept is JSON all the same, and is told as what it is.
+    for beyond in ["1e400", "[-1e400]", &"9".repeat(400)] {
+        let ran = house.ctl(&["state", "set", "k", beyond]);
+        ran.exits(2).says(&["JSON has a number beyond what is kept, at line 1 column ", "write a greater one as text"]);
+        assert!(!ran.err.contains("not JSON"), "{}", ran.err);
+    }
     for args in [["state", "set", "k", "1", "--as", "bne"], ["knowledge", "write", "e", "x", "--as", "bne"]] {
         house.ctl(&args).exits(3).says(&["did you mean `ben`?"]);
     }

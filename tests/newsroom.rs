@@ -186,7 +186,7 @@ fn an_input_that_cannot_be_taken_is_told_and_nothing_is_started() {
     let empty = house.join("empty");
     std::fs::create_dir(&empty).unwrap();
     house.ghostd(&["up", NEWSROOM, "--input", empty.to_str().unwrap()]).exits(2).says(&["holds no files"]);
-    // The daemon that refused the job left a world that can do another one.
+    assert!(!house.data("newsroom").exists(), "nothing was begun for it");
     std::fs::write(empty.join("now.md"), "There are 5 of them.\n").unwrap();
     let daemon = house.up(Path::new(NEWSROOM), &["--input", empty.to_str().unwrap()]);
     check(&briefing(&daemon), &empty);

@@ -3,6 +3,7 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -77,6 +78,74 @@ fn a_taken_port_starts_nothing() {
         ran.says(&[&address]);
         assert!(ran.err.contains("hint: "), "{}", ran.err);
     }
+    nothing_is_lost(&house, &world);
+}
+
+/// What a directory holds: every file with its text, every socket and directory.
+fn holds(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut queue = vec![dir.to_owned()];
+    while let Some(at) = queue.pop() {
+        for entry in std::fs::read_dir(&at).unwrap() {
+            let (path, kind) = entry.map(|entry| (entry.path(), entry.file_type().unwrap())).unwrap();
+            if kind.is_dir() {
+                queue.push(path.clone());
+            }
+            let text = kind.is_file().then(|| std::fs::read(&path).unwrap());
+            found.insert(path, text);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_refused_start_leaves_the_data_directory_as_it_was() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let nowhere = "/nope";
+    let (fresh, world) = house();
+    let socket = fresh.join("own.sock");
+    let own = format!("unix:{}", socket.display());
+    let refused: [&[&str]; 5] = [
+        &["--listen", &address],
+        &["--http", &address],
+        &["--listen", &own, "--listen", "127.0.0.1:0", "--http", &address],
+        &["--listen", "127.0.0.1:0", "--listen", "unix:/nope/nope.sock"],
+        &["--input", nowhere],
+    ];
+    for args in refused {
+        assert_ne!(up(&fresh, &world, args).code, Some(0), "{args:?}");
+        assert!(!fresh.data("home").exists(), "{args:?} left {:?}", holds(&fresh.data("home")));
+        assert!(!socket.exists(), "{args:?}");
+    }
+    up(&fresh, &world, &["--input", nowhere]).exits(2).says(&["no job", "--input"]);
+
+    let (house, world) = lived_in();
+    let before = holds(&house.data("home"));
+    assert!(before.keys().any(|path| path.ends_with("lock")));
+    for args in refused {
+        assert_ne!(up(&house, &world, args).code, Some(0), "{args:?}");
+        let after = holds(&house.data("home"));
+        // An orderly close of the database may write what it holds in another place; what it says is checked below.
+        let names = |held: &BTreeMap<PathBuf, Option<Vec<u8>>>| held.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&after), names(&before), "{args:?}");
+        for name in ["lock", "token"] {
+            let file = house.data("home").join(name);
+            assert_eq!(after.get(&file), before.get(&file), "{args:?} changed {name}");
+        }
+    }
+    nothing_is_lost(&house, &world);
+
+    // One that runs keeps its lock, whoever else tries.
+    let daemon = house.up(&world, &[]);
+    let lock = house.data("home").join("lock");
+    let running = holds(&house.data("home"))[&lock].clone();
+    for args in [&[][..], &["--http", &address][..]] {
+        up(&house, &world, args).exits(7);
+        assert_eq!(holds(&house.data("home"))[&lock], running);
+    }
+    assert_eq!(running.as_deref(), Some(daemon.pid().to_string().as_bytes()));
+    daemon.stop();
     nothing_is_lost(&house, &world);
 }
 

@@ -12,6 +12,7 @@ use ghost_proto::v1::events_server::{Events, EventsServer};
 use ghost_proto::v1::knowledge_server::KnowledgeServer;
 use ghost_proto::v1::ledger_server::LedgerServer;
 use ghost_proto::v1::messages_server::MessagesServer;
+use ghost_proto::v1::schedules_server::SchedulesServer;
 use ghost_proto::v1::state_server::StateServer;
 use ghost_proto::v1::tasks_server::TasksServer;
 use ghost_proto::v1::tools_server::ToolsServer;
@@ -153,6 +154,7 @@ impl Fake {
             .add_service(TasksServer::new(self.clone()))
             .add_service(BudgetsServer::new(self.clone()))
             .add_service(KnowledgeServer::new(self.clone()))
+            .add_service(SchedulesServer::new(self.clone()))
             .add_service(StateServer::new(self.clone()))
             .add_service(LedgerServer::new(self.clone()))
             .add_service(ChatServer::new(self.clone()))

@@ -4,6 +4,7 @@ mod answers;
 mod chat;
 mod events;
 mod fake;
+mod lists;
 mod part;
 mod retries;
 

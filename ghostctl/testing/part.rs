@@ -6,6 +6,7 @@ use ghost_proto::v1::chat_server::Chat;
 use ghost_proto::v1::knowledge_server::Knowledge;
 use ghost_proto::v1::ledger_server::Ledger;
 use ghost_proto::v1::messages_server::Messages;
+use ghost_proto::v1::schedules_server::Schedules;
 use ghost_proto::v1::state_server::State;
 use ghost_proto::v1::tasks_server::Tasks;
 use ghost_proto::v1::tools_server::Tools;
@@ -297,5 +298,25 @@ unary!(Ledger {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
         let rows = rows.map(|n| LedgerRow { call_id: n.to_string(), ..LedgerRow::default() }).collect();
         ListLedgerResponse { rows, next_cursor }
+    };
+});
+
+fn schedule(schedule_id: String, kind: &str) -> Schedule {
+    Schedule { schedule_id, kind: kind.into(), agent_id: "ada".into(), when_json: "{}".into(), ..Schedule::default() }
+}
+
+unary!(Schedules {
+    list(ListSchedulesRequest) -> ListSchedulesResponse = |fake, asked| {
+        let truncated = fake.script().truncated;
+        let schedules = (0..fake.script().rows).map(|n| schedule(n.to_string(), asked.kind())).collect();
+        ListSchedulesResponse { schedules, truncated }
+    };
+    get(GetScheduleRequest) -> Schedule = |_fake, asked| schedule(asked.schedule_id, "cron");
+    set(SetScheduleRequest) -> Schedule = |_fake, asked| schedule("s".into(), &asked.kind);
+    enable(EnableScheduleRequest) -> Schedule = |_fake, asked| schedule(asked.schedule_id, "cron");
+    cancel(CancelScheduleRequest) -> Schedule = |_fake, asked| schedule(asked.schedule_id, "cron");
+    run(RunScheduleRequest) -> ScheduleRun = |_fake, _asked| ScheduleRun::default();
+    runs(ListRunsRequest) -> ListRunsResponse = |fake, asked| ListRunsResponse {
+        runs: (0..fake.script().rows.min(asked.limit)).map(|_| ScheduleRun::default()).collect(),
     };
 });

@@ -90,19 +90,8 @@ impl Engine {
             skills: spec.skills.clone(),
             channel,
         };
-        // The owner of a task may always say how far it is (TASK-05): the tool is there, and knows whom it serves.
-        let own_tasks = plan.owner_may_update_tasks;
-        let access = Arc::clone(&spec.access);
-        let registry = self.tools.registry(caller, &|name| match channel {
-            _ if !of_channel(name) => access.can_access(name) || (own_tasks && name == "syscall.task.update"),
-            Some(_) => access.can_access_with_channel(name),
-            None => false,
-        });
+        let outside = channel.is_some();
+        let registry = self.tools.registry(caller, &|name| plan.grants(&spec.access, name, outside));
         Ok((spec, registry))
     }
-}
-
-/// Whether a tool needs a conversation with someone outside to act in.
-fn of_channel(name: &str) -> bool {
-    name == "message" || name.strip_prefix("syscall.").unwrap_or(name).starts_with("channel.")
 }

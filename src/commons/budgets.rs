@@ -154,11 +154,12 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits:
         && !agents.iter().any(|agent| agent.team.as_ref() == Some(team))
     {
         let near = ghost_domain::text::nearest(team, agents.iter().filter_map(|agent| agent.team.as_deref()));
-        return Err(Refusal::not_found("team", team, near));
+        let refusal = Refusal::not_found("team", team, near);
+        return Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file names them") });
     }
     if limits == NewLimits::default() {
         return Err(
-            Refusal::new(Code::InvalidArguments, "no limit was given").hint("give --tokens N, --usd X, or both")
+            Refusal::new(Code::InvalidArguments, "no limit was given").hint("give limit_tokens, limit_micros or both")
         );
     }
     let mut budget = match w.budget_get(scope).await? {

@@ -17,6 +17,8 @@ pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
+use ghost_domain::schedule::options::OWN_THREADS;
+use ghost_domain::text::{not_blank, shown};
 use ghost_domain::{
     Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Envelope,
     Kind, MessageId, Party, Refusal, TurnId,
@@ -147,7 +149,9 @@ fn named_thread(thread: &str) -> Result<String> {
     Ok(thread.to_owned())
 }
 
-/// Says something in the conversation that the adapter has under this name, which is begun with `start` if there is none.
+/// Says something in the conversation that the adapter has under this name, which is begun with `start` if there is none. A
+/// thread of a cron job's own is begun by that job alone: whoever takes its name before would be heard by another agent, and
+/// the job by nobody.
 pub async fn arrive(w: &mut dyn Writes, cx: &Cx, start: Start, said: Said) -> Result<Heard> {
     let found = match &start.thread {
         Some(thread) => w.conversation_find(&start.adapter, thread).await?,
@@ -155,7 +159,15 @@ pub async fn arrive(w: &mut dyn Writes, cx: &Cx, start: Start, said: Said) -> Re
     };
     let conversation = match found {
         Some(conversation) => conversation,
-        None => begin(w, cx, start).await?,
+        None => {
+            if let Some(thread) = start.thread.as_deref().filter(|thread| thread.starts_with(OWN_THREADS)) {
+                let what = format!("thread `{}` is a cron job's own, and the job has not begun it", shown(thread, 80));
+                return Err(Refusal::new(Code::AccessDenied, what)
+                    .hint(format!("choose a name that does not begin with {OWN_THREADS}"))
+                    .details(json!({ "field": "thread" })));
+            }
+            begin(w, cx, start).await?
+        }
     };
     hear(w, cx, conversation, said).await
 }
@@ -175,11 +187,7 @@ pub async fn say(w: &mut dyn Writes, cx: &Cx, conversation_id: ConversationId, s
 }
 
 async fn hear(w: &mut dyn Writes, cx: &Cx, mut conversation: Conversation, said: Said) -> Result<Heard> {
-    if said.content.trim().is_empty() {
-        return Err(Refusal::new(Code::InvalidArguments, "the message is empty")
-            .hint("say something")
-            .details(json!({ "field": "content" })));
-    }
+    not_blank("content", &said.content)?;
     check_count(cx, said.attachments.len())?;
     check_room(w, cx, &conversation).await?;
     let Some(owner) = w.agent_get(&conversation.owner).await?.filter(|agent| !agent.is_deleted()) else {

@@ -1,12 +1,13 @@
 //! What every rule needs besides its transaction: time, ids, bounds, redaction, and which node speaks.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ghost_domain::event::NewEvent;
 use ghost_domain::ports::{Ports, Signal};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes};
-use ghost_domain::{ChatWake, EventId, Limits, Timestamp};
+use ghost_domain::{AgentId, ChatWake, EventId, Limits, Timestamp};
 use ghost_store::Writes;
 use uuid::Uuid;
 
@@ -15,8 +16,8 @@ use crate::Result;
 /// The longest secret that is recognised across the end of an excerpt, in bytes.
 const SECRET_BYTES: usize = 4_096;
 
-/// The context of a world's rules. Cheap to clone; a reload changes the limits and whom chat wakes for all clones
-/// at once.
+/// The context of a world's rules. Cheap to clone; a reload changes the limits, whom chat wakes and where webhooks lead for
+/// all clones at once.
 #[derive(Clone)]
 pub struct Cx {
     /// Clock, ids and jitter.
@@ -29,10 +30,12 @@ pub struct Cx {
     pub epoch: i64,
     limits: Arc<RwLock<Arc<Limits>>>,
     chat_wake: Arc<RwLock<ChatWake>>,
+    webhooks: Arc<RwLock<BTreeMap<String, AgentId>>>,
 }
 
 impl Cx {
-    /// A context. Chat wakes whom a post mentions until [`Cx::set_chat_wake`] says otherwise.
+    /// A context. Chat wakes whom a post mentions until [`Cx::set_chat_wake`] says otherwise, and there are no webhooks until
+    /// [`Cx::set_webhooks`] names them.
     #[must_use]
     pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
         Self {
@@ -42,6 +45,7 @@ impl Cx {
             epoch,
             limits: Arc::new(RwLock::new(Arc::new(limits))),
             chat_wake: Arc::new(RwLock::new(ChatWake::Mentions)),
+            webhooks: Arc::default(),
         }
     }
 
@@ -80,6 +84,17 @@ impl Cx {
         *self.chat_wake.write().unwrap_or_else(PoisonError::into_inner) = wake;
     }
 
+    /// The agent that the threads of a webhook go to, if there is such a webhook.
+    #[must_use]
+    pub fn webhook_agent(&self, webhook: &str) -> Option<AgentId> {
+        self.webhooks.read().unwrap_or_else(PoisonError::into_inner).get(webhook).cloned()
+    }
+
+    /// Puts other webhooks in force: the agents that their threads go to, by name.
+    pub fn set_webhooks(&self, webhooks: BTreeMap<String, AgentId>) {
+        *self.webhooks.write().unwrap_or_else(PoisonError::into_inner) = webhooks;
+    }
+
     /// States an event in the transaction that makes it true, redacted.
     pub async fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
         self.emit_at(w, self.now(), event).await
@@ -109,7 +124,7 @@ impl Cx {
     }
 
     /// Asks the running world to look at an agent after commit.
-    pub fn wake(&self, w: &mut dyn Writes, agent_id: &ghost_domain::AgentId) {
+    pub fn wake(&self, w: &mut dyn Writes, agent_id: &AgentId) {
         w.signal(Signal::Wake(agent_id.clone()));
     }
 }

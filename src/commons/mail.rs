@@ -78,7 +78,8 @@ pub async fn agent_named(w: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent>
         _ => {
             let all = w.agent_list(false).await?;
             let near = nearest(agent_id.as_str(), all.iter().map(|agent| agent.agent_id.as_str()));
-            Err(Refusal::not_found("agent", agent_id.as_str(), near))
+            let refusal = Refusal::not_found("agent", agent_id.as_str(), near);
+            Err(if near.is_some() { refusal } else { refusal.hint("list the agents to see which there are") })
         }
     }
 }

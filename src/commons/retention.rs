@@ -1,5 +1,7 @@
 //! Retention: what is kept how long, so that a world runs for months (issue 2, 4).
 
+use std::time::Duration;
+
 use ghost_domain::Limits;
 use ghost_store::Store;
 use ghost_store::tables::Family;
@@ -10,8 +12,9 @@ use crate::{Cx, Result};
 const SLICE: u32 = 500;
 
 /// How long rows of a family are kept.
-fn kept(family: Family, limits: &Limits) -> std::time::Duration {
+fn kept(family: Family, limits: &Limits) -> Duration {
     Limits::days(match family {
+        Family::CronTurns => return Duration::from_secs(u64::from(limits.cron_turn_hours) * 3_600),
         Family::Events => limits.events_days,
         Family::Turns | Family::Messages | Family::Asks | Family::DeadLetters | Family::Tasks | Family::RootBudgets => {
             limits.journal_days

@@ -10,6 +10,7 @@ mod heartbeat;
 mod outlet;
 mod over;
 mod record;
+mod target;
 mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
@@ -20,7 +21,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::{Change, JobOptions, Missed, When};
-use ghost_domain::text::{clip, nearest, one_line};
+use ghost_domain::text::{clip, nearest, not_blank, one_line};
 use ghost_domain::{
     AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot,
 };
@@ -48,7 +49,7 @@ pub struct NewSchedule {
     pub name: String,
     /// When it goes off.
     pub when: When,
-    /// The text of its mail.
+    /// The text of its mail, which of a timer and a cron job is never blank.
     pub message: String,
     /// What becomes of missed slots.
     pub missed: Missed,
@@ -65,13 +66,17 @@ pub struct NewSchedule {
 /// Sets a schedule, or replaces the agent's own of that kind and name.
 ///
 /// # Errors
-/// `NotFound` for the agent; `InvalidArguments` and `RateLimited` for a rule that cannot be (see
+/// `NotFound` for the agent, and for a channel or conversation that its last words should go to; `InvalidArguments` for a
+/// blank message; `InvalidArguments` and `RateLimited` for a rule that cannot be (see
 /// [`first_slot`]) and a bound on how many there are; `AccessDenied` for an agent that would replace what someone else
 /// set for it; `HopLimit`, `TooLarge`; `PayloadMismatch` for options of a cron job on something else.
 pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> Result<Schedule> {
     let limits = cx.limits();
     let agent = mail::agent_named(w, &new.agent_id).await?;
     let name = checked_name(&new.name)?;
+    if matches!(new.kind, ScheduleKind::Timer | ScheduleKind::Cron) {
+        not_blank("message", &new.message)?;
+    }
     let most = limits.message_bytes as usize / 2;
     if new.message.len() > most {
         return Err(Refusal::new(
@@ -88,7 +93,7 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> R
             Code::PayloadMismatch,
             format!("how a cron job runs does not go with a {}", new.kind),
         )
-        .hint("set a cron job with --at for a turn of its own at one time"));
+        .hint("set a cron job for that time instead: it can be a turn of its own, once"));
     }
     let now = cx.now();
     let when = checked_when(new.kind, new.when)?;
@@ -103,6 +108,11 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> R
     match &before {
         Some(before) => may_change(by, before)?,
         None => room(w, cx, &agent.agent_id, new.kind).await?,
+    }
+    // One that is switched off may keep what has gone meanwhile: there must be a way to switch it off.
+    let kept = before.as_ref().is_some_and(|before| before.options == new.options);
+    if new.enabled || !kept {
+        target::check(w, &new.options).await?;
     }
     let schedule = Schedule {
         schedule_id: before.as_ref().map_or_else(|| ScheduleId(cx.id()), |before| before.schedule_id),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ghost_domain::tool_catalogue::{self, Profile};
 
-use crate::plan::AccessSection;
+use crate::plan::{AccessSection, Plan};
 
 /// Tools that exist only with a conversation from outside (CONF-03).
 const CHANNEL_CONTEXT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
@@ -89,6 +89,23 @@ impl ExtraTools {
     /// Full names, sorted.
     pub fn full_names(&self) -> impl Iterator<Item = &str> {
         self.full.iter().map(String::as_str)
+    }
+}
+
+impl Plan {
+    /// Whether an agent with this access has `tool`, a canonical name, in its registry: in a turn that comes from `outside`,
+    /// or in one that does not. The tools of the outside channel exist in the former alone (CONF-03).
+    #[must_use]
+    pub fn grants(&self, access: &ToolAccess, tool: &str, outside: bool) -> bool {
+        let of_channel = tool == "message" || tool.strip_prefix("syscall.").unwrap_or(tool).starts_with("channel.");
+        match outside {
+            // The owner of a task may always say how far it is (TASK-05): the tool is there, and knows whom it serves.
+            _ if !of_channel => {
+                access.can_access(tool) || (self.owner_may_update_tasks && tool == "syscall.task.update")
+            }
+            true => access.can_access_with_channel(tool),
+            false => false,
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Known<'a> {
     pub toolboxes: &'a BTreeMap<String, Toolbox>,
     /// Skills.
     pub skills: &'a BTreeSet<String>,
+    /// Whether that is all there is: if the world file cannot be read, what it would define is not asked for.
+    pub whole: bool,
 }
 
 /// An archetype's configuration, and where what must still be checked stands.
@@ -160,7 +162,7 @@ fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl Fn
 }
 
 fn scalar(line: usize, text: &str) -> Node {
-    Node { line, value: Value::Scalar { text: text.to_owned(), shown: text.to_owned(), plain: true } }
+    Node { line, value: Value::Scalar { text: text.to_owned(), shown: text.to_owned(), plain: true, literal: false } }
 }
 
 fn comma_list(value: &str) -> impl Iterator<Item = &str> {
@@ -200,7 +202,7 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
         match key {
             "privilege_groups" => {
                 for group in comma_list(value) {
-                    if known.groups.contains(group) {
+                    if known.groups.contains(group) || !known.whole {
                         access.groups.insert(group.to_owned());
                     } else {
                         let message = format!("there is no privilege group `{}`", clip(group, 80));
@@ -240,7 +242,7 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
 /// The tools that `word` stands for; none, and an error, if it stands for nothing.
 pub fn tool(word: &str, line: usize, path: &str, known: &Known<'_>, file: &FileReport<'_>) -> BTreeSet<String> {
     let tools = known.extra.expand(word);
-    if tools.is_empty() {
+    if tools.is_empty() && known.whole {
         let near = ghost_domain::text::nearest(word, known.extra.words()).map(|near| format!("did you mean `{near}`?"));
         file.error(line, path, format!("there is no tool `{}`", clip(word, 80)), near);
     }
@@ -263,7 +265,7 @@ fn skills(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> BTreeS
     let mut found = BTreeSet::new();
     for item in &section.items {
         match &item.kind {
-            ItemKind::Bullet(name) if known.skills.contains(name) => {
+            ItemKind::Bullet(name) if known.skills.contains(name) || !known.whole => {
                 found.insert(name.clone());
             }
             ItemKind::Bullet(name) => {
@@ -308,10 +310,12 @@ fn toolbox(
     if wanted.is_empty() {
         file.warn(section.line, "Toolbox", "no tool of this toolbox is named, so none is used", None);
     }
-    match check_reference(known.toolboxes, (source, line), &wanted, file) {
-        Ok(names) => full.extend(names),
-        Err(reason) => {
-            config.refused.get_or_insert(reason);
+    if known.whole {
+        match check_reference(known.toolboxes, (source, line), &wanted, file) {
+            Ok(names) => full.extend(names),
+            Err(reason) => {
+                config.refused.get_or_insert(reason);
+            }
         }
     }
     let tools = wanted.into_iter().map(|(_, name)| name).collect();

@@ -2,9 +2,9 @@
 //!
 //! Must never: let a job think with a model that the world's files do not name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ghost_domain::schedule::options::own_thread;
+use ghost_domain::schedule::options::check_thread;
 use ghost_domain::schedule::{Deliver, JobOptions};
 use ghost_domain::text::{nearest, shown};
 use ghost_domain::{AgentId, Code, Refusal};
@@ -39,27 +39,23 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether an agent may have the last words of its job `name` go where its options say. A thread of a webhook belongs to
-    /// whoever begins it, and what the outside says there later goes to that agent: only the agent that the webhook's threads
-    /// go to may name one freely, any other has the thread that is its job's own.
+    /// Whether an agent may have the last words of a job that it sets go where its options say.
     ///
     /// # Errors
-    /// `AccessDenied` for another's thread.
-    pub fn check_thread(&self, agent_id: &AgentId, name: &str, options: &JobOptions) -> Result<(), Refusal> {
-        if options.deliver != Deliver::Webhook {
-            return Ok(());
+    /// `AccessDenied` for another's thread of a webhook; see [`check_thread`].
+    pub fn check_thread(&self, agent_id: &AgentId, options: &JobOptions) -> Result<(), Refusal> {
+        let webhook = options.to.split_once('/').map_or(options.to.as_str(), |(webhook, _)| webhook);
+        match self.webhooks.get(webhook) {
+            Some(webhook) if options.deliver == Deliver::Webhook => check_thread(agent_id, &options.to, &webhook.agent),
+            // One that there is not is refused by `check_job`.
+            Some(_) | None => Ok(()),
         }
-        let (webhook, thread) = options.to.split_once('/').unwrap_or((&options.to, ""));
-        let answers = self.webhooks.get(webhook).map(|webhook| &webhook.agent);
-        if answers == Some(agent_id) || thread == own_thread(agent_id, name) {
-            return Ok(());
-        }
-        let what = format!("the threads of the webhook {webhook} are not {agent_id}'s to choose from");
-        Err(Refusal::new(Code::AccessDenied, what)
-            .hint(format!(
-                "name only the webhook, {webhook}, for the job's own thread, or ask the operator to set the job"
-            ))
-            .details(json!({ "field": "to" })))
+    }
+
+    /// The agents that the threads of webhooks go to, by the webhook's name.
+    #[must_use]
+    pub fn webhook_agents(&self) -> BTreeMap<String, AgentId> {
+        self.webhooks.iter().map(|(name, webhook)| (name.clone(), webhook.agent.clone())).collect()
     }
 
     /// The provider and the model that `name` means, which is `model` or `provider/model`, for someone who thinks at
@@ -151,11 +147,11 @@ mod tests {
         let plan = world.plan();
         let (chora, other): (AgentId, AgentId) = ("chora".parse().unwrap(), "other".parse().unwrap());
         let to = |to: &str| JobOptions { deliver: Deliver::Webhook, to: to.into(), ..JobOptions::default() };
-        plan.check_thread(&chora, "report", &to("shop/customer-17")).unwrap();
-        plan.check_thread(&other, "report", &to("shop/cron:other/report")).unwrap();
-        plan.check_thread(&other, "report", &JobOptions::default()).unwrap();
-        for foreign in ["shop/customer-17", "shop/cron:chora/report", "shop/cron:other/another"] {
-            let refusal = plan.check_thread(&other, "report", &to(foreign)).unwrap_err();
+        plan.check_thread(&chora, &to("shop/customer-17")).unwrap();
+        plan.check_thread(&other, &to("shop/cron:other/report")).unwrap();
+        plan.check_thread(&other, &JobOptions::default()).unwrap();
+        for foreign in ["shop/customer-17", "shop/cron:chora/report"] {
+            let refusal = plan.check_thread(&other, &to(foreign)).unwrap_err();
             assert_eq!(
                 (refusal.code, refusal.details),
                 (Code::AccessDenied, Some(json!({ "field": "to" }))),

@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use ghost_domain::AgentId;
 use serde::Serialize;
 
-use crate::plan::{AgentPlan, Plan};
+use crate::plan::{AgentPlan, Plan, ProviderKind};
 
 /// The reconciliation of a running world with a new plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,6 +27,36 @@ pub struct ReloadPlan {
     pub archetypes: BTreeMap<String, Vec<String>>,
     /// What changed of the world itself: `laws`, `teams`, `limits`, ….
     pub world: Vec<String>,
+    /// Rule files of scripted models, as paths within the world where they are in it, and what became of each.
+    pub scripts: BTreeMap<PathBuf, String>,
+    /// Skills, and what became of each.
+    pub skills: BTreeMap<String, String>,
+}
+
+/// What changed of files that a plan does not hold: each with `added`, `changed` or `removed`.
+#[derive(Clone, Debug, Default)]
+pub struct FileChanges {
+    /// Rule files of scripted models.
+    pub scripts: BTreeMap<PathBuf, &'static str>,
+    /// Skills, by name.
+    pub skills: BTreeMap<String, &'static str>,
+}
+
+impl FileChanges {
+    /// What became of each of two sets of things, where something did.
+    #[must_use]
+    pub fn of<K: Ord + Clone, V: PartialEq>(
+        before: &BTreeMap<K, V>,
+        after: &BTreeMap<K, V>,
+    ) -> BTreeMap<K, &'static str> {
+        let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), "removed"));
+        let new = after.iter().filter_map(|(key, value)| match before.get(key) {
+            None => Some((key.clone(), "added")),
+            Some(was) if was != value => Some((key.clone(), "changed")),
+            Some(_) => None,
+        });
+        gone.chain(new).collect()
+    }
 }
 
 /// One agent that changes.
@@ -46,12 +77,14 @@ impl ReloadPlan {
             && self.dropped.is_empty()
             && self.archetypes.is_empty()
             && self.world.is_empty()
+            && self.scripts.is_empty()
+            && self.skills.is_empty()
     }
 }
 
-/// Compares the plan that runs with the one that was just loaded.
+/// Compares the plan that runs with the one that was just loaded, and takes up what changed beside them.
 #[must_use]
-pub fn diff(old: &Plan, new: &Plan) -> ReloadPlan {
+pub fn diff(old: &Plan, new: &Plan, files: &FileChanges) -> ReloadPlan {
     let before: BTreeMap<&AgentId, &AgentPlan> = old.agents.iter().map(|agent| (&agent.agent_id, agent)).collect();
     let after: BTreeSet<&AgentId> = new.agents.iter().map(|agent| &agent.agent_id).collect();
     let archetypes = archetypes(old, new);
@@ -62,6 +95,9 @@ pub fn diff(old: &Plan, new: &Plan) -> ReloadPlan {
             continue;
         };
         let mut fields = agent_fields(was, agent);
+        if script_of(new, agent).is_some_and(|file| files.scripts.contains_key(&file)) {
+            fields.push("script".to_owned());
+        }
         if was.archetype == agent.archetype {
             let brought = plan.archetypes.get(&agent.archetype).into_iter().flatten();
             fields.extend(brought.map(|field| format!("archetype.{field}")));
@@ -72,8 +108,19 @@ pub fn diff(old: &Plan, new: &Plan) -> ReloadPlan {
             plan.changed.push(AgentChange { agent_id: agent.agent_id.clone(), fields });
         }
     }
+    let within = |file: &PathBuf| file.strip_prefix(&new.dir).map_or_else(|_| file.clone(), Path::to_owned);
+    plan.skills = files.skills.iter().map(|(name, what)| (name.clone(), (*what).to_owned())).collect();
+    plan.scripts = files.scripts.iter().map(|(file, what)| (within(file), (*what).to_owned())).collect();
     plan.dropped = old.agents.iter().map(|agent| &agent.agent_id).filter(|id| !after.contains(id)).cloned().collect();
     plan
+}
+
+/// The rule file that an agent's model follows, if it is scripted.
+fn script_of(plan: &Plan, agent: &AgentPlan) -> Option<PathBuf> {
+    let choice = plan.llm.resolve(&agent.model);
+    let provider = plan.llm.providers.get(&choice.provider?)?;
+    let dir = provider.dir.as_ref().filter(|_| provider.kind == ProviderKind::Scripted)?;
+    Some(dir.join(format!("{}.yaml", choice.model?)))
 }
 
 fn names(list: &[(&str, bool)]) -> Vec<String> {
@@ -139,6 +186,7 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("job", old.job != new.job),
         ("channels", old.webhooks != new.webhooks || old.reactions != new.reactions),
         ("metrics", old.metrics_open != new.metrics_open),
+        ("heartbeat", old.heartbeats != new.heartbeats),
     ])
 }
 
@@ -152,6 +200,12 @@ impl fmt::Display for ReloadPlan {
         }
         for (name, fields) in &self.archetypes {
             writeln!(f, "~ archetype {name}: {}", fields.join(", "))?;
+        }
+        for (file, what) in &self.scripts {
+            writeln!(f, "~ script {}: {what}", file.display())?;
+        }
+        for (name, what) in &self.skills {
+            writeln!(f, "~ skill {name}: {what}")?;
         }
         for id in &self.added {
             writeln!(f, "+ agent {id}")?;

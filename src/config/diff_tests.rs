@@ -4,7 +4,7 @@ use crate::fixture::World;
 #[test]
 fn the_same_world_changes_nothing() {
     let world = World::new();
-    let plan = diff(&world.plan(), &world.plan());
+    let plan = diff(&world.plan(), &world.plan(), &FileChanges::default());
     assert!(plan.is_empty());
     assert_eq!(plan.to_string(), "nothing changes (2 agents)");
 }
@@ -20,7 +20,7 @@ fn a_reload_is_told_agent_by_agent() {
     let text = std::fs::read_to_string(world.dir().join("world-config.yaml")).unwrap();
     world.config(&text.replace("agents: [chora]", "agents: []").replace("write_acls: { chora:", "write_acls: { nova:"));
     world.write("archetype/doer/goal.md", "Something else.").write("laws.md", "New.");
-    let plan = diff(&old, &world.plan());
+    let plan = diff(&old, &world.plan(), &FileChanges::default());
     assert_eq!(
         plan.to_string(),
         "~ laws\n~ teams\n~ archetype doer: goal\n+ agent nova\n+ agent fern\n~ agent mux: archetype.goal\n- agent chora: no \
@@ -29,4 +29,25 @@ fn a_reload_is_told_agent_by_agent() {
     let json = serde_json::to_value(&plan).unwrap();
     assert_eq!(json["changed"][0]["fields"][0], "archetype.goal");
     assert_eq!(json["dropped"][0], "chora");
+}
+
+#[test]
+fn a_rule_file_that_changed_is_named_with_the_agents_that_follow_it() {
+    let world = World::new();
+    let (old, new) = (world.plan(), world.plan());
+    let scripts = new.dir.join("scripts");
+    let changes = FileChanges {
+        scripts: FileChanges::of(
+            &[(scripts.join("big.yaml"), 1), (scripts.join("gone.yaml"), 1), (scripts.join("same.yaml"), 1)].into(),
+            &[(scripts.join("big.yaml"), 2), (scripts.join("same.yaml"), 1)].into(),
+        ),
+        skills: [("python".to_owned(), "added")].into(),
+    };
+    let plan = diff(&old, &new, &changes);
+    assert_eq!(
+        plan.to_string(),
+        "~ script scripts/big.yaml: changed\n~ script scripts/gone.yaml: removed\n~ skill python: added\n~ agent mux: script\n1 \
+         agents unchanged"
+    );
+    assert!(!plan.is_empty());
 }

@@ -16,10 +16,10 @@ use crate::plan::{Archetype, Plan};
 pub struct People<'p> {
     /// Its archetypes.
     pub archetypes: &'p BTreeMap<String, Arc<Archetype>>,
-    /// Its privilege groups.
-    pub groups: &'p Groups,
-    /// The agents that its file names; others may be created later.
-    pub agents: BTreeSet<&'p AgentId>,
+    /// Its privilege groups; none if its file cannot be read, and then any name may be one.
+    pub groups: Option<&'p Groups>,
+    /// The agents that its file names; others may be created later. As `groups`.
+    pub agents: Option<BTreeSet<&'p AgentId>>,
 }
 
 impl People<'_> {
@@ -30,9 +30,9 @@ impl People<'_> {
                 let near = nearest(name, self.archetypes.keys().map(String::as_str));
                 Some(unknown("archetype", name, near))
             }
-            Grantee::Group(name) if self.groups.tools(name).is_none() => {
-                let near = nearest(name, self.groups.names());
-                Some(unknown("privilege group", name, near))
+            Grantee::Group(name) => {
+                let groups = self.groups.filter(|groups| groups.tools(name).is_none())?;
+                Some(unknown("privilege group", name, nearest(name, groups.names())))
             }
             _ => None,
         }
@@ -53,7 +53,7 @@ impl Plan {
     /// # Errors
     /// `NotFound` with the nearest name for the first one that is not.
     pub fn check_grantees(&self, list: &[Grantee]) -> Result<(), Refusal> {
-        let people = People { archetypes: &self.archetypes, groups: &self.groups, agents: BTreeSet::new() };
+        let people = People { archetypes: &self.archetypes, groups: Some(&self.groups), agents: None };
         list.iter().find_map(|grantee| people.problem(grantee)).map_or(Ok(()), Err)
     }
 }

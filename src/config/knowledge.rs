@@ -139,7 +139,7 @@ fn people_of(map: &Map<'_>, key: &'static str, people: &People<'_>) -> Option<Op
                 fits &= told(&field, Err::<(), _>(refusal)).is_some();
             }
             if let Grantee::Agent(agent_id) = grantee
-                && !people.agents.contains(agent_id)
+                && people.agents.as_ref().is_some_and(|agents| !agents.contains(agent_id))
             {
                 let hint = "it has access once an agent of that id is created".to_owned();
                 field.warn(format!("the world file names no agent `{agent_id}`"), Some(hint));

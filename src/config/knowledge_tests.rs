@@ -131,7 +131,7 @@ fn a_reload_tells_of_them() {
     let world = World::new();
     let old = world.plan();
     world.write("knowledge/z.md", GOOD);
-    assert_eq!(crate::diff(&old, &world.plan()).world, ["knowledge"]);
+    assert_eq!(crate::diff(&old, &world.plan(), &crate::FileChanges::default()).world, ["knowledge"]);
 }
 
 proptest! {

@@ -4,7 +4,7 @@
 //! Must never: stop at the first problem where a later one can still be told, or give a plan that has an error.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use ghost_domain::tool_catalogue;
@@ -14,14 +14,15 @@ use crate::access::{self, ExtraTools, Groups};
 use crate::archetype::{self, Loaded};
 use crate::archetype_config::Known;
 use crate::crew;
-use crate::files::{MARKDOWN_MAX, read_text};
+use crate::files::read_text;
 use crate::grantees::People;
 use crate::heartbeat;
 use crate::knowledge;
 use crate::models::SCRIPTED_MODEL;
+use crate::place::Place;
 use crate::plan::{AgentLimits, Archetype, LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan, WebhookPlan};
 use crate::problem::Problems;
-use crate::reader::{Field, is_name, no_such};
+use crate::reader::{Field, no_such};
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::toolbox::{self, Bases};
@@ -38,65 +39,33 @@ pub const WORLD_FILE: &str = "world-config.yaml";
 /// Every problem that was found, warnings among them, if at least one is an error. Otherwise warnings are in
 /// [`Plan::warnings`].
 pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
-    let report = Report::default();
-    let plan = locate(path, &report).and_then(|place| build(&place, &report, env));
-    let problems = report.finish();
-    match plan {
-        Some(mut plan) if !problems.has_errors() => {
+    match examine(path, env) {
+        (Some(mut plan), problems) if !problems.has_errors() => {
             plan.warnings = problems.0;
             Ok(plan)
         }
-        _ => Err(problems),
+        (_, problems) => Err(problems),
     }
 }
 
-struct Place {
-    /// The directory as it is named in messages.
-    shown: PathBuf,
-    /// The directory, canonical.
-    dir: PathBuf,
-    /// The world file, within `dir`.
-    file: PathBuf,
-    /// The world file as it is named in messages.
-    shown_file: PathBuf,
-}
-
-fn locate(path: &Path, report: &Report) -> Option<Place> {
-    let file = report.file(path);
-    let shown = if path.is_file() {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        parent.unwrap_or(Path::new(".")).to_owned()
-    } else {
-        path.to_owned()
-    };
-    let dir = match shown.canonicalize() {
-        Ok(dir) if dir.is_dir() => dir,
-        Ok(_) => {
-            file.error(0, "", "this is neither a world's directory nor its world file", None);
-            return None;
-        }
-        Err(error) => {
-            let hint = "name a directory that holds world-config.yaml; `ghostd init DIR` makes one".to_owned();
-            file.error(0, "", format!("the world cannot be read: {error}"), Some(hint));
-            return None;
-        }
-    };
-    let name = if path.is_file() { path.file_name().map(PathBuf::from)? } else { PathBuf::from(WORLD_FILE) };
-    let shown_file = shown.join(&name);
-    if !dir.join(&name).exists() {
-        let hint = "`ghostd init DIR` makes a world to start from".to_owned();
-        report.file(&shown_file).error(0, "", "the world file is missing", Some(hint));
-        return None;
-    }
-    Some(Place { file: dir.join(name), shown, dir, shown_file })
+/// As [`load`], for who looks further: with everything that was found, the plan as far as it could be made. One that comes
+/// with errors is not to be run, since references in it may lead nowhere.
+#[must_use]
+pub fn examine(path: &Path, env: Env<'_>) -> (Option<Plan>, Problems) {
+    let report = Report::default();
+    let plan = Place::of(path, &report).and_then(|place| build(&place, &report, env));
+    (plan, report.finish())
 }
 
 fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
     let file = report.file(&place.shown_file);
-    let text = read_text(&place.file, &place.dir, yaml::FILE_MAX as u64, &file)?;
-    let node = yaml::parse(&text, &file, env)?;
-    let root = Field::root(&node, &file);
-    let world = world_file::read(&root)?;
+    let text = read_text(&place.file, &place.dir, yaml::FILE_MAX as u64, &file);
+    let node = text.and_then(|text| yaml::parse(&text, &file, env));
+    let root = node.as_ref().map(|node| Field::root(node, &file));
+    let Some(world) = root.as_ref().and_then(world_file::read) else {
+        look_at_the_rest(place, report, env);
+        return None;
+    };
 
     let bases = Bases::of(&place.dir);
     let toolboxes = toolbox::toolboxes(&world.toolboxes, &bases, report, env);
@@ -107,8 +76,13 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
     let skills = toolbox::skills(world.skill_roots.as_deref(), &toolboxes, &bases, &mut extra, (report, env));
     let groups = groups(&world, extra);
 
-    let known =
-        Known { groups: groups.names().collect(), extra: groups.extra(), toolboxes: &toolboxes, skills: &skills.names };
+    let known = Known {
+        groups: groups.names().collect(),
+        extra: groups.extra(),
+        toolboxes: &toolboxes,
+        skills: &skills.names,
+        whole: true,
+    };
     let loaded = archetype::load_all(&place.dir, &place.shown, &known, report);
     let llm = llm(&world, &loaded, &place.dir, env, report, &file);
     check_configs(&loaded, &llm, &world.limits, report);
@@ -138,8 +112,8 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
     let webhooks = webhooks(&world, &ids, env);
     let people = People {
         archetypes: &archetypes,
-        groups: &groups,
-        agents: crew.agents.iter().map(|agent| &agent.agent_id).collect(),
+        groups: Some(&groups),
+        agents: Some(crew.agents.iter().map(|agent| &agent.agent_id).collect()),
     };
     let seeds = knowledge::seeds(&place.dir, &place.shown, &people, &world.limits, report);
     let sources: Vec<heartbeat::Source<'_>> = world
@@ -156,22 +130,17 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         })
         .collect();
     let heartbeats = heartbeat::heartbeats(world.heartbeat.as_ref(), &sources);
-    let (id, name) = identity(&world, place, &file)?;
+    let (laws, tools_md) = (place.markdown("laws.md", report), place.markdown("tools.md", report));
+    let (id, name) = place.identity(&world, &file)?;
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
-    let markdown = |name: &str| -> String {
-        let path = place.dir.join(name);
-        let read = || read_text(&path, &place.dir, MARKDOWN_MAX, &report.file(place.shown.join(name)));
-        // A dangling link is a mistake, not an absent file, so links are not followed to see whether it is there.
-        if path.symlink_metadata().is_ok() { read().unwrap_or_default() } else { String::new() }
-    };
     Some(Plan {
         world_id: id,
         name,
         dir: place.dir.clone(),
-        laws: markdown("laws.md"),
-        tools_md: markdown("tools.md"),
+        laws,
+        tools_md,
         archetypes,
         archetype_access,
         creatable,
@@ -196,15 +165,19 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
     })
 }
 
-fn identity(world: &WorldFile<'_>, place: &Place, file: &FileReport<'_>) -> Option<(String, String)> {
-    let from_dir =
-        || place.dir.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)).map(str::to_owned);
-    let Some(id) = world.id.clone().or_else(from_dir) else {
-        let hint = "write `world: { id: my-world }`".to_owned();
-        file.error(0, "world.id", "the world has no id, and its directory's name cannot be one", Some(hint));
-        return None;
-    };
-    Some((id.clone(), world.name.clone().unwrap_or(id)))
+/// A world file that cannot be read says nothing of the others: what is wrong with them by themselves is told all the
+/// same.
+fn look_at_the_rest(place: &Place, report: &Report, env: Env<'_>) {
+    let (toolboxes, mut extra) = (BTreeMap::new(), ExtraTools::default());
+    let skills = toolbox::skills(None, &toolboxes, &Bases::of(&place.dir), &mut extra, (report, env));
+    let known =
+        Known { groups: BTreeSet::new(), extra: &extra, toolboxes: &toolboxes, skills: &skills.names, whole: false };
+    let loaded = archetype::load_all(&place.dir, &place.shown, &known, report);
+    let archetypes = loaded.into_iter().map(|(name, loaded)| (name, loaded.archetype)).collect();
+    let people = People { archetypes: &archetypes, groups: None, agents: None };
+    knowledge::seeds(&place.dir, &place.shown, &people, &Limits::default(), report);
+    place.markdown("laws.md", report);
+    place.markdown("tools.md", report);
 }
 
 /// Checks the references of webhooks.

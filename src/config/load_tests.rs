@@ -8,6 +8,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::fixture::{GOOD, World};
 
+#[path = "load_any_text_tests.rs"]
+mod any_text;
+#[path = "load_parts_tests.rs"]
+mod parts;
+
 #[test]
 fn a_good_world_becomes_a_plan() {
     let world = World::new();
@@ -116,54 +121,6 @@ limits: {}
 }
 
 #[test]
-fn webhooks_are_read_and_checked() {
-    let world = World::new();
-    let hook = "channels: { webhooks: { shop: { url: 'http://127.0.0.1:9/in', secret_env: SECRET, agent: chora } } }\n";
-    world.config(&format!("{GOOD}{hook}"));
-    let plan = world.plan();
-    assert_eq!(world.warnings(), "");
-    let shop = &plan.webhooks["shop"];
-    assert_eq!(
-        (shop.url.as_str(), shop.agent.as_str(), shop.tolerance.as_secs()),
-        ("http://127.0.0.1:9/in", "chora", 300)
-    );
-    assert!(plan.secret_env.contains("SECRET"), "it is redacted like every other secret");
-    assert_eq!((shop.actions.as_slice(), plan.reactions), (WEBHOOK_ACTIONS, Reactions::Minimal));
-    let more = hook.replace("webhooks:", "reactions: extensive, webhooks:");
-    world.config(&format!("{GOOD}{}", more.replace("agent: chora", "agent: chora, actions: [thread, poll]")));
-    let plan = world.plan();
-    let can = [ActionKind::Send, ActionKind::Poll, ActionKind::Thread];
-    assert_eq!((plan.webhooks["shop"].actions.as_slice(), plan.reactions), (&can[..], Reactions::Extensive));
-    assert_eq!(plan.channel_actions("webhook:shop"), can);
-    assert_eq!(plan.channel_actions("control"), CONTROL_ACTIONS);
-    assert_eq!((plan.channel_actions("webhook:gone"), plan.channel_actions("mail")), (&[][..], &[][..]));
-    // An archetype has a level of its own.
-    world.write("archetype/analyst/config.md", "# analyst\n## Channels\nreactions: minimal\n");
-    let plan = world.plan();
-    assert_eq!(plan.reactions_of("analyst"), Reactions::Minimal);
-    assert_eq!(plan.reactions_of("doer"), Reactions::Extensive);
-    world.write("archetype/analyst/config.md", "# analyst\n## Channels\nreactions: wild\n");
-    assert!(world.problems().contains("`wild` is not a value for this"));
-    world.write("archetype/analyst/config.md", "# analyst\n");
-    world.config(&format!("{GOOD}{}", hook.replace("SECRET", "UNSET")));
-    assert!(world.warnings().contains("`UNSET` is not set"));
-    for (from, to, told) in [
-        ("agent: chora", "agent: chorra", "did you mean `chora`?"),
-        ("http://127.0.0.1:9/in", "ftp://x", "the URL is not an address of a server"),
-        ("secret_env: SECRET", "secret: hunter2-hunter2", "secrets are never written here"),
-        ("secret_env: SECRET", "secret_env: a-b", "this is not the name of an environment variable"),
-        ("shop:", "'a b':", "the webhook's name is not a name"),
-        ("agent: chora", "agent: chora, timestamp_tolerance_s: 0", "timestamp_tolerance_s"),
-        ("url:", "uri:", "`url` is missing"),
-        ("agent: chora", "agent: chora, actions: [dance]", "`dance` is not a value for this"),
-        ("webhooks:", "reactions: wild, webhooks:", "`wild` is not a value for this"),
-    ] {
-        let problems = world.config(&format!("{GOOD}{}", hook.replace(from, to))).problems();
-        assert!(problems.contains(told) && !problems.contains("hunter2"), "{to}: {problems}");
-    }
-}
-
-#[test]
 fn values_of_variables_are_used_and_never_shown() {
     let world = World::new();
     world.with("name: Demo World", "name: \"${SECRET} of ${NONE:-nobody}\"");
@@ -195,93 +152,6 @@ fn legacy_agent_md_and_old_names_are_understood() {
     assert_eq!(access.mode(), access::Mode::AllowListWithinPrivileges);
     assert!(access.can_access("workspace.read") && !access.can_access("bash") && !access.can_access("workspace.list"));
     assert!(world.warnings().contains("archetype/doer/agent.md:2: its machine sections are read as configuration"));
-}
-
-#[test]
-fn toolboxes_are_known_and_bounded_by_the_worlds_list() {
-    let world = World::new();
-    let boxes = world.above().join("toolbox/devtools");
-    std::fs::create_dir_all(&boxes).unwrap();
-    let manifest = "name: devtools\nversion: 1\ntools:\n  - name: repo-git\n  - name: github-repo\n  - name: danger\n";
-    std::fs::write(boxes.join("toolbox.yaml"), manifest).unwrap();
-    let listed =
-        "toolboxes: [ { source: toolbox/devtools/toolbox.yaml, allow: [repo-git, github-repo] } ]\nx-notes: a\n";
-    world.with("x-notes: anything\n", listed).config(
-        &std::fs::read_to_string(world.dir().join(WORLD_FILE))
-            .unwrap()
-            .replace("  shell: [", "  shell: [github-repo, "),
-    );
-    let section = "## Toolbox\nsource: ./toolbox/devtools/toolbox.yaml\n- repo-git\n- github-repo\n";
-    world.write("archetype/doer/config.md", section);
-    let plan = world.plan();
-    assert!(plan.archetype_access["doer"].can_access("devtools.repo-git"));
-    assert!(!plan.archetype_access["doer"].can_access("devtools.github-repo"), "a group lists it");
-    assert_eq!(plan.archetypes["doer"].config.refused, None);
-    assert!(world.warnings().contains("toolboxes: nothing uses this yet"));
-
-    world.write("archetype/doer/config.md", section.replace("repo-git", "danger"));
-    assert!(world.plan().archetypes["doer"].config.refused.as_deref().unwrap().contains("does not allow `danger`"));
-    world.write("archetype/doer/config.md", section.replace("devtools", "devtool"));
-    let plan = world.plan();
-    assert!(plan.archetypes["doer"].config.refused.is_some() && plan.archetypes["analyst"].config.refused.is_none());
-    assert!(world.warnings().contains("did you mean `toolbox/devtools/toolbox.yaml`?"), "{}", world.warnings());
-    world.write("archetype/doer/config.md", section.replace("repo-git", "repo-gti"));
-    assert!(
-        world
-            .problems()
-            .contains("there is no tool `repo-gti` in toolbox `devtools`\n  hint: did you mean `repo-git`?")
-    );
-    std::fs::write(boxes.join("toolbox.yaml"), "name: syscall\ntools: [{ name: skill.evil }]\n").unwrap();
-    assert!(world.problems().contains("the toolbox cannot be called that"));
-}
-
-#[test]
-fn skills_are_found_and_named() {
-    let world = World::new();
-    world.write("skills/python/SKILL.md", "# Python\n");
-    world.write(
-        "skills/gh/SKILL.md",
-        "---\nname: github\nmetadata:\n  ghost: { toolbox: box/toolbox.yaml }\n---\nText\n",
-    );
-    world.write("skills/gh/box/toolbox.yaml", "name: hub\ntools: [{ name: open-pr }]\n");
-    world.write("archetype/doer/config.md", "## Skills\n- python\n- github\n## Tool Access\n- hub.open-pr\n");
-    let plan = world.plan();
-    assert_eq!(plan.skill_roots.len(), 1);
-    assert_eq!(plan.archetypes["doer"].config.skills.as_ref().unwrap().len(), 2);
-    world.write("archetype/doer/config.md", "## Skills\n- pyhton\n");
-    assert!(
-        world.problems().contains("config.md:2: Skills: there is no skill `pyhton`\n  hint: did you mean `python`?")
-    );
-}
-
-#[test]
-fn dangerous_public_tools_are_warned_of() {
-    let world = World::new();
-    world.with("  shell: [bash, tool.python, syscall.state.write]\n", "");
-    let warnings = world.warnings();
-    for tool in ["tool.cli", "tool.python", "syscall.state.write"] {
-        assert!(
-            warnings.contains(&format!("world-config.yaml:12: tool_privileges: `{tool}` is dangerous")),
-            "{warnings}"
-        );
-    }
-    assert!(!warnings.contains("syscall.agent.create"));
-    world.with("  shell: [bash, tool.python, syscall.state.write]\n", "access: { default: privileged }\n");
-    assert_eq!(world.warnings(), "");
-}
-
-#[test]
-fn parts_for_later_are_checked_and_said_to_have_no_effect() {
-    let world = World::new();
-    let later = "cli_policy: { default: deny, mode: segments, tiers: { read: { commands: [ls], action: allow } } }\n\
-                 sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \
-                 ack_max_chars: 300 }\nchat: { wake: mentions }\napprovals: { security: allowlist, ask: on-miss }\n";
-    world.config(&format!("{GOOD}{later}"));
-    assert_eq!(world.warnings().matches("nothing uses this yet").count(), 3);
-    world.config(&format!("{GOOD}{}", later.replace("memory_mb", "memory").replace("mentions", "everyone")));
-    let problems = world.problems();
-    assert!(problems.contains("sandbox.memory: there is no key `memory` here\n  hint: did you mean `memory_mb`?"));
-    assert!(problems.contains("chat.wake: `everyone` is not a value for this\n  hint: it may be: all, mentions, none"));
 }
 
 #[test]
@@ -360,52 +230,25 @@ fn a_provider_needs_a_model_and_a_known_name() {
     assert_eq!(world.plan().llm.providers["local"].api_key_env, None, "a key goes nowhere unasked");
 }
 
-fn mutated() -> impl Strategy<Value = String> {
-    let lines = GOOD.lines().count();
-    let noise = prop::sample::select(vec![
-        "", ": ", "- ", "\t", "&a ", "*a", "{", "}", "[", "]", "'", "\"", "#", "x", "0", "${X}", "null", "!!int 3",
-        "|\n", "é",
-    ]);
-    prop::collection::vec((0..lines, any::<prop::sample::Index>(), noise, any::<bool>()), 1..5).prop_map(|changes| {
-        let mut text: Vec<String> = GOOD.lines().map(str::to_owned).collect();
-        for (line, at, noise, delete) in changes {
-            let chars: Vec<char> = text[line].chars().collect();
-            let at = at.index(chars.len() + 1);
-            let skip = usize::from(delete && at < chars.len());
-            text[line] =
-                chars[..at].iter().copied().chain(noise.chars()).chain(chars[at + skip..].iter().copied()).collect();
-        }
-        text.join("\n")
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    #[test]
-    fn a_mutated_world_gives_a_plan_or_problems_within_the_file(text in mutated()) {
-        let world = World::new();
-        world.config(&text);
-        let lines = text.lines().count();
-        match world.load() {
-            Ok(plan) => prop_assert!(!plan.agents.is_empty()),
-            Err(problems) => {
-                prop_assert!(problems.has_errors());
-                for problem in &problems.0 {
-                    prop_assert!(problem.line <= lines, "{}", problem);
-                }
-            }
-        }
+#[test]
+fn a_world_file_that_cannot_be_read_hides_nothing_of_the_others() {
+    let world = World::new();
+    world.config("agents: [\n");
+    world.write(
+        "archetype/analyst/config.md",
+        "## Tool Access\nprivilege_groups: whoever\nprofil: coding\n- some.tool\n## Toolbox\nsource: a/b.yaml\n- x\n## Skills\n- y\n",
+    );
+    world.write("knowledge/x.md", "---\nid: x\nreaders: [group:whoever, nobody]\n---\ntext\n");
+    std::fs::write(world.dir().join("laws.md"), [0xff, 0xfe]).unwrap();
+    let problems = world.problems();
+    for told in ["world-config.yaml:1: this is not YAML", "config.md:3: Tool Access.profil", "x.md:1: title", "laws.md"]
+    {
+        assert!(problems.contains(told), "{told} is not in {problems}");
     }
-
-    #[test]
-    fn a_config_md_of_any_text_gives_a_plan_or_problems(text in "(## (LLM|Limits|Tool Access|Toolbox|Skills|Tools|Prompt|X)\n|- |model: |source: |[a-z.*`]{1,6}|: |\n|<!--|-->|é|,){0,40}") {
-        let world = World::new();
-        world.write("archetype/doer/config.md", &text);
-        let lines = text.lines().count().max(1);
-        let found = world.load().map_or_else(|problems| problems.0, |plan| plan.warnings);
-        for problem in found.iter().filter(|problem| problem.file.ends_with("doer/config.md")) {
-            prop_assert!(problem.line <= lines, "{}", problem);
-        }
+    // What the world file would define is not asked for.
+    for word in ["whoever", "some.tool", "a/b.yaml", "skill", "nobody"] {
+        assert!(!problems.contains(word), "{word} is in {problems}");
     }
+    let (plan, _) = crate::examine(&world.dir(), &|_| None);
+    assert!(plan.is_none());
 }

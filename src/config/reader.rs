@@ -43,6 +43,16 @@ impl<'n> Field<'n> {
         &self.path
     }
 
+    /// What stands here.
+    pub fn node(&self) -> &'n Node {
+        self.node
+    }
+
+    /// Reports an error at a line within this field.
+    pub fn error_at(&self, line: usize, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        self.report.error(line, &self.path, message, hint);
+    }
+
     /// Reports an error at this field.
     pub fn error(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
         self.report.error(self.line, &self.path, message, hint);
@@ -98,6 +108,20 @@ impl<'n> Field<'n> {
                 None
             }
         }
+    }
+
+    /// Text of at most `max` bytes that may be empty, if quotes say so.
+    pub fn string(&self, max: usize) -> Option<&'n str> {
+        match &self.node.value {
+            Value::Scalar { text, .. } if text.is_empty() && !self.node.is_null() => Some(""),
+            Value::Scalar { text, .. } if text.trim().is_empty() && !text.is_empty() => Some(text),
+            _ => self.text(max),
+        }
+    }
+
+    /// Whatever stands here as a JSON value: plain scalars by YAML's core schema, a literal as text.
+    pub fn json(&self) -> serde_json::Value {
+        crate::json::of(self.node)
     }
 
     /// A name: 1 to 64 of letters, digits, `.`, `_` and `-`, starting with a letter or a digit.

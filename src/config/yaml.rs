@@ -1,9 +1,11 @@
 //! YAML as a small tree in which everything knows its line. A deliberate subset: one document of plain maps, lists and
 //! scalars. Anchors, aliases, tags, merge keys and keys that are not text are refused, because configuration needs none
-//! of them and each is a way to make a small file mean something large or hidden.
+//! of them and each is a way to make a small file mean something large or hidden. Rule files may have anchors and aliases:
+//! what these stand for counts each time it is used.
 //!
 //! Must never: recurse on the input, or hold more than its bounds.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ghost_domain::text::clip;
@@ -20,6 +22,24 @@ pub const DEPTH_MAX: usize = 32;
 pub const NODES_MAX: usize = 20_000;
 /// Most bytes of one scalar as written.
 pub const SCALAR_MAX: usize = 64 * 1024;
+
+/// What a kind of file may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Most bytes of the file, and of all that its aliases stand for.
+    pub file: usize,
+    /// Most maps, lists and scalars, keys not counted, those of aliases counted each time.
+    pub nodes: usize,
+    /// Most bytes of one scalar as written.
+    pub scalar: usize,
+    /// Whether anchors and aliases are read.
+    pub aliases: bool,
+}
+
+impl Bounds {
+    /// Those of configuration.
+    pub const CONFIGURATION: Self = Self { file: FILE_MAX, nodes: NODES_MAX, scalar: SCALAR_MAX, aliases: false };
+}
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +61,8 @@ pub enum Value {
         shown: String,
         /// Whether it was written without quotes, so that it may be a number, a truth value or nothing.
         plain: bool,
+        /// Whether it was written below a `|`, so that its lines are those of the file, from the next one on.
+        literal: bool,
     },
     /// A list.
     List(Vec<Node>),
@@ -94,22 +116,35 @@ impl Node {
     }
 }
 
-enum Open {
-    List { line: usize, items: Vec<Node> },
-    Map { line: usize, pairs: Vec<(Key, Node)>, lines: BTreeMap<String, usize>, key: Option<Key>, skip: bool },
+struct Open {
+    line: usize,
+    /// The parser's number of its anchor; 0 if it has none.
+    anchor: usize,
+    what: What,
+}
+
+enum What {
+    List(Vec<Node>),
+    Map { pairs: Vec<(Key, Node)>, lines: BTreeMap<String, usize>, key: Option<Key>, skip: bool },
 }
 
 /// Reads one file. What is wrong goes into `report`; nothing comes out if the text cannot be read as a tree at all.
 /// Repeated keys are reported and the first one counts, so that reading can go on.
 #[must_use]
 pub fn parse(text: &str, report: &FileReport<'_>, env: Env<'_>) -> Option<Node> {
+    parse_within(text, report, Some(env), Bounds::CONFIGURATION)
+}
+
+/// As [`parse`], within other bounds. Without `env` a `$` is a `$`.
+#[must_use]
+pub fn parse_within(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, bounds: Bounds) -> Option<Node> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if text.len() > FILE_MAX {
-        report.error(0, "", format!("the file has {} bytes; at most {FILE_MAX} are read", text.len()), None);
+    if text.len() > bounds.file {
+        report.error(0, "", format!("the file has {} bytes; at most {} are read", text.len(), bounds.file), None);
         return None;
     }
     // A CR alone would be counted as a line by the parser and by nobody else.
-    let text = text.replace("\r\n", "\n");
+    let text = if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) };
     let bad = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{feff}';
     if let Some((at, c)) = text.char_indices().find(|(_, c)| bad(*c)) {
         let line = line_of(&text, at);
@@ -117,7 +152,9 @@ pub fn parse(text: &str, report: &FileReport<'_>, env: Env<'_>) -> Option<Node> 
         report.error(line, "", format!("the file holds the control character U+{:04X}", u32::from(c)), Some(hint));
         return None;
     }
-    Builder { report, substitution: Substitution::new(env), open: Vec::new(), root: None, nodes: 0 }.run(&text)
+    let substitution = env.map(Substitution::new);
+    let (open, anchors) = (Vec::new(), BTreeMap::new());
+    Builder { report, bounds, substitution, open, anchors, root: None, nodes: 0, aliased: 0 }.run(&text)
 }
 
 fn line_of(text: &str, at: usize) -> usize {
@@ -126,10 +163,15 @@ fn line_of(text: &str, at: usize) -> usize {
 
 struct Builder<'a, 'r> {
     report: &'a FileReport<'r>,
-    substitution: Substitution<'a>,
+    bounds: Bounds,
+    substitution: Option<Substitution<'a>>,
     open: Vec<Open>,
+    /// What has an anchor and is complete, by the parser's number of the anchor.
+    anchors: BTreeMap<usize, Node>,
     root: Option<Node>,
     nodes: usize,
+    /// Bytes that aliases stand for.
+    aliased: usize,
 }
 
 impl Builder<'_, '_> {
@@ -175,6 +217,7 @@ impl Builder<'_, '_> {
     /// Takes one event; nothing comes back if reading must end.
     fn event(&mut self, event: Event<'_>, line: usize) -> Option<()> {
         let (anchor, tag) = match &event {
+            Event::Alias(anchor) if self.bounds.aliases => return self.alias(*anchor, line),
             Event::Alias(_) => {
                 let message = "aliases (`*name`) are not read";
                 self.report.error(line, "", message, hint("write the value out where it is needed"));
@@ -185,7 +228,7 @@ impl Builder<'_, '_> {
             }
             _ => (0, None),
         };
-        if anchor != 0 {
+        if anchor != 0 && !self.bounds.aliases {
             let message = "anchors (`&name`) are not read";
             self.report.error(line, "", message, hint("write the value out where it is needed"));
             return None;
@@ -196,45 +239,78 @@ impl Builder<'_, '_> {
             return None;
         }
         match event {
-            Event::Scalar(text, style, ..) => self.scalar(&text, style, line),
-            Event::SequenceStart(..) => self.start(Open::List { line, items: Vec::new() }, line),
+            Event::Scalar(text, style, ..) => self.scalar(&text, style, line, anchor),
+            Event::SequenceStart(..) => self.start(Open { line, anchor, what: What::List(Vec::new()) }),
             Event::MappingStart(..) => {
-                let map = Open::Map { line, pairs: Vec::new(), lines: BTreeMap::new(), key: None, skip: false };
-                self.start(map, line)
+                let what = What::Map { pairs: Vec::new(), lines: BTreeMap::new(), key: None, skip: false };
+                self.start(Open { line, anchor, what })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             _ => Some(()),
         }
     }
 
-    fn start(&mut self, open: Open, line: usize) -> Option<()> {
-        if self.open.len() >= DEPTH_MAX {
-            self.report.error(line, "", format!("maps and lists are nested more than {DEPTH_MAX} deep"), None);
-            return None;
-        }
-        if let Some(Open::Map { key: None, .. }) = self.open.last() {
-            self.report.error(line, "", "a key must be plain text, not a map or a list", None);
+    fn start(&mut self, open: Open) -> Option<()> {
+        self.fits(open.line, 1)?;
+        if self.wants_key() {
+            self.report.error(open.line, "", "a key must be plain text, not a map or a list", None);
             return None;
         }
         self.open.push(open);
         Some(())
     }
 
-    fn end(&mut self) -> Option<()> {
-        let node = match self.open.pop()? {
-            Open::List { line, items } => Node { line, value: Value::List(items) },
-            Open::Map { line, pairs, .. } => Node { line, value: Value::Map(pairs) },
-        };
-        self.place(node)
+    /// Whether so many more levels may stand here.
+    fn fits(&self, line: usize, depth: usize) -> Option<()> {
+        if self.open.len() + depth <= DEPTH_MAX {
+            return Some(());
+        }
+        self.report.error(line, "", format!("maps and lists are nested more than {DEPTH_MAX} deep"), None);
+        None
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, line: usize) -> Option<()> {
-        if text.len() > SCALAR_MAX {
-            let message = format!("the value has {} bytes; at most {SCALAR_MAX} are read", text.len());
+    fn wants_key(&self) -> bool {
+        matches!(self.open.last(), Some(Open { what: What::Map { key: None, .. }, .. }))
+    }
+
+    fn end(&mut self) -> Option<()> {
+        let Open { line, anchor, what } = self.open.pop()?;
+        let value = match what {
+            What::List(items) => Value::List(items),
+            What::Map { pairs, .. } => Value::Map(pairs),
+        };
+        self.place(Node { line, value }, anchor)
+    }
+
+    /// Puts what `anchor` names here once more.
+    fn alias(&mut self, anchor: usize, line: usize) -> Option<()> {
+        if self.wants_key() {
+            self.report.error(line, "", "a key must be plain text, not an alias", None);
+            return None;
+        }
+        let Some(node) = self.anchors.get(&anchor) else {
+            self.report.error(line, "", "an alias stands within what it names", hint("write the value out"));
+            return None;
+        };
+        let size = Size::of(node);
+        self.aliased = self.aliased.saturating_add(size.bytes);
+        if self.aliased > self.bounds.file || self.nodes + size.nodes > self.bounds.nodes {
+            self.report.error(line, "", "the aliases of the file stand for too much", hint("write fewer of them"));
+            return None;
+        }
+        let node = node.clone();
+        self.fits(line, size.depth)?;
+        self.nodes += size.nodes - 1;
+        self.place(node, 0)
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, line: usize, anchor: usize) -> Option<()> {
+        if text.len() > self.bounds.scalar {
+            let message = format!("the value has {} bytes; at most {} are read", text.len(), self.bounds.scalar);
             self.report.error(line, "", message, hint("put long text into a file of its own"));
             return None;
         }
-        if let Some(Open::Map { key: key @ None, lines, skip, .. }) = self.open.last_mut() {
+        if let Some(Open { what: What::Map { key: key @ None, lines, skip, .. }, .. }) = self.open.last_mut() {
             if text == "<<" {
                 let message = "merge keys (`<<`) are not read";
                 self.report.error(line, "", message, hint("write the keys out where they are needed"));
@@ -254,21 +330,34 @@ impl Builder<'_, '_> {
             *key = Some(Key { line, text: text.to_owned() });
             return Some(());
         }
-        let substituted = self.substitution.apply(text, line, self.report);
-        let value = Value::Scalar { text: substituted, shown: text.to_owned(), plain: style == ScalarStyle::Plain };
-        self.place(Node { line, value })
+        let substituted = match &mut self.substitution {
+            Some(substitution) => substitution.apply(text, line, self.report),
+            None => text.to_owned(),
+        };
+        let (plain, literal) = (style == ScalarStyle::Plain, style == ScalarStyle::Literal);
+        let block = literal || style == ScalarStyle::Folded;
+        // The parser places a block at its first line that is not blank, unless it has an anchor; here it is at its `|`.
+        let line = match text.bytes().take_while(|byte| *byte == b'\n').count() {
+            blank if block && anchor == 0 && blank < text.len() => line.saturating_sub(blank + 1).max(1),
+            _ => line,
+        };
+        let value = Value::Scalar { text: substituted, shown: text.to_owned(), plain, literal };
+        self.place(Node { line, value }, anchor)
     }
 
-    fn place(&mut self, node: Node) -> Option<()> {
+    fn place(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
-        if self.nodes > NODES_MAX {
-            self.report.error(node.line, "", format!("the file has more than {NODES_MAX} values"), None);
+        if self.nodes > self.bounds.nodes {
+            self.report.error(node.line, "", format!("the file has more than {} values", self.bounds.nodes), None);
             return None;
         }
-        match self.open.last_mut() {
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        match self.open.last_mut().map(|open| &mut open.what) {
             None => self.root = Some(node),
-            Some(Open::List { items, .. }) => items.push(node),
-            Some(Open::Map { pairs, key, skip, .. }) => {
+            Some(What::List(items)) => items.push(node),
+            Some(What::Map { pairs, key, skip, .. }) => {
                 // A key always precedes its value; `start` and `scalar` see to it.
                 if let Some(key) = key.take()
                     && !*skip
@@ -280,6 +369,34 @@ impl Builder<'_, '_> {
             }
         }
         Some(())
+    }
+}
+
+/// How much a node holds.
+struct Size {
+    nodes: usize,
+    bytes: usize,
+    /// Levels of maps and lists.
+    depth: usize,
+}
+
+impl Size {
+    fn of(node: &Node) -> Self {
+        let mut size = Self { nodes: 0, bytes: 0, depth: 0 };
+        let mut rest = vec![(node, 0)];
+        while let Some((node, above)) = rest.pop() {
+            size.nodes += 1;
+            match &node.value {
+                Value::Scalar { text, .. } => size.bytes += text.len(),
+                Value::List(items) => rest.extend(items.iter().map(|item| (item, above + 1))),
+                Value::Map(pairs) => rest.extend(pairs.iter().map(|(key, item)| {
+                    size.bytes += key.text.len();
+                    (item, above + 1)
+                })),
+            }
+            size.depth = size.depth.max(if matches!(node.value, Value::Scalar { .. }) { above } else { above + 1 });
+        }
+        size
     }
 }
 

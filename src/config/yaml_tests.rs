@@ -62,6 +62,50 @@ fn an_unknown_alias_is_refused() {
     assert!(node.is_none() && problems.contains("w.yaml:1"), "{problems}");
 }
 
+#[test]
+fn blocks_are_where_they_begin() {
+    let (node, problems) = read("a: |\n  x\nb: >-\n\n\n  y\n  z\nc:\n  |+\n\n  w\n\ne: |2\n    v\n");
+    assert_eq!(problems, "");
+    let node = node.unwrap();
+    let lines = ["a", "b", "c", "e"].map(|key| node.get(key).unwrap().line);
+    assert_eq!(lines, [1, 3, 9, 13]);
+}
+
+fn rules(text: &str) -> (Option<Node>, String) {
+    let report = Report::default();
+    let bounds = Bounds { file: 2_000, nodes: 1_000, scalar: 500, aliases: true };
+    let node = parse_within(text, &report.file("r.yaml"), None, bounds);
+    (node, report.finish().to_string())
+}
+
+#[test]
+fn aliases_stand_for_what_they_name_where_they_are_read_and_no_more_than_the_bounds() {
+    let (node, problems) = rules("a: &x [1, '${HOME}']\nb: *x\nc: &t |\n  one\n  two\nd: *t\n");
+    assert_eq!(problems, "");
+    let node = node.unwrap();
+    assert_eq!(node.get("a"), node.get("b"));
+    let Value::Scalar { text, literal: true, .. } = &node.get("d").unwrap().value else { panic!() };
+    assert_eq!((text.as_str(), node.get("d").unwrap().line), ("one\ntwo\n", 3));
+    let mut bomb = String::from("a: &a [x, x]\n");
+    for (above, name) in ('a'..='z').zip('b'..='z') {
+        bomb.push_str(&format!("{name}: &{name} [*{above}, *{above}]\n"));
+    }
+    let long = format!("a: &a {}\nb: [*a, *a, *a, *a, *a]\n", "x".repeat(450));
+    for (text, told) in [
+        (bomb.as_str(), "stand for too much"),
+        (long.as_str(), "r.yaml:2: the aliases of the file stand for too much"),
+        ("a: &a [*a]\n", "an alias stands within what it names"),
+        ("a: &a x\n*a : y\n", "a key must be plain text, not an alias"),
+        ("a: *b\n", "r.yaml:1"),
+    ] {
+        let (node, problems) = rules(text);
+        assert!(node.is_none() && problems.contains(told), "{text}: {problems}");
+    }
+    let nested: String = (0..40).map(|n| format!("a{}: &a{} [*a{n}]\n", n + 1, n + 1)).collect();
+    let (node, problems) = rules(&format!("a0: &a0 [x]\n{nested}"));
+    assert!(node.is_none() && problems.contains("nested more than 32 deep"), "{problems}");
+}
+
 fn depth(node: &Node) -> usize {
     match &node.value {
         Value::Scalar { .. } => 0,

@@ -53,7 +53,7 @@ pub async fn speaker(
 fn groups_if_granted(plan: &Plan, agent: &Agent, tool: &str) -> Result<BTreeSet<String>, Refusal> {
     let lacks = |why: &str, hint: &str| {
         Refusal::new(Code::AccessDenied, format!("{} may not use {tool}{why}", agent.agent_id))
-            .hint(format!("{hint}, or act as yourself: leave as_agent (`--as`) out"))
+            .hint(format!("{hint}, or act as yourself: leave as_agent out"))
             .details(json!({ "field": "as_agent", "tool": tool }))
     };
     match plan.spec_for(agent) {

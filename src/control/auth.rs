@@ -58,9 +58,7 @@ impl Interceptor for Gate {
                         ));
                     }
                     None => {
-                        return Err(Status::unauthenticated(
-                            "a token is needed: give --token, set GHOST_TOKEN, or read it from <data>/token",
-                        ));
+                        return Err(Status::unauthenticated("a token is needed: send `authorization: Bearer <token>`"));
                     }
                 }
                 "token".to_owned()
@@ -96,10 +94,13 @@ pub(crate) fn unguessable() -> std::io::Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// The token's file in a data directory.
+pub(crate) const TOKEN_FILE: &str = "token";
+
 /// The token of a data directory: read if it is there, else made from the system's randomness, readable by its owner
 /// alone.
 pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
-    let path = data_dir.join("token");
+    let path = data_dir.join(TOKEN_FILE);
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         Refusal::new(Code::Unavailable, format!("the token {} {what}: {error}", path.display()))
             .hint("set GHOST_TOKEN, or make the data directory writable")

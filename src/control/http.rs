@@ -197,6 +197,9 @@ fn body(refusal: &Refusal) -> Value {
     }
     if let Some(details) = &refusal.details {
         error["details"] = details.clone();
+        if let Some(field) = details.get("field").and_then(Value::as_str) {
+            error["details"]["field"] = in_an_address(field).into();
+        }
     }
     json!({ "error": error })
 }

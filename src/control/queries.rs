@@ -6,22 +6,24 @@
 mod asks;
 mod commands;
 mod conversations;
+mod filters;
 mod roots;
+mod turns;
 
 pub use asks::why_unanswered;
 pub use commands::{TaskText, cancel_turn, deliver, edit_task, keep_answer};
 pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn};
+pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter};
 pub use roots::root_named;
+pub use turns::{turn, turns, turns_of_root};
 
 use ghost_commons::{mail, tasks};
-use ghost_domain::text::nearest;
-use ghost_domain::tool_catalogue::{canonical, words};
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{
-    Agent, AgentId, Budget, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, JournalRow, LedgerRow, Refusal,
-    RequestKey, RootId, Scope, StoredAnswer, Task, TaskId, TaskStatus, Timestamp, Turn, TurnId,
+    Agent, AgentId, Budget, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey,
+    Scope, StoredAnswer, Task, TaskId, TaskStatus, Timestamp, TurnId,
 };
-use ghost_store::tables::{LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
+use ghost_store::tables::{LedgerFilter, TaskFilter, UsageFilter};
 use ghost_world::World;
 
 use crate::convert::input::{Place, bad_cursor};
@@ -40,6 +42,21 @@ pub struct Page<T> {
     pub rows: Vec<T>,
     /// The cursor of the next part; empty at the end.
     pub next: String,
+}
+
+/// A list that is not read page by page.
+#[derive(Debug)]
+pub struct Whole<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// Whether they are as many as the store gives at once, so that there may be more.
+    pub truncated: bool,
+}
+
+impl<T> From<Vec<T>> for Whole<T> {
+    fn from(rows: Vec<T>) -> Self {
+        Self { truncated: rows.len() >= WINDOW as usize, rows }
+    }
 }
 
 impl<T> Page<T> {
@@ -91,45 +108,8 @@ fn before(after: Option<Place>) -> Option<Timestamp> {
     after.map(|after| Timestamp(after.at.0.saturating_add(1)))
 }
 
-/// Turns, newest first.
-pub async fn turns(
-    world: &World,
-    filter: TurnFilter,
-    root: Option<RootId>,
-    after: Option<Place>,
-    limit: usize,
-) -> Result<Page<Turn>> {
-    let window = if root.is_some() { WINDOW } else { window(limit) };
-    let filter = TurnFilter { before: before(after), limit: window, ..filter };
-    let rows: Vec<Turn> =
-        world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await.map_err(refused)?;
-    let more = rows.len() >= window as usize;
-    let place = |turn: &Turn| Place { at: turn.started_at, id: turn.turn_id.0.as_u128() };
-    let wanted = |turn: &Turn| root.is_none_or(|root| turn.root_id == root || turn.other_roots.contains(&root));
-    Ok(newest(rows, more, after, limit, place, wanted))
-}
-
 fn refused(error: ghost_store::StoreError) -> Refusal {
     error.into()
-}
-
-/// A turn with its journal, in order.
-pub async fn turn(world: &World, turn_id: TurnId) -> Result<(Turn, Vec<JournalRow>)> {
-    world
-        .store()
-        .read(move |r| {
-            Box::pin(async move {
-                match r.turn_get(turn_id).await? {
-                    Some(turn) => Ok((turn, r.journal_of(turn_id).await?)),
-                    None => Err(no_turn(turn_id)),
-                }
-            })
-        })
-        .await
-}
-
-fn no_turn(turn_id: TurnId) -> Refusal {
-    Refusal::not_found("turn", &turn_id.to_string(), None).hint("see `ghostctl turn list`")
 }
 
 /// Schedules in order of agent, kind and name, as many as the store gives at once.
@@ -137,9 +117,9 @@ pub async fn schedules(
     world: &World,
     agent_id: Option<AgentId>,
     kind: Option<ghost_domain::ScheduleKind>,
-) -> Result<Vec<ghost_domain::Schedule>> {
+) -> Result<Whole<ghost_domain::Schedule>> {
     let read = world.store().read(move |r| Box::pin(async move { r.schedule_list(agent_id.as_ref(), kind).await }));
-    read.await.map_err(refused)
+    read.await.map(Whole::from).map_err(refused)
 }
 
 /// The records of agents, those that do not exist left out.
@@ -174,28 +154,6 @@ pub struct AtWork {
     pub turn_id: Option<TurnId>,
 }
 
-/// The agent that a filter names. One that never was is a slip of the keyboard, and an empty list would hide it; one that
-/// was deleted has left its records.
-pub async fn agent_in_filter(world: &World, field: &str, text: Option<&str>) -> Result<Option<AgentId>> {
-    let Some(agent_id) = crate::convert::input::parsed_if::<AgentId>(field, text)? else { return Ok(None) };
-    if world.directory().card(&agent_id).is_some() {
-        return Ok(Some(agent_id));
-    }
-    let id = agent_id.clone();
-    world
-        .store()
-        .read(move |r| {
-            Box::pin(async move {
-                if r.agent_get(&id).await?.is_none() {
-                    mail::agent_named(r, &id).await?;
-                }
-                Ok::<_, Refusal>(())
-            })
-        })
-        .await?;
-    Ok(Some(agent_id))
-}
-
 /// A live agent at work, or a refusal that names the nearest one.
 pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
     let id = agent_id.clone();
@@ -210,32 +168,6 @@ pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
             })
         })
         .await
-}
-
-/// The canonical name of the tool that a filter names. One that no code and no record knows is a slip of the keyboard, and
-/// an empty list would hide it; one that is no longer there has left its records.
-pub async fn tool_in_filter(world: &World, text: &str) -> Result<String> {
-    if let Some(name) = canonical(text) {
-        return Ok(name.to_owned());
-    }
-    if world.engine().tools.names().any(|name| name == text) {
-        return Ok(text.to_owned());
-    }
-    let filter = LedgerFilter { tool: Some(text.to_owned()), limit: 1, ..LedgerFilter::default() };
-    let read = world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await }));
-    let rows: Vec<LedgerRow> = read.await.map_err(refused)?;
-    if rows.is_empty() {
-        let mut known: Vec<&str> = words().collect();
-        known.extend(world.engine().tools.names());
-        let near = nearest(text, known);
-        let refusal = Refusal::not_found("tool", text, near).details(serde_json::json!({ "field": "tool" }));
-        return Err(if near.is_some() {
-            refusal
-        } else {
-            refusal.hint("`ghostctl tool list AGENT` shows their names")
-        });
-    }
-    Ok(text.to_owned())
 }
 
 /// Dead letters, newest first, of the newest thousand. Besides them, whether the list ends there and there may be older
@@ -409,6 +341,8 @@ pub async fn kept_answer(world: &World, key: &RequestKey) -> Result<Option<Strin
 
 #[cfg(test)]
 mod tests {
+    use ghost_domain::RootId;
+
     use super::*;
 
     fn at(rows: &[(i64, u128)], more: bool, after: Option<(i64, u128)>, limit: usize) -> (Vec<(i64, u128)>, String) {
@@ -454,6 +388,8 @@ mod tests {
         assert_eq!(look().await, (899, false, true, false));
         put(900, 1_200).await;
         assert_eq!(look().await, (1_000, true, true, true));
+        // So does one that is read at once.
+        assert!(Whole::from(vec![(); 1_000]).truncated && !Whole::from(vec![(); 999]).truncated);
         // A page that is not the last one of what is given says nothing of it.
         let (page, cut) = dead_letters(&scene.world, None, None, None, 10).await.unwrap();
         assert!(!page.next.is_empty() && !cut);

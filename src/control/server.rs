@@ -1,6 +1,7 @@
 //! Listening and serving. Everything is bound before the world runs, so that a taken port or socket is an error that has
 //! started nothing.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -24,7 +25,7 @@ use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 
 use crate::adapters;
-use crate::auth::{Gate, token};
+use crate::auth::{Gate, TOKEN_FILE, token};
 use crate::http;
 use crate::reflection::Reflection;
 use crate::services::{
@@ -80,8 +81,32 @@ enum Socket {
     Tcp(TcpListener, Gate, Option<Arc<rustls::ServerConfig>>),
 }
 
-/// A control plane that listens and does not answer yet.
+/// Files that listening has made. They go when it comes to nothing.
+#[derive(Default)]
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    /// They stay from here on.
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            if let Err(error) = std::fs::remove_file(path)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, path = %path.display(), "the file stays");
+            }
+        }
+    }
+}
+
+/// A control plane that listens and does not answer yet. Dropped before it serves, it leaves nothing behind.
 pub struct Bound {
+    made: Made,
     sockets: Vec<Socket>,
     http: Option<(TcpListener, SocketAddr)>,
     token: Option<Arc<str>>,
@@ -92,8 +117,20 @@ pub struct Bound {
 /// Binds every listener.
 ///
 /// # Errors
-/// When an address is taken or cannot be used; none of them is left bound then.
+/// When an address is taken or cannot be used; none of them is left bound then, and no file that was made for it is left.
 pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
+    let mut made = Made::default();
+    // Ports first: what is taken is found before any file is made.
+    let http = match options.http {
+        Some(address) => Some(bind_tcp(address).await?),
+        None => None,
+    };
+    let mut ports = VecDeque::new();
+    for listener in &options.listeners {
+        if let Listener::Tcp(address) = listener {
+            ports.push_back(bind_tcp(*address).await?);
+        }
+    }
     let needs_token = options.http.is_some()
         || (options.tls.is_none() && options.listeners.iter().any(|listener| matches!(listener, Listener::Tcp(_))));
     let token: Option<Arc<str>> = match options.token {
@@ -102,10 +139,17 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
                 .hint("use a long random one, or unset it to have one made"));
         }
         Some(text) => Some(text.into()),
-        None if needs_token => Some(token(&options.data_dir)?),
+        None if needs_token => {
+            let file = options.data_dir.join(TOKEN_FILE);
+            let new = file.symlink_metadata().is_err();
+            let token = token(&options.data_dir)?;
+            made.0.extend(new.then_some(file));
+            Some(token)
+        }
         None => None,
     };
     let mut bound = Bound {
+        made,
         sockets: Vec::new(),
         http: None,
         token: token.clone(),
@@ -117,9 +161,12 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
             Listener::Unix(path) => {
                 bound.endpoints.push(format!("unix:{}", path.display()));
                 bound.sockets.push(Socket::Unix(bind_unix(path)?, path.clone()));
+                bound.made.0.push(path.clone());
             }
             Listener::Tcp(address) => {
-                let socket = bind_tcp(*address).await?;
+                let Some(socket) = ports.pop_front() else {
+                    return Err(Refusal::new(Code::Internal, "a TCP listener was not bound"));
+                };
                 let address = socket.local_addr().unwrap_or(*address);
                 let (gate, tls, scheme) = match (&options.tls, &token) {
                     (Some(files), _) => (Gate::Certificate, Some(tls_config(files)?), "https"),
@@ -133,8 +180,7 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
             }
         }
     }
-    if let Some(address) = options.http {
-        let socket = bind_tcp(address).await?;
+    if let (Some(socket), Some(address)) = (http, options.http) {
         let address = socket.local_addr().unwrap_or(address);
         bound.endpoints.push(format!("REST http://{address}"));
         bound.http = Some((socket, address));
@@ -205,21 +251,22 @@ impl Bound {
     /// # Errors
     /// When a listener fails while it serves; the others are stopped, too.
     pub async fn serve(self, world: Arc<World>, shutdown: impl Future<Output = ()> + Send) -> Result<(), Refusal> {
+        self.made.keep();
         let (closing, closed) = watch::channel(false);
         let control = Control::new(world, self.endpoints.into(), Arc::clone(&self.on_shutdown), closed.clone());
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let mut tasks = JoinSet::new();
         let mut paths = Vec::new();
-        let places = Places::default();
+        let (own, network) = (Places::default(), Places::default());
         for socket in self.sockets {
-            let (door, gate) = match socket {
+            let (door, gate, places) = match socket {
                 Socket::Unix(listener, path) => {
                     paths.push(path);
-                    (Door::Unix(listener), Gate::Peer { uid: rustix::process::getuid().as_raw() })
+                    (Door::Unix(listener), Gate::Peer { uid: rustix::process::getuid().as_raw() }, &own)
                 }
-                Socket::Tcp(listener, gate, None) => (Door::Tcp(listener), gate),
-                Socket::Tcp(listener, gate, Some(tls)) => (Door::Tls(listener, tls), gate),
+                Socket::Tcp(listener, gate, None) => (Door::Tcp(listener), gate, &network),
+                Socket::Tcp(listener, gate, Some(tls)) => (Door::Tls(listener, tls), gate, &network),
             };
             let routes = routes(&control, gate, health_service.clone())?;
             let speech = Speech::Grpc(routes);
@@ -228,7 +275,7 @@ impl Bound {
         if let Some((listener, address)) = self.http {
             let speech = Speech::Rest(http::router(control.clone(), self.token.clone(), address));
             let world = Arc::clone(&control.world);
-            tasks.spawn(serving::serve(Door::Tcp(listener), speech, places, world, closed));
+            tasks.spawn(serving::serve(Door::Tcp(listener), speech, network, world, closed));
         }
         let courier = tokio::spawn(adapters::courier(Arc::clone(&control.world)));
         tokio::pin!(shutdown);

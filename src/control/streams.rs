@@ -15,6 +15,7 @@ use ghost_commons::feed::Subscription;
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::{ChannelName, Code, Refusal};
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -152,7 +153,12 @@ pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "a kind is such as `turn.started`, a family such as `turn.`".to_owned(),
             };
-            return Err(input::bad("kinds", format!("has `{}`, which is no kind of event", clip(kind, 80))).hint(hint));
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("kinds: `{}` is no kind of event", clip(kind, 80)),
+            )
+            .hint(hint)
+            .details(json!({ "field": "kinds" })));
         }
     }
     Ok(EventFilter {

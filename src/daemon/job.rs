@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ghost_commons::{feed::Subscription, jobs};
-use ghost_config::plan::JobPlan;
+use ghost_config::plan::{JobPlan, Plan};
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Job, Limits, Refusal};
@@ -18,27 +18,42 @@ const INPUTS: &str = "inputs";
 const DEPTH_MAX: usize = 8;
 
 /// One file of a job's input.
-struct Input {
+pub struct Input {
     path: WorkspacePath,
     bytes: Vec<u8>,
+}
+
+/// Reads the input of a world's main job: that of `given`, else the world's own. Nothing if the world has no job.
+///
+/// # Errors
+/// When the input is missing, empty, too large, or holds what cannot be taken in; when there is no job to take `given`.
+pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<Vec<Input>, Refusal>> + use<> {
+    let limits = plan.limits.clone();
+    let dir = match (&plan.job, given) {
+        (Some(job), given) => Ok(Some(given.unwrap_or_else(|| job.input.clone()))),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(Refusal::new(Code::InvalidArguments, "this world has no job that takes an input")
+            .hint("add a `job:` section to world-config.yaml, or leave --input out")),
+    };
+    async move {
+        let Some(dir) = dir? else { return Ok(Vec::new()) };
+        tokio::task::spawn_blocking(move || read_input(&dir, &limits))
+            .await
+            .map_err(|error| Refusal::new(Code::Internal, format!("reading the input failed: {error}")))?
+    }
 }
 
 /// Takes the job in, unless that was done before, and gives its record and the words that its lead is told. An unfinished
 /// job that stands still is begun again where it is.
 ///
 /// # Errors
-/// When the input is missing, empty, too large, or holds what cannot be taken in.
-pub async fn begin(world: &World, plan: &JobPlan, input: &Path) -> Result<(Job, String), Refusal> {
-    let limits = world.cx().limits();
-    let dir = input.to_owned();
-    let files = tokio::task::spawn_blocking(move || read_input(&dir, &limits))
-        .await
-        .map_err(|error| Refusal::new(Code::Internal, format!("reading the input failed: {error}")))??;
-    let job_id = job_id(&files);
+/// When the workspace or the store refuses.
+pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<(Job, String), Refusal> {
+    let job_id = job_id(files);
     let base = format!("{INPUTS}/{job_id}");
     // Written before the job is recorded: a crash between the two writes the same bytes again.
     let workspace = &world.engine().office.workspace;
-    for file in &files {
+    for file in files {
         let path = file.path.under(&base);
         if workspace.hash(&path).await?.is_none() {
             workspace.write_atomic(&path, &file.bytes).await?;

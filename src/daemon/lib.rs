@@ -3,14 +3,17 @@
 //!
 //! Must never: decide anything that a room decides. This is wiring.
 
+mod check;
 mod data_dir;
 mod job;
 mod loading;
 pub mod ports;
 mod recordings;
 mod run;
+mod scripts;
 mod terminal;
 
+pub use check::check;
 pub use data_dir::{DataDir, default_data_dir, state_dir};
 pub use loading::{Loaded, Overrides, load, problems_refusal};
 pub use ports::system_ports;

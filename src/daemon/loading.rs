@@ -1,14 +1,14 @@
 //! Reading the configuration: the files, the model flags over them, the providers they name.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use ghost_config::plan::{Plan, ProviderKind};
 use ghost_config::{Problem, Problems, Severity};
 use ghost_domain::time::Clock;
 use ghost_domain::{Code, Refusal};
-use ghost_provider::{Providers, Recording, scripted};
+use ghost_provider::{Providers, Recording};
 use serde_json::json;
 
 /// The flags that override every archetype's model.
@@ -22,6 +22,15 @@ pub struct Overrides {
     pub base_url: Option<String>,
 }
 
+impl Overrides {
+    /// Puts the flags over what the files say.
+    pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), Problem> {
+        let Some(name) = &self.provider else { return Ok(()) };
+        let done = plan.override_models(name, self.model.as_deref(), self.base_url.as_deref());
+        done.map_err(|refusal| of_models(refusal, plan))
+    }
+}
+
 /// A checked configuration.
 pub struct Loaded {
     /// The plan.
@@ -33,10 +42,10 @@ pub struct Loaded {
 /// Reads an environment variable.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Loads and checks everything that a world is made of. Starts nothing.
+/// Loads what a world is made of. Starts nothing.
 ///
 /// # Errors
-/// Every problem of the files at once; or the first of the flags and providers.
+/// Problems that keep it from being loaded, not all of them: [`check`](crate::check()) tells all.
 pub fn load(
     world_dir: &Path,
     overrides: &Overrides,
@@ -47,7 +56,7 @@ pub fn load(
     complete(ghost_config::load(world_dir, env)?, overrides, env, clock, recordings)
 }
 
-/// What [`load`] does once the files are read.
+/// What [`load`] does once the files of configuration are read.
 ///
 /// # Errors
 /// As [`load`].
@@ -58,63 +67,28 @@ pub fn complete(
     clock: Arc<dyn Clock>,
     recordings: BTreeMap<String, Recording>,
 ) -> Result<Loaded, Problems> {
-    let whole = |refusal: Refusal, plan: &Plan| {
-        Problems(vec![Problem {
-            severity: Severity::Error,
-            file: plan.dir.join("world-config.yaml"),
-            line: 0,
-            field: "llm".into(),
-            message: refusal.message,
-            hint: refusal.hint,
-        }])
-    };
-    if let Some(name) = &overrides.provider
-        && let Err(refusal) = plan.override_models(name, overrides.model.as_deref(), overrides.base_url.as_deref())
-    {
-        return Err(whole(refusal, &plan));
-    }
+    overrides.apply(&mut plan).map_err(|problem| Problems(vec![problem]))?;
     let built = Providers::build_with(&plan.llm, env, clock, recordings);
-    // Building reads every rule file, so they are read again only to say what is wrong with them, or that one is not there.
+    let providers = built.map_err(|refusal| Problems(vec![of_models(refusal, &plan)]))?;
     let mut problems = Vec::new();
-    for provider in plan.llm.providers.values() {
-        if provider.kind == ProviderKind::Scripted
-            && let Some(dir) = &provider.dir
-        {
-            problems.extend(script_problems(&plan, dir, built.is_err()));
+    for provider in plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted) {
+        if let Some(dir) = &provider.dir {
+            problems.extend(crate::scripts::missing(&plan, dir, |file| file.is_file()));
         }
     }
-    if !problems.is_empty() {
-        return Err(Problems::sorted(problems));
-    }
-    match built {
-        Ok(providers) => Ok(Loaded { plan, providers }),
-        Err(refusal) => Err(whole(refusal, &plan)),
-    }
+    if problems.is_empty() { Ok(Loaded { plan, providers }) } else { Err(Problems::sorted(problems)) }
 }
 
-/// The problems of the rule files that agents of this plan think with: of those that are not there, or of `all`.
-fn script_problems(plan: &Plan, dir: &Path, all: bool) -> Vec<Problem> {
-    let mut models: Vec<PathBuf> = Vec::new();
-    for agent in &plan.agents {
-        let choice = plan.llm.resolve(&agent.model);
-        let provider = choice.provider.as_deref().and_then(|name| plan.llm.providers.get(name));
-        if provider.is_some_and(|provider| provider.dir.as_deref() == Some(dir))
-            && let Some(model) = choice.model
-        {
-            let file = dir.join(format!("{model}.yaml"));
-            if !models.contains(&file) && (all || !file.is_file()) {
-                models.push(file);
-            }
-        }
+/// What is wrong with the providers, as a problem of the world file.
+pub(crate) fn of_models(refusal: Refusal, plan: &Plan) -> Problem {
+    Problem {
+        severity: Severity::Error,
+        file: plan.dir.join("world-config.yaml"),
+        line: 0,
+        field: "llm".into(),
+        message: refusal.message,
+        hint: refusal.hint,
     }
-    let mut problems = Vec::new();
-    for file in models {
-        let model = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        if let Err(found) = scripted::check(dir, &model) {
-            problems.extend(found.0);
-        }
-    }
-    problems
 }
 
 /// Problems as one refusal, for a reload.

@@ -20,6 +20,7 @@ use ghost_world::{Boot, World};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::check::check;
 use crate::data_dir::{DataDir, default_data_dir};
 use crate::loading::{Loaded, Overrides, complete, load, problems_refusal};
 use crate::terminal::Terminal;
@@ -76,36 +77,46 @@ impl From<Refusal> for Failure {
 ///
 /// # Errors
 /// When it cannot start: the configuration has problems, the data directory is in use or not writable, a port is taken,
-/// the database is damaged. Nothing runs then, and nothing that the world knows was changed: of a data directory in which
-/// a daemon ran before, the lock file names the last process that tried.
+/// the database is damaged, the job's input cannot be taken in. Nothing runs then, and the data directory is as it was.
 pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Failure> {
     let env = Arc::clone(&options.env);
     let extra = options.extra_tools;
+    let files = Files {
+        world_dir: options.world_dir,
+        overrides: options.overrides,
+        env: Arc::clone(&env),
+        extra_tools: extra.iter().map(|tool| tool.spec.name.clone()).collect(),
+    };
     let tools = tokio::task::spawn_blocking(move || ghost_tools::builtins::with(extra));
-    let first = ghost_config::load(&options.world_dir, &*env).map_err(Failure::Problems)?;
+    let first =
+        ghost_config::load(&files.world_dir, &*env).map_err(|first| Failure::Problems(files.problems(first)))?;
     let recordings = recordings::read_all(&first.llm).await?;
     let path = match options.data_dir {
         Some(path) => path,
         None => default_data_dir(&first.world_id, &*env)?,
     };
     let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
+    let input = job::read(&first, options.input);
     let reading = {
-        let (overrides, env, clock) = (options.overrides.clone(), Arc::clone(&env), Arc::clone(&options.ports.clock));
+        let (overrides, env, clock) = (files.overrides.clone(), Arc::clone(&env), Arc::clone(&options.ports.clock));
         tokio::task::spawn_blocking(move || complete(first, &overrides, &*env, clock, recordings))
     };
     // A database that is taken as it is can be opened while the rule files are read: if something is wrong with these,
     // it is as it was. Any other waits until the configuration is known to be good.
-    let (loaded, opened) = tokio::join!(reading, open_early(&path, sqlite.clone()));
-    let loaded = match loaded {
-        Ok(Ok(loaded)) => loaded,
-        failed => {
+    let (loaded, opened, input) = tokio::join!(reading, open_early(&path, sqlite.clone()), input);
+    let read = match (loaded, input) {
+        (Ok(Ok(loaded)), Ok(input)) => Ok((loaded, input)),
+        (Ok(Err(first)), _) => Err(Failure::Problems(files.problems(first))),
+        (Ok(Ok(_)), Err(refusal)) => Err(refusal.into()),
+        (Err(_), _) => Err(Refusal::new(Code::Internal, "reading the configuration panicked").into()),
+    };
+    let (loaded, input) = match read {
+        Ok(read) => read,
+        Err(failure) => {
             if let Ok(Some((_, store))) = &opened {
                 store.close().await;
             }
-            return Err(match failed {
-                Ok(Err(problems)) => Failure::Problems(problems),
-                _ => Refusal::new(Code::Internal, "reading the configuration panicked").into(),
-            });
+            return Err(failure);
         }
     };
     for warning in &loaded.plan.warnings {
@@ -121,11 +132,10 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
         store,
         sqlite,
         ServeOptions {
-            world_dir: options.world_dir,
-            input: options.input,
+            files,
+            input,
             listen: options.listen,
             http: options.http,
-            overrides: options.overrides,
             env,
             tools,
             ports: options.ports,
@@ -138,12 +148,28 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
     result
 }
 
-struct ServeOptions {
+/// The files that a world is made of, and what is asked about them.
+struct Files {
     world_dir: PathBuf,
-    input: Option<PathBuf>,
+    overrides: Overrides,
+    env: SharedEnv,
+    /// Names of tools besides the built-in ones.
+    extra_tools: Vec<String>,
+}
+
+impl Files {
+    /// Everything that is wrong with them, now that `first` was found.
+    fn problems(&self, first: Problems) -> Problems {
+        let all = check(&self.world_dir, &self.overrides, &*self.env, &self.extra_tools);
+        if all.has_errors() { all } else { first }
+    }
+}
+
+struct ServeOptions {
+    files: Files,
+    input: Vec<job::Input>,
     listen: Vec<Listener>,
     http: Option<SocketAddr>,
-    overrides: Overrides,
     env: SharedEnv,
     tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
@@ -159,6 +185,21 @@ async fn open_early(path: &Path, sqlite: SqliteOptions) -> Result<Option<(DataDi
     let data_dir = DataDir::lock(path)?;
     let store = open_store(&file, sqlite).await?;
     Ok(Some((data_dir, store)))
+}
+
+/// Opens a database that is not there yet, or is of an earlier version. One that could not be made whole does not stay.
+async fn open_new(file: &Path, sqlite: SqliteOptions) -> Result<Store, Refusal> {
+    let new = file.symlink_metadata().is_err();
+    let opened = open_store(file, sqlite).await;
+    if opened.is_err() && new {
+        for left in ["", "-wal", "-shm", "-journal"] {
+            let mut name = file.as_os_str().to_owned();
+            name.push(left);
+            // Whatever is not there need not go; the refusal that follows says what is wrong.
+            drop(std::fs::remove_file(name));
+        }
+    }
+    opened.map_err(Refusal::from)
 }
 
 async fn serve_world(
@@ -205,7 +246,7 @@ async fn serve_world(
     secrets.extend(bound.token().map(str::to_owned));
     let store = match store {
         Some(store) => store,
-        None => open_store(&data_dir.path().join(DATABASE), sqlite).await.map_err(Refusal::from)?,
+        None => open_new(&data_dir.path().join(DATABASE), sqlite).await?,
     };
     let outcome = boot_and_serve(
         loaded,
@@ -214,10 +255,8 @@ async fn serve_world(
         secrets,
         bound,
         Rest {
-            world_dir: options.world_dir,
+            files: options.files,
             input: options.input,
-            overrides: options.overrides,
-            env: options.env,
             tools: options.tools,
             ports: options.ports,
             terminal: options.terminal,
@@ -236,10 +275,8 @@ async fn serve_world(
 }
 
 struct Rest {
-    world_dir: PathBuf,
-    input: Option<PathBuf>,
-    overrides: Overrides,
-    env: SharedEnv,
+    files: Files,
+    input: Vec<job::Input>,
     tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
     terminal: Terminal,
@@ -254,18 +291,18 @@ async fn boot_and_serve(
     rest: Rest,
     stopped: impl Future<Output = &'static str>,
 ) -> Result<(), Failure> {
-    let Rest { world_dir, input, overrides, env, tools, ports, terminal } = rest;
+    let Rest { files, input, tools, ports, terminal } = rest;
     let job_plan = loaded.plan.job.clone();
     let world_name = loaded.plan.name.clone();
     let clock = Arc::clone(&ports.clock);
     let redactor: Arc<OnceLock<Redactor>> = Arc::default();
     let learning = Arc::clone(&redactor);
     let reloader = Box::new(move || {
-        let loaded = load(&world_dir, &overrides, &*env, Arc::clone(&clock), BTreeMap::new())
-            .map_err(|problems| problems_refusal(&problems))?;
+        let loaded = load(&files.world_dir, &files.overrides, &*files.env, Arc::clone(&clock), BTreeMap::new())
+            .map_err(|first| problems_refusal(&files.problems(first)))?;
         if let Some(redactor) = learning.get() {
             // Before anything can use a key that the new configuration names.
-            redactor.learn(secrets_of(&loaded, &*env));
+            redactor.learn(secrets_of(&loaded, &*files.env));
         }
         Ok((loaded.plan, loaded.providers))
     });
@@ -285,6 +322,8 @@ async fn boot_and_serve(
         reloader,
     })
     .await?;
+    // From here on the world is one that ran: what it has made stays.
+    data_dir.keep();
     // Set once: this is the only place that sets it.
     let _ = redactor.set((*world.cx().redactor).clone());
     let endpoints = bound.endpoints();
@@ -296,11 +335,11 @@ async fn boot_and_serve(
     }));
     terminal.ready(&world_name, &endpoints, data_dir.path());
     let watching = tokio::spawn(terminal.clone().watch(store.clone()));
-    let main_job = begin_job(&world, job_plan, input, &terminal, data_dir).await;
+    let main_job = begin_job(&world, job_plan, &input, &terminal, data_dir).await;
     let mut failed = main_job.as_ref().err().cloned();
     let mut served = None;
     let reason = match failed {
-        Some(_) => "the job's input was refused",
+        Some(_) => "the job could not be taken in",
         None => tokio::select! {
             biased;
             reason = stopped => reason,
@@ -340,19 +379,12 @@ async fn boot_and_serve(
 async fn begin_job(
     world: &Arc<World>,
     plan: Option<ghost_config::plan::JobPlan>,
-    input: Option<PathBuf>,
+    input: &[job::Input],
     terminal: &Terminal,
     data_dir: &DataDir,
 ) -> Result<Option<tokio::task::JoinHandle<()>>, Refusal> {
-    let Some(plan) = plan else {
-        return match input {
-            None => Ok(None),
-            Some(_) => Err(Refusal::new(Code::InvalidArguments, "this world has no job that takes an input")
-                .hint("add a `job:` section to world-config.yaml, or leave --input out")),
-        };
-    };
-    let input = input.unwrap_or_else(|| plan.input.clone());
-    let (job, brief) = job::begin(world, &plan, &input).await?;
+    let Some(plan) = plan else { return Ok(None) };
+    let (job, brief) = job::begin(world, &plan, input).await?;
     terminal.job(&job);
     if world.directory().is_paused() {
         terminal.paused();

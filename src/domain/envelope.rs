@@ -37,7 +37,7 @@ macro_rules! text_enum {
                     let all: Vec<&str> = Self::ALL.iter().map(|value| value.as_str()).collect();
                     $crate::refusal::Refusal::new(
                         $crate::refusal::Code::InvalidArguments,
-                        format!(concat!("`{}` is not a ", $what), $crate::text::shown(text, 80)),
+                        format!("`{}` is not {}", $crate::text::shown(text, 80), $crate::text::a($what)),
                     )
                     .hint(format!("one of: {}", all.join(", ")))
                 })

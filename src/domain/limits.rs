@@ -89,7 +89,8 @@ limits! {
     subscriber_buffer: u32 = 1_024, 16, 1_048_576;
     /// Subscribers at once.
     subscribers_max: u32 = 256, 1, 100_000;
-    /// Connections at once, over gRPC and HTTP together; the next waits for a place.
+    /// Connections at once from the network, over gRPC and HTTP together, and as many again over Unix sockets; the next waits
+    /// for a place.
     connections_max: u32 = 1_024, 1, 100_000;
     /// Seconds that a reader may take nothing of what it is sent before its connection or stream is closed.
     reader_stall_seconds: u32 = 30, 1, 3_600;
@@ -97,6 +98,9 @@ limits! {
     events_days: u32 = 7, 1, 3_650;
     /// Days of ended turns' journals and their consumed mail.
     journal_days: u32 = 30, 1, 3_650;
+    /// Hours of the ended turns that cron jobs had to themselves (SCHED-06), with their journals and their mail; never longer
+    /// than `journal_days`.
+    cron_turn_hours: u32 = 24, 1, 87_600;
     /// Days of ledger rows.
     ledger_days: u32 = 90, 1, 3_650;
     /// Days of usage rows.

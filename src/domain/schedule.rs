@@ -3,6 +3,7 @@
 pub mod changes;
 pub mod options;
 pub mod slots;
+pub mod wish;
 pub mod words;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use self::options::{Deliver, JobOptions, JobWish, Payload, Session, WakeMode};
+pub use self::options::{Deliver, JobOptions, Payload, Session, WakeMode};
+pub use self::wish::JobWish;
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, MessageId, RootId, ScheduleId};
 use crate::party::Party;

@@ -38,8 +38,10 @@ impl JsonText {
         let text = text.trim_matches([' ', '\t', '\n', '\r']);
         match serde_json::from_str::<Value>(text) {
             Ok(_) => Ok(Self(text.to_owned())),
-            Err(error) => Err(Refusal::new(Code::InvalidArguments, format!("is not JSON: {error}"))
-                .hint("write a JSON value, such as \"calm\" or {\"n\": 2}")),
+            Err(error) => Err(Refusal::new(Code::InvalidArguments, why_unread(&error)).hint(match is_beyond(&error) {
+                true => BEYOND_HINT,
+                false => "write a JSON value, such as \"calm\" or {\"n\": 2}",
+            })),
         }
     }
 
@@ -78,6 +80,26 @@ impl JsonText {
         }
         true
     }
+}
+
+/// What to do about a number that is beyond what is kept.
+pub const BEYOND_HINT: &str =
+    "numbers are kept up to about 1.8e308 either side of 0; write a greater one as text, in quotes";
+
+/// Why a text could not be read as JSON: it is none, or it has a number that no double is near to.
+#[must_use]
+pub fn why_unread(error: &serde_json::Error) -> String {
+    match is_beyond(error) {
+        true => format!("has a number beyond what is kept, at line {} column {}", error.line(), error.column()),
+        false => format!("is not JSON: {error}"),
+    }
+}
+
+/// Whether a text was not read for a number alone that is too great.
+#[must_use]
+pub fn is_beyond(error: &serde_json::Error) -> bool {
+    // The reader tells its errors apart in words only; a test holds it to these.
+    error.to_string().starts_with("number out of range")
 }
 
 /// Bytes of the string that a JSON text begins with.
@@ -197,6 +219,22 @@ mod tests {
             ("\"12345678901234567890.123 \\\" 12345678901234567890.123\"", true),
         ] {
             assert_eq!(JsonText::parse(text).unwrap().is_exact(), exact, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_beyond_what_is_kept_is_told_from_what_is_no_json() {
+        for beyond in ["1e400", "-1e400", "[1, {\"n\": 1e999999999999999999999}]", &"9".repeat(400), "1.5e309"] {
+            let refusal = JsonText::parse(beyond).unwrap_err();
+            assert!(refusal.message.starts_with("has a number beyond what is kept, at line 1 column "), "{refusal}");
+            assert!(refusal.hint.unwrap().contains("as text"), "{beyond}");
+        }
+        for none in ["1e", "{1e400", "--1"] {
+            assert!(JsonText::parse(none).unwrap_err().message.starts_with("is not JSON: "), "{none}");
+        }
+        // Long is not great: every digit of these is kept.
+        for kept in [&"9".repeat(300), &format!("0.{}", "1".repeat(5_000)), "1e-400", "0e999999999999999999999"] {
+            assert_eq!(JsonText::parse(kept).unwrap().as_str(), kept);
         }
     }
 

@@ -3,6 +3,7 @@
 //! Must never: reach the network while it is built, or show a key.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ghost_config::plan::{LlmPlan, ProviderKind, ProviderPlan};
@@ -31,6 +32,8 @@ pub struct Entry {
 /// The providers of a world, by name.
 pub struct Providers {
     entries: BTreeMap<String, Arc<Entry>>,
+    /// The rule files of scripted providers, each with a number that changes with its text.
+    scripts: BTreeMap<PathBuf, u64>,
     clock: Arc<dyn Clock>,
 }
 
@@ -54,18 +57,41 @@ impl Providers {
         clock: Arc<dyn Clock>,
         mut recordings: BTreeMap<String, Recording>,
     ) -> Result<Self, Refusal> {
-        let mut providers = Self { entries: BTreeMap::new(), clock };
+        let mut providers = Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), clock };
         for (name, plan) in &plan.providers {
-            let provider = build_one(name, plan, env, &providers.clock, &mut recordings)?;
+            let provider = match plan.kind {
+                ProviderKind::Scripted => {
+                    let scripted = scripted(name, plan, &providers.clock)?;
+                    providers.scripts.extend(scripted.files().map(|(file, digest)| (file.to_owned(), digest)));
+                    Arc::new(scripted)
+                }
+                _ => build_one(name, plan, env, &providers.clock, &mut recordings)?,
+            };
             providers.insert(name, plan.clone(), provider);
         }
         Ok(providers)
     }
 
+    /// Why providers of `plan` cannot be built, by name, for a check that goes on: of those that need neither rule files
+    /// nor a recording.
+    #[must_use]
+    pub fn refusals(
+        plan: &LlmPlan,
+        env: &dyn Fn(&str) -> Option<String>,
+        clock: &Arc<dyn Clock>,
+    ) -> Vec<(String, Refusal)> {
+        let own = |kind| !matches!(kind, ProviderKind::Scripted | ProviderKind::Recorded);
+        let refused = |(name, plan): (&String, &ProviderPlan)| {
+            let built = build_one(name, plan, env, clock, &mut BTreeMap::new());
+            built.err().map(|refusal| (name.clone(), refusal))
+        };
+        plan.providers.iter().filter(|(_, plan)| own(plan.kind)).filter_map(refused).collect()
+    }
+
     /// A world with the one provider given: for tests, and for callers that make their own.
     #[must_use]
     pub fn with(name: &str, plan: ProviderPlan, provider: Arc<dyn Provider>, clock: Arc<dyn Clock>) -> Self {
-        let mut providers = Self { entries: BTreeMap::new(), clock };
+        let mut providers = Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), clock };
         providers.insert(name, plan, provider);
         providers
     }
@@ -80,6 +106,12 @@ impl Providers {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<Entry>> {
         self.entries.get(name).cloned()
+    }
+
+    /// The rule files of scripted providers, each with a number that changes with its text.
+    #[must_use]
+    pub fn scripts(&self) -> &BTreeMap<PathBuf, u64> {
+        &self.scripts
     }
 
     /// Every provider, by name.
@@ -100,13 +132,7 @@ fn build_one(
             let key = key(name, plan, env)?;
             return Ok(Arc::new(OpenAi::new(name, plan.base_url.as_deref(), key, Arc::clone(clock))?));
         }
-        ProviderKind::Scripted => {
-            let dir = plan.dir.as_deref().ok_or_else(|| {
-                Refusal::new(Code::InvalidArguments, format!("provider `{name}` is scripted but names no `dir`"))
-                    .hint("give it `dir:`, the directory with its `<model>.yaml` rule files")
-            })?;
-            return Ok(Arc::new(Scripted::load(dir, Arc::clone(clock))?));
-        }
+        ProviderKind::Scripted => return Ok(Arc::new(scripted(name, plan, clock)?)),
         ProviderKind::Recorded => {
             let recording = recordings.remove(name).ok_or_else(|| {
                 Refusal::new(Code::InvalidArguments, format!("provider `{name}` is recorded but has no recording"))
@@ -120,6 +146,14 @@ fn build_one(
     };
     let key = key(name, plan, env)?;
     Ok(Arc::new(ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key, Arc::clone(clock))?))
+}
+
+fn scripted(name: &str, plan: &ProviderPlan, clock: &Arc<dyn Clock>) -> Result<Scripted, Refusal> {
+    let dir = plan.dir.as_deref().ok_or_else(|| {
+        Refusal::new(Code::InvalidArguments, format!("provider `{name}` is scripted but names no `dir`"))
+            .hint("give it `dir:`, the directory with its `<model>.yaml` rule files")
+    })?;
+    Scripted::load(dir, Arc::clone(clock))
 }
 
 /// The key that the plan names. A provider of its own address needs one, except Ollama, which is local.

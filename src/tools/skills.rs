@@ -74,6 +74,12 @@ impl SkillShelf {
         shelf
     }
 
+    /// Every skill by name, hidden ones among them.
+    #[must_use]
+    pub fn all(&self) -> &BTreeMap<String, Arc<Skill>> {
+        &self.skills
+    }
+
     /// The skill of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Skill>> {

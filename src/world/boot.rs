@@ -15,7 +15,7 @@ use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
 use ghost_tools::{AgentControl, Office, Tool, ToolTable};
 use ractor::Actor;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::directory::Directory;
@@ -67,6 +67,7 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let redactor = Redactor::new(boot.secrets);
     let cx = Cx::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
     cx.set_chat_wake(boot.plan.chat_wake);
+    cx.set_webhooks(boot.plan.webhook_agents());
     let directory = Arc::new(Directory::new(Arc::clone(&cx.ports.clock)));
     let plan = Arc::new(boot.plan);
     let mut office = Office::new(
@@ -85,7 +86,10 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
         Arc::new(Engine::new(office, tools, Arc::clone(&directory) as Arc<dyn Board>, Arc::new(boot.providers)));
     let switchboard = Arc::new(Switchboard::new(Arc::clone(&directory)));
     let tree = Arc::new(Tree { engine, directory, switchboard });
-    let paused = prepare(&tree, &plan).await?;
+    let started = json!({
+        "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
+    });
+    let paused = prepare(&tree, &plan, started).await?;
     tree.directory.set_paused(paused);
     let (root, root_task) = Actor::spawn(None, Root, Arc::clone(&tree))
         .await
@@ -102,16 +106,8 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     }
     boot.store.on_signal(Arc::clone(&tree.switchboard) as Arc<dyn ghost_domain::ports::Wake>);
     let world = Arc::new(World::new(Arc::clone(&tree), root, root_task, boot.reloader));
-    let started = json!({
-        "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
-    });
-    let emitter = cx.clone();
-    let told = boot.store.write(move |w| {
-        Box::pin(async move { emitter.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await })
-    });
     // Signals of the transactions before had no listener yet: every inbox and every open turn is looked at instead.
-    let ((), waiting) = tokio::try_join!(told, waiting(&boot.store))?;
-    for agent_id in waiting {
+    for agent_id in waiting(&boot.store).await? {
         tree.switchboard.wake(&agent_id);
     }
     world.keep(tokio::spawn(schedules::rounds(Arc::clone(&tree))));
@@ -143,9 +139,9 @@ fn epoch(stored: Option<&str>) -> i64 {
     stored.and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)
 }
 
-/// Takes the fencing epoch, claims and reconciles the records, reviews open turns, and fills the directory. Gives whether
-/// the world is paused.
-async fn prepare(tree: &Tree, plan: &Arc<Plan>) -> Result<bool, Refusal> {
+/// Takes the fencing epoch, claims and reconciles the records, reviews open turns, tells the feed that the world has
+/// `started`, and fills the directory. Gives whether the world is paused. One commit: every start waits for it.
+async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, Refusal> {
     let (cx, store, plan) = (tree.engine.office.cx.clone(), &tree.engine.office.store, Arc::clone(plan));
     let (paused, agents) = store
         .write(move |w| {
@@ -172,6 +168,7 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>) -> Result<bool, Refusal> {
                     }
                 }
                 turns::review_at_boot(w, &cx).await?;
+                cx.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await?;
                 Ok::<_, Refusal>((w.meta_get(PAUSED).await?.as_deref() == Some("1"), w.agent_list(false).await?))
             })
         })

@@ -6,12 +6,14 @@ use std::time::Duration;
 use ghost_agent::Engine;
 use ghost_agent::turn::{self, Bench, Preview};
 use ghost_commons::{Cx, agents};
+use ghost_config::FileChanges;
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal, TurnId};
 use ghost_provider::Providers;
 use ghost_store::Store;
+use ghost_tools::skills::SkillShelf;
 use ractor::ActorRef;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -132,7 +134,12 @@ impl World {
             )
             .hint("a world's id cannot change while it runs"));
         }
-        let changes = ghost_config::diff(&before, &plan);
+        let skills = SkillShelf::read(&plan.skill_roots);
+        let files = FileChanges {
+            scripts: FileChanges::of(self.tree.engine.providers().scripts(), providers.scripts()),
+            skills: FileChanges::of(self.tree.engine.office.skills().all(), skills.all()),
+        };
+        let changes = ghost_config::diff(&before, &plan, &files);
         // An agent that someone deleted and the file still names is made again, which no comparison of files shows.
         let again: String = plan
             .agents
@@ -153,6 +160,7 @@ impl World {
         self.tree.engine.set_providers(Arc::new(providers));
         self.cx().set_limits(plan.limits.clone());
         self.cx().set_chat_wake(plan.chat_wake);
+        self.cx().set_webhooks(plan.webhook_agents());
         self.replan(&plan).await;
         let (cx, by) = (self.cx().clone(), by.clone());
         let (wanted, text) = (Arc::clone(&plan), words.clone());
@@ -177,6 +185,7 @@ impl World {
                 self.tree.engine.set_providers(providers_before);
                 self.cx().set_limits(before.limits.clone());
                 self.cx().set_chat_wake(before.chat_wake);
+                self.cx().set_webhooks(before.webhook_agents());
                 self.replan(&before).await;
                 return Err(refusal);
             }

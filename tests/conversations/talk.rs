@@ -78,10 +78,10 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
     assert!(given.iter().any(|line| line["type"] == "handoff" && line["owner"] == "ben"), "{given:?}");
     // A turn that fails is told to who waits.
     let failed = talk(&house, &["ada"], "fall over\n");
-    failed.exits(1);
+    failed.exits(5);
     assert!(failed.out.contains("ada's turn failed"), "{}", failed.out);
     // One that went well after it does not hide it.
-    talk(&house, &["ada"], "fall over\nhello\n").exits(1);
+    talk(&house, &["ada"], "fall over\nhello\n").exits(5);
     daemon.stop();
 }
 

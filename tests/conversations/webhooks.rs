@@ -62,6 +62,10 @@ fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
     let control = json!({ "thread": "a\nb", "from": "eve", "text": "x" }).to_string();
     assert_eq!(deliver(&http, "d-7", now(), &control).0, 400);
     assert_eq!(post(&http, "/hooks/nobody", &[], &body).0, 404);
+    // The thread of a cron job is begun by that job alone.
+    let taken = json!({ "thread": "cron:ada/report", "from": "eve", "text": "x" }).to_string();
+    let (status, refusal) = deliver(&http, "d-9", now(), &taken);
+    assert_eq!((status, &refusal["error"]["details"]["field"]), (403, &json!("thread")), "{refusal}");
 
     house.wait_until_quiet(Deadline::seconds(30));
     let conversations = house.json(&["conversation", "list"]);

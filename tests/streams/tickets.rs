@@ -49,8 +49,23 @@ fn a_page_streams_with_a_ticket_once() {
         assert_eq!(status, 401);
         let head = soon("a stream", site.head(&format!("/api/events/stream?ticket={other}"), &host)).await;
         assert!(head.contains(" 200 "), "a refused request did not use it up: {head}");
-        // A page may ask over a socket as well.
+        // A slip in the rest of the address costs no ticket, and neither does a stream that cannot begin where it should.
         let third = ticket(&site).await;
+        for (slip, expected) in [
+            ("after=soon", 400),
+            ("after=999999999", 416),
+            ("kind=nope", 400),
+            ("agent=nobody", 404),
+            ("channel=nowhere", 404),
+            ("afer=now", 400),
+        ] {
+            let path = format!("/api/events?{slip}&ticket={third}");
+            let (status, body) = soon("a refusal", site.get(&path, &host)).await;
+            assert_eq!(status, expected, "{slip}: {body}");
+        }
+        let plain = soon("no socket", site.get(&format!("/api/events/ws?ticket={third}"), &host)).await;
+        assert_eq!(plain.0, 400, "{}", plain.1);
+        // A page may ask over a socket as well.
         let upgrade = [
             ("Host", site.http.as_str()),
             ("Connection", "Upgrade"),
@@ -60,6 +75,8 @@ fn a_page_streams_with_a_ticket_once() {
         ];
         let head = soon("a socket", site.head(&format!("/api/events/ws?ticket={third}"), &upgrade)).await;
         assert!(head.contains(" 101 "), "{head}");
+        let (status, body) = soon("a refusal", site.get(&format!("/api/events?ticket={third}"), &host)).await;
+        assert_eq!(status, 401, "once: {body}");
     });
     daemon.stop();
 }

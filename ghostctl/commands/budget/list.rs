@@ -8,7 +8,7 @@ use ghost_proto::v1::budgets_client::BudgetsClient;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
-use crate::output::{Answer, Body};
+use crate::output::{Answer, Body, Note};
 use crate::record;
 use crate::table::Table;
 use crate::text::dollars;
@@ -35,10 +35,10 @@ impl List {
         })
         .await?;
         if budgets.note.is_none() && cut.get() {
-            budgets.note = Some(format!(
+            budgets.note = Some(Note::Cut(format!(
                 "the daemon lists no more than these {}; --scope shows others, and `usage` what was spent",
                 budgets.rows.len()
-            ));
+            )));
         }
         let mut table = Table::new(&["SCOPE", "TOKENS SPENT", "HELD", "LIMIT", "USD SPENT", "HELD", "LIMIT"]);
         for budget in &budgets.rows {

@@ -8,7 +8,7 @@ use super::members;
 use crate::commands::required;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
-use crate::output::Answer;
+use crate::output::{Answer, Note};
 use crate::record;
 use crate::source::words_if;
 
@@ -56,6 +56,6 @@ impl Create {
         }
         let gated = if channel.gated { "gated" } else { "ungated" };
         let answer = Answer::object(json, format!("#{} ({gated}): {}", channel.channel, members(&channel)));
-        Ok(Answer { note: created.advisory, ..answer })
+        Ok(Answer { note: created.advisory.map(Note::Word), ..answer })
     }
 }

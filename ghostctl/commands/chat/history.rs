@@ -8,11 +8,16 @@ use ghost_proto::v1::{ChatMessage, HistoryRequest};
 use super::told;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::output::{Answer, Body};
+use crate::output::{Answer, Body, Note};
 use crate::record;
+use crate::text::{from_0, from_1, whole};
 
 /// Posts that are asked for at once.
 pub const PAGE: u32 = 500;
+
+fn page_of_posts(text: &str) -> Result<u32, String> {
+    whole(text, 1, PAGE.into())
+}
 
 /// Show what was posted in a channel, oldest first
 #[derive(Debug, clap::Args)]
@@ -23,13 +28,13 @@ pub struct History {
     /// The channel
     channel: String,
     /// Most posts to show, 1 to 500: the newest, or with --after alone the oldest after it
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = page_of_posts)]
     limit: u32,
     /// Only posts before this sequence
-    #[arg(long, value_name = "SEQ", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SEQ", value_parser = from_1::<i64>)]
     before: Option<i64>,
     /// Only posts after this sequence
-    #[arg(long, value_name = "SEQ", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SEQ", value_parser = from_0::<i64>)]
     after: Option<i64>,
     /// Read as this agent
     #[arg(long = "as", value_name = "AGENT")]
@@ -39,9 +44,30 @@ pub struct History {
 impl History {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let posts = self.posts(client).await?;
+        let note = self.left_out(client, &posts).await.map(Note::Word);
         let json: Vec<_> = posts.iter().map(record::chat_message).collect();
         let text: String = posts.iter().map(told).collect();
-        Ok(Body::Long { json, text }.into())
+        Ok(Answer { note, ..Body::Long { json, text }.into() })
+    }
+
+    /// A word about posts that lie beyond those shown, on the side where the reading ended.
+    async fn left_out(&self, client: &Client, posts: &VecDeque<ChatMessage>) -> Option<String> {
+        let (first, last) = (posts.front()?.seq, posts.back()?.seq);
+        let (before, after) = if self.after.is_some() { (self.before, Some(last)) } else { (Some(first), None) };
+        if posts.len() < self.limit as usize || first <= 1 && after.is_none() {
+            return None;
+        }
+        let request = self.request(1, before, after);
+        // What is refused is no longer kept, and what fails now was not asked for.
+        let beyond = rpc!(client, ChatClient::history, request).await.ok()?;
+        beyond.messages.first().map(|_| match after {
+            Some(_) => format!("only the first {} are shown; --after {last} shows what follows", self.limit),
+            None => format!("only the last {} are shown; --before {first} shows what came earlier", self.limit),
+        })
+    }
+
+    fn request(&self, limit: u32, before_seq: Option<i64>, after_seq: Option<i64>) -> HistoryRequest {
+        HistoryRequest { channel: self.channel.clone(), limit, before_seq, after_seq, as_agent: self.as_agent.clone() }
     }
 
     /// Reads what is asked for, over as many answers as it takes: one holds only so many bytes.
@@ -50,13 +76,7 @@ impl History {
         let (mut after_seq, mut before_seq) = (self.after, self.before);
         loop {
             let read = u32::try_from(posts.len()).unwrap_or(u32::MAX);
-            let request = HistoryRequest {
-                channel: self.channel.clone(),
-                limit: self.limit.saturating_sub(read),
-                before_seq,
-                after_seq,
-                as_agent: self.as_agent.clone(),
-            };
+            let request = self.request(self.limit.saturating_sub(read), before_seq, after_seq);
             let page = match rpc!(client, ChatClient::history, request).await {
                 Ok(page) => page,
                 // What lies before the first page may have been pruned: that is the end, and no mistake of the caller's.

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use crate::commands::required;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
-use crate::output::Answer;
+use crate::output::{Answer, Note};
 use crate::record;
 use crate::source::words;
+use crate::text::from_1;
 
 /// Post in a channel
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,7 @@ pub struct Send {
     #[arg(value_name = "TEXT")]
     content: String,
     /// The sequence of the post that it answers
-    #[arg(long, value_name = "SEQ", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SEQ", value_parser = from_1::<i64>)]
     reply_to: Option<i64>,
     /// Post as this agent
     #[arg(long = "as", value_name = "AGENT")]
@@ -64,6 +65,6 @@ impl Send {
         );
         let reasons: Vec<String> = posted.skipped.into_iter().map(|skipped| skipped.reason).collect();
         let note = (!reasons.is_empty()).then(|| reasons.join("; "));
-        Ok(Answer { note, ..Answer::object(json, text) })
+        Ok(Answer { note: note.map(Note::Word), ..Answer::object(json, text) })
     }
 }

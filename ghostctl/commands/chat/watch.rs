@@ -11,6 +11,7 @@ use crate::commands::events::subscribe::Reader;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
+use crate::text::from_0;
 
 /// Print what is posted in a channel as it happens, until interrupted
 #[derive(Debug, clap::Args)]
@@ -25,7 +26,7 @@ pub struct Watch {
     /// The channel
     channel: String,
     /// Begin after this sequence of the channel, and not with what is posted next
-    #[arg(long, value_name = "SEQ", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SEQ", value_parser = from_0::<i64>)]
     after: Option<i64>,
 }
 

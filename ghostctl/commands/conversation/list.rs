@@ -1,17 +1,14 @@
 //! `ghostctl conversation list`
 
-use ghost_proto::v1::ListConversationsRequest;
 use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::{ListConversationsRequest, ListConversationsResponse};
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::output::{Answer, Body};
+use crate::output::{Answer, Body, Note};
 use crate::record::conversations as record;
 use crate::table::Table;
 use crate::text::moment;
-
-/// Most conversations that the daemon lists.
-const MOST: usize = 1_000;
 
 /// List the conversations with someone outside, last spoken in first
 #[derive(Debug, clap::Args)]
@@ -25,7 +22,8 @@ pub struct List {
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = ListConversationsRequest { owner: self.agent };
-        let found = rpc!(client, ConversationsClient::list, request).await?.conversations;
+        let ListConversationsResponse { conversations: found, truncated } =
+            rpc!(client, ConversationsClient::list, request).await?;
         let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "OVER", "LAST", "SPOKEN IN", "THREAD"]);
         for conversation in &found {
             table.row([
@@ -38,8 +36,9 @@ impl List {
                 conversation.thread.clone(),
             ]);
         }
-        let note = (found.len() >= MOST).then(|| format!("only the last {MOST} are shown; --agent narrows the list"));
+        let listed = found.len();
+        let note = truncated.then(|| format!("the daemon lists no more than these {listed}; --agent shows others"));
         let json = found.iter().map(record::conversation).collect();
-        Ok(Answer { body: Body::List { json, table }, note, failure: None })
+        Ok(Answer { body: Body::List { json, table }, note: note.map(Note::Cut), failure: None })
     }
 }

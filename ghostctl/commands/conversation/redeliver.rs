@@ -7,6 +7,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::conversations as record;
+use crate::text::from_1;
 
 /// Have a message delivered again that was given up, under the same delivery id
 #[derive(Debug, clap::Args)]
@@ -15,6 +16,7 @@ pub struct Redeliver {
     /// The conversation
     conversation_id: String,
     /// The entry, as `conversation show` numbers it
+    #[arg(allow_negative_numbers = true, value_parser = from_1::<i64>)]
     seq: i64,
 }
 

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::conversations as record;
 use crate::table::fields;
-use crate::text::moment;
+use crate::text::{from_0, moment};
 
 /// Entries asked for at once.
 const PAGE: u32 = 500;
@@ -24,7 +24,7 @@ pub struct Show {
     /// The conversation
     conversation_id: String,
     /// Only what was said after this entry
-    #[arg(long, value_name = "SEQ", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = from_0::<i64>)]
     after: i64,
 }
 

@@ -9,6 +9,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::source::words;
+use crate::text::from_1;
 use crate::times::{parse_instant, parse_span_ms};
 
 /// Wake an agent again and again; adding a name again replaces that job
@@ -61,7 +62,7 @@ pub struct Add {
     #[arg(long = "run-timeout", value_name = "TIME", value_parser = parse_span_ms, allow_hyphen_values = true)]
     run_timeout: Option<i64>,
     /// How many model calls a turn of its own may make
-    #[arg(long = "max-rounds", value_name = "N")]
+    #[arg(long = "max-rounds", value_name = "N", value_parser = from_1::<u32>)]
     max_rounds: Option<u32>,
     /// The model of a turn of its own: model or provider/model
     #[arg(long, value_name = "M")]

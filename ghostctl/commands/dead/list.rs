@@ -8,7 +8,7 @@ use ghost_proto::v1::messages_client::MessagesClient;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
-use crate::output::{Answer, Body};
+use crate::output::{Answer, Body, Note};
 use crate::record;
 use crate::table::Table;
 use crate::text::moment;
@@ -38,10 +38,10 @@ impl List {
         })
         .await?;
         if letters.note.is_none() && cut.get() {
-            letters.note = Some(format!(
+            letters.note = Some(Note::Cut(format!(
                 "the daemon lists no more than these {}; --agent and --status show others",
                 letters.rows.len()
-            ));
+            )));
         }
         let mut table = Table::new(&["DEAD LETTER", "AGENT", "STATUS", "SINCE", "MAIL", "CRASHES", "REASON"]);
         for letter in &letters.rows {

@@ -72,7 +72,7 @@ impl FromStr for After {
         }
         match text.parse() {
             Ok(seq) if seq >= 0 => Ok(Self::Seq(seq)),
-            _ => Err(format!("`{text}` is not a sequence number, now or oldest")),
+            _ => Err("it must be a sequence number, 0 or more, or now or oldest".to_owned()),
         }
     }
 }

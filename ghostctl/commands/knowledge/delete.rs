@@ -7,6 +7,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::knowledge as record;
+use crate::text::from_1;
 
 /// Delete a knowledge entry, with its earlier versions
 #[derive(Debug, clap::Args)]
@@ -15,7 +16,7 @@ pub struct Delete {
     /// The entry
     entry_id: String,
     /// Only if the entry is at this version
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = from_1::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::knowledge as record;
 use crate::table::{Table, fields};
-use crate::text::moment;
+use crate::text::{from_1, moment};
 
 /// Show a knowledge entry
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ pub struct Read {
     #[arg(long)]
     versions: bool,
     /// An earlier version that is kept, as it was; readers, writers and tags are those of now
-    #[arg(long, value_name = "N", conflicts_with = "versions", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with = "versions", value_parser = from_1::<i64>)]
     version: Option<i64>,
     /// As this agent sees it
     #[arg(long = "as", value_name = "AGENT")]

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::knowledge as record;
 use crate::source::{document, words_if};
+use crate::text::from_0;
 
 /// Write a knowledge entry, or replace one
 #[derive(Debug, clap::Args)]
@@ -40,7 +41,7 @@ pub struct Write {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     tags: Option<Vec<String>>,
     /// Only if the entry is at this version; 0 only if there is none
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", value_parser = from_0::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]

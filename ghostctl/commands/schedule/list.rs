@@ -1,9 +1,11 @@
 //! `ghostctl timer|cron|watch list`
 
-use super::{LISTED, all, rule};
+use ghost_proto::v1::ListSchedulesResponse;
+
+use super::{all, rule};
 use crate::connection::Client;
 use crate::failure::Failure;
-use crate::output::{Answer, Body};
+use crate::output::{Answer, Body, Note};
 use crate::record::schedules as record;
 use crate::table::Table;
 use crate::text::rfc3339;
@@ -18,7 +20,7 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
-        let schedules = all(client, kind, self.agent).await?;
+        let ListSchedulesResponse { schedules, truncated } = all(client, kind, self.agent).await?;
         // Only a cron job can be a turn of its own, with bounds and a way out of its own.
         let jobs = kind == "cron";
         let mut table = match jobs {
@@ -50,9 +52,9 @@ impl List {
             let model = options.model.unwrap_or_else(none);
             table.row([agent, name, when, next, last, status, options.session, to, timeout, rounds, model, id]);
         }
-        let note = (schedules.len() >= LISTED)
-            .then(|| format!("the daemon lists no more than these {LISTED}; --agent shows those of one agent"));
+        let listed = schedules.len();
+        let note = truncated.then(|| format!("the daemon lists no more than these {listed}; --agent shows others"));
         let json = schedules.iter().map(record::schedule).collect();
-        Ok(Answer { body: Body::List { json, table }, note, failure: None })
+        Ok(Answer { body: Body::List { json, table }, note: note.map(Note::Cut), failure: None })
     }
 }

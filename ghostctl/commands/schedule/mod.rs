@@ -5,7 +5,7 @@ pub mod list;
 pub mod runs;
 
 use ghost_proto::v1::schedules_client::SchedulesClient;
-use ghost_proto::v1::{GetScheduleRequest, ListSchedulesRequest, Schedule};
+use ghost_proto::v1::{GetScheduleRequest, ListSchedulesRequest, ListSchedulesResponse, Schedule};
 use serde_json::Value;
 
 use crate::connection::{Client, rpc};
@@ -14,21 +14,21 @@ use crate::output::Answer;
 use crate::record::schedules as record;
 use crate::text::rfc3339;
 
-/// The daemon lists no more than these at once.
-const LISTED: usize = 1_000;
-
-/// The schedules of a kind.
-pub async fn all(client: &Client, kind: &str, agent: Option<String>) -> Result<Vec<Schedule>, Failure> {
+/// The schedules of a kind, and whether the daemon has more than it lists.
+pub async fn all(client: &Client, kind: &str, agent: Option<String>) -> Result<ListSchedulesResponse, Failure> {
     let request = ListSchedulesRequest { agent_id: agent, kind: Some(kind.to_owned()) };
-    Ok(rpc!(client, SchedulesClient::list, request).await?.schedules)
+    rpc!(client, SchedulesClient::list, request).await
 }
 
 /// The one that is meant, by its id or as `<agent>/<name>`. It must be of that kind: a slip must not cancel another's.
 pub async fn named(client: &Client, kind: &str, text: &str) -> Result<Schedule, Failure> {
     if let Some((agent, name)) = text.split_once('/') {
         let all = all(client, kind, Some(agent.to_owned())).await?;
-        let found = all.into_iter().find(|schedule| schedule.name == name);
-        return found.ok_or_else(|| none(kind, text));
+        let (cut, mut schedules) = (all.truncated, all.schedules.into_iter());
+        return schedules.find(|schedule| schedule.name == name).ok_or_else(|| match cut {
+            true => none(kind, text).hint("this agent has more than the daemon lists; give its id"),
+            false => none(kind, text),
+        });
     }
     let found = rpc!(client, SchedulesClient::get, GetScheduleRequest { schedule_id: text.to_owned() }).await;
     let found = found.map_err(|failure| names(kind, failure))?;
@@ -45,7 +45,8 @@ fn names(kind: &str, failure: Failure) -> Failure {
 
 fn none(kind: &str, text: &str) -> Failure {
     let text = crate::text::one_line(text, 100);
-    Failure::new("not_found", format!("there is no {kind} `{text}`"))
+    let what = if kind == "cron" { "cron job" } else { kind };
+    Failure::new("not_found", format!("there is no {what} `{text}`"))
         .hint(format!("see `ghostctl {kind} list`; one that is over is gone, and its runs are found by its id"))
 }
 

@@ -6,10 +6,17 @@ use ghost_proto::v1::schedules_client::SchedulesClient;
 use super::{named, names};
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::output::{Answer, Body};
+use crate::output::{Answer, Body, Note};
 use crate::record::schedules as record;
 use crate::table::Table;
-use crate::text::rfc3339;
+use crate::text::{rfc3339, whole};
+
+/// Runs that the daemon lists at once.
+const MOST: u32 = 1_000;
+
+fn listed_runs(text: &str) -> Result<u32, String> {
+    whole(text, 1, MOST.into())
+}
 
 /// Show how the runs of one went, newest first, those refused or skipped included
 #[derive(Debug, clap::Args)]
@@ -17,8 +24,8 @@ pub struct Runs {
     /// Its id, or <agent>/<name>; only the id for one that is gone
     #[arg(value_name = "ID")]
     id: String,
-    /// Most rows to print
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    /// Most rows to print, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = listed_runs)]
     limit: u32,
 }
 
@@ -42,7 +49,10 @@ impl Runs {
             ]);
         }
         let full = runs.len() >= self.limit as usize;
-        let note = full.then(|| format!("the newest {} are shown; --limit shows more", self.limit));
+        let note = full.then(|| match self.limit {
+            MOST => Note::Cut(format!("only the newest {MOST} are shown, and the daemon lists no more")),
+            limit => Note::Word(format!("only the newest {limit} are shown; --limit shows more")),
+        });
         let json = runs.iter().map(record::run).collect();
         Ok(Answer { body: Body::List { json, table }, note, failure: None })
     }

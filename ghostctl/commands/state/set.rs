@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
 use crate::source::words;
+use crate::text::from_0;
 
 /// Set one value of the shared state
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,7 @@ pub struct Set {
     #[arg(value_name = "JSON", allow_negative_numbers = true)]
     value_json: String,
     /// Only if the key is at this version; 0 only if there is none
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", value_parser = from_0::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]

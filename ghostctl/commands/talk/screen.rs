@@ -129,7 +129,12 @@ impl Screen {
     /// The turn that answers has ended.
     pub fn over(&mut self, over: &TurnOver, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            let object = json!({ "turn_id": over.turn_id, "status": over.status, "reason": over.reason });
+            let object = json!({
+                "turn_id": over.turn_id,
+                "status": over.status,
+                "reason": over.reason,
+                "error_code": over.error_code,
+            });
             out.text(&tagged("turn_over", object))?;
         } else {
             self.end_stream(out)?;

@@ -40,7 +40,7 @@ pub struct Session {
 
 /// What comes next.
 enum Next {
-    Line(Option<String>),
+    Line(Option<Result<String, Failure>>),
     Told(Box<Result<Option<WatchConversationResponse>, Status>>),
     TooLate,
 }
@@ -91,7 +91,7 @@ impl Session {
     pub async fn talk(
         mut self,
         client: &Client,
-        lines: mpsc::Receiver<String>,
+        lines: mpsc::Receiver<Result<String, Failure>>,
         person: bool,
         out: &mut Output,
     ) -> Result<Option<Failure>, Failure> {
@@ -113,7 +113,7 @@ impl Session {
     async fn go_on(
         &mut self,
         client: &Client,
-        mut lines: mpsc::Receiver<String>,
+        mut lines: mpsc::Receiver<Result<String, Failure>>,
         person: bool,
         out: &mut Output,
     ) -> Result<(), Failure> {
@@ -155,7 +155,11 @@ impl Session {
                     }
                 },
                 Next::Line(Some(line)) => {
-                    match self.obey(&line, client, out).await {
+                    let done = match line {
+                        Ok(line) => self.obey(&line, client, out).await,
+                        Err(unreadable) => Err(unreadable),
+                    };
+                    match done {
                         Ok(true) => {}
                         Ok(false) => break,
                         // A person reads what was refused, and goes on.
@@ -198,7 +202,9 @@ impl Session {
         });
         let failed = self.failed.map(|over| {
             let reason = over.reason.unwrap_or_else(|| "no reason was given".to_owned());
-            Failure::new("ask_failed", format!("the turn that should answer {}: {reason}", over.status))
+            // A daemon that names no code is older than this client, or knows none.
+            let code = over.error_code.unwrap_or_else(|| "ask_failed".to_owned());
+            Failure::new(&code, format!("the turn that should answer {}: {reason}", worded(&over.status)))
                 .hint(format!("ghostctl turn show {}", over.turn_id))
         });
         Ok(failed.or(unsent))
@@ -316,6 +322,15 @@ impl Session {
         // The stream tells of it too, but after the last line nobody listens any more.
         self.owner.clone_from(&conversation.owner);
         self.screen.changed(&conversation, out)
+    }
+}
+
+/// What a turn of this status did.
+fn worded(status: &str) -> &str {
+    match status {
+        "cancelled" => "was cancelled",
+        "dead" => "was set aside",
+        other => other,
     }
 }
 

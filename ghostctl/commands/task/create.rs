@@ -3,7 +3,7 @@
 use ghost_proto::v1::CreateTaskRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
 
-use super::due;
+use super::{due, priority};
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
@@ -29,7 +29,7 @@ pub struct Create {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     description: String,
     /// Higher is sooner
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = priority)]
     priority: i32,
     /// A task that must be done first; may be given several times
     #[arg(long, value_name = "TASK-ID")]

@@ -8,9 +8,10 @@ use ghost_proto::v1::tasks_client::TasksClient;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
-use crate::output::{Answer, Body};
+use crate::output::{Answer, Body, Note};
 use crate::record;
 use crate::table::Table;
+use crate::text::from_1;
 
 /// List the tasks
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,7 @@ pub struct List {
     #[arg(long, value_name = "S")]
     status: Option<String>,
     /// Most rows to print; the daemon lists a thousand at most
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = from_1::<u32>)]
     limit: u32,
 }
 
@@ -39,7 +40,8 @@ impl List {
         .await?;
         if tasks.note.is_none() && cut.get() {
             let shown = tasks.rows.len();
-            tasks.note = Some(format!("the daemon lists no more than these {shown}; --owner and --status show others"));
+            let note = format!("the daemon lists no more than these {shown}; --owner and --status show others");
+            tasks.note = Some(Note::Cut(note));
         }
         let mut table = Table::new(&["TASK", "OWNER", "STATUS", "PRIORITY", "TITLE"]);
         for task in &tasks.rows {

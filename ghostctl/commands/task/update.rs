@@ -3,7 +3,7 @@
 use ghost_proto::v1::tasks_client::TasksClient;
 use ghost_proto::v1::{TaskIds, UpdateTaskRequest};
 
-use super::due;
+use super::{due, priority};
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
@@ -32,7 +32,7 @@ pub struct Update {
     #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]
     description: Option<String>,
     /// Higher is sooner
-    #[arg(long, value_name = "N", group = "change", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", group = "change", value_parser = priority)]
     priority: Option<i32>,
     /// What came of it; - reads it from standard input
     #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::commands::required;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::output::Answer;
+use crate::output::{Answer, Note};
 use crate::record;
 use crate::table::{Table, fields};
 use crate::text::{dollars, moment};
@@ -30,21 +30,22 @@ pub struct Show {
 impl Show {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let mut steps: Vec<JournalRow> = Vec::new();
-        let turn = loop {
+        let (turn, cut) = loop {
             let after_seq = steps.last().map_or(0, |row| row.seq);
             let request = GetTurnRequest { turn_id: self.turn_id.clone(), limit: PAGE, after_seq };
             let page = rpc!(client, TurnsClient::get, request).await?;
             let moved = page.steps.last().is_some_and(|row| row.seq > after_seq);
             steps.extend(page.steps);
             if !page.more || !moved || steps.len() >= ROWS {
-                break required(page.turn, "turn")?;
+                break (required(page.turn, "turn")?, page.more);
             }
         };
         let mut json = record::turn(&turn);
         if let Value::Object(object) = &mut json {
             object.insert("steps".into(), steps.iter().map(record::step).collect());
         }
-        Ok(Answer::object(json, text(turn, &steps)))
+        let note = cut.then(|| Note::Cut(format!("only the first {} steps are shown", steps.len())));
+        Ok(Answer { note, ..Answer::object(json, text(turn, &steps)) })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::source::words;
+use crate::text::from_0;
 
 /// Tell an agent when a file or directory of the workspace changes
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,7 @@ pub struct Add {
     #[arg(long, value_name = "C,C", value_delimiter = ',')]
     changes: Vec<String>,
     /// Changes within this many milliseconds are reported together
-    #[arg(long = "debounce-ms", value_name = "MS", allow_hyphen_values = true)]
+    #[arg(long = "debounce-ms", value_name = "MS", value_parser = from_0::<u32>)]
     debounce_ms: Option<u32>,
     /// What the agent is reminded of
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, allow_hyphen_values = true)]

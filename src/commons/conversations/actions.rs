@@ -61,20 +61,6 @@ pub enum Deed {
     },
 }
 
-impl Deed {
-    /// What kind it is.
-    #[must_use]
-    pub fn kind(&self) -> ActionKind {
-        match self {
-            Self::Delete { .. } => ActionKind::Delete,
-            Self::React { .. } => ActionKind::React,
-            Self::Poll { .. } => ActionKind::Poll,
-            Self::Pin { .. } => ActionKind::Pin,
-            Self::Thread { .. } => ActionKind::Thread,
-        }
-    }
-}
-
 /// What an agent may do in a conversation.
 #[derive(Clone, Debug)]
 pub struct Means {
@@ -116,10 +102,10 @@ pub async fn act(
 ) -> Result<ConversationEntry> {
     let mut conversation = get(w, conversation_id).await?;
     check_speaker(&conversation, agent_id)?;
-    check_supported(&conversation, &means.actions, deed.kind())?;
     check_room(w, cx, &conversation).await?;
     let entries = recent(w, &conversation).await?;
     let mut way = way_out(&conversation, &[]);
+    let mut taken_back = None;
     let (action, content) = match deed {
         Deed::Delete { message_id } => {
             let mut meant = named(&entries, &message_id)?.clone();
@@ -142,7 +128,7 @@ pub async fn act(
             meant.content = String::new();
             meant.attachments = Vec::new();
             meant.deleted = true;
-            w.conversation_entry_put(&meant).await?;
+            taken_back = Some(meant);
             (Action::Delete { message_id, seq }, format!("{agent_id} takes back message {seq}"))
         }
         Deed::React { message_id, emoji, remove } => {
@@ -185,6 +171,10 @@ pub async fn act(
             (Action::Thread { message_id: meant }, text)
         }
     };
+    check_supported(&conversation, &means.actions, action.kind())?;
+    if let Some(entry) = &taken_back {
+        w.conversation_entry_put(entry).await?;
+    }
     let line = Line {
         delivery: way,
         turn_id: Some(turn_id),

@@ -2,6 +2,7 @@
 
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::reply_tokens::{Reply, ReplyTo, read_reply};
+use ghost_domain::text::not_blank;
 use ghost_domain::{
     Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Kind,
     MessageId, Party, Refusal, Turn, TurnId,
@@ -104,10 +105,7 @@ pub(crate) fn check_length(cx: &Cx, content: &str) -> Result<()> {
         .hint("write the long part to a workspace file and attach it")
         .details(json!({ "limit": "message_bytes" })));
     }
-    if content.trim().is_empty() {
-        return Err(Refusal::new(Code::InvalidArguments, "the text is empty").hint("say something"));
-    }
-    Ok(())
+    not_blank("text", content)
 }
 
 pub(super) fn outside_id(entry: &ConversationEntry) -> String {

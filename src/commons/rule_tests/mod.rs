@@ -22,6 +22,7 @@ mod schedules;
 mod schedules_jobs;
 mod schedules_missed;
 mod schedules_quiet;
+mod schedules_targets;
 mod shared_state;
 mod store_faults;
 mod storms;

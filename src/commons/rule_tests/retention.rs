@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use ghost_domain::{Budget, Code, Limits, RootId, Scope, TurnStatus};
+use ghost_domain::schedule::{Deliver, RunStatus};
+use ghost_domain::{Budget, Code, Limits, RootId, Scope, Turn, TurnStatus};
 
 use super::rig::{Rig, code, demand, id, new_agent, operator, party, read, used, write};
+use super::schedules::runs;
+use super::schedules_jobs::{hour, own_turn};
 use crate::agents::{self, NewAgent};
 use crate::budgets::{self, NewLimits};
 use crate::{retention, turns};
@@ -75,6 +78,43 @@ async fn a_dead_letter_that_outlives_a_tombstone_is_not_taken_for_its_successors
     assert_ne!(heir.incarnation, turn.incarnation);
     let retried = write!(rig, |w, cx| crate::dead_letters::retry(w, &cx, &operator(), held, false).await);
     assert_eq!(code(retried), Code::Conflict);
+}
+
+#[tokio::test]
+async fn the_own_turn_of_a_cron_job_goes_after_a_day_and_the_record_of_its_run_stays() {
+    let rig = Rig::new().await;
+    let said = rig.busy("ada").await;
+    rig.finish(said.turn_id, "said").await.unwrap();
+    let job = own_turn(&rig, Deliver::None, "").await;
+    let first = hour(&rig, "one").await;
+    let second = hour(&rig, "two").await;
+    let kept = async |turn: &Turn| {
+        let turn_id = turn.turn_id;
+        let turn = read!(rig, |r| r.turn_get(turn_id).await?.is_some());
+        let mail = read!(rig, |r| r.messages_of_turn(turn_id).await?.len());
+        assert_eq!(mail, usize::from(turn), "its mail goes with it");
+        turn
+    };
+    rig.pass(Duration::from_secs(23 * 3_600));
+    sweep(&rig).await;
+    assert!(kept(&first).await, "not before");
+    rig.pass(Duration::from_millis(1));
+    sweep(&rig).await;
+    assert_eq!((kept(&first).await, kept(&second).await, kept(&said).await), (false, true, true));
+    rig.pass(Duration::from_secs(3_600));
+    sweep(&rig).await;
+    assert_eq!((kept(&second).await, kept(&said).await), (false, true));
+    let record = runs(&rig, &job).await;
+    assert!(record.len() == 2 && record.iter().all(|run| run.status == RunStatus::Done), "{record:?}");
+    // The job goes on, and finds no run of it under way.
+    rig.limits(|limits| limits.cron_turn_hours = 48);
+    let third = hour(&rig, "three").await;
+    rig.pass(Duration::from_secs(48 * 3_600));
+    sweep(&rig).await;
+    assert!(kept(&third).await);
+    rig.limits(|limits| limits.journal_days = 1);
+    sweep(&rig).await;
+    assert!(!kept(&third).await, "never longer than other turns");
 }
 
 #[tokio::test]

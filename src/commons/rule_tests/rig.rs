@@ -132,6 +132,7 @@ impl Rig {
         let count = Arc::new(Count(AtomicU64::new(1)));
         let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
         let cx = Cx::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, Limits::default());
+        cx.set_webhooks([("ops".to_owned(), id("ada"))].into());
         let rig = Self { store: MemoryStore::open(), cx, clock, heard: Arc::default() };
         rig.store.on_signal(rig.heard.clone());
         for name in ["ada", "bob", "cyd"] {

@@ -20,26 +20,26 @@ use crate::{chat, conversations};
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn every(rig: &Rig, interval: Duration) -> When {
+pub(super) fn every(rig: &Rig, interval: Duration) -> When {
     When::Every { every_ms: u64::try_from(interval.as_millis()).unwrap(), anchor: rig.cx.now() }
 }
 
 /// A job of ada's every hour that is a turn of its own.
-async fn own_turn(rig: &Rig, deliver: Deliver, to: &str) -> Schedule {
+pub(super) async fn own_turn(rig: &Rig, deliver: Deliver, to: &str) -> Schedule {
     let options = JobOptions { payload: Payload::AgentTurn, deliver, to: to.into(), ..JobOptions::default() };
     let wanted = NewSchedule { options, ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) };
     set(rig, party("ada"), wanted).await.unwrap()
 }
 
 /// The next run of an hourly job, ended with these words.
-async fn hour(rig: &Rig, words: &str) -> Turn {
+pub(super) async fn hour(rig: &Rig, words: &str) -> Turn {
     rig.pass(HOUR);
     due(rig).await;
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, words).await.unwrap()
 }
 
-async fn talks(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
+pub(super) async fn talks(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
     let all = read!(rig, |r| r.conversation_list(Some(&id("ada"))).await?);
     let mut found = Vec::new();
     for conversation in all {

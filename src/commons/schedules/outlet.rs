@@ -4,7 +4,7 @@
 use ghost_domain::conversation::WEBHOOK;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::reply_tokens::read_announcement;
-use ghost_domain::schedule::options::LAST;
+use ghost_domain::schedule::options::{LAST, check_thread};
 use ghost_domain::schedule::{Deliver, JobOptions};
 use ghost_domain::{Code, ConversationId, Party, Refusal, ScheduleRun, Turn};
 use ghost_store::Writes;
@@ -36,7 +36,7 @@ pub(super) async fn deliver(
         None => None,
         Some(said) => {
             let told = match options.deliver {
-                Deliver::Webhook => over_webhook(w, cx, turn, &options.to, said).await,
+                Deliver::Webhook => over_webhook(w, cx, turn, run, &options.to, said).await,
                 Deliver::None | Deliver::Announce => tell(w, cx, turn, &options.to, said).await,
             };
             reason(told)?
@@ -98,9 +98,17 @@ pub(super) async fn tell(w: &mut dyn Writes, cx: &Cx, turn: &Turn, target: &str,
 }
 
 /// Says something in the thread of a webhook, which begins with it if there is none. What the outside answers there is the
-/// agent's to answer: whoever may set such a job may name the thread, see [`ghost_domain::schedule::options::own_thread`].
-async fn over_webhook(w: &mut dyn Writes, cx: &Cx, turn: &Turn, to: &str, text: &str) -> Result<()> {
+/// agent's to answer, so that whoever set the job must still be one who may name the thread: the world file may have taken the
+/// webhook away since, or given it to another agent.
+async fn over_webhook(w: &mut dyn Writes, cx: &Cx, turn: &Turn, run: &ScheduleRun, to: &str, text: &str) -> Result<()> {
     let (webhook, thread) = to.split_once('/').unwrap_or((to, "cron"));
+    let answers = cx.webhook_agent(webhook).ok_or_else(|| {
+        Refusal::not_found("webhook", webhook, None)
+            .hint("the world file no longer has it under channels.webhooks; give the job another target")
+    })?;
+    if !set_by_operator(w, run).await? {
+        check_thread(&turn.agent_id, to, &answers)?;
+    }
     let adapter = format!("{WEBHOOK}{webhook}");
     let conversation_id = match w.conversation_find(&adapter, thread).await? {
         Some(conversation) => conversation.conversation_id,
@@ -117,6 +125,13 @@ async fn over_webhook(w: &mut dyn Writes, cx: &Cx, turn: &Turn, to: &str, text: 
         }
     };
     say(w, cx, turn, conversation_id, text).await
+}
+
+/// Whether a run's job was an operator's when it went off: its mail says so, whatever has become of the job.
+async fn set_by_operator(w: &mut dyn Writes, run: &ScheduleRun) -> Result<bool> {
+    let Some(message_id) = run.message_id else { return Ok(false) };
+    let mail = w.message_get(message_id).await?;
+    Ok(mail.is_some_and(|mail| matches!(mail.from, Party::Operator(_))))
 }
 
 async fn say(w: &mut dyn Writes, cx: &Cx, turn: &Turn, conversation_id: ConversationId, text: &str) -> Result<()> {

@@ -3,8 +3,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use ghost_domain::shared_state::JsonText;
-use ghost_domain::text::clip;
+use ghost_domain::schedule::words::duration_text;
+use ghost_domain::shared_state::{BEYOND_HINT, JsonText};
+use ghost_domain::text::{clip, not_blank};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
 use serde_json::{Value, json};
@@ -72,9 +73,7 @@ pub fn line_if(field: &str, text: Option<&str>, most: usize) -> Result<Option<St
 
 /// Text of several lines, at most `most` bytes, not blank. NUL is refused: no reader of it expects one.
 pub fn prose(field: &str, text: &str, most: u32) -> Result<String, Refusal> {
-    if text.trim().is_empty() {
-        return Err(bad(field, "is empty").hint("say something in it"));
-    }
+    not_blank(field, text)?;
     prose_or_none(field, text, most)
 }
 
@@ -128,8 +127,13 @@ pub fn json(field: &str, text: &str, most: u32) -> Result<JsonText, Refusal> {
         .details(json!({ "field": field })));
     }
     let hint = "text is written in quotes, such as \"calm\"; null deletes";
+    // First, because of a number that is too great it has more to say.
+    let kept = JsonText::parse(text).map_err(|refusal| match refusal.hint {
+        Some(own) if own == BEYOND_HINT => bad(field, refusal.message).hint(own),
+        _ => bad(field, refusal.message).hint(hint),
+    })?;
     super::json::strict(text).map_err(|what| bad(field, what).hint(hint))?;
-    JsonText::parse(text).map_err(|refusal| bad(field, refusal.message).hint(hint))
+    Ok(kept)
 }
 
 /// Workspace paths.
@@ -163,7 +167,7 @@ pub fn wait(field: &str, ms: Option<u64>) -> Result<Option<Duration>, Refusal> {
         None => Ok(None),
         Some(wait) if !wait.is_zero() && wait <= WAIT_MAX => Ok(Some(wait)),
         Some(wait) => {
-            Err(bad(field, format!("is {} ms", wait.as_millis())).hint("give 1 to 86400000 ms, or leave it out"))
+            Err(bad(field, format!("is {}", duration_text(wait))).hint("give 1 ms to a day, or leave it out"))
         }
     }
 }

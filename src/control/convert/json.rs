@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use ghost_domain::shared_state::why_unread;
 use ghost_domain::text::clip;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -12,13 +13,13 @@ use serde_json::Value;
 /// Reads one JSON text.
 ///
 /// # Errors
-/// When it is no JSON, or an object in it repeats a key; the message says which and where.
+/// When it is no JSON, has a number beyond what is kept, or an object in it repeats a key; the message says which and where.
 pub(super) fn strict(text: &str) -> Result<Value, String> {
     serde_json::from_str::<Once>(text).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => error.to_string(),
-        _ => format!("is not JSON: {error}"),
+        _ => why_unread(&error),
     })?;
-    serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))
+    serde_json::from_str(text).map_err(|error| why_unread(&error))
 }
 
 /// Any JSON whose objects name each key once. Keeps nothing.

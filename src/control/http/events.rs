@@ -6,9 +6,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::Poll;
 
-use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Uri};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +19,7 @@ use ghost_domain::{Code, Limits, Refusal};
 use tokio::task::JoinSet;
 
 use super::params::Params;
-use super::tickets::TICKET;
+use super::tickets::{self, Admitted, TICKET};
 use super::{Failed, Rest, Shared, body, http_status, in_an_address};
 use crate::convert::input::bad;
 use crate::streams::{self, Ended, Farewell, Item, Start, Stream, Wanted, Why};
@@ -67,8 +67,16 @@ fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
 }
 
 /// `GET /api/events`
-pub(super) async fn sent(State(rest): Shared, uri: Uri, headers: HeaderMap) -> Result<Response, Failed> {
+pub(super) async fn sent(
+    State(rest): Shared,
+    Extension(admission): Admitted,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Failed> {
     let stream = streams::open(&rest.control, wanted(&uri, &headers)?).await?;
+    if let Err(refusal) = admission.use_up(&rest) {
+        return Ok(tickets::unknown(&refusal));
+    }
     Ok(Sse::new(server_sent(stream, farewell(&rest))).into_response())
 }
 
@@ -142,6 +150,7 @@ fn last_word(ended: &Ended) -> serde_json::Value {
 /// `GET /api/events/ws`
 pub(super) async fn socket(
     State(rest): Shared,
+    Extension(admission): Admitted,
     uri: Uri,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -153,6 +162,10 @@ pub(super) async fn socket(
     // A page sees nothing of a refused upgrade but that it failed, so refusals are told over the socket.
     let opened = match wanted(&uri, &headers) {
         Ok(wanted) => streams::open(&rest.control, wanted).await,
+        Err(refusal) => Err(refusal),
+    };
+    let opened = match opened {
+        Ok(stream) => admission.use_up(&rest).map(|()| stream),
         Err(refusal) => Err(refusal),
     };
     let farewell = farewell(&rest);

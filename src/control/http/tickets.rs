@@ -1,14 +1,15 @@
 //! Tickets for streams: a page cannot put a token on a request for server-sent events or a WebSocket, and a token in an
 //! address ends up in histories and logs. Who holds the token gets a ticket for it that opens one stream, soon and once.
 //!
-//! Must never: keep a ticket as it is, take one twice, or let one open anything but a stream.
+//! Must never: keep a ticket as it is, take one twice, let one open anything but a stream, or use one up for a request that
+//! opened none.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Extension, Query, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -46,7 +47,14 @@ impl Tickets {
         Some(until)
     }
 
-    /// Whether a ticket was given out and is still good. It is not after this.
+    /// Whether a ticket was given out and is still good.
+    fn holds(&self, ticket: &str, now: Timestamp) -> bool {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
+        waiting.get(&hash).is_some_and(|until| *until > now)
+    }
+
+    /// The same, and it is not any more after this.
     fn take(&self, ticket: &str, now: Timestamp) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
@@ -66,21 +74,50 @@ pub(super) async fn issue(State(rest): Shared) -> Result<Json<Value>, Failed> {
     Ok(Json(json!({ "ticket": ticket, "expires_at": until.rfc3339() })))
 }
 
-/// Lets requests through that carry the token, or a ticket in its stead.
-pub(super) async fn or_token(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
-    let known = match given(request.uri()) {
-        Some(ticket) => rest.tickets.take(&ticket, rest.control.world.cx().now()),
-        None => match guard::has_token(&rest, request.headers()) {
-            Ok(()) => true,
-            Err(unknown) => return unknown.into_response(),
-        },
-    };
-    if known {
-        return next.run(request).await;
+/// The ticket that a request came with, if it came with one and not with the token.
+#[derive(Clone)]
+pub(super) struct Admission(Option<String>);
+
+pub(super) type Admitted = Extension<Admission>;
+
+impl Admission {
+    /// Uses the ticket up, when everything else is in order and the stream is open.
+    ///
+    /// # Errors
+    /// When another request did so meanwhile.
+    pub(super) fn use_up(self, rest: &Rest) -> Result<(), Refusal> {
+        match self.0 {
+            Some(ticket) if !rest.tickets.take(&ticket, rest.control.world.cx().now()) => Err(no_ticket()),
+            Some(_) | None => Ok(()),
+        }
     }
-    let refusal = Refusal::new(Code::AccessDenied, "the ticket is unknown, used or too old")
-        .hint("POST /api/events/ticket with the token gives another; one opens one stream, within 30 s");
-    (StatusCode::UNAUTHORIZED, Json(body(&refusal))).into_response()
+}
+
+fn no_ticket() -> Refusal {
+    Refusal::new(Code::AccessDenied, "the ticket is unknown, used or too old")
+        .hint("POST /api/events/ticket with the token gives another; one opens one stream, within 30 s")
+}
+
+/// The answer to a ticket that opens nothing.
+pub(super) fn unknown(refusal: &Refusal) -> Response {
+    (StatusCode::UNAUTHORIZED, Json(body(refusal))).into_response()
+}
+
+/// Lets requests through that carry the token, or a ticket in its stead, which is not used up by that: a slip in the rest of
+/// the address must not cost it.
+pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request, next: Next) -> Response {
+    let ticket = given(request.uri());
+    match &ticket {
+        Some(ticket) if !rest.tickets.holds(ticket, rest.control.world.cx().now()) => return unknown(&no_ticket()),
+        Some(_) => {}
+        None => {
+            if let Err(unknown) = guard::has_token(&rest, request.headers()) {
+                return unknown.into_response();
+            }
+        }
+    }
+    request.extensions_mut().insert(Admission(ticket));
+    next.run(request).await
 }
 
 /// The ticket of an address, whatever else is there: what is wrong with it is told by the route.
@@ -106,8 +143,9 @@ mod tests {
         let until = tickets.give("a", start).unwrap();
         assert_eq!(until, start.plus(GOOD_FOR));
         assert!(!tickets.take("b", start) && !tickets.take("", start));
+        assert!(tickets.holds("a", start) && !tickets.holds("b", start) && !tickets.holds("a", until));
         assert!(tickets.take("a", start), "once");
-        assert!(!tickets.take("a", start), "and not twice");
+        assert!(!tickets.take("a", start) && !tickets.holds("a", start), "and not twice");
         tickets.give("late", start).unwrap();
         assert!(!tickets.take("late", until), "not too late");
         for number in 0..MOST {

@@ -7,15 +7,15 @@ use ghost_domain::{
 };
 use ghost_world::World;
 
-use super::Result;
+use super::{Result, Whole};
 
 /// Entries that are looked back over for the last thing said from outside.
 const LOOK_BACK: i64 = 200;
 
 /// Every conversation, last spoken in first; of this owner if given.
-pub async fn conversations(world: &World, owner: Option<AgentId>) -> Result<Vec<Conversation>> {
+pub async fn conversations(world: &World, owner: Option<AgentId>) -> Result<Whole<Conversation>> {
     let list = world.store().read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref()).await })).await;
-    list.map_err(Refusal::from)
+    list.map(Whole::from).map_err(Refusal::from)
 }
 
 /// One conversation with at most `limit` entries after `after`.

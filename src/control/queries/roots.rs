@@ -50,9 +50,10 @@ async fn look(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()> 
     }
     let names: Vec<String> = known.iter().map(ToString::to_string).collect();
     let name = root_id.to_string();
-    let refusal = Refusal::not_found("root", &name, nearest(&name, names.iter().map(String::as_str)));
-    Err(match refusal.hint {
+    let near = nearest(&name, names.iter().map(String::as_str));
+    let refusal = Refusal::not_found("root", &name, near);
+    Err(match near {
         Some(_) => refusal,
-        None => refusal.hint("`ghostctl --json turn list` and `ghostctl --json send` say the root_id of work"),
+        None => refusal.hint("`ghostctl --json turn list` and `ghostctl --json send` say which root work has"),
     })
 }

@@ -97,7 +97,10 @@ impl AgentsService {
 
     pub(crate) async fn page(&self, request: v1::ListAgentsRequest) -> Result<v1::ListAgentsResponse, Refusal> {
         let status: Option<AgentStatus> = input::parsed_if("status", request.status.as_deref())?;
-        let archetype = input::line_if("archetype", request.archetype.as_deref(), NAME_MAX)?;
+        let archetype = match input::line_if("archetype", request.archetype.as_deref(), NAME_MAX)? {
+            Some(name) => Some(queries::archetype_in_filter(&self.control.world, &name).await?),
+            None => None,
+        };
         let after: Option<AgentId> = match input::unseal(LIST, &request.cursor)? {
             "" => None,
             cursor => Some(cursor.parse().map_err(|_: Refusal| input::bad_cursor(&request.cursor))?),

@@ -2,6 +2,7 @@
 
 use ghost_commons::budgets::{self as rules, NewLimits};
 use ghost_commons::requests;
+use ghost_domain::text::shown;
 use ghost_domain::{Code, Money, Refusal, RequestKey, Scope};
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_server::Budgets;
@@ -26,7 +27,8 @@ fn limit(field: &str, value: Option<u64>, clear: bool) -> Result<Option<Option<u
     match (value, clear) {
         (Some(_), true) => Err(input::bad(field, "is both set and cleared").hint("give one of the two")),
         (Some(value), false) if value > LIMIT_MAX => {
-            Err(input::bad(field, format!("is {value}")).hint(format!("give at most {LIMIT_MAX}, or clear it")))
+            Err(input::bad(field, format!("is {value}; at most {LIMIT_MAX} is taken"))
+                .hint("give less, or no limit at all"))
         }
         (Some(value), false) => Ok(Some(Some(value))),
         (None, true) => Ok(Some(None)),
@@ -49,8 +51,8 @@ impl BudgetsService {
         let sort = match request.sort.as_deref() {
             None => None,
             Some(sort) => Some(SORTS.into_iter().find(|known| *known == sort).ok_or_else(|| {
-                Refusal::new(Code::InvalidArguments, "sort is not one of a scope's")
-                    .hint("one of: world, team, agent, root")
+                Refusal::new(Code::InvalidArguments, format!("sort: `{}` is not a kind of scope", shown(sort, 80)))
+                    .hint(format!("one of: {}", SORTS.join(", ")))
                     .details(serde_json::json!({ "field": "sort" }))
             })?),
         };

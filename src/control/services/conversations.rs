@@ -19,6 +19,7 @@ use tonic::{Request, Response, Status};
 
 use super::Control;
 use crate::convert::{conversations as convert, input};
+use crate::queries::Whole;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -86,7 +87,7 @@ impl ConversationsService {
         .map_err(to_status)
     }
 
-    async fn list_of(&self, owner: Option<&str>) -> Result<Vec<Conversation>, Refusal> {
+    async fn list_of(&self, owner: Option<&str>) -> Result<Whole<Conversation>, Refusal> {
         let owner = queries::agent_in_filter(&self.0.world, "owner", owner).await?;
         queries::conversations(&self.0.world, owner).await
     }
@@ -128,7 +129,8 @@ impl Conversations for ConversationsService {
         caller::party(&request)?;
         let found = self.list_of(request.get_ref().owner.as_deref()).await.map_err(to_status)?;
         Ok(Response::new(v1::ListConversationsResponse {
-            conversations: found.iter().map(convert::conversation).collect(),
+            conversations: found.rows.iter().map(convert::conversation).collect(),
+            truncated: found.truncated,
         }))
     }
 

@@ -87,7 +87,8 @@ fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result
             (None, Some(at)) => Ok(When::At { at }),
             (Some(ms), None) => match u64::try_from(ms).ok().filter(|ms| (1..=AHEAD_MAX_MS).contains(ms)) {
                 Some(ms) => Ok(When::At { at: cx.now().plus(Duration::from_millis(ms)) }),
-                None => Err(input::bad("after_ms", format!("is {ms}")).hint("give 1 ms to ten years")),
+                None if ms <= 0 => Err(input::bad("after_ms", "is no time from now").hint("give 1 ms to ten years")),
+                None => Err(input::bad("after_ms", "is more than ten years").hint("give 1 ms to ten years")),
             },
             _ => Err(one_of()),
         },
@@ -117,10 +118,8 @@ fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result
 
 fn new_schedule(cx: &Cx, request: &v1::SetScheduleRequest) -> Result<NewSchedule, Refusal> {
     let kind: ScheduleKind = input::parsed("kind", &request.kind)?;
-    let message = match kind {
-        ScheduleKind::Cron => input::prose("message", &request.message, cx.limits().message_bytes)?,
-        _ => input::prose_or_none("message", &request.message, cx.limits().message_bytes)?,
-    };
+    // Whether there must be one is the rule's to say.
+    let message = input::prose_or_none("message", &request.message, cx.limits().message_bytes)?;
     let agent_id: AgentId = input::parsed("agent_id", &request.agent_id)?;
     let name = input::line("name", &request.name, NAME_MAX)?;
     let when = when(cx, kind, request)?;
@@ -179,8 +178,8 @@ impl SchedulesService {
         let kind = input::parsed_if("kind", request.kind.as_deref())?;
         let found = queries::schedules(&self.0.world, agent_id, kind).await?;
         let redactor = &self.0.world.cx().redactor;
-        let schedules = found.iter().map(|schedule| convert::schedule(schedule, redactor)).collect();
-        Ok(v1::ListSchedulesResponse { schedules })
+        let schedules = found.rows.iter().map(|schedule| convert::schedule(schedule, redactor)).collect();
+        Ok(v1::ListSchedulesResponse { schedules, truncated: found.truncated })
     }
 
     async fn record(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {

@@ -30,7 +30,11 @@ impl TurnsService {
         };
         let root = input::parsed_if("root_id", request.root_id.as_deref())?;
         let after = input::place(input::unseal("turns", &request.cursor)?)?;
-        let page = queries::turns(&self.0.world, filter, root, after, input::page(request.limit)?).await?;
+        let (world, limit) = (&self.0.world, input::page(request.limit)?);
+        let page = match root {
+            Some(root) => queries::turns_of_root(world, filter, root, after, limit).await?,
+            None => queries::turns(world, filter, None, after, limit).await?,
+        };
         let (turns, next) = page.map(|turn| convert::turn(turn, &self.0.world.cx().redactor));
         Ok(v1::ListTurnsResponse { turns, next_cursor: input::seal("turns", &next) })
     }

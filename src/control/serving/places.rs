@@ -1,4 +1,5 @@
-//! How many connections may be held at once, whatever they speak and wherever they came in.
+//! How many connections may be held at once, whatever they speak: as many from the network, over all of its doors together, as
+//! over the daemon's own sockets. Peers elsewhere therefore never keep the operator of this machine waiting.
 //!
 //! Must never: hold a place for a connection that is gone.
 
@@ -10,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::AGAIN;
 
-/// The places of all doors together.
+/// The places of the doors that share them.
 #[derive(Clone, Default)]
 pub(crate) struct Places(Arc<Counted>);
 

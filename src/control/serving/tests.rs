@@ -142,18 +142,30 @@ async fn silent_peers_do_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_connections_over_all_doors() {
+async fn the_network_has_only_so_many_connections_and_the_own_socket_as_many_of_its_own() {
     let scene = Scene::with("limits: { connections_max: 2 }\n").await;
     let served = serve(&scene).await;
     let (first, _second) = (served.events().await, served.events().await);
+    let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut third = served.rest(asked).await;
+    let third = tokio::spawn(async move { read_until(&mut third, "ok\n").await });
+    // Whoever fills the network keeps nobody from the socket.
+    let mut one = WorldClient::new(served.channel().await);
+    let mut two = WorldClient::new(served.channel().await);
+    for client in [&mut one, &mut two] {
+        client.status(StatusRequest::default()).await.unwrap();
+    }
     let channel = served.channel().await;
-    let third = tokio::spawn(async move { WorldClient::new(channel).status(StatusRequest::default()).await });
+    let over = tokio::spawn(async move { WorldClient::new(channel).status(StatusRequest::default()).await });
     for _ in 0..2_000 {
         tokio::task::yield_now().await;
     }
-    assert!(!third.is_finished(), "two are held");
+    assert!(!third.is_finished() && !over.is_finished(), "two are held on either side");
     drop(first);
-    in_time(&scene.clock, third).await.unwrap().unwrap();
+    in_time(&scene.clock, third).await.unwrap();
+    assert!(!over.is_finished(), "a place of the network is none of the socket's");
+    drop(one);
+    in_time(&scene.clock, over).await.unwrap().unwrap();
 }
 
 #[tokio::test]

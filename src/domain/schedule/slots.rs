@@ -200,7 +200,7 @@ fn cron(expression: &str) -> Result<Cron, Refusal> {
     if expression.len() > EXPRESSION_MAX || !(5..=6).contains(&fields) {
         return Err(Refusal::new(
             Code::InvalidArguments,
-            format!("`{shown}` has {fields} fields; a cron expression has five, or six with seconds in front"),
+            format!("`{shown}` is not a cron expression, which has five fields, or six with seconds in front"),
         )
         .hint("minute hour day month weekday, such as `0 9 * * 1-5`"));
     }

@@ -35,6 +35,50 @@ pub(super) const NAMES: &[&str] = &[
     "of",
 ];
 
+/// Those of the template language that are known without a probe, and that a slip is compared with.
+pub(super) const BUILT_IN: &[&str] = &[
+    "abs",
+    "attr",
+    "batch",
+    "bool",
+    "capitalize",
+    "chain",
+    "count",
+    "default",
+    "dictsort",
+    "first",
+    "float",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "trim",
+    "unique",
+    "upper",
+    "zip",
+];
+
 /// Adds the filters to an environment.
 pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_filter("regex_find", regex_find);
@@ -84,7 +128,8 @@ fn list<'a>(items: impl Iterator<Item = &'a str>) -> Value {
     Value::from(items.map(Value::from).collect::<Vec<_>>())
 }
 
-fn compile(pattern: &str) -> Result<Regex, Error> {
+/// A regular expression as the filters use it.
+pub(super) fn compile(pattern: &str) -> Result<Regex, Error> {
     RegexBuilder::new(pattern).size_limit(1 << 20).build().map_err(|error| bad(&error.to_string()))
 }
 
@@ -257,7 +302,7 @@ mod tests {
     fn every_name_is_a_filter() {
         let mut environment = Environment::new();
         install(&mut environment);
-        for name in NAMES {
+        for name in NAMES.iter().chain(BUILT_IN) {
             let probe = environment.compile_expression(&format!("none|{name}")).unwrap().eval(());
             assert!(probe.is_ok() || probe.is_err_and(|error| error.kind() != ErrorKind::UnknownFilter), "{name}");
         }

@@ -3,46 +3,14 @@
 //! Must never: evaluate one that nothing uses. What a definition looks at may not be there yet when another rule is tried.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use minijinja::Value as Jinja;
 use minijinja::value::merge_maps;
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::Value;
 
 use super::template::{Expr, Templates};
 
 /// Most definitions in one place.
 pub(super) const LETS_MAX: usize = 200;
-
-/// Definitions as they are written, in order, doubles and all.
-#[derive(Default)]
-pub(super) struct RawLets(pub(super) Vec<(String, Value)>);
-
-impl<'de> Deserialize<'de> for RawLets {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
-
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = RawLets;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("names and their expressions")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawLets, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(RawLets(pairs))
-            }
-        }
-
-        deserializer.deserialize_map(Pairs)
-    }
-}
 
 /// One definition.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 //! Must never: depend on the order in which conditions are written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use minijinja::Value as Jinja;
 use regex::Captures;
@@ -51,11 +52,11 @@ impl Count {
 #[derive(Default)]
 pub(super) struct When {
     pub(super) agents: Vec<String>,
-    pub(super) mail: Option<Pattern>,
-    pub(super) last: Option<Pattern>,
-    pub(super) text: Option<Pattern>,
+    pub(super) mail: Option<Arc<Pattern>>,
+    pub(super) last: Option<Arc<Pattern>>,
+    pub(super) text: Option<Arc<Pattern>>,
     pub(super) tool: Option<String>,
-    pub(super) result: Option<Pattern>,
+    pub(super) result: Option<Arc<Pattern>>,
     pub(super) failed: Option<bool>,
     pub(super) tools_called: BTreeMap<String, Count>,
     pub(super) tools_ok: BTreeMap<String, Count>,

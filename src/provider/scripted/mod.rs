@@ -5,14 +5,16 @@
 //! is shown, so that a resumed turn gets the same answer; only `fail … times` counts, and waiting is on the Clock.
 
 mod check;
+mod code;
 mod conversation;
-mod file;
 mod filters;
 mod lets;
 mod matching;
 mod pattern;
+mod read;
 mod rules;
 mod template;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +33,8 @@ use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
 use conversation::Conversation;
 use rules::{Action, Call, Do, RuleSet};
 
-pub use check::{check, check_all};
+pub use check::{Survey, path_of, survey};
+pub use read::ToolName;
 
 /// Most calls in one answer.
 pub const CALLS_MAX: usize = 64;
@@ -57,6 +60,11 @@ impl Scripted {
     pub fn load(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
         let models = check::load_all(dir).map_err(|problems| refusal(&problems))?;
         Ok(Self { dir: dir.to_owned(), models, clock, failures: Mutex::default() })
+    }
+
+    /// The rule files, each with a number that changes with its text.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
+        self.models.values().map(|rules| (rules.file.as_path(), rules.digest))
     }
 
     /// Whether this failure is still due, counting it if so.

@@ -2,13 +2,14 @@
 //!
 //! Must never: reach anything but its context, or run without a limit of steps and of size.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value as Jinja};
 use serde_json::Value;
 
+use super::code::{Mentions, Regex, line_at};
 use super::lets::Let;
 use super::{TEXT_MAX, filters};
 
@@ -35,11 +36,24 @@ const NAMES: &[&str] = &[
 #[derive(Clone, Debug)]
 pub(super) struct Expr(String);
 
-impl Expr {
-    /// The name in it that has a meaning only under `for_each`, if there is one.
-    fn of_an_item(&self, templates: &Templates) -> Option<&'static str> {
-        let names = templates.environment.compile_expression(&self.0).ok()?.undeclared_variables(false);
-        ["item", "index"].into_iter().find(|name| names.contains(*name))
+/// What is wrong with a template.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+    /// The line within the text, from 1.
+    pub(super) line: usize,
+    /// The word that it is about; empty if it is about none.
+    pub(super) word: String,
+}
+
+impl Fault {
+    fn syntax(error: &minijinja::Error) -> Vec<Self> {
+        let mut message = error.kind().to_string();
+        if let Some(detail) = error.detail() {
+            message = format!("{message}: {detail}");
+        }
+        vec![Self { message: clipped(&message), hint: None, line: error.line().unwrap_or(1), word: String::new() }]
     }
 }
 
@@ -70,8 +84,13 @@ pub(super) enum Tree {
 /// The templates of one rule file.
 pub(super) struct Templates {
     environment: Environment<'static>,
-    count: usize,
-    /// Filters that are known to exist.
+    /// The language's own names.
+    globals: Vec<String>,
+    /// Expressions that compile.
+    compiled: BTreeSet<String>,
+    /// Texts with the keys of their templates.
+    texts: BTreeMap<String, String>,
+    /// Filters besides those that were found to exist.
     filters: BTreeSet<String>,
     /// The names that `let` has defined so far.
     lets: Vec<String>,
@@ -79,10 +98,23 @@ pub(super) struct Templates {
     below: BTreeSet<String>,
     /// Those of `lets` that what was checked since the last look uses.
     used: BTreeSet<String>,
+    /// What a thorough look has gathered; `None` looks at what is needed to run only.
+    gathered: Option<Gathered>,
+}
+
+/// What templates hand to filters as it stands.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// Constants under `vars` that are used as regular expressions.
+    pub(super) patterns: BTreeSet<String>,
+    /// Tools whose results were asked for since the last look, each with its line in its text.
+    pub(super) tools: Vec<(usize, String)>,
 }
 
 impl Templates {
-    pub(super) fn new() -> Self {
+    /// With `thorough`, regular expressions are compiled when they are read, not when they are used, and tools that are
+    /// named are gathered.
+    pub(super) fn new(thorough: bool) -> Self {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(FUEL));
@@ -94,77 +126,82 @@ impl Templates {
         }
         filters::install(&mut environment);
         Self {
+            globals: environment.globals().map(|(name, _)| name.to_owned()).collect(),
             environment,
-            count: 0,
-            filters: filters::NAMES.iter().map(|name| (*name).to_owned()).collect(),
+            compiled: BTreeSet::new(),
+            texts: BTreeMap::new(),
+            filters: BTreeSet::new(),
             lets: Vec::new(),
             below: BTreeSet::new(),
             used: BTreeSet::new(),
+            gathered: thorough.then(Gathered::default),
         }
     }
 
     /// Checks and keeps an expression.
-    pub(super) fn expression(&mut self, source: &str) -> Result<Expr, String> {
-        let compiled = self.environment.compile_expression(source).map_err(|error| words(&error))?;
-        let mut names = compiled.undeclared_variables(false);
-        names.extend(self.defined_in(source));
-        self.known_names(names)?;
-        self.known_filters(source)?;
+    pub(super) fn expression(&mut self, source: &str) -> Result<Expr, Vec<Fault>> {
+        let mentions = Mentions::of_expression(source);
+        if !self.compiled.contains(source) {
+            self.environment.compile_expression(source).map_err(|error| Fault::syntax(&error))?;
+            self.compiled.insert(source.to_owned());
+        }
+        let names = if self.knows_all(&mentions) {
+            mentions.names.iter().map(|(_, name)| (*name).to_owned()).collect()
+        } else {
+            let compiled = self.environment.compile_expression(source).map_err(|error| Fault::syntax(&error))?;
+            compiled.undeclared_variables(false)
+        };
+        self.check(source, &mentions, names)?;
         Ok(Expr(source.to_owned()))
     }
 
     /// Checks and keeps a text.
-    pub(super) fn add(&mut self, source: &str) -> Result<Text, String> {
+    pub(super) fn add(&mut self, source: &str) -> Result<Text, Vec<Fault>> {
         if !source.contains("{{") && !source.contains("{%") && !source.contains("{#") {
             return Ok(Text::Plain(source.to_owned()));
         }
-        let name = format!("t{}", self.count);
-        self.environment.add_template_owned(name.clone(), source.to_owned()).map_err(|error| words(&error))?;
-        self.count += 1;
-        let template = self.environment.get_template(&name).map_err(|error| words(&error))?;
-        let mut names = template.undeclared_variables(false);
-        for code in code_parts(source) {
-            names.extend(self.defined_in(code));
-        }
-        self.known_names(names)?;
-        for code in code_parts(source) {
-            self.known_filters(code)?;
-        }
-        Ok(Text::Template(name))
+        let mentions = Mentions::of_text(source);
+        let key = match self.texts.get(source) {
+            Some(key) => key.clone(),
+            None => {
+                let key = format!("t{}", self.texts.len());
+                let added = self.environment.add_template_owned(key.clone(), source.to_owned());
+                added.map_err(|error| Fault::syntax(&error))?;
+                self.texts.insert(source.to_owned(), key.clone());
+                key
+            }
+        };
+        let names = if !mentions.binds && self.knows_all(&mentions) {
+            mentions.names.iter().map(|(_, name)| (*name).to_owned()).collect()
+        } else {
+            let template = self.environment.get_template(&key).map_err(|error| Fault::syntax(&error))?;
+            template.undeclared_variables(false)
+        };
+        self.check(source, &mentions, names)?;
+        Ok(Text::Template(key))
     }
 
-    /// Checks and keeps the arguments of a call.
-    pub(super) fn add_tree(&mut self, source: &Value) -> Result<Tree, String> {
-        match source {
-            Value::String(text) => match whole_expression(text) {
-                Some(expression) => self.expression(expression).map(Tree::Value),
-                None => self.add(text).map(Tree::Text),
-            },
-            Value::Array(items) => {
-                items.iter().map(|item| self.add_tree(item)).collect::<Result<_, _>>().map(Tree::List)
-            }
-            Value::Object(map) => map
-                .iter()
-                .map(|(key, item)| Ok((key.clone(), self.add_tree(item)?)))
-                .collect::<Result<_, String>>()
-                .map(Tree::Map),
-            other => Ok(Tree::Plain(other.clone())),
-        }
+    /// Whether every name that is mentioned is known: then the library need not be asked which of them it leaves
+    /// undeclared, for which it would read the code a second time.
+    fn knows_all(&self, mentions: &Mentions<'_>) -> bool {
+        mentions.names.iter().all(|(_, name)| self.is_taken(name) || self.lets.iter().any(|known| known == name))
     }
 
     /// Whether a name means something without any `let`.
     pub(super) fn is_taken(&self, name: &str) -> bool {
-        NAMES.contains(&name) || self.environment.globals().any(|(global, _)| global == name)
+        NAMES.contains(&name) || self.globals.iter().any(|global| global == name)
     }
 
     /// Checks and keeps what `let` defines as `name`, before the definitions of `below`; gives it with what it uses.
-    pub(super) fn define(&mut self, name: &str, source: &str, below: BTreeSet<String>) -> Result<Let, String> {
+    pub(super) fn define(&mut self, name: &str, source: &str, below: BTreeSet<String>) -> Result<Let, Vec<Fault>> {
         self.below = below;
         self.below.insert(name.to_owned());
         self.used.clear();
-        let checked = self.expression(source).and_then(|expression| match expression.of_an_item(self) {
-            Some(item) => Err(format!("`{item}` is known only under `for_each`")),
-            None => Ok(expression),
+        let checked = self.expression(source).and_then(|expression| {
+            let item = Mentions::of_expression(source).names.into_iter().find(|(_, n)| matches!(*n, "item" | "index"));
+            let Some((place, item)) = item else { return Ok(expression) };
+            let message = format!("`{item}` is known only under `for_each`");
+            Err(vec![Fault { message, hint: None, line: line_at(source, place), word: item.to_owned() }])
         });
         self.below.clear();
         let uses = std::mem::take(&mut self.used);
@@ -173,10 +210,9 @@ impl Templates {
         Ok(Let { name: name.to_owned(), expression: checked?, uses })
     }
 
-    /// Names of definitions in code. The library leaves out what it is that a slice is cut from.
-    fn defined_in(&self, code: &str) -> Vec<String> {
-        let is_defined = |name: &&str| self.below.contains(*name) || self.lets.iter().any(|known| known == name);
-        variables(&without_strings(code)).into_iter().filter(is_defined).map(str::to_owned).collect()
+    /// A name is known to the rules below even if its definition cannot be read.
+    pub(super) fn assume(&mut self, name: &str) {
+        self.lets.push(name.to_owned());
     }
 
     /// How many names are defined.
@@ -194,8 +230,22 @@ impl Templates {
         std::mem::take(&mut self.used)
     }
 
-    /// A misspelt name is found when the file is read, not when the rule is reached.
-    fn known_names(&mut self, names: impl IntoIterator<Item = String>) -> Result<(), String> {
+    /// What a thorough look has gathered.
+    pub(super) fn gathered(&mut self) -> Option<&mut Gathered> {
+        self.gathered.as_mut()
+    }
+
+    /// Checks what code mentions: a slip is found when the file is read, not when the rule is reached. `names` are those
+    /// that the code does not give a meaning by itself.
+    fn check(
+        &mut self,
+        source: &str,
+        mentions: &Mentions<'_>,
+        mut names: std::collections::HashSet<String>,
+    ) -> Result<(), Vec<Fault>> {
+        // The library leaves out what it is that a slice is cut from.
+        let defined = |name: &&str| self.below.contains(*name) || self.lets.iter().any(|known| known == name);
+        names.extend(mentions.names.iter().map(|(_, name)| *name).filter(defined).map(str::to_owned));
         let mut unknown: Vec<String> = Vec::new();
         for name in names {
             if self.lets.contains(&name) {
@@ -205,41 +255,74 @@ impl Templates {
             }
         }
         unknown.sort();
-        let Some(name) = unknown.first() else { return Ok(()) };
-        if self.below.contains(name) {
-            return Err(format!(
-                "`{name}` is not defined yet: a definition uses those above it, not itself and none below"
-            ));
+        let at = |list: &[(usize, &str)], word: &str| {
+            let place = list.iter().find(|(_, found)| *found == word).map_or(0, |(place, _)| *place);
+            line_at(source, place)
+        };
+        let mut faults: Vec<Fault> = Vec::new();
+        for word in unknown {
+            let (message, hint) = self.unknown(&word);
+            faults.push(Fault { message, hint: Some(hint), line: at(&mentions.names, &word), word });
         }
-        let known: Vec<&str> = NAMES.iter().copied().chain(self.lets.iter().map(String::as_str)).collect();
-        Err(match ghost_domain::text::nearest(name, known.iter().copied()) {
-            Some(near) => format!("`{name}` is not defined; did you mean `{near}`?"),
-            None => format!("`{name}` is not defined; there are: {}", known.join(", ")),
-        })
+        let filters: BTreeSet<&str> = mentions.filters.iter().map(|(_, name)| *name).collect();
+        for name in filters {
+            if !self.is_filter(name) {
+                let known = filters::NAMES.iter().chain(filters::BUILT_IN).copied();
+                let near = ghost_domain::text::nearest(name, known);
+                let hint = near.map(|near| format!("did you mean `{near}`?"));
+                let line = at(&mentions.filters, name);
+                faults.push(Fault {
+                    message: format!("there is no filter `{name}`"),
+                    hint,
+                    line,
+                    word: name.to_owned(),
+                });
+            }
+        }
+        if let Some(gathered) = &mut self.gathered {
+            gathered
+                .tools
+                .extend(mentions.tools().into_iter().map(|(at, tool)| (line_at(source, at), tool.to_owned())));
+            for (place, pattern) in mentions.patterns() {
+                match pattern {
+                    Regex::Constant(name) => drop(gathered.patterns.insert(name)),
+                    Regex::Literal(text) => faults.extend(filters::compile(&text).err().map(|error| Fault {
+                        message: not_a_regex(&text, &error),
+                        hint: None,
+                        line: line_at(source, place),
+                        word: text,
+                    })),
+                }
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    /// Likewise a misspelt filter.
-    fn known_filters(&mut self, code: &str) -> Result<(), String> {
-        let mut rest = without_strings(code);
-        while let Some(at) = rest.find('|') {
-            rest = rest.split_off(at + 1);
-            let name: String =
-                rest.trim_start().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-            if name.is_empty() {
-                continue;
-            }
-            // A probe runs the filter, and a file uses few filters many times.
-            if self.filters.contains(&name) {
-                continue;
-            }
-            let unknown = |error: minijinja::Error| error.kind() == ErrorKind::UnknownFilter;
-            let probe = format!("none|{name}");
-            if self.environment.compile_expression(&probe).and_then(|probe| probe.eval(())).is_err_and(unknown) {
-                return Err(format!("there is no filter `{name}`"));
-            }
-            self.filters.insert(name);
+    /// What is wrong with a name that means nothing, and what to do.
+    fn unknown(&self, name: &str) -> (String, String) {
+        if self.below.contains(name) {
+            let hint = "a definition uses those above it, not itself and none below".to_owned();
+            return (format!("`{name}` is not defined yet"), hint);
         }
-        Ok(())
+        let known: Vec<&str> = NAMES.iter().copied().chain(self.lets.iter().map(String::as_str)).collect();
+        let hint = match ghost_domain::text::nearest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are: {}", known.join(", ")),
+        };
+        (format!("`{name}` is not defined"), hint)
+    }
+
+    /// Whether there is such a filter. Those that no list has are probed for, which runs them.
+    fn is_filter(&mut self, name: &str) -> bool {
+        if filters::NAMES.contains(&name) || filters::BUILT_IN.contains(&name) || self.filters.contains(name) {
+            return true;
+        }
+        let unknown = |error: minijinja::Error| error.kind() == ErrorKind::UnknownFilter;
+        let probe = format!("none|{name}");
+        if self.environment.compile_expression(&probe).and_then(|probe| probe.eval(())).is_err_and(unknown) {
+            return false;
+        }
+        self.filters.insert(name.to_owned())
     }
 
     pub(super) fn value(&self, expression: &Expr, context: &Jinja) -> Result<Jinja, String> {
@@ -287,60 +370,11 @@ impl Templates {
 }
 
 /// The expression of a text that is nothing but one `{{ … }}`.
-fn whole_expression(text: &str) -> Option<&str> {
+pub(super) fn whole_expression(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let inner = inner.strip_prefix('-').unwrap_or(inner);
     let inner = inner.strip_suffix('-').unwrap_or(inner);
     (!inner.contains("{{") && !inner.contains("}}") && !inner.contains("{%")).then(|| inner.trim())
-}
-
-/// The insides of `{{ }}` and `{% %}`.
-fn code_parts(source: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = source;
-    while let Some(start) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
-        let close = if rest[start..].starts_with("{{") { "}}" } else { "%}" };
-        let inside = &rest[start + 2..];
-        let Some(end) = inside.find(close) else { break };
-        parts.push(&inside[..end]);
-        rest = &inside[end + 2..];
-    }
-    parts
-}
-
-/// `code` with the content of its string literals left out.
-fn without_strings(code: &str) -> String {
-    let mut out = String::with_capacity(code.len());
-    let mut quote = None;
-    let mut escaped = false;
-    for c in code.chars() {
-        match quote {
-            None if matches!(c, '\'' | '"') => quote = Some(c),
-            None => out.push(c),
-            Some(_) if escaped => escaped = false,
-            Some(_) if c == '\\' => escaped = true,
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-        }
-    }
-    out
-}
-
-/// The names in code without strings that are neither attributes nor filters nor the names of arguments.
-fn variables(code: &str) -> Vec<&str> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let (mut names, mut at) = (Vec::new(), 0);
-    while let Some(start) = code[at..].find(is_part).map(|found| at + found) {
-        let end = code[start..].find(|c| !is_part(c)).map_or(code.len(), |length| start + length);
-        at = end;
-        let before = code[..start].trim_end();
-        let after = code[end..].trim_start();
-        let argument = after.starts_with('=') && !after.starts_with("==");
-        if !before.ends_with(['.', '|']) && !argument && !code[start..].starts_with(|c: char| c.is_ascii_digit()) {
-            names.push(&code[start..end]);
-        }
-    }
-    names
 }
 
 /// The error with its causes, on one line.
@@ -352,7 +386,19 @@ fn words(error: &minijinja::Error) -> String {
     if let Some(line) = error.line().filter(|line| *line > 1) {
         text = format!("{text} (line {line} of the template)");
     }
-    ghost_domain::text::clip(&ghost_domain::text::one_line(&text), 500)
+    clipped(&text)
+}
+
+fn clipped(text: &str) -> String {
+    ghost_domain::text::clip(&ghost_domain::text::one_line(text), 500)
+}
+
+/// Why a text is no regular expression.
+pub(super) fn not_a_regex(text: &str, error: &dyn std::fmt::Display) -> String {
+    let error = error.to_string();
+    // The library draws the place below the pattern, which is of no use on one line.
+    let why = error.rsplit_once("error: ").map_or(error.as_str(), |(_, why)| why);
+    clipped(&format!("`{}` is not a regular expression: {why}", ghost_domain::text::clip(text, 200)))
 }
 
 /// Text of at most [`TEXT_MAX`] bytes.

@@ -227,6 +227,23 @@ otherwise: [{ say: "none" }]
     assert!(error.message.contains("rule `r` at") && error.message.contains("in `let` of `x`"), "{}", error.message);
 }
 
+/// Everything that is wrong with a file, in order of line.
+fn check(rules: &str) -> Vec<ghost_config::Problem> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.yaml"), rules).unwrap();
+    Problems::sorted(survey(dir.path()).problems).0
+}
+
+/// Every one of these is told on its line, and nothing else is.
+fn told(rules: &str, expected: &[(usize, &str)]) {
+    let problems = check(rules);
+    let found: Vec<(usize, String)> = problems.iter().map(|p| (p.line, p.bare().to_string())).collect();
+    for (line, part) in expected {
+        assert!(found.iter().any(|(l, told)| l == line && told.contains(part)), "{line} {part}: {found:#?}");
+    }
+    assert_eq!(found.len(), expected.len(), "each told once: {found:#?}");
+}
+
 #[test]
 fn a_name_is_defined_once_and_above_its_use() {
     let rules = r#"let:
@@ -254,29 +271,25 @@ rules:
     do: [{ say: "{{ own }}" }]
 otherwise: [{ say: "{{ first }}" }]
 "#;
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("m.yaml"), rules).unwrap();
-    let problems = check(dir.path(), "m").unwrap_err().0;
-    let found: Vec<(usize, &str)> = problems.iter().map(|p| (p.line, p.message.as_str())).collect();
-    for (line, part) in [
-        (2, "`second` is not defined yet"),
-        (4, "`itself` is not defined yet"),
-        (5, "`other` is not defined yet"),
-        (7, "`mail` means something already"),
-        (8, "`range` means something already"),
-        (9, "cannot be a name"),
-        (10, "`twice` is defined twice"),
-        (12, "is no expression"),
-        (13, "in `let` of `broken`"),
-        (14, "did you mean `second`?"),
-        (15, "only under `for_each`"),
-        (19, "`second` is defined twice"),
-        (21, "did you mean `own`?"),
-        (23, "`own` is not defined"),
-    ] {
-        assert!(found.iter().any(|(l, message)| *l == line && message.contains(part)), "{line} {part}: {found:#?}");
-    }
-    assert_eq!(found.len(), 14, "each told once: {found:#?}");
+    told(
+        rules,
+        &[
+            (2, "`second` is not defined yet"),
+            (4, "`itself` is not defined yet"),
+            (5, "`other` is not defined yet"),
+            (7, "`mail` means something already"),
+            (8, "`range` means something already"),
+            (9, "cannot be a name"),
+            (11, "the key `twice` stands here a second time"),
+            (12, "is no expression"),
+            (13, "let.broken: syntax error"),
+            (14, "did you mean `second`?"),
+            (15, "only under `for_each`"),
+            (19, "`second` is defined twice"),
+            (21, "did you mean `own`?"),
+            (23, "`own` is not defined"),
+        ],
+    );
     let many: String = (0..201).map(|n| format!("  n{n}: '1'\n")).collect();
     assert!(load(&format!("let:\n{many}otherwise: [{{ say: x }}]")).err().unwrap().contains("more than 200"));
     for wrong in ["let: [a]", "let: x"] {
@@ -290,9 +303,7 @@ proptest! {
         pairs in prop::collection::vec(("[a-c]", "[a-c |+.(){}'~%]{0,12}"), 0..6),
     ) {
         let lets: String = pairs.iter().map(|(name, source)| format!("  {name}: {source:?}\n")).collect();
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("m.yaml"), format!("let:\n{lets}otherwise: [{{ say: '{{{{ a }}}}' }}]\n")).unwrap();
-        let _ = check(dir.path(), "m");
+        check(&format!("let:\n{lets}otherwise: [{{ say: '{{{{ a }}}}' }}]\n"));
     }
 }
 
@@ -316,40 +327,167 @@ fn every_mistake_is_reported_with_its_line() {
       - fail: { kind: tired }
   - do: []
 "#;
+    told(
+        rules,
+        &[
+            (0, "there is no `otherwise`"),
+            (3, "rules[0].when.mail: `(` is not a regular expression"),
+            (5, "did you mean `mail`?"),
+            (8, "`many` is not a count"),
+            (10, "none or several actions"),
+            (12, "`soon` is not a duration"),
+            (15, "did you mean `headings`?"),
+            (16, "not a kind of failure"),
+            (17, "does nothing"),
+        ],
+    );
+    told("otherwise: [{ say: x }]\na: [\n", &[(2, "this is not YAML")]);
+    assert!(survey(Path::new("/absent")).problems[0].message.contains("cannot be read"));
+    assert!(Scripted::load(Path::new("/absent"), ManualClock::at(0)).is_err());
+    assert!(path_of(Path::new("d"), "../x").is_none() && path_of(Path::new("d"), "a.b-c").is_some());
+}
+
+#[test]
+fn an_unknown_key_hides_nothing() {
+    let rules = r#"abuot: x
+vars: { a: 1 }
+rules:
+  - nmae: one
+    when: { mial: x, rond: 0, agent: [a, { b: c }], failed: yes }
+    do:
+      - cal: x
+        say: "{{ nothing }} {{ mial }}"
+      - { call: y, args: { a: 1 }, with: [1] }
+      - { say: x, with: { a: "{{ oops }}" } }
+      - { fail: { kind: server, tmes: 2 } }
+    doo: 1
+  - when: { if: "1 +" }
+  - x-note: free
+    do: { say: x }
+otherwise:
+"#;
+    told(
+        rules,
+        &[
+            (1, "did you mean `about`?"),
+            (4, "did you mean `name`?"),
+            (5, "did you mean `mail`?"),
+            (5, "did you mean `round`?"),
+            (5, "rules[0].when.agent[1]: a map is not text"),
+            (5, "`yes` is not a truth value"),
+            (7, "did you mean `call`?"),
+            (8, "`nothing` is not defined"),
+            (8, "did you mean `mail`?"),
+            (9, "write `with`"),
+            (9, "`with` is not an object"),
+            (10, "belong to a `call`"),
+            (10, "`oops` is not defined"),
+            (11, "did you mean `times`?"),
+            (12, "did you mean `do`?"),
+            (13, "rules[1].when.if: syntax error"),
+            (13, "`do` is missing"),
+            (15, "a map is not a list"),
+            (16, "otherwise: does nothing"),
+        ],
+    );
+}
+
+#[test]
+fn problems_within_texts_of_several_lines_are_told_on_their_lines() {
+    let rules = r#"let:
+  long: >-
+    mail | lines
+    | frist
+rules:
+  - when: { if: long }
+    do:
+      - say: |
+
+          fine {{ mail }}
+          {% for x in mail | lines %}
+          {{ x }} {{ wrong }}
+          {% endfor %}
+          {{ mail | headngs }} {{ mail | headngs }}
+      - say: "in quotes
+          {{ mail }}
+          {{ wrng }}"
+      - call: workspace.write
+        with:
+          content: &text |2-
+                deep
+              {{ deeep }}
+          other: |
+            {% if mail %}
+            {{ mail
+            {% endif %}
+      - say: *text
+otherwise: [{ say: x }]
+"#;
+    told(
+        rules,
+        &[
+            (4, "did you mean `first`?"),
+            (12, "`wrong` is not defined"),
+            (14, "there is no filter `headngs`"),
+            (17, "`wrng` is not defined"),
+            (22, "with.content: `deeep` is not defined"),
+            (22, "do[3].say: `deeep` is not defined"),
+            (26, "syntax error"),
+        ],
+    );
+}
+
+#[test]
+fn a_thorough_look_compiles_what_is_written_out_and_knows_the_tools() {
+    let rules = r#"vars: { good: 'a+', bad: 'a(', unused: '(' }
+let: { x: "mail | regex_find(vars.bad)" }
+rules:
+  - when: { tool: a.b, tools_called: { c.d: 1 }, tools_ok: { e.f: 1 }, called_all: [g.h], not_called: [i.j] }
+    do:
+      - call: k.l
+      - call: "{{ mail }}.m"
+      - say: |
+          {{ mail | regex_replace(vars.good, '(') | regex_find(mail) }}
+          {{ [mail] | map('regex_find', "\d[") | join }} {{ results | of('n.o') | length }}
+otherwise: [{ say: "{{ x }}" }]
+"#;
+    told(rules, &[(1, "vars.bad: `a(` is not a regular expression"), (10, r"`\d[` is not a regular expression")]);
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.yaml"), rules).unwrap();
-    let problems = check(dir.path(), "m").unwrap_err().0;
-    let found: Vec<(usize, &str)> = problems.iter().map(|p| (p.line, p.message.as_str())).collect();
-    let at = |line: usize, part: &str| {
-        assert!(found.iter().any(|(l, message)| *l == line && message.contains(part)), "{line} {part}: {found:#?}");
-    };
-    at(3, "regular expression");
-    at(5, "did you mean `mail`?");
-    at(8, "not a count");
-    at(10, "none or several actions");
-    at(12, "not a duration");
-    at(14, "no filter `headngs`");
-    at(16, "not a kind of failure");
-    at(17, "does nothing");
-    assert!(found.iter().any(|(_, message)| message.contains("no `otherwise`")));
-    for (text, line) in
-        [("rules:\n  - whn: {}\n    do: []\n", 2), ("otherwise: [{ say: x }]\nextra: 1\n", 2), ("a: [", 1)]
-    {
-        fs::write(dir.path().join("m.yaml"), text).unwrap();
-        let problems = check(dir.path(), "m").unwrap_err().0;
-        assert!(problems[0].line.abs_diff(line) <= 1, "{problems:?}");
-    }
-    assert!(check(dir.path(), "absent").is_err() && check(dir.path(), "../x").is_err());
-    assert!(Scripted::load(&dir.path().join("absent"), ManualClock::at(0)).is_err());
+    let survey = survey(dir.path());
+    let names: Vec<(usize, &str, bool)> =
+        survey.models["m"].iter().map(|tool| (tool.line, tool.name.as_str(), tool.called)).collect();
+    assert_eq!(
+        names,
+        [
+            (4, "a.b", false),
+            (4, "c.d", false),
+            (4, "e.f", false),
+            (4, "g.h", false),
+            (4, "i.j", false),
+            (6, "k.l", true),
+            (10, "n.o", false),
+        ]
+    );
+    // A start leaves what a rule may never reach.
+    assert!(load(rules).is_ok());
+}
+
+#[tokio::test]
+async fn values_keep_their_types_and_aliases_stand_for_what_they_name() {
+    let script = load(
+        "vars: { n: &n 7, f: 1.5, t: '7', none: ~, yes: true }\nrules: []\notherwise:\n  - call: x\n    with: { n: *n, f: '{{ vars.f }}', t: '{{ vars.t }}', y: '{{ vars.yes }}', l: [0x10, 007, no], e: '' }\n",
+    )
+    .unwrap();
+    let answer = ask(&script, &request("m", "x")).await.unwrap();
+    let [.., Block::ToolCall { arguments, .. }] = &answer.blocks[..] else { panic!("{answer:?}") };
+    assert_eq!(arguments, &json!({ "n": 7, "f": 1.5, "t": "7", "y": true, "l": [16, "007", "no"], "e": "" }));
 }
 
 proptest! {
     #[test]
     fn any_file_is_read_without_a_panic(text in ".{0,300}") {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("m.yaml"), format!("otherwise:\n  - say: {text}\n")).unwrap();
-        let _ = check(dir.path(), "m");
-        fs::write(dir.path().join("m.yaml"), &text).unwrap();
-        let _ = check(dir.path(), "m");
+        check(&format!("otherwise:\n  - say: {text}\n"));
+        check(&text);
     }
 }

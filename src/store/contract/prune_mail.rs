@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{DeadLetter, DeadLetterStatus, MailState, Turn, TurnStatus};
+use ghost_domain::{DeadLetter, DeadLetterStatus, Envelope, Kind, MailState, Turn, TurnStatus};
 
 use super::Medium;
 use super::prune::prune_all;
-use super::rows::{at, letter, mail, message_id, turn, turn_id, who};
+use super::rows::{at, letter, mail, message_id, note, turn, turn_id, who};
 use super::tools::{keep, look, open};
 use crate::Store;
 use crate::tables::Family;
@@ -81,4 +81,56 @@ pub(super) async fn mail_ends_with_its_turn(medium: Arc<dyn Medium>) {
     prune_all(&store, Family::Turns, 100).await;
     prune_all(&store, Family::Messages, 100).await;
     assert_eq!(kept(&store, &[1, 2]).await, [] as [u64; 0], "mail of a turn that is gone goes, too");
+}
+
+pub(super) async fn turns_of_cron_jobs_go_with_their_mail_and_alone(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let cron = |n: u64, status| Turn { source: "cron".to_owned(), ..turn(n, "a", status) };
+    keep!(&store, |w| {
+        // 1 to 3 are done; of 4 a dead letter is held; 5 is open; 6 is no job's; 7 is young; 8 failed.
+        for (n, status) in [
+            (1, TurnStatus::Finished),
+            (2, TurnStatus::Finished),
+            (3, TurnStatus::Cancelled),
+            (4, TurnStatus::Dead),
+            (5, TurnStatus::Open),
+            (7, TurnStatus::Finished),
+            (8, TurnStatus::Failed),
+        ] {
+            w.turn_put(&cron(n, status)).await?;
+        }
+        w.turn_put(&Turn { ended_at: Some(at(90)), ..cron(7, TurnStatus::Finished) }).await?;
+        w.turn_put(&turn(6, "a", TurnStatus::Finished)).await?;
+        w.dead_letter_put(&letter(4, "a", DeadLetterStatus::Held)).await?;
+        for n in 1..=8 {
+            let kind = if n == 6 { Kind::Cron } else { Kind::CronTurn };
+            w.message_append(&Envelope { kind, ..mail(n, "a") }).await?;
+            w.journal_append(turn_id(n), &note("x"), at(n)).await?;
+            let state = match n {
+                4 => MailState::Dead,
+                5 => MailState::Taken,
+                _ => MailState::Consumed,
+            };
+            w.message_mark(&[message_id(n)], state, Some(turn_id(n)), 0).await?;
+        }
+        // What a turn read besides is somebody's message.
+        w.message_append(&mail(9, "a")).await?;
+        w.message_mark(&[message_id(9)], MailState::Consumed, Some(turn_id(1)), 0).await?;
+    });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::CronTurns, at(2), 99).await? }), 0, "only what is older");
+    assert_eq!(keep!(&store, |w| { w.prune(Family::CronTurns, at(50), 1).await? }), 1, "a turn is one row");
+    assert_eq!(kept(&store, &[1, 2, 9]).await, [2, 9], "oldest first");
+    prune_all(&store, Family::CronTurns, 50).await;
+    assert_eq!(kept(&store, &[1, 2, 3, 4, 5, 6, 7, 8, 9]).await, [4, 5, 6, 7, 9]);
+    for n in 1..=8 {
+        let (turn, steps) = look!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
+        let there = matches!(n, 4..=7);
+        assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
+    }
+    let seq = keep!(&store, |w| {
+        w.message_append(&mail(10, "a")).await?;
+        w.journal_append(turn_id(5), &note("y"), at(99)).await?;
+        w.message_get(message_id(10)).await?.unwrap().seq
+    });
+    assert_eq!(seq, 10, "sequences go on");
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{
-    AgentId, AskStatus, CallStatus, DeadLetterStatus, MailState, MessageId, Money, RootId, Scope, Step, TaskId,
-    Timestamp, TurnId, TurnStatus,
+    AgentId, AskStatus, CallStatus, DeadLetterStatus, Kind, MailState, MessageId, Money, RootId, Scope, Step, TaskId,
+    Timestamp, Turn, TurnId, TurnStatus,
 };
 
 use super::session::{Session, bound};
@@ -30,11 +30,31 @@ impl Tables {
     }
 
     fn prune_turns(&mut self, before: Timestamp, limit: usize) -> usize {
+        let old = self.prune_ended_turns(before, limit, |_| true);
+        old.len() + self.prune_prompts(before, limit - old.len())
+    }
+
+    fn prune_cron_turns(&mut self, before: Timestamp, limit: usize) -> usize {
+        let old: BTreeSet<TurnId> =
+            self.prune_ended_turns(before, limit, |turn| turn.source == "cron").into_iter().collect();
+        let mail = self.messages.iter().filter(|(_, mail)| {
+            let done = mail.kind == Kind::CronTurn && mail.state == MailState::Consumed;
+            done && mail.turn_id.is_some_and(|turn_id| old.contains(&turn_id))
+        });
+        let mail: Vec<i64> = mail.map(|(seq, _)| *seq).collect();
+        for seq in mail {
+            self.message_delete(seq);
+        }
+        old.len()
+    }
+
+    /// Which ended turns went, of those that `wanted` takes.
+    fn prune_ended_turns(&mut self, before: Timestamp, limit: usize, wanted: fn(&Turn) -> bool) -> Vec<TurnId> {
         let held: BTreeSet<TurnId> = self.held_letters().map(|letter| letter.turn_id).collect();
         let ended = self
             .turns
             .values()
-            .filter(|turn| turn.status != TurnStatus::Open && !held.contains(&turn.turn_id))
+            .filter(|turn| turn.status != TurnStatus::Open && !held.contains(&turn.turn_id) && wanted(turn))
             .map(|turn| (turn.ended_at.unwrap_or(turn.started_at), turn.turn_id));
         let old = oldest(ended, before, limit);
         for turn_id in &old {
@@ -45,7 +65,7 @@ impl Tables {
             }
             self.turns.remove(turn_id);
         }
-        old.len() + self.prune_prompts(before, limit - old.len())
+        old
     }
 
     fn prune_prompts(&mut self, before: Timestamp, limit: usize) -> usize {
@@ -182,6 +202,7 @@ impl PruneWrites for Session<'_> {
         let pruned = match family {
             Family::Events => tables.prune_events(before, limit),
             Family::Turns => tables.prune_turns(before, limit),
+            Family::CronTurns => tables.prune_cron_turns(before, limit),
             Family::Messages => tables.prune_messages(before, limit),
             Family::Asks => tables.prune_asks(before, limit),
             Family::Ledger => tables.prune_ledger(before, limit),

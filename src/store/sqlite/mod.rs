@@ -6,6 +6,7 @@
 //!
 //! Must never: acknowledge before COMMIT at full synchronous durability, or let more than one task write.
 
+mod company;
 mod fault;
 mod flush;
 mod layers;

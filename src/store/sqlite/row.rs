@@ -24,8 +24,10 @@ const VARIABLES_MAX: usize = 32_766;
 /// How many rows a statement takes. Few sizes, so that their prepared statements are kept; every small one, because most
 /// batches write few rows of most tables, and a second statement costs more than the rows in it; the others close enough
 /// together that any count is a sum of two or three.
-const CHUNKS: [usize; 27] =
-    [512, 384, 256, 192, 128, 96, 64, 48, 40, 32, 24, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1];
+const CHUNKS: [usize; 50] = [
+    512, 384, 256, 192, 128, 112, 96, 80, 72, 64, 56, 52, 48, 44, 40, 38, 36, 34, 32, 31, 30, 29, 28, 27, 26, 25, 24,
+    23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1,
+];
 
 /// Values to bind, in order.
 #[derive(Default)]

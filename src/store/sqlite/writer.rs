@@ -1,13 +1,14 @@
 //! The writer: the one task that changes the database. Commands that are queued while a commit is on its way to the
 //! disk share the next one.
 //!
-//! Must never: acknowledge or publish before COMMIT, wait for company when the queue is empty, or die of a command.
+//! Must never: acknowledge or publish before COMMIT, wait for company that does not come, or die of a command.
 
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, watch};
 
+use super::company::{self, Company};
 use super::fault;
 use super::session::Session;
 use crate::Writes;
@@ -22,6 +23,7 @@ pub(super) async fn run(
     batch_max: usize,
     ended: watch::Sender<bool>,
 ) {
+    let mut company = Company::default();
     loop {
         let first = tokio::select! {
             biased;
@@ -33,7 +35,7 @@ pub(super) async fn run(
             }
         };
         let Some(first) = first else { break };
-        batch(&mut session, first, &mut queue, &committed, batch_max).await;
+        batch(&mut session, first, &mut queue, &committed, batch_max, &mut company).await;
     }
     if let Err(error) = session.close().await {
         tracing::warn!(%error, "the database did not close well; what was acknowledged is in it");
@@ -48,15 +50,25 @@ async fn batch(
     queue: &mut mpsc::Receiver<Work>,
     committed: &Committed,
     batch_max: usize,
+    company: &mut Company,
 ) {
     let mut acks: Vec<Ack> = Vec::new();
     let mut next = Some(first);
     let mut room = batch_max.max(1);
+    company.begin();
     while let Some(work) = next.take() {
         acks.extend(command(session, work).await);
         room -= 1;
         if room > 0 && !session.has_failed() {
             next = queue.try_recv().ok();
+            let commands = batch_max.max(1) - room;
+            while next.is_none() && company.worth_waiting(commands) {
+                // Nothing of what happens depends on it, and simulation has a store of its own: the runtime's clock does.
+                #[allow(clippy::disallowed_methods)]
+                tokio::time::sleep(company::LOOK).await;
+                next = queue.try_recv().ok();
+                company.waited(commands, next.is_some());
+            }
         }
     }
     match session.commit().await {

@@ -12,6 +12,9 @@ pub enum Family {
     Events,
     /// Ended turns with their journals, and prompt parts that no journal names.
     Turns,
+    /// Ended turns that cron jobs had to themselves ([`Turn::source`](ghost_domain::Turn::source) is `cron`), with their journals
+    /// and the mail of the jobs that opened them. A turn counts as one row, whatever hangs on it.
+    CronTurns,
     /// Mail whose turn has ended. Mail of held dead letters is kept.
     Messages,
     /// Closed asks.
@@ -50,9 +53,10 @@ pub enum Family {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Events,
         Self::Turns,
+        Self::CronTurns,
         Self::Messages,
         Self::Asks,
         Self::Ledger,

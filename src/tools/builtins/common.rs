@@ -1,9 +1,10 @@
 //! What several families share: ids from text, lists that fit their view, and how things look in a result.
 
 use ghost_domain::text::nearest;
+pub(super) use ghost_domain::text::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
-use ghost_domain::{AgentId, Code, Money, Refusal};
+use ghost_domain::{AgentId, Money, Refusal};
 use ghost_store::Reads;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -56,16 +57,6 @@ pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
     json!({
         "model_calls": calls, "input_tokens": tokens.input, "output_tokens": tokens.output, "cost_usd": cost.usd(),
     })
-}
-
-/// Refuses a text that is empty or nothing but white space.
-pub(super) fn not_blank(field: &str, text: &str) -> Result<(), Refusal> {
-    if text.trim().is_empty() {
-        return Err(Refusal::new(Code::InvalidArguments, format!("{field} is empty"))
-            .hint(format!("say something in {field}"))
-            .details(json!({ "field": field })));
-    }
-    Ok(())
 }
 
 /// `object` without the members that are null.

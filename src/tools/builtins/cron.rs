@@ -249,7 +249,6 @@ async fn add(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Ou
             ));
         }
     };
-    not_blank("message", &job.message)?;
     if w.schedule_find(&call.caller.agent_id, ScheduleKind::Cron, job.name.trim()).await?.is_some() {
         return Err(Refusal::new(Code::Conflict, format!("there is a job `{}` already", clip(&job.name, 64)))
             .hint("use action update, or another name"));
@@ -276,9 +275,6 @@ async fn update(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result
     let Some(patch) = params.patch else {
         return Err(wrong("update takes a patch", "for example patch: {\"enabled\": false}"));
     };
-    if let Some(message) = &patch.message {
-        not_blank("patch.message", message)?;
-    }
     let options = match patch.options {
         None => before.options,
         Some(given) => options(call, given.wish()?.over(&before.options), &before.name)?,

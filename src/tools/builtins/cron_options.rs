@@ -111,6 +111,6 @@ pub(super) fn options(call: &CallCx, wish: JobWish, name: &str) -> Result<JobOpt
     let options = wish.options(&call.caller.agent_id, name.trim(), &call.office.cx.limits())?;
     let plan = call.office.plan();
     plan.check_job(&options)?;
-    plan.check_thread(&call.caller.agent_id, name.trim(), &options)?;
+    plan.check_thread(&call.caller.agent_id, &options)?;
     Ok(options)
 }

@@ -31,7 +31,7 @@ pub(super) struct TimerParams {
     /// When, such as 2026-11-30T18:00:00Z; UTC if there is no zone.
     #[serde(default)]
     at: Option<String>,
-    /// What you want to be reminded of, and why.
+    /// What you want to be reminded of, and why; the name if absent.
     #[serde(default)]
     message: Option<String>,
     /// Cancel the timer of that name instead.
@@ -172,9 +172,9 @@ impl WorldTool for Timer {
         let new = NewSchedule {
             kind: ScheduleKind::Timer,
             agent_id: call.caller.agent_id.clone(),
-            name: params.name,
             when: When::At { at },
-            message: params.message.unwrap_or_default(),
+            message: params.message.unwrap_or_else(|| params.name.clone()),
+            name: params.name,
             missed: Missed::RunOnce,
             options: JobOptions::default(),
             enabled: true,

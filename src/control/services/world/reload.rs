@@ -103,7 +103,7 @@ fn change(line: &str) -> Option<Change> {
         Some(("-", rest)) => ("stop", rest),
         _ => return made("keep", "world".into(), line),
     };
-    for noun in ["agent", "archetype", "team"] {
+    for noun in ["agent", "archetype", "team", "script", "skill"] {
         if let Some(named) = rest.strip_prefix(noun).and_then(|rest| rest.strip_prefix(' ')) {
             let (name, detail) = named.split_once(": ").unwrap_or((named, "as the world file names it"));
             return made(action, format!("{noun}:{name}"), detail);
@@ -128,6 +128,8 @@ mod tests {
             unchanged: 3,
             archetypes: [("worker".to_owned(), vec!["soul".to_owned()])].into(),
             world: vec!["laws".into()],
+            scripts: [("scripts/ada.yaml".into(), "changed".to_owned())].into(),
+            skills: [("python".to_owned(), "added".to_owned())].into(),
         };
         let response = ReloadResponse::from(Answer::done(&plan.to_string(), &[], true));
         let rows: Vec<_> = response
@@ -140,6 +142,8 @@ mod tests {
             [
                 ("update", "world", "laws"),
                 ("update", "archetype:worker", "soul"),
+                ("update", "script:scripts/ada.yaml", "changed"),
+                ("update", "skill:python", "added"),
                 ("create", "agent:new", "as the world file names it"),
                 ("update", "agent:ada", "name, team"),
                 ("stop", "agent:old", "no longer named; stopped and kept"),

@@ -82,6 +82,10 @@ const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roo
 const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     ORDER BY ended_at, turn_id LIMIT ?2+0";
+/// Those of cron jobs alone, by their partial index.
+const CRON_TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
+    AND ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+    ORDER BY ended_at, turn_id LIMIT ?2+0";
 const DEAD_LETTER_IDS: &str = "SELECT hex(dead_letter_id) FROM dead_letters WHERE status <> 'held' \
     AND resolved_at < ?1 ORDER BY resolved_at, dead_letter_id LIMIT ?2+0";
 const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND updated_at < ?1 \
@@ -118,6 +122,12 @@ const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conv
 const TURNS_OUT: [&str; 2] = [
     "DELETE FROM journal WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
     "DELETE FROM turns WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
+];
+const CRON_TURNS_OUT: [&str; 3] = [
+    "DELETE FROM messages WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1)) AND kind = 'cron_turn' \
+    AND state = 'consumed'",
+    TURNS_OUT[0],
+    TURNS_OUT[1],
 ];
 const DEAD_LETTERS_OUT: [&str; 2] = [
     "DELETE FROM dead_letter_mail WHERE dead_letter_id IN (SELECT unhex(value) FROM json_each(?1))",
@@ -211,6 +221,12 @@ impl PruneWrites for Session {
                 let room = limit - u32::try_from(deleted).unwrap_or(limit).min(limit);
                 let deleted = deleted + self.delete_old(PROMPTS, before, room).await?;
                 self.keep_counter("journal", counters.journal).await?;
+                deleted
+            }
+            Family::CronTurns => {
+                let deleted = self.delete_families(CRON_TURN_IDS, &CRON_TURNS_OUT, before, limit).await?;
+                self.keep_counter("journal", counters.journal).await?;
+                self.keep_counter("messages", counters.messages).await?;
                 deleted
             }
             Family::Messages => {

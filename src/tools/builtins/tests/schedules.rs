@@ -11,6 +11,7 @@ async fn a_timer_is_set_replaced_and_cancelled() {
     let set = rig.content("util.timer", json!({ "name": "tea", "duration": "5m", "message": "drink it" })).await;
     assert_eq!(set["fires_at"], "2026-11-21T22:13:00.000Z");
     let again = rig.content("util.timer", json!({ "name": "tea", "at": "2026-11-22T08:00" })).await;
+    assert_eq!(again["message"], "tea", "one that was given none reminds of its name");
     assert_eq!((&again["timer_id"], again["fires_at"].as_str()), (&set["timer_id"], Some("2026-11-22T08:00:00.000Z")));
     let gone = rig.content("util.timer", json!({ "name": "tea", "cancel": true })).await;
     assert_eq!(gone["cancelled"], true);
@@ -19,6 +20,7 @@ async fn a_timer_is_set_replaced_and_cancelled() {
         (json!({ "name": "tea" }), Code::InvalidArguments),
         (json!({ "name": "tea", "duration": "5m", "at": "2026-11-22" }), Code::InvalidArguments),
         (json!({ "name": "tea", "duration": "soon" }), Code::InvalidArguments),
+        (json!({ "name": "tea", "duration": "5m", "message": " " }), Code::InvalidArguments),
         (json!({ "name": "tea", "at": "2020-01-01" }), Code::InvalidArguments),
         (json!({ "name": "t\u{1b}a", "duration": "5m" }), Code::InvalidArguments),
     ] {
@@ -84,6 +86,7 @@ async fn a_cron_job_is_added_changed_run_and_removed() {
 #[tokio::test]
 async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
     let rig = Rig::new().await;
+    rig.content("syscall.chat.create", json!({ "name": "news", "members": ["bob"] })).await;
     let job = |options: serde_json::Value| json!({ "action": "add", "name": "digest", "schedule": { "every": "1h" }, "message": "x", "options": options });
     let set = rig
         .content("util.cron", job(json!({ "payload": "agentTurn", "to": "news", "timeout": "2m", "max_rounds": 3 })))
@@ -111,6 +114,9 @@ async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
         (json!({ "payload": "both" }), Code::InvalidArguments),
         (json!({ "model": "gpt-unheard-of" }), Code::NotFound),
         (json!({ "deliver": "webhook", "to": "nowhere" }), Code::NotFound),
+        (json!({ "deliver": "announce", "to": "newz" }), Code::NotFound),
+        (json!({ "deliver": "none", "wake": "next-heartbeat" }), Code::PayloadMismatch),
+        (json!({ "session": "main", "deliver": "none" }), Code::PayloadMismatch),
     ] {
         assert_eq!(code(rig.call("util.cron", job(options.clone())).await), expected, "{options}");
     }

@@ -1,0 +1,99 @@
+//! Lists: joined over their pages, and said to be cut where they are.
+
+use super::answers::Scene;
+use super::fake::Fake;
+
+#[tokio::test]
+async fn every_list_is_one_array_over_all_pages() {
+    let scene = Scene::new(Fake::default().rows(450));
+    for args in [
+        &["agent", "list"][..],
+        &["turn", "list"],
+        &["task", "list"],
+        &["dead", "list"],
+        &["budget", "list"],
+        &["knowledge", "list"],
+        &["state", "list"],
+        &["ledger"],
+    ] {
+        let rows = scene.run(&[&["--json"], args].concat()).await.json();
+        assert_eq!(rows.as_array().unwrap().len(), 450, "{args:?}");
+        let table = scene.run(args).await;
+        assert_eq!((table.code, table.out.lines().count()), (0, 451), "{args:?}");
+        let some = scene.run(&[args, &["--limit", "3"]].concat()).await;
+        assert_eq!((some.out.lines().count(), some.err.contains("--limit")), (4, true), "{args:?}");
+    }
+    // Those that one answer holds; chat history is the newest 50.
+    for (args, rows) in [
+        (&["usage"][..], 450),
+        (&["usage", "--agent", "a", "--since", "24h"], 450),
+        (&["chat", "list"], 450),
+        (&["chat", "history", "room"], 50),
+        (&["tool", "list", "a"], 1),
+    ] {
+        let json = scene.run(&[&["--json"], args].concat()).await.json();
+        assert_eq!(json.as_array().unwrap().len(), rows, "{args:?}");
+    }
+}
+
+#[tokio::test]
+async fn lists_of_knowledge_are_given_left_or_emptied() {
+    let scene = Scene::new(Fake::default());
+    let args = ["knowledge", "write", "e", "text", "--readers", "a, group:b,", "--tags", ""];
+    assert_eq!(scene.run(&args).await.out, "e is at version 0\n");
+    let asked = scene.fake.asked().remove(0).1;
+    for part in ["readers: [\"a\", \"group:b\"]", "writers: []", "clear: [\"tags\"]", "expected_version: None"] {
+        assert!(asked.contains(part), "{part}: {asked}");
+    }
+    assert_eq!(scene.run(&["knowledge", "write", "e"]).await.code, 2, "a text is needed");
+    assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--file", "f"]).await.code, 2, "and only one");
+    assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--expect", "-1"]).await.code, 2);
+    assert_eq!(scene.run(&["knowledge", "write", "e", "--file", "/none/there"]).await.code, 3);
+    let read = scene.run(&["knowledge", "read", "e"]).await;
+    assert!(read.out.ends_with("\ntext\n"), "{}", read.out);
+    assert_eq!(scene.run(&["state", "set", "k", "null"]).await.out, "k is deleted\n");
+    assert_eq!(scene.run(&["state", "get", "k"]).await.out, "7\n");
+    scene.run(&["task", "update", "t", "--depends-on", "a", "--depends-on", "b"]).await;
+    scene.run(&["task", "update", "t", "--depends-on", "none"]).await;
+    let asked: Vec<String> = scene.fake.asked().into_iter().rev().take(2).map(|(_, request)| request).collect();
+    assert!(asked[1].contains("task_ids: [\"a\", \"b\"]") && asked[0].contains("task_ids: []"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_list_that_the_daemon_cut_says_so() {
+    let scene = Scene::new(Fake::default().rows(3).truncated());
+    for (list, hint) in [("dead", "--agent"), ("budget", "--scope"), ("cron", "--agent"), ("timer", "--agent")] {
+        let plain = scene.run(&[list, "list"]).await;
+        assert!(plain.err.starts_with("note: ") && plain.err.contains(hint), "{}", plain.err);
+        assert_eq!((plain.code, plain.out.lines().count(), plain.err.lines().count()), (0, 4, 1));
+        let program = scene.run(&["--json", list, "list"]).await;
+        assert_eq!(program.json().as_array().unwrap().len(), 3);
+        assert!(program.err.starts_with("{\"note\":\"") && program.err.contains(hint), "{}", program.err);
+    }
+    let plain = scene.run(&["task", "list"]).await;
+    assert_eq!((plain.code, plain.out.lines().count()), (0, 4));
+    assert!(plain.err.starts_with("note: ") && plain.err.contains("--owner"), "{}", plain.err);
+    assert_eq!(plain.err.lines().count(), 1);
+    // For programs it stays one array; that it was cut is told beside it, since nobody asked for that.
+    let program = scene.run(&["--json", "task", "list"]).await;
+    assert_eq!(program.json().as_array().unwrap().len(), 3);
+    let note: serde_json::Value = serde_json::from_str(&program.err).unwrap();
+    assert!(note["note"].as_str().unwrap().contains("--owner"), "{note}");
+    let asked = scene.run(&["--json", "task", "list", "--limit", "2"]).await;
+    assert_eq!((asked.json().as_array().unwrap().len(), asked.err.as_str()), (2, ""));
+    let some = scene.run(&["task", "list", "--limit", "2"]).await;
+    assert!(some.err.contains("--limit"), "{}", some.err);
+    let scene = Scene::new(Fake::default().rows(3));
+    for list in ["task", "cron", "watch"] {
+        assert_eq!(scene.run(&[list, "list"]).await.err, "");
+    }
+    // Named in a list that was cut, it may be one of the others.
+    let unseen = Scene::new(Fake::default().rows(3).truncated()).run(&["cron", "cancel", "ada/report"]).await;
+    assert!(unseen.code == 3 && unseen.err.contains("give its id"), "{}", unseen.err);
+    let runs = async |rows: u32, limit: &str| {
+        Scene::new(Fake::default().rows(rows)).run(&["cron", "runs", "s", "--limit", limit]).await.err
+    };
+    assert_eq!(runs(3, "4").await, "");
+    assert!(runs(3, "3").await.contains("--limit shows more"));
+    assert!(runs(1_000, "1000").await.contains("the daemon lists no more"));
+}

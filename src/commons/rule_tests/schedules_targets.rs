@@ -1,0 +1,156 @@
+//! Where a cron job's last words may go: targets that must be there when it is set, threads of webhooks that are its own, and
+//! webhooks that the world file takes away or gives to another agent. And messages that say nothing.
+
+use std::time::Duration;
+
+use ghost_domain::schedule::{Deliver, JobOptions, Payload, RunStatus, When};
+use ghost_domain::{Code, Party, Schedule, ScheduleKind};
+use serde_json::json;
+
+use super::rig::{Rig, code, id, operator, party, write};
+use super::schedules::{due, new, runs, set};
+use super::schedules_jobs::{every, heard, hour, own_turn, talks};
+use crate::conversations::{self, Heard, Said, Start};
+use crate::schedules::NewSchedule;
+use crate::{Result, chat};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn job(rig: &Rig, deliver: Deliver, to: &str) -> NewSchedule {
+    let options = JobOptions { payload: Payload::AgentTurn, deliver, to: to.into(), ..JobOptions::default() };
+    NewSchedule { options, ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) }
+}
+
+async fn channel(rig: &Rig, name: &str) {
+    let channel = chat::NewChannel {
+        channel: name.parse().unwrap(),
+        members: vec![id("ada"), id("bob")],
+        gated: false,
+        skip_creator: false,
+        topic: None,
+    };
+    let by = chat::Speaker::from(party("ada"));
+    write!(rig, |w, cx| chat::create(w, &cx, &by, channel).await).unwrap();
+}
+
+/// Something said over the webhook, whose threads go to `owner`.
+async fn arrives(rig: &Rig, owner: &str, thread: &str) -> Result<Heard> {
+    let from = Party::Outside("caller".into());
+    let start =
+        Start { adapter: "webhook:ops".into(), thread: Some(thread.into()), owner: id(owner), party: from.clone() };
+    let said = Said { from, content: "hello".into(), attachments: Vec::new(), reply_to: None, external_id: None };
+    write!(rig, |w, cx| conversations::arrive(w, &cx, start, said).await)
+}
+
+/// What the newest run has to say.
+async fn note(rig: &Rig, job: &Schedule) -> Option<String> {
+    let run = runs(rig, job).await.remove(0);
+    assert_eq!(run.status, RunStatus::Done);
+    run.note
+}
+
+fn webhook_of(rig: &Rig, agent: &str) {
+    rig.cx.set_webhooks([("ops".to_owned(), id(agent))].into());
+}
+
+#[tokio::test]
+async fn a_target_must_be_there_when_a_job_is_set_and_when_it_is_changed() {
+    let rig = Rig::new().await;
+    channel(&rig, "news").await;
+    let talk = heard(&rig, "one").await.conversation_id.to_string();
+    for (to, hint) in [
+        ("newz", "did you mean `news`?"),
+        ("lsat", "did you mean `last`?"),
+        ("quite-another-thing", "give last, the name of a chat channel or the id of a conversation"),
+        ("00000000-0000-0000-0000-00000000ffff", "see `ghostctl conversation list`"),
+    ] {
+        let refusal = set(&rig, party("ada"), job(&rig, Deliver::Announce, to)).await.unwrap_err();
+        assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some(hint)), "{to}");
+        assert_eq!(refusal.details, Some(json!({ "field": "to" })), "{to}");
+    }
+    for to in ["news", "last", talk.as_str()] {
+        set(&rig, party("ada"), job(&rig, Deliver::Announce, to)).await.unwrap();
+    }
+    let slip = set(&rig, operator(), job(&rig, Deliver::Announce, "newss")).await;
+    assert_eq!(code(slip), Code::NotFound);
+    // One whose target has gone can be switched off, and not on.
+    let conversation = set(&rig, operator(), job(&rig, Deliver::Announce, &talk)).await.unwrap();
+    rig.limits(|limits| limits.conversation_days = 1);
+    rig.pass(Duration::from_secs(2 * 86_400));
+    crate::retention::sweep(&rig.store, &rig.cx).await.unwrap();
+    assert_eq!(code(set(&rig, operator(), job(&rig, Deliver::Announce, &talk)).await), Code::NotFound);
+    let off = NewSchedule { enabled: false, ..job(&rig, Deliver::Announce, &talk) };
+    let off = set(&rig, operator(), off).await.unwrap();
+    assert_eq!((off.schedule_id, off.enabled), (conversation.schedule_id, false));
+}
+
+#[tokio::test]
+async fn a_message_that_says_nothing_is_refused_in_the_same_words_by_timers_and_jobs() {
+    let rig = Rig::new().await;
+    let at = When::At { at: rig.cx.now().plus(HOUR) };
+    for kind in [ScheduleKind::Timer, ScheduleKind::Cron] {
+        for blank in ["", " \n\t"] {
+            let wanted = NewSchedule { message: blank.into(), ..new(&rig, kind, "x", at.clone()) };
+            let refusal = set(&rig, operator(), wanted).await.unwrap_err();
+            assert_eq!(
+                (refusal.code, refusal.message.as_str()),
+                (Code::InvalidArguments, "message is empty"),
+                "{kind}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_outside_cannot_take_the_thread_of_a_job_and_answers_in_it_once_it_is_begun() {
+    let rig = Rig::new().await;
+    webhook_of(&rig, "bob");
+    for thread in ["cron:ada/report", "cron:", "cron:nobody/x"] {
+        let refusal = arrives(&rig, "bob", thread).await.unwrap_err();
+        assert_eq!(
+            (refusal.code, refusal.details),
+            (Code::AccessDenied, Some(json!({ "field": "thread" }))),
+            "{thread}"
+        );
+        assert!(refusal.message.contains("a cron job's own") && refusal.hint.is_some(), "{thread}");
+    }
+    arrives(&rig, "bob", "cronicle").await.unwrap();
+    let job = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    hour(&rig, "One.").await;
+    assert_eq!(note(&rig, &job).await, None);
+    // Now it is a conversation of ada's like any other.
+    let heard = arrives(&rig, "bob", "cron:ada/report").await.unwrap();
+    assert_eq!(heard.conversation.owner, id("ada"));
+    let turn = rig.take("ada").await.turn;
+    rig.finish(turn.turn_id, "Thanks.").await.unwrap();
+    let said = talks(&rig).await.remove(0).1;
+    assert_eq!(said.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["One.", "hello", "Thanks."]);
+}
+
+#[tokio::test]
+async fn a_webhook_that_was_given_to_another_agent_is_told_in_the_run_unless_the_thread_is_the_jobs_own() {
+    let rig = Rig::new().await;
+    let free = own_turn(&rig, Deliver::Webhook, "ops/free").await;
+    hour(&rig, "One.").await;
+    assert_eq!(note(&rig, &free).await, None);
+    webhook_of(&rig, "bob");
+    hour(&rig, "Two.").await;
+    let told = note(&rig, &free).await.unwrap();
+    assert!(told.starts_with("not delivered: ") && told.contains("the threads of the webhook ops go to bob"), "{told}");
+    assert_eq!(talks(&rig).await.remove(0).1.len(), 1, "nothing more was said in it");
+    // Its own thread is its own whoever answers the others, and an operator names any.
+    let own = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    hour(&rig, "Three.").await;
+    assert_eq!(note(&rig, &own).await, None);
+    let any = set(&rig, operator(), job(&rig, Deliver::Webhook, "ops/another")).await.unwrap();
+    hour(&rig, "Four.").await;
+    assert_eq!(note(&rig, &any).await, None);
+    // The world file has lost it.
+    rig.cx.set_webhooks(std::collections::BTreeMap::new());
+    rig.pass(HOUR);
+    due(&rig).await;
+    let turn = rig.take("ada").await.turn;
+    rig.finish(turn.turn_id, "Five.").await.unwrap();
+    assert!(note(&rig, &any).await.unwrap().contains("there is no webhook `ops`"));
+    assert_eq!(talks(&rig).await.len(), 3);
+}

@@ -1,0 +1,194 @@
+//! Events as they are sent, to readers that keep up and readers that do not.
+
+use super::*;
+
+#[tokio::test]
+async fn events_are_sent_with_their_ids_and_resumed_by_header() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    scene.emit_many(3).await;
+    let last = scene.world.store().last_seq();
+    let token = format!("Bearer {TOKEN}");
+    let mut answer = stream(&routes, "/api/events?after=oldest", &[("authorization", &token)]).await;
+    for seq in 1..=last {
+        let block = answer.block().await;
+        let data: Value = serde_json::from_str(block.line("data: ")).unwrap();
+        assert_eq!((data["seq"].to_string(), block.line("id: ")), (seq.to_string(), seq.to_string().as_str()));
+        assert_eq!(data["kind"], block.line("event: "));
+        assert!(data["event_id"].is_string() && data["ts"].is_string() && data["payload"].is_object(), "{data}");
+    }
+    let mut resumed = stream(
+        &routes,
+        "/api/events/stream?after=oldest",
+        &[("authorization", &token), ("last-event-id", &(last - 1).to_string())],
+    )
+    .await;
+    assert_eq!(resumed.block().await.line("id: "), last.to_string());
+    // What is streamed only has no id to resume with.
+    let mut words =
+        stream(&routes, "/api/events?after=now&ephemeral=true&kind=model.*", &[("authorization", &token)]).await;
+    scene.ephemeral(ghost_domain::EventKind::ModelDelta);
+    let block = words.block().await;
+    assert_eq!(block.line("event: "), "model.delta");
+    assert!(!block.0.contains("id: ") && block.line("data: ").contains("\"ephemeral\":true"), "{block:?}");
+    scene.closing.send_replace(true);
+    let end = resumed.block().await;
+    assert_eq!((end.line("event: "), end.line("id: ")), ("stopping", last.to_string().as_str()));
+    let told: Value = serde_json::from_str(end.line("data: ")).unwrap();
+    assert_eq!((&told["last_seq"], &told["error"]["code"]), (&last.into(), &"unavailable".into()));
+}
+
+#[tokio::test]
+async fn a_quiet_stream_says_that_it_lives_and_moves_the_id() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let token = format!("Bearer {TOKEN}");
+    let mut quiet = stream(&routes, "/api/events?kind=task.&after=now", &[("authorization", &token)]).await;
+    scene.emit_many(2).await;
+    let last = scene.world.store().last_seq();
+    loop {
+        let block = tokio::select! {
+            biased;
+            block = quiet.block() => block,
+            () = async { loop { tokio::task::yield_now().await; scene.clock.advance(crate::streams::ALIVE); } } => unreachable!(),
+        };
+        assert!(block.0.starts_with(": alive") && !block.0.contains("data"), "{block:?}");
+        if block.line("id: ") == last.to_string() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_told_where_to_go_on() {
+    let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
+    let routes = routes(&scene);
+    let token = format!("Bearer {TOKEN}");
+    let start = scene.world.store().last_seq();
+    let (mut slow, mut stalled) = fall_behind(&scene, &routes, &token).await;
+    assert_eq!(scene.control.readers.open(), 2, "their bodies are still there");
+    let mut seen = start;
+    loop {
+        let block = slow.block().await;
+        if block.line("event: ") == "lagged" {
+            let told: Value = serde_json::from_str(block.line("data: ")).unwrap();
+            assert_eq!((&told["last_seq"], block.line("id: ")), (&seen.into(), seen.to_string().as_str()));
+            break;
+        }
+        seen += 1;
+        assert_eq!(block.line("id: "), seen.to_string());
+    }
+    assert!(seen < scene.world.store().last_seq());
+    // One that does not even read that is not waited for; it counts as long as it is there.
+    for _ in 0..10 {
+        scene.clock.advance(ghost_domain::Limits::seconds(30));
+        tokio::task::yield_now().await;
+    }
+    assert!(futures_util::StreamExt::next(&mut stalled.body).await.is_none());
+    drop(slow);
+    assert_eq!(scene.control.readers.open(), 1);
+    drop(stalled);
+    assert_eq!(scene.control.readers.open(), 0);
+}
+
+/// Two readers of what is to come that do not read until they are cut off.
+async fn fall_behind(scene: &Scene, routes: &Router, token: &str) -> (Flow, Flow) {
+    let start = scene.world.store().last_seq();
+    // Every feeder listens for the end of the daemon.
+    let listening = scene.closing.receiver_count();
+    let path = format!("/api/events?after={start}");
+    let one = stream(routes, &path, &[("authorization", token)]).await;
+    let two = stream(routes, &path, &[("authorization", token)]).await;
+    scene.emit_many(crate::streams::QUEUE * 3).await;
+    while scene.closing.receiver_count() > listening {
+        tokio::task::yield_now().await;
+        scene.clock.advance(crate::streams::PATIENCE);
+    }
+    (one, two)
+}
+
+#[tokio::test]
+async fn what_is_misspelt_beside_a_good_ticket_is_what_is_told() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let bearer = format!("Bearer {TOKEN}");
+    let given = ask(&routes, "POST", "/api/events/ticket", &[("authorization", &bearer)]).await;
+    let given: Value = serde_json::from_str(&given.body).unwrap();
+    let path = format!("/api/events?afer=now&ticket={}", given["ticket"].as_str().unwrap());
+    let answer = ask(&routes, "GET", &path, &[]).await;
+    assert_eq!((answer.status, answer.refusal().code), (StatusCode::BAD_REQUEST, Code::InvalidArguments));
+    assert_eq!(answer.refusal().hint.as_deref(), Some("did you mean `after`?"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_streamed_has_a_status_of_its_own() {
+    let scene = Scene::with("limits: { subscribers_max: 1 }\n").await;
+    let routes = routes(&scene);
+    let last = scene.world.store().last_seq();
+    for (path, status) in [
+        (format!("/api/events?after={}", last + 1), StatusCode::RANGE_NOT_SATISFIABLE),
+        ("/api/events?kind=turn.startd".into(), StatusCode::BAD_REQUEST),
+        ("/api/events?kind=".into(), StatusCode::BAD_REQUEST),
+        ("/api/events?agent=adda".into(), StatusCode::NOT_FOUND),
+        ("/api/events?agnt=ada".into(), StatusCode::BAD_REQUEST),
+        ("/api/events/ws".into(), StatusCode::BAD_REQUEST),
+    ] {
+        let answer = get(&routes, &path).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(answer.refusal().hint.is_some(), "{path}: {}", answer.body);
+    }
+    assert_eq!(scene.control.readers.open(), 0);
+    let token = format!("Bearer {TOKEN}");
+    let one = stream(&routes, "/api/events", &[("authorization", &token)]).await;
+    assert_eq!(get(&routes, "/api/events").await.status, StatusCode::TOO_MANY_REQUESTS);
+    drop(one);
+    while scene.control.readers.open() > 0 {
+        tokio::task::yield_now().await;
+    }
+    // What retention has taken is said to be gone.
+    scene.clock.advance(ghost_domain::Limits::days(8));
+    ghost_commons::retention::sweep(scene.world.store(), scene.world.cx()).await.unwrap();
+    let gone = get(&routes, "/api/events?after=1").await;
+    assert_eq!((gone.status, gone.refusal().code), (StatusCode::GONE, ghost_domain::Code::CursorExpired));
+}
+
+/// A body that goes on.
+struct Flow {
+    body: axum::body::BodyDataStream,
+    text: String,
+}
+
+/// One block of server-sent events.
+#[derive(Debug)]
+struct Block(String);
+
+async fn stream(routes: &Router, path: &str, headers: &[(&str, &str)]) -> Flow {
+    let mut request = Request::builder().uri(path).header("host", "localhost:8080");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK, "{path}");
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+    Flow { body: response.into_body().into_data_stream(), text: String::new() }
+}
+
+impl Flow {
+    async fn block(&mut self) -> Block {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let block = Block(block.to_owned());
+                self.text = rest.to_owned();
+                return block;
+            }
+            let chunk = futures_util::StreamExt::next(&mut self.body).await.expect("the stream goes on").unwrap();
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+}
+
+impl Block {
+    fn line(&self, name: &str) -> &str {
+        self.0.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+}

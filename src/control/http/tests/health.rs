@@ -1,0 +1,106 @@
+//! Who may ask, whether the daemon is well, and its figures.
+
+use super::*;
+
+#[tokio::test]
+async fn only_health_is_open() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    assert_eq!(ask(&routes, "GET", "/healthz", &[]).await.body, "ok\n");
+    assert_eq!(ask(&routes, "GET", "/readyz", &[]).await.body, "ready\n");
+    for path in ["/api/agents", "/api/agents/ada/tools/brief", "/api/agents/none/tools", "/api/events", "/metrics"] {
+        for wrong in [&[][..], &[("authorization", "Bearer a-long-enough-tokem")], &[("authorization", TOKEN)]] {
+            let answer = ask(&routes, "GET", path, wrong).await;
+            assert_eq!(
+                (answer.status, &answer.headers[header::WWW_AUTHENTICATE]),
+                (StatusCode::UNAUTHORIZED, &"Bearer".parse().unwrap()),
+                "{path} {wrong:?}"
+            );
+            assert!(answer.refusal().hint.unwrap().contains("Bearer"), "{path}");
+        }
+    }
+    // Without a token to compare with, nobody has it.
+    let none = router(scene.control.clone(), None, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(get(&none, "/api/agents/ada/tools").await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn other_hosts_and_other_origins_are_not_answered() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let token = format!("Bearer {TOKEN}");
+    for path in ["/healthz", "/readyz", "/metrics", "/api/agents/ada/tools", "/api/events", "/api/tasks", "/nothing"] {
+        for headers in [
+            &[("host", "evil.example:8080")][..],
+            &[("host", "evil.example"), ("authorization", &token)],
+            &[("origin", "http://evil.example"), ("authorization", &token)],
+            &[("origin", "null")],
+        ] {
+            let answer = ask(&routes, "GET", path, headers).await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} {headers:?}");
+            assert!(answer.refusal().hint.is_some());
+        }
+    }
+    let own = ask(&routes, "GET", "/healthz", &[("origin", "http://localhost:8080")]).await;
+    assert_eq!((own.status, &own.headers[header::CACHE_CONTROL]), (StatusCode::OK, &"no-store".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn a_daemon_that_stops_is_alive_and_not_ready() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    scene.closing.send_replace(true);
+    assert_eq!(get(&routes, "/healthz").await.status, StatusCode::OK);
+    let answer = get(&routes, "/readyz").await;
+    assert_eq!(
+        (answer.status, answer.refusal().code),
+        (StatusCode::SERVICE_UNAVAILABLE, ghost_domain::Code::Unavailable)
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_is_closed_is_not_ready() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    scene.world.store().close().await;
+    assert_eq!(get(&routes, "/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn metrics_show_the_world_and_read_as_prometheus() {
+    let scene = Scene::with("budgets: { world: { tokens: 1000, usd: 2 } }\nmetrics: { open: true }\n").await;
+    let routes = routes(&scene);
+    let page = ask(&routes, "GET", "/metrics", &[]).await;
+    assert_eq!(page.status, StatusCode::OK);
+    assert!(page.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with("text/plain; version=0.0.4"));
+    let last = scene.world.store().last_seq();
+    for row in [
+        "ghost_agents{status=\"running\"} 2",
+        "ghost_agents{status=\"failed\"} 0",
+        "ghost_open_turns 0",
+        "ghost_inbox_total 0",
+        "ghost_dead_letters_held 0",
+        &format!("ghost_last_seq {last}"),
+        &format!("ghost_events_total {last}"),
+        "ghost_event_readers 0",
+        "ghost_paused 0",
+        "ghost_budget_tokens_limit{scope=\"world\"} 1000",
+        "ghost_budget_micros_limit{scope=\"world\"} 2000000",
+        "ghost_budget_tokens_spent{scope=\"world\"} 0",
+        "ghost_model_calls_queued{provider=\"test\"} 0",
+        "ghost_model_calls_in_use{provider=\"test\"} 0",
+        "ghost_uptime_seconds 0",
+    ] {
+        assert!(page.body.lines().any(|line| line == row), "{row} is missing in\n{}", page.body);
+    }
+    let mut family = String::new();
+    for line in page.body.lines() {
+        if let Some(typed) = line.strip_prefix("# TYPE ") {
+            typed.split(' ').next().unwrap().clone_into(&mut family);
+        } else if !line.starts_with('#') {
+            assert!(line.starts_with(&family), "{line} stands under {family}");
+            assert!(line.rsplit(' ').next().unwrap().parse::<u64>().is_ok(), "{line}");
+        }
+    }
+    assert!(page.body.contains("process_resident_memory_bytes "));
+}

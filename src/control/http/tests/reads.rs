@@ -1,0 +1,111 @@
+//! What is read: tools, pages, and what is not there.
+
+use super::*;
+
+#[tokio::test]
+async fn an_agents_tools_are_listed_as_names_and_descriptions() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let answer = get(&routes, "/api/agents/ada/tools").await;
+    assert_eq!(
+        (answer.status, &answer.headers[header::CONTENT_TYPE]),
+        (StatusCode::OK, &"application/json".parse().unwrap())
+    );
+    let tools: Vec<Value> = serde_json::from_str(&answer.body).unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "workspace.read"), "{tools:?}");
+    assert!(!tools.iter().any(|tool| tool["name"] == "workspace.write"), "it was not granted: {tools:?}");
+    for tool in &tools {
+        let tool = tool.as_object().unwrap();
+        assert!(tool.len() == 2 && tool.contains_key("name") && tool.contains_key("description"), "{tool:?}");
+    }
+    let brief = get(&routes, "/api/agents/ada/tools/brief").await;
+    assert!(brief.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with("text/plain"));
+    let lines: String = tools
+        .iter()
+        .map(|tool| format!("- {}: {}\n", tool["name"].as_str().unwrap(), tool["description"].as_str().unwrap()))
+        .collect();
+    assert_eq!(brief.body, lines);
+    assert_eq!(brief.body.lines().count(), tools.len());
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_refused_with_a_hint() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let near = get(&routes, "/api/agents/adda/tools").await;
+    assert_eq!((near.status, near.refusal().hint.as_deref()), (StatusCode::NOT_FOUND, Some("did you mean `ada`?")));
+    for path in ["/api/agents/A%20B/tools", "/api/agents/%ff/tools/brief", "/api/agents/%00/tools"] {
+        let answer = get(&routes, path).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+        assert!(answer.refusal().hint.is_some(), "{path}");
+    }
+    let nothing = get(&routes, "/api/nothing").await;
+    assert_eq!((nothing.status, nothing.refusal().hint.is_some()), (StatusCode::NOT_FOUND, true));
+    let posted = ask(&routes, "POST", "/healthz", &[]).await;
+    assert_eq!((posted.status, posted.refusal().hint.as_deref()), (StatusCode::METHOD_NOT_ALLOWED, Some("use GET")));
+}
+
+#[tokio::test]
+async fn a_page_is_what_was_asked_for_or_refused() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    scene.channel("desk").await;
+    for path in [
+        "/api/agents?limit=0",
+        "/api/agents?limit=501",
+        "/api/tasks?limit=0",
+        "/api/tasks?limit=4294967295",
+        "/api/ledger?limit=501",
+        "/api/channels/desk/messages?limit=0",
+        "/api/channels/desk/messages?limit=501",
+    ] {
+        let answer = get(&routes, path).await;
+        let refusal = answer.refusal();
+        assert_eq!((answer.status, refusal.code), (StatusCode::BAD_REQUEST, Code::InvalidArguments), "{path}");
+        assert!(refusal.message.contains("1 to 500") && refusal.hint.is_some(), "{path}: {refusal}");
+        assert_eq!(refusal.details.unwrap()["field"], "limit", "{path}");
+    }
+    // Of the right form, and yet given by no page.
+    for path in
+        ["/api/agents?cursor=ada", "/api/tasks?cursor=0/5.00", "/api/ledger?cursor=5.000000000000000000000000000000ff"]
+    {
+        let answer = get(&routes, path).await;
+        assert_eq!((answer.status, answer.refusal().code), (StatusCode::BAD_REQUEST, Code::InvalidArguments), "{path}");
+        assert!(answer.refusal().hint.unwrap().contains("next_cursor"), "{path}");
+    }
+    let first: Value = serde_json::from_str(&get(&routes, "/api/agents?limit=1").await.body).unwrap();
+    let rest = get(&routes, &format!("/api/agents?limit=1&cursor={}", first["next_cursor"].as_str().unwrap())).await;
+    let rest: Value = serde_json::from_str(&rest.body).unwrap();
+    assert_eq!((&rest["agents"][0]["agent_id"], &rest["next_cursor"]), (&"ben".into(), &Value::Null));
+    for (path, hint) in [
+        ("/api/ledger?tool=workspace.raed", "did you mean `workspace.read`?"),
+        ("/api/ledger?tool=wholly-unknown", "tool list"),
+        ("/api/events?channel=dsek", "did you mean `desk`?"),
+        ("/api/agents?archetype=wholly-unknown", "this world has: "),
+        ("/api/agents?archetype=wholly-unknown&deleted", "this world has: "),
+        ("/api/tasks?owner=adda", "did you mean `ada`?"),
+        ("/api/channels?agent=adda", "did you mean `ada`?"),
+        ("/api/ledger?agent=adda", "did you mean `ada`?"),
+        ("/api/ledger?turn=0197d2a0-0000-7000-8000-000000000000", "turn list"),
+    ] {
+        let answer = get(&routes, path).await;
+        assert_eq!((answer.status, answer.refusal().code), (StatusCode::NOT_FOUND, Code::NotFound), "{path}");
+        assert!(answer.refusal().hint.unwrap().contains(hint), "{path}");
+    }
+    assert_eq!(get(&routes, "/api/ledger?tool=workspace.read").await.status, StatusCode::OK);
+    // A field is called what it is called in an address.
+    let ahead = get(&routes, "/api/channels/desk/messages?after=9").await;
+    assert_eq!(ahead.status, StatusCode::RANGE_NOT_SATISFIABLE);
+    assert!(ahead.refusal().message.starts_with("after is 9"), "{}", ahead.body);
+    for (path, field) in [
+        ("/api/channels/desk/messages?after=9", "after"),
+        ("/api/ledger?agent=A%20B", "agent"),
+        ("/api/ledger?turn=x", "turn"),
+        ("/api/events?kind=nope.x", "kind"),
+        ("/api/tasks?owner=A%20B", "owner"),
+    ] {
+        let refusal = get(&routes, path).await.refusal();
+        assert_eq!(refusal.details.as_ref().unwrap()["field"], field, "{path}");
+        assert!(refusal.message.starts_with(field), "{path}: {refusal}");
+    }
+}

@@ -1,0 +1,153 @@
+//! The rule files of scripted models as a world uses them: that each model has one, and that the tools which they name are
+//! there, and among those of the agents that follow them.
+//!
+//! Must never: read a rule file, or decide what an agent may use.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use ghost_config::access::ToolAccess;
+use ghost_config::plan::{ModelChoice, Plan, ProviderKind};
+use ghost_config::{Problem, Severity};
+use ghost_domain::text::{clip, nearest};
+use ghost_domain::tool_catalogue::canonical;
+use ghost_provider::scripted::{Survey, ToolName, path_of};
+
+/// Who follows a script.
+struct Follower<'p> {
+    who: String,
+    access: &'p ToolAccess,
+}
+
+/// Everyone whose model is scripted from `dir`, by model: the agents of the world file, and the archetypes that agents may
+/// be created from.
+fn followers<'p>(plan: &'p Plan, dir: &Path) -> BTreeMap<String, Vec<Follower<'p>>> {
+    let mut found: BTreeMap<String, Vec<Follower<'p>>> = BTreeMap::new();
+    let agents = plan.agents.iter().map(|agent| (&agent.model, agent.agent_id.to_string(), &*agent.access));
+    let created = plan.creatable.iter().filter_map(|name| {
+        let (archetype, access) = (plan.archetypes.get(name)?, plan.archetype_access.get(name)?);
+        Some((&archetype.config.model, format!("agents created as `{name}`"), &**access))
+    });
+    for (choice, who, access) in agents.chain(created) {
+        for model in scripted_models(plan, choice, dir) {
+            found.entry(model).or_default().push(Follower { who: who.clone(), access });
+        }
+    }
+    found
+}
+
+/// The models of a choice, fall-backs among them, that are scripted from `dir`.
+fn scripted_models(plan: &Plan, choice: &ModelChoice, dir: &Path) -> BTreeSet<String> {
+    let choice = plan.llm.resolve(choice);
+    let own = choice.provider.unwrap_or_default();
+    let first = choice.model.iter().map(|model| (own.as_str(), model.as_str()));
+    let others = choice.fallback_models.iter().map(|entry| plan.llm.fallback_target(&own, entry));
+    let here = |name: &str| {
+        let provider = plan.llm.providers.get(name).filter(|provider| provider.kind == ProviderKind::Scripted);
+        provider.is_some_and(|provider| provider.dir.as_deref() == Some(dir))
+    };
+    first.chain(others).filter(|(provider, _)| here(provider)).map(|(_, model)| model.to_owned()).collect()
+}
+
+/// The models that someone thinks with and that have no rule file in `dir`; `is_there` says whether a file is.
+pub(crate) fn missing(plan: &Plan, dir: &Path, is_there: impl Fn(&Path) -> bool) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (model, followers) in followers(plan, dir) {
+        let path = path_of(dir, &model);
+        if path.as_deref().is_some_and(&is_there) {
+            continue;
+        }
+        let who: Vec<String> = followers.into_iter().map(|follower| follower.who).collect();
+        let (file, message, hint) = match path {
+            Some(file) => {
+                let message = format!("the rule file is missing; {} would follow it", clip(&who.join(", "), 200));
+                let there = |name: &&String| is_there(&dir.join(format!("{name}.yaml")));
+                (file, message, near_file(dir, &model).filter(|name| there(&name)))
+            }
+            None => {
+                let message = format!("`{}` cannot be the name of a rule file", clip(&model, 80));
+                (dir.to_owned(), message, None)
+            }
+        };
+        let hint = match hint {
+            Some(name) => format!("did you mean the model `{name}`?"),
+            None => "write it, or name another model".to_owned(),
+        };
+        problems.push(problem(Severity::Error, &file, 0, "", message, Some(hint)));
+    }
+    problems
+}
+
+/// The model whose rule file has the nearest name.
+fn near_file(dir: &Path, model: &str) -> Option<String> {
+    let names: Vec<String> = std::fs::read_dir(dir)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".yaml").map(str::to_owned))
+        .take(1_000)
+        .collect();
+    nearest(model, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// What is wrong with the tools that scripts name. `built` are the tools of this build. Without `sure`, access rules are in
+/// doubt, and nobody is said to lack a tool.
+pub(crate) fn tools(plan: &Plan, dir: &Path, survey: &Survey, built: &BTreeSet<String>, sure: bool) -> Vec<Problem> {
+    let followers = followers(plan, dir);
+    let mut problems = Vec::new();
+    for (model, names) in &survey.models {
+        let Some(file) = path_of(dir, model) else { continue };
+        let followers = followers.get(model).map(Vec::as_slice).unwrap_or_default();
+        for tool in names {
+            let found = tool_problem(plan, tool, followers, built, sure);
+            problems.extend(
+                found.map(|(severity, message, hint)| problem(severity, &file, tool.line, &tool.field, message, hint)),
+            );
+        }
+    }
+    problems
+}
+
+fn tool_problem(
+    plan: &Plan,
+    tool: &ToolName,
+    followers: &[Follower<'_>],
+    built: &BTreeSet<String>,
+    sure: bool,
+) -> Option<(Severity, String, Option<String>)> {
+    let extra = plan.groups.extra();
+    let shown = clip(&tool.name, 80);
+    let name = canonical(&tool.name).unwrap_or(&tool.name);
+    if !built.contains(name) {
+        if extra.expand(name).iter().any(|known| known == name) {
+            let message = format!("`{shown}` is not built yet: nobody can call it");
+            return tool.called.then_some((Severity::Warning, message, None));
+        }
+        let near = nearest(&tool.name, built.iter().map(String::as_str).chain(extra.words()));
+        let hint = near.map(|near| format!("did you mean `{near}`?"));
+        return Some((Severity::Error, format!("there is no tool `{shown}`"), hint));
+    }
+    if !tool.called || !sure {
+        return None;
+    }
+    let has = |access: &ToolAccess| [false, true].into_iter().any(|outside| plan.grants(access, name, outside));
+    let without: Vec<&str> =
+        followers.iter().filter(|follower| !has(follower.access)).map(|follower| &*follower.who).collect();
+    if without.is_empty() {
+        return None;
+    }
+    let who = clip(&without.join(", "), 200);
+    // A script that several share may hold rules that are meant for one of them.
+    let severity = if without.len() == followers.len() { Severity::Error } else { Severity::Warning };
+    let hint = "give the archetype a group that has it under `## Tool Access`, or call another tool".to_owned();
+    Some((severity, format!("`{shown}` is not among the tools of {who}"), Some(hint)))
+}
+
+fn problem(
+    severity: Severity,
+    file: &Path,
+    line: usize,
+    field: &str,
+    message: String,
+    hint: Option<String>,
+) -> Problem {
+    Problem { severity, file: file.to_owned(), line, field: field.to_owned(), message, hint }
+}

@@ -1,0 +1,145 @@
+//! `ghostd check` tells everything that is wrong with a world at once, whatever else is wrong with it, and `ghostd up` and
+//! `ghostctl reload` tell the same when they refuse.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use ghost_testkit::blackbox::{House, WorldDir};
+use serde_json::Value;
+
+const WORLD: &str = "\
+world: { id: home }
+access: { default: privileged }
+agents:
+  - { id: ada, archetype: clerk }
+  - { id: ben, archetype: lead }
+tool_privileges:
+  manager: [syscall.task.create]
+  everyone: [workspace.read, workspace.write, tool.google_search]
+llm: { default_provider: scripted, default_model: clerk }
+";
+
+fn house() -> (House, WorldDir) {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = house.world("home");
+    world
+        .config(WORLD)
+        .archetype("clerk", "## Tool Access\nprivilege_groups: everyone\n")
+        .archetype("lead", "## Tool Access\nprivilege_groups: manager\n\n## LLM\nmodel: lead\n")
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n")
+        .write("scripts/lead.yaml", "otherwise: [{ call: syscall.task.create, with: { title: x } }]\n");
+    (house, world)
+}
+
+/// What `check --json` says: file, line, severity and message with the hint, in its order.
+fn told(house: &House, world: &WorldDir) -> Vec<String> {
+    let ran = house.ghostd(&["check", "--json", world.path().to_str().unwrap()]);
+    let problems: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
+    let text = |problem: &Value, key: &str| problem[key].as_str().unwrap_or_default().to_owned();
+    let line = |problem: &Value| {
+        let file = text(problem, "file");
+        let file = file.strip_prefix(world.path().to_str().unwrap()).expect("a path as the world was named");
+        let (line, severity) = (problem["line"].as_u64().unwrap(), text(problem, "severity"));
+        format!("{}:{line}: {severity}: {} {}", &file[1..], text(problem, "message"), text(problem, "hint"))
+    };
+    let wrong = problems.iter().any(|problem| problem["severity"] == "error");
+    ran.exits(if wrong { 2 } else { 0 });
+    problems.iter().map(line).collect()
+}
+
+/// Every one is told, and nothing else, in this order.
+fn exactly(found: &[String], expected: &[&str]) {
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        let (place, words) = expected.split_once(": ").unwrap();
+        assert!(found.starts_with(&format!("{place}: ")) && found.contains(words), "{expected} is not {found}");
+    }
+}
+
+#[test]
+fn mistakes_in_one_file_hide_none_in_another() {
+    let (house, world) = house();
+    exactly(&told(&house, &world), &[]);
+    world
+        .config(&WORLD.replace("  - { id: ben", "  - { id: ben, nmae: Ben").replace("llm:", "limit: {}\nllm:"))
+        .archetype("clerk", "## Limits\nmax_tool_rounds: many\n## Tool Access\nprofil: full\n")
+        .write("laws.md", [0xff, 0xfe])
+        .write("scripts/clerk.yaml", "rules:\n  - whn: {}\n    do: [{ say: '{{ mial }}' }]\nruls: []\n")
+        .write("scripts/spare.yaml", "otherwise: [\n")
+        .write("scripts/lead.yaml", "otherwise:\n  - say: '{{ mail | regex_find(\"(\") }}'\n");
+    let everything = [
+        "archetype/clerk/config.md:2: many",
+        "archetype/clerk/config.md:4: profile",
+        "laws.md:1: UTF-8",
+        "scripts/clerk.yaml:0: otherwise",
+        "scripts/clerk.yaml:2: did you mean `when`?",
+        "scripts/clerk.yaml:3: did you mean `mail`?",
+        "scripts/clerk.yaml:4: did you mean `rules`?",
+        "scripts/lead.yaml:2: `(` is not a regular expression",
+        "scripts/spare.yaml:1: not YAML",
+        "world-config.yaml:5: did you mean `name`?",
+        "world-config.yaml:9: did you mean `limits`?",
+    ];
+    exactly(&told(&house, &world), &everything);
+    // A start that is refused says the same, and starts nothing.
+    let up = house.ghostd(&["up", world.path().to_str().unwrap()]);
+    up.exits(2).says(&["laws.md:1", "clerk.yaml:3", "lead.yaml:2", "spare.yaml:1", "world-config.yaml:5", "11 errors"]);
+    assert!(!house.data("home").exists());
+
+    // Of a world file that is not YAML nothing more can be said; of the others everything.
+    world.config("agents: [\n");
+    let mut rest: Vec<&str> = everything[..9].to_vec();
+    rest.push("world-config.yaml:1: not YAML");
+    exactly(&told(&house, &world), &rest);
+    house.ghostd(&["up", world.path().to_str().unwrap()]).exits(2).says(&["clerk.yaml:3", "10 errors"]);
+}
+
+#[test]
+fn tools_that_scripts_name_are_looked_up_as_their_agents_have_them() {
+    let (house, world) = house();
+    world
+        .write("scripts/clerk.yaml", "rules:\n  - when: { tool: workspace.raed }\n    do:\n      - { call: syscall.task.create }\n      - { call: workspace.wirte }\n      - { call: tool.google_search }\n      - { call: '{{ mail }}' }\notherwise:\n  - say: \"{{ results | of('workspace.lst') | length }}\"\n")
+        .write("scripts/unused.yaml", "otherwise: [{ call: syscall.task.create }, { call: no.such.thing }]\n");
+    let found = told(&house, &world);
+    exactly(
+        &found,
+        &[
+            "scripts/clerk.yaml:2: there is no tool `workspace.raed` did you mean `workspace.read`?",
+            "scripts/clerk.yaml:4: error: `syscall.task.create` is not among the tools of ada",
+            "scripts/clerk.yaml:5: did you mean `workspace.write`?",
+            "scripts/clerk.yaml:6: warning: `tool.google_search` is not built yet",
+            "scripts/clerk.yaml:9: did you mean `workspace.list`?",
+            "scripts/unused.yaml:1: there is no tool `no.such.thing`",
+        ],
+    );
+    // One who shares the script may: what the other may not is a warning.
+    std::fs::remove_file(world.path().join("scripts/unused.yaml")).unwrap();
+    world
+        .write("scripts/clerk.yaml", "otherwise: [{ call: syscall.task.create, with: { title: x } }]\n")
+        .archetype("lead", "## Tool Access\nprivilege_groups: manager\n");
+    exactly(
+        &told(&house, &world),
+        &["scripts/clerk.yaml:1: warning: `syscall.task.create` is not among the tools of ada"],
+    );
+    house.up(world.path(), &[]).stop();
+}
+
+#[test]
+fn a_model_without_rules_is_told_with_the_nearest_and_who_thinks_with_it() {
+    let (house, world) = house();
+    world.config(&WORLD.replace("default_model: clerk", "default_model: clrk"));
+    let found = told(&house, &world);
+    exactly(&found, &["scripts/clrk.yaml:0: ada would follow it did you mean the model `clerk`?"]);
+    house.ghostd(&["up", world.path().to_str().unwrap()]).exits(2).says(&["scripts/clrk.yaml", "ada"]);
+}
+
+#[test]
+fn every_shipped_world_is_without_a_doubt() {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    for world in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/worlds")).unwrap() {
+        let world = world.unwrap().path();
+        let ran = house.ghostd(&["check", world.to_str().unwrap()]);
+        ran.ok();
+        assert!(ran.out.contains("0 errors, 0 warnings"), "{}{}", ran.out, ran.err);
+    }
+}

@@ -1,0 +1,336 @@
+//! What ghostctl says when one mistypes: numbers below zero, filters that name nothing, options by the name that was typed,
+//! lines that are no text, and the code of what came of an answer (issue 2, 10).
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::turns_client::TurnsClient;
+use ghost_proto::v1::{AskRequest, ListAgentsRequest, ListTurnsRequest};
+use ghost_testkit::blackbox::{Daemon, Deadline, House, Ran};
+use serde_json::{Value, json};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+const SCRIPT: &str = "\
+about: Answers, and waits as it is told.
+rules:
+  - name: wait
+    when: { mail: 'wait a while', round: 0 }
+    do: [{ wait: 600s }, { say: Never said. }]
+otherwise: [{ say: Noted. }]
+";
+
+const WORLD: &str = "\
+agents:
+  - { id: ada, archetype: clerk }
+  - { id: ben, archetype: clerk }
+agents_may_create: [helper]
+llm: { default_provider: scripted, default_model: desk }
+";
+
+/// A root, a turn, a conversation that never was.
+const NEVER: &str = "0197d2a0-0000-7000-8000-000000000000";
+
+fn running() -> (House, Daemon) {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = house.world("desk");
+    world.config(WORLD).write("scripts/desk.yaml", SCRIPT);
+    world.archetype("clerk", "").archetype("helper", "");
+    let daemon = house.up(world.path(), &[]);
+    (house, daemon)
+}
+
+/// Runs a command with this on its standard input; gives its exit code and what it printed.
+fn piped(house: &House, args: &[&str], input: &[u8]) -> (i32, String, String) {
+    let mut command = house.ctl_command(args);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Whoever does not read it all is told so by what it prints.
+    drop(child.stdin.take().unwrap().write_all(input));
+    let ended = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
+}
+
+/// The lines of what it said, without those that every usage error has.
+fn told(ran: &Ran) -> &str {
+    ran.err.split("\n\n").next().unwrap_or_default()
+}
+
+#[test]
+fn a_number_below_zero_is_told_what_it_must_be() {
+    let (house, daemon) = running();
+    house.json(&["chat", "create", "room", "--members", "ada,ben"]);
+    for (args, bound) in [
+        (&["state", "set", "k", "1", "--expect", "-1"][..], "0 or more"),
+        (&["knowledge", "write", "e", "x", "--expect", "-1"], "0 or more"),
+        (&["budget", "set", "world", "--tokens", "-1"], "0 or more"),
+        (&["budget", "set", "world", "--usd", "-1"], "from 0 to"),
+        (&["events", "--after", "-1"], "0 or more"),
+        (&["usage", "--since", "-1h"], "0 or more"),
+        (&["ledger", "--since", "-1h"], "0 or more"),
+        (&["ledger", "--limit", "-1"], "1 or more"),
+        (&["agent", "list", "--limit", "-1"], "1 or more"),
+        (&["agent", "stop", "ada", "--grace", "-1s"], "0 or more"),
+        (&["shutdown", "--grace", "-1"], "0 or more"),
+        (&["--timeout", "-1s", "status"], "0 or more"),
+        (&["task", "create", "t", "--owner", "ada", "--due-in", "-1h"], "0 or more"),
+        (&["chat", "history", "room", "--after", "-1"], "0 or more"),
+        (&["chat", "history", "room", "--limit", "-1"], "from 1 to 500"),
+        (&["chat", "watch", "room", "--after", "-1"], "0 or more"),
+        (&["conversation", "show", NEVER, "--after", "-1"], "0 or more"),
+        (&["conversation", "redeliver", NEVER, "-1"], "1 or more"),
+        (&["cron", "add", "ada", "j", "--every", "1h", "--message", "x", "--max-rounds", "-1"], "1 or more"),
+        (&["cron", "runs", "ada/j", "--limit", "-1"], "from 1 to 1000"),
+        (&["timer", "set", "ada", "t", "--in", "-5m", "--message", "x"], "below 0"),
+        (&["watch", "add", "ada", "w", "shared", "--debounce-ms", "-1"], "0 or more"),
+    ] {
+        let ran = house.ctl(args);
+        ran.exits(2);
+        assert!(told(&ran).contains(bound) && !ran.err.contains("use '--"), "{args:?}: {}", ran.err);
+    }
+    // A text may begin with a dash, behind `--`; that tip stays.
+    house.ctl(&["send", "ada", "-5 degrees"]).exits(2).says(&["use '--"]);
+    daemon.stop();
+}
+
+#[test]
+fn a_refusal_names_the_option_of_the_command_that_was_run() {
+    let (house, daemon) = running();
+    let job = |rest: &[&'static str]| [&["cron", "add", "ada", "j", "--every", "1h", "--message", "x"], rest].concat();
+    let timer = |rest: &[&'static str]| [&["timer", "set", "ada", "t", "--message", "x"], rest].concat();
+    for (args, named) in [
+        (job(&["--run-timeout", "1h"]), "--run-timeout is 3600"),
+        (job(&["--max-rounds", "999"]), "--max-rounds is 999"),
+        (job(&["--session", "isolate"]), "--session: `isolate`"),
+        (job(&["--wake", "soon"]), "--wake: `soon`"),
+        (job(&["--deliver", "annonce"]), "--deliver: `annonce`"),
+        (job(&["--to", "No Such!"]), "--to: `No Such!`"),
+        (job(&["--session", "main", "--deliver", "none"]), "--deliver none does not go with --session main"),
+        (job(&["--session", "main", "--payload", "agentTurn"]), "--session main does not go with --payload agentTurn"),
+        (timer(&["--in", "99999d"]), "--in is more than ten years"),
+        (timer(&["--at", "2020-01-01T00:00:00Z"]), "--at: 2020-01-01"),
+        (vec!["watch", "add", "ada", "w", "shared", "--changes", "creatd"], "--changes: `creatd`"),
+        (vec!["watch", "add", "A B", "w", "shared"], "AGENT: `A B`"),
+        (vec!["send", "A B", "x"], "AGENT_ID: `A B`"),
+        (vec!["agent", "create", "helper", "--id", "A B"], "--id: `A B`"),
+        (vec!["agent", "list", "--archetype", ""], "--archetype is empty"),
+        (vec!["tool", "call", "ada", ""], "TOOL is empty"),
+        (vec!["chat", "create", "A B", "--members", "ada"], "CHANNEL: `A B`"),
+        (vec!["budget", "set", "wrld", "--tokens", "1"], "SCOPE: `wrld`"),
+        (vec!["budget", "list", "--scope", "wrld"], "--scope: `wrld` is not a kind of scope"),
+        (vec!["events", "--kind", "nope.x"], "--kind: `nope.x` is no kind of event"),
+        (vec!["agent", "stop", "ada", "--grace", "9999d"], "--grace is 1428w3d"),
+    ] {
+        let ran = house.ctl(&args);
+        ran.exits(2).says(&[named]);
+    }
+    // Both the option and the setting that bounds it are named, and an article goes with its word.
+    house.ctl(&job(&["--max-rounds", "999"])).says(&["1 to 15", "limits.turn_rounds_max"]);
+    house.ctl(&["agent", "list", "--status", "runing"]).exits(2).says(&["--status: `runing` is not an agent status"]);
+    house.ctl(&["cron", "cancel", "ada/none"]).exits(3).says(&["there is no cron job `ada/none`"]);
+    house.ctl(&["knowledge", "list", "--as", "wholly-unknown"]).exits(3).says(&["list the agents"]);
+    // For programs it is one object.
+    let program = house.ctl(&[&["--json"], job(&["--session", "isolate"]).as_slice()].concat());
+    assert_eq!((program.exits(2).out.as_str(), program.error()["details"]["field"].as_str()), ("", Some("session")));
+    assert!(program.error()["error"].as_str().unwrap().starts_with("--session: "), "{}", program.err);
+    // What a tool takes is called what the tool calls it.
+    house.json(&["chat", "create", "room", "--members", "ada,ben"]);
+    let call = house.ctl(&["tool", "call", "ada", "syscall.chat.history", r#"{"channel": "room", "after_seq": 9}"#]);
+    call.exits(2).says(&["after_seq is 9"]);
+    let missing = house.ctl(&["--json", "agent", "get"]);
+    assert_eq!(missing.exits(2).error()["error"], "the following required arguments were not provided: <AGENT_ID>");
+    daemon.stop();
+}
+
+fn channel(house: &House) -> Channel {
+    let socket = house.data("desk").join("ghostd.sock");
+    Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy()
+}
+
+fn refusal(status: &Status) -> Value {
+    let trailer = status.metadata().get_bin(ghost_proto::REFUSAL_TRAILER).expect("a refusal in the trailer");
+    serde_json::from_slice(&trailer.to_bytes().unwrap()).unwrap()
+}
+
+#[test]
+fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
+    let (house, daemon) = running();
+    house.json(&["agent", "create", "helper", "--id", "dan", "--goal", "begin"]);
+    house.wait_until_quiet(Deadline::seconds(30));
+    house.json(&["agent", "delete", "dan"]);
+    for (args, near) in [
+        (&["agent", "list", "--archetype", "clrk"][..], "did you mean `clerk`?"),
+        (&["agent", "list", "--archetype", "wholly-unknown"], "this world has: clerk, helper"),
+        (&["agent", "list", "--deleted", "--archetype", "helpr"], "did you mean `helper`?"),
+        (&["turn", "list", "--agent", "adda"], "did you mean `ada`?"),
+        (&["turn", "list", "--root", NEVER], "turn list"),
+        (&["ledger", "--turn", NEVER], "turn list"),
+        (&["ledger", "--agent", "adda"], "did you mean `ada`?"),
+        (&["ledger", "--tool", "workspace.raed"], "did you mean `workspace.read`?"),
+        (&["events", "--agent", "adda"], "did you mean `ada`?"),
+        (&["task", "list", "--owner", "adda"], "did you mean `ada`?"),
+        (&["usage", "--agent", "adda"], "did you mean `ada`?"),
+        (&["dead", "list", "--agent", "adda"], "did you mean `ada`?"),
+        (&["chat", "list", "--agent", "adda"], "did you mean `ada`?"),
+        (&["conversation", "list", "--agent", "adda"], "did you mean `ada`?"),
+        (&["timer", "list", "--agent", "adda"], "did you mean `ada`?"),
+        (&["cron", "list", "--agent", "adda"], "did you mean `ada`?"),
+        (&["watch", "list", "--agent", "adda"], "did you mean `ada`?"),
+        (&["knowledge", "list", "--as", "adda"], "did you mean `ada`?"),
+    ] {
+        house.ctl(args).exits(3).says(&[near]);
+        let program = house.ctl(&[&["--json"], args].concat());
+        assert_eq!((program.exits(3).out.as_str(), program.error()["code"].as_str()), ("", Some("not_found")));
+    }
+    // What was there left records, and what is there may have none.
+    let agents = house.json(&["agent", "list", "--archetype", "helper"]);
+    assert_eq!(agents, json!([]));
+    let gone = house.json(&["agent", "list", "--deleted", "--archetype", "helper"]);
+    assert_eq!(gone[0]["agent_id"], "dan");
+    let turns = house.json(&["turn", "list", "--agent", "dan"]);
+    let root = turns[0]["root_id"].as_str().unwrap();
+    assert_eq!(house.json(&["turn", "list", "--root", root]), turns);
+    let turn = turns[0]["turn_id"].as_str().unwrap();
+    assert_eq!(house.json(&["ledger", "--turn", turn]), json!([]));
+    // A root whose work waits for its first turn is one, too.
+    house.json(&["pause"]);
+    let sent = house.json(&["send", "ada", "later"]);
+    assert_eq!(house.json(&["turn", "list", "--root", sent["root_id"].as_str().unwrap()]), json!([]));
+    house.json(&["resume"]);
+
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let request = ListAgentsRequest { archetype: Some("clrk".into()), ..ListAgentsRequest::default() };
+        let agents = AgentsClient::new(channel(&house)).list(request).await.unwrap_err();
+        assert_eq!((agents.code(), &refusal(&agents)["details"]["field"]), (Code::NotFound, &json!("archetype")));
+        assert_eq!(refusal(&agents)["hint"], "did you mean `clerk`?");
+        let request = ListTurnsRequest { root_id: Some(NEVER.into()), ..ListTurnsRequest::default() };
+        let turns = TurnsClient::new(channel(&house)).list(request).await.unwrap_err();
+        assert_eq!((turns.code(), &refusal(&turns)["code"]), (Code::NotFound, &json!("not_found")));
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_line_that_is_no_text_is_refused_and_not_said() {
+    let (house, daemon) = running();
+    let (code, out, err) = piped(&house, &["--json", "talk", "ada"], b"one\ncaf\xe9\nthree\n");
+    assert_eq!(code, 2, "{err}");
+    let error: Value = serde_json::from_str(&err).unwrap();
+    assert_eq!(error["code"], "invalid_arguments");
+    assert_eq!(error["error"], "line 2 of standard input is not UTF-8 from its byte 4 on");
+    let conversation: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    let shown = house.json(&["conversation", "show", conversation["conversation_id"].as_str().unwrap()]);
+    let said: Vec<&str> = shown["entries"].as_array().unwrap().iter().map(|e| e["content"].as_str().unwrap()).collect();
+    assert_eq!(said, ["one", "Noted."]);
+    // At once: there is not even a conversation.
+    let before = house.json(&["conversation", "list"]);
+    assert_eq!(piped(&house, &["talk", "ada"], b"\xff\n").0, 2);
+    assert_eq!(house.json(&["conversation", "list"]), before);
+    daemon.stop();
+}
+
+#[test]
+fn no_answer_has_the_code_of_its_reason() {
+    let (house, daemon) = running();
+    let late = house.ctl(&["--json", "--timeout", "300ms", "ask", "ada", "wait a while"]);
+    late.exits(6);
+    assert_eq!(
+        (late.error()["code"].as_str(), late.error()["details"]["status"].as_str()),
+        (Some("timeout"), Some("timed_out"))
+    );
+    house.json(&["agent", "stop", "ada", "--grace", "0s"]);
+    house.ctl(&["ask", "ada", "hello"]).exits(7);
+    house.json(&["budget", "set", "agent:ben", "--tokens", "1"]);
+    house.ctl(&["ask", "ben", "hello"]).exits(8);
+    // Talking is told so just as asking is.
+    let (code, out, err) = piped(&house, &["--json", "talk", "ben"], b"hello\n");
+    assert_eq!(code, 8, "{err}");
+    let error: Value = serde_json::from_str(&err).unwrap();
+    assert_eq!(error["code"], "budget_exhausted");
+    let over: Value = serde_json::from_str(out.lines().find(|line| line.contains("turn_over")).unwrap()).unwrap();
+    assert_eq!((&over["status"], &over["error_code"]), (&json!("failed"), &json!("budget_exhausted")));
+
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let ask = |agent_id: &str, request_id: &str| AskRequest {
+        request_id: request_id.into(),
+        agent_id: agent_id.into(),
+        body: "hello".into(),
+        timeout_ms: Some(30_000),
+    };
+    runtime.block_on(async {
+        let mut client = MessagesClient::new(channel(&house));
+        let spent = client.ask(ask("ben", "a")).await.unwrap().into_inner();
+        assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("failed", Some("budget_exhausted")));
+        assert!(spent.error.unwrap().contains("tokens") && spent.hint.is_some() && spent.reply.is_none());
+        let stopped = client.ask(ask("ada", "b")).await.unwrap_err();
+        assert_eq!((stopped.code(), &refusal(&stopped)["code"]), (Code::FailedPrecondition, &json!("conflict")));
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_history_that_is_not_whole_says_how_to_go_on() {
+    let (house, daemon) = running();
+    house.json(&["chat", "create", "room", "--members", "ada,ben", "--gated"]);
+    for number in 1..=3 {
+        house.json(&["chat", "send", "room", &format!("post {number}")]);
+    }
+    for (args, note) in [
+        (&["--limit", "2"][..], "note: only the last 2 are shown; --before 2 shows what came earlier\n"),
+        (&["--limit", "2", "--after", "0"], "note: only the first 2 are shown; --after 2 shows what follows\n"),
+        (&["--limit", "3"], ""),
+        (&["--limit", "1", "--before", "2"], ""),
+        (&["--limit", "1", "--after", "2"], ""),
+        (&["--limit", "1", "--after", "1", "--before", "3"], ""),
+        (&[], ""),
+    ] {
+        let ran = house.ctl(&[&["chat", "history", "room"], args].concat());
+        assert_eq!(ran.ok().err, note, "{args:?}");
+    }
+    // A program sees the sequences.
+    assert_eq!(house.ctl(&["--json", "chat", "history", "room", "--limit", "2"]).ok().err, "");
+    daemon.stop();
+}
+
+#[test]
+fn what_is_far_too_long_is_refused_at_once_and_in_few_words() {
+    let (house, daemon) = running();
+    let long = "x".repeat(100_000);
+    let path = format!("unix:/{long}");
+    for args in [
+        &[long.as_str()][..],
+        &["events", "--after", &long],
+        &["timer", "set", "ada", "t", "--message", "x", "--in", &long],
+        &["completions", &long],
+        &["--endpoint", &long, "status"],
+        &["--endpoint", &path, "status"],
+        &["--endpoint", "127.0.0.1:1", "--token", &long, "status"],
+        &["agent", "get", &long],
+        &["cron", "cancel", &long],
+        &["chat", "history", &long],
+        &["agent", "list", "--archetype", &long],
+    ] {
+        let ran = house.ctl(args);
+        ran.exits(2);
+        assert!(ran.err.len() < 2_000, "{} bytes: {}…", ran.err.len(), &ran.err[..500]);
+        let program = house.ctl(&[&["--json"], args].concat());
+        program.exits(2);
+        assert!(program.err.len() < 2_000 && program.error()["error"].is_string(), "{}", program.err.len());
+    }
+    house.ctl(&["--world", &long, "status"]).exits(3);
+    for (args, told) in [
+        (&["up", "--http", "localhost:80"][..], "a numeric host"),
+        (&["up", "--http", "-1"], "a numeric host"),
+        (&["up", "--listen", &path], "107 bytes at most"),
+        (&["up", "--listen", "unix:"], "needs a path"),
+    ] {
+        house.ghostd(args).exits(2).says(&[told]);
+    }
+    daemon.stop();
+}
