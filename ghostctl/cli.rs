@@ -170,9 +170,14 @@ const SHOWN: usize = 200;
 /// Help and version go to standard output with exit code 0; a usage error goes to standard error with 2.
 fn explain(error: &clap::Error, args: &[OsString], out: &mut Output, err: &mut dyn Write) -> u8 {
     let mut text = error.render().to_string();
-    for arg in args.iter().filter_map(|arg| arg.to_str()).filter(|arg| arg.len() > SHOWN) {
-        // Nobody reads what was typed, or pasted, by the screenful.
-        text = text.replace(arg, &one_line(arg, SHOWN));
+    for arg in args.iter().filter_map(|arg| arg.to_str()) {
+        // An option and its value are told apart where they are spoken of.
+        let parts = arg.split_once('=').filter(|_| arg.starts_with("--"));
+        let words = [Some(arg), parts.map(|(name, _)| name), parts.map(|(_, value)| value)];
+        for word in words.into_iter().flatten().filter(|word| word.len() > SHOWN) {
+            // Nobody reads what was typed, or pasted, by the screenful.
+            text = text.replace(word, &one_line(word, SHOWN));
+        }
     }
     if error.exit_code() == 0 {
         return match out.text(&text).and_then(|()| out.flush()).map_err(Failure::from) {

@@ -12,8 +12,8 @@ use crate::text::one_line;
 
 /// The token's name in a data directory.
 const TOKEN: &str = "token";
-/// A token is a short text; a larger file is something else.
-const TOKEN_BYTES: u64 = 4_096;
+/// A token is a short text, perhaps with a line's end; a larger file is something else.
+const TOKEN_BYTES: u64 = 4_096 + 2;
 
 /// What the surroundings of the process say.
 #[derive(Clone, Debug, Default)]

@@ -82,7 +82,6 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("tag", &["--tag"]),
     ("tags", &["--tags"]),
     ("task_id", &["TASK_ID"]),
-    ("timeout", &["--run-timeout"]),
     ("timeout_ms", &["--timeout"]),
     ("timeout_seconds", &["--run-timeout"]),
     ("title", &["--title", "TITLE"]),
@@ -136,7 +135,7 @@ fn names(field: &str) -> Option<&'static [&'static str]> {
 }
 
 /// The ordinary words that are options of the command where they stand: `payload agentTurn` as `--payload agentTurn`,
-/// `leave to out` as `leave --to out`, `does not go with timeout` as `does not go with --run-timeout`.
+/// `leave to out` as `leave --to out`, `does not go with deliver` as `does not go with --deliver`.
 fn placed(text: &str, line: &Line) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let bare = |at: usize| words.get(at).map_or("", |word| word.trim_end_matches([',', ':', ';', '.']));
@@ -237,7 +236,7 @@ mod tests {
             ),
             ("the payload agentTurn of it", "x", None, "status", ("the payload agentTurn of it", "x")),
             (
-                "wake next-heartbeat does not go with timeout: it runs alone",
+                "wake next-heartbeat does not go with timeout_seconds: it runs alone",
                 "leave wake out, or leave that to me",
                 Some("wake"),
                 cron,

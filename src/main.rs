@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use clap::Parser;
 use ghost_daemon::{Options, Terminal, system_ports};
+use ghost_domain::text::shown;
+use ghost_domain::{Code, Refusal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
@@ -28,6 +30,10 @@ fn main() -> ExitCode {
         Command::Init { dir } => report::init(&dir),
         Command::Up(up) => {
             telemetry();
+            let page_limit = match page_limit(env("GHOST_DATABASE_PAGES").as_deref()) {
+                Ok(limit) => limit,
+                Err(refusal) => return report::refused(&refusal),
+            };
             let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => {
@@ -45,7 +51,7 @@ fn main() -> ExitCode {
                 env: Arc::new(env),
                 extra_tools: Vec::new(),
                 ports: system_ports(),
-                page_limit: env("GHOST_DATABASE_PAGES").and_then(|pages| pages.parse().ok()),
+                page_limit,
                 terminal: Terminal::new(std::io::stdout()),
             };
             let code = match runtime.block_on(async { ghost_daemon::run(options, stop_signal()?).await }) {
@@ -59,15 +65,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// How many pages the database may have. A bound that was meant and not understood would be none.
+fn page_limit(given: Option<&str>) -> Result<Option<u32>, Refusal> {
+    let Some(given) = given.filter(|given| !given.is_empty()) else { return Ok(None) };
+    match given.parse() {
+        Ok(pages) if pages > 0 => Ok(Some(pages)),
+        _ => {
+            let what = format!("GHOST_DATABASE_PAGES is `{}`, which is no number of pages", shown(given, 40));
+            Err(Refusal::new(Code::InvalidArguments, what)
+                .hint(format!("write a whole number from 1 to {}, or leave it unset for no bound", u32::MAX)))
+        }
+    }
+}
+
 /// Turns true at the first SIGINT or SIGTERM; a second one ends the process at once.
 fn stop_signal() -> Result<watch::Receiver<bool>, ghost_daemon::Failure> {
     let (stop, stopped) = watch::channel(false);
     let listen = |kind| {
         signal(kind).map_err(|error| {
-            ghost_daemon::Failure::Refused(ghost_domain::Refusal::new(
-                ghost_domain::Code::Internal,
-                format!("signals cannot be received: {error}"),
-            ))
+            ghost_daemon::Failure::Refused(Refusal::new(Code::Internal, format!("signals cannot be received: {error}")))
         })
     };
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
@@ -89,8 +105,16 @@ fn stop_signal() -> Result<watch::Receiver<bool>, ghost_daemon::Failure> {
 /// Logs go to standard error, warnings and worse unless `GHOST_LOG` says otherwise. The model library logs whole payloads
 /// and is silenced (DESIGN.md section 9).
 fn telemetry() {
-    let filter = std::env::var("GHOST_LOG").unwrap_or_else(|_| "warn".to_owned());
-    let filter = EnvFilter::try_new(format!("{filter},genai=off")).unwrap_or_else(|_| EnvFilter::new("warn,genai=off"));
+    let given = std::env::var_os("GHOST_LOG").filter(|given| !given.is_empty()).unwrap_or_else(|| "warn".into());
+    let given = given.to_string_lossy();
+    let filter = EnvFilter::try_new(format!("{given},genai=off")).unwrap_or_else(|error| {
+        eprintln!(
+            "warning: GHOST_LOG `{}` is not understood ({error}); warnings and worse are logged",
+            shown(&given, 80)
+        );
+        eprintln!("  hint: write off, error, warn, info, debug or trace, or such as ghost_commons=debug");
+        EnvFilter::new("warn,genai=off")
+    });
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

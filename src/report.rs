@@ -1,5 +1,6 @@
 //! What `ghostd` says in the terminal about configurations and failures, and the exit codes that go with it.
 
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,10 +14,14 @@ const USAGE: u8 = 2;
 pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>) -> ExitCode {
     let problems = ghost_daemon::check(world_dir, &Overrides::default(), env, &[]);
     let fine = !problems.has_errors();
+    let mut out = String::new();
     if json {
         match serde_json::to_string_pretty(&problems) {
-            Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("error: {error}"),
+            Ok(text) => out = format!("{text}\n"),
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::FAILURE;
+            }
         }
     } else if !problems.is_empty() {
         eprintln!("{problems}");
@@ -24,12 +29,24 @@ pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>)
     let (errors, warnings) = problems.counts();
     if !json {
         if fine {
-            println!("{} is a world that can be started. {}", world_dir.display(), counted(errors, warnings));
+            out = format!("{} is a world that can be started. {}\n", world_dir.display(), counted(errors, warnings));
         } else {
             eprintln!("{}", counted(errors, warnings));
         }
     }
-    if fine { ExitCode::SUCCESS } else { ExitCode::from(USAGE) }
+    printed(&out, if fine { ExitCode::SUCCESS } else { ExitCode::from(USAGE) })
+}
+
+/// Writes `text` to standard output and gives `code`. Nobody who reads any more is no failure; a full disk is one.
+fn printed(text: &str, code: ExitCode) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot write the output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => code,
+    }
 }
 
 /// How many problems there are, in words.
@@ -42,11 +59,9 @@ fn counted(errors: usize, warnings: usize) -> String {
 pub fn init(dir: &Path) -> ExitCode {
     match ghost_config::init::write(dir) {
         Ok(files) => {
-            for file in files {
-                println!("wrote {}", file.display());
-            }
-            println!("Start it with: ghostd up {}", dir.display());
-            ExitCode::SUCCESS
+            let mut text: String = files.iter().map(|file| format!("wrote {}\n", file.display())).collect();
+            text.push_str(&format!("Start it with: ghostd up {}\n", dir.display()));
+            printed(&text, ExitCode::SUCCESS)
         }
         Err(refusal) => refused(&refusal),
     }
@@ -65,7 +80,8 @@ pub fn failure(failure: &Failure) -> ExitCode {
     }
 }
 
-fn refused(refusal: &Refusal) -> ExitCode {
+/// Says what was refused, and what to do.
+pub fn refused(refusal: &Refusal) -> ExitCode {
     eprintln!("error: {}", refusal.message);
     if let Some(hint) = &refusal.hint {
         eprintln!("  hint: {hint}");

@@ -134,6 +134,59 @@ fn a_model_without_rules_is_told_with_the_nearest_and_who_thinks_with_it() {
 }
 
 #[test]
+fn a_rule_for_one_agent_asks_nothing_of_the_others() {
+    let (house, world) = house();
+    let rule = "rules:\n  - when: { agent: ben }\n    do: [{ call: syscall.task.create, with: { title: x } }]\notherwise: [{ say: Here. }]\n";
+    world
+        .config(&WORLD.replace("llm:", "agents_may_create: [clerk]\nllm:"))
+        .write("scripts/clerk.yaml", rule)
+        .archetype("lead", "## Tool Access\nprivilege_groups: manager\n");
+    exactly(&told(&house, &world), &[]);
+    // Whom it is for must have the tool; one of a name that nobody has may be for who is created.
+    world.write("scripts/clerk.yaml", rule.replace("agent: ben", "agent: [a*]"));
+    exactly(
+        &told(&house, &world),
+        &[
+            "scripts/clerk.yaml:3: error: `syscall.task.create` is not among the tools of ada, agents created as `clerk`",
+        ],
+    );
+    world.write("scripts/clerk.yaml", rule.replace("agent: ben", "agent: ada"));
+    exactly(
+        &told(&house, &world),
+        &["scripts/clerk.yaml:3: error: `syscall.task.create` is not among the tools of ada give"],
+    );
+}
+
+#[test]
+fn a_wrong_flag_is_told_as_a_flag() {
+    let (house, world) = house();
+    let path = world.path().to_str().unwrap();
+    let ran = house.ghostd(&["up", path, "--provider", "scriptd"]);
+    ran.exits(2).says(&["--provider: there is no provider `scriptd`", "did you mean `scripted`?"]);
+    assert!(!ran.err.contains("world-config.yaml"), "{}", ran.err);
+    house
+        .ghostd(&["up", path, "--provider", "openai", "--model", "m", "--base-url", "x"])
+        .exits(2)
+        .says(&["--base-url: "]);
+}
+
+#[test]
+fn a_fall_back_without_a_provider_is_told_once_and_where_it_stands() {
+    let (house, world) = house();
+    world.archetype(
+        "clerk",
+        "## Tool Access\nprivilege_groups: everyone\n## LLM\nfallback_models: nowhere/x, scripted/gone\n",
+    );
+    exactly(
+        &told(&house, &world),
+        &[
+            "archetype/clerk/config.md:4: error: there is no provider `nowhere`",
+            "scripts/gone.yaml:0: error: the rule file is missing",
+        ],
+    );
+}
+
+#[test]
 fn every_shipped_world_is_without_a_doubt() {
     let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
     for world in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/worlds")).unwrap() {

@@ -469,7 +469,9 @@ fn a_world_from_init_is_checked_and_does_its_job() {
     let path = dir.to_str().unwrap();
     let made: Ran = house.ghostd(&["init", path]);
     made.ok();
-    house.ghostd(&["check", path]).ok();
+    let checked = house.ghostd(&["check", path]);
+    checked.ok();
+    assert!(checked.out.contains("0 errors, 0 warnings"), "{}{}", checked.out, checked.err);
     // It never overwrites.
     house.ghostd(&["init", path]).exits(7);
     let daemon = house.up(&dir, &[]);

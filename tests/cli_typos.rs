@@ -288,6 +288,15 @@ fn a_history_that_is_not_whole_says_how_to_go_on() {
         (&["--limit", "1", "--before", "2"], ""),
         (&["--limit", "1", "--after", "2"], ""),
         (&["--limit", "1", "--after", "1", "--before", "3"], ""),
+        (
+            &["--limit", "1", "--after", "0", "--before", "3"],
+            "note: only the last 1 are shown; --before 2 shows what came earlier\n",
+        ),
+        (
+            &["--limit", "2", "--after", "0", "--before", "4"],
+            "note: only the last 2 are shown; --before 2 shows what came earlier\n",
+        ),
+        (&["--limit", "2", "--after", "0", "--before", "3"], ""),
         (&[], ""),
     ] {
         let ran = house.ctl(&[&["chat", "history", "room"], args].concat());
@@ -303,6 +312,7 @@ fn what_is_far_too_long_is_refused_at_once_and_in_few_words() {
     let (house, daemon) = running();
     let long = "x".repeat(100_000);
     let path = format!("unix:/{long}");
+    let with = |option: &str| format!("--{option}={long}");
     for args in [
         &[long.as_str()][..],
         &["events", "--after", &long],
@@ -315,6 +325,12 @@ fn what_is_far_too_long_is_refused_at_once_and_in_few_words() {
         &["cron", "cancel", &long],
         &["chat", "history", &long],
         &["agent", "list", "--archetype", &long],
+        &["events", &with("after")],
+        &["timer", "set", "ada", "t", "--message", "x", &with("in")],
+        &["agent", "list", &with("archetype")],
+        &[&with("endpoint"), "status"],
+        &["status", &with("nonsense")],
+        &["status", &with(&"n".repeat(1_000))],
     ] {
         let ran = house.ctl(args);
         ran.exits(2);

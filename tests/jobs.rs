@@ -196,6 +196,8 @@ fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_
     assert_eq!((&timer["when"]["at"], &timer["next_at"]), (&json!("2030-01-02T03:04:05.000Z"), &timer["when"]["at"]));
     let events = house.ctl(&["--json", "events", "--kind", "schedule.set"]).json_lines();
     assert_eq!(events.last().unwrap()["payload"]["when"], timer["when"]);
+    let nap = house.json(&["timer", "set", "ada", "nap", "--in", "1h"]);
+    assert_eq!(nap["message"], "nap", "a timer that was given no message reminds of its name");
     assert!(house.ctl(&["timer", "list"]).ok().out.contains("2030-01-02T03:04:05.000Z"));
     daemon.stop();
 }
@@ -310,6 +312,12 @@ fn an_agents_job_is_told_nowhere_when_its_webhook_is_given_to_another_and_the_ru
     daemon.kill();
     let daemon = house.up(&world, &[]);
     told(&run());
+    // One that is switched off is not switched on without a webhook to go to.
+    house.json(&["cron", "disable", "ada/free"]);
+    std::fs::write(world.join("world-config.yaml"), config.replace(&hooked("ada"), "")).unwrap();
+    house.ctl(&["reload"]).ok();
+    house.ctl(&["cron", "enable", "ada/free"]).exits(3).says(&["there is no webhook `ops`"]);
+    assert_eq!(house.json(&["cron", "list"])[0]["enabled"], false);
     daemon.stop();
     assert!(heard.try_recv().is_err());
 }

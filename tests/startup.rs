@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use ghost_testkit::blackbox::{Database, Deadline, House, Ran};
 
@@ -65,6 +66,24 @@ fn a_data_directory_that_cannot_be_made_or_written() {
     up(&house, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be made", "hint: "]);
     let target = if privileged { PathBuf::from("/sys/kernel") } else { locked };
     up(&house, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be written", "hint: "]);
+}
+
+#[test]
+fn a_token_that_the_daemon_takes_is_one_that_its_client_sends() {
+    let (mut house, world) = house();
+    house.set("GHOST_TOKEN", "x".repeat(4_096));
+    let daemon = house.up(&world, &["--listen", "127.0.0.1:0"]);
+    let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
+    house.ctl(&["--endpoint", &line[line.find("127.0.0.1:").unwrap()..], "status"]).ok();
+    daemon.stop();
+    for (token, why) in [
+        ("x".repeat(4_097), "GHOST_TOKEN has 4097 bytes; at most 4096 are taken"),
+        ("x".repeat(15), "GHOST_TOKEN is shorter than 16 characters"),
+        ("fünfzehn und mehr Zeichen".to_owned(), "printable ASCII"),
+    ] {
+        house.set("GHOST_TOKEN", token);
+        up(&house, &world, &["--listen", "127.0.0.1:0"]).exits(2).says(&[why]);
+    }
 }
 
 #[test]
@@ -146,6 +165,34 @@ fn a_refused_start_leaves_the_data_directory_as_it_was() {
     }
     assert_eq!(running.as_deref(), Some(daemon.pid().to_string().as_bytes()));
     daemon.stop();
+    nothing_is_lost(&house, &world);
+}
+
+#[test]
+fn an_input_without_a_place_in_the_workspace_starts_nothing() {
+    let (house, world) = lived_in();
+    let config = world.join("world-config.yaml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let job = "job: { input: input, lead: ada, brief: 'Do {input}.', result: output/reports }\n";
+    std::fs::write(&config, format!("{text}{job}")).unwrap();
+    std::fs::create_dir(world.join("input")).unwrap();
+    std::fs::write(world.join("input/a.md"), "words").unwrap();
+    let data = house.data("home");
+    let inputs = data.join("workspace/inputs");
+    if inputs.exists() {
+        std::fs::remove_dir_all(&inputs).unwrap();
+    }
+    std::fs::write(&inputs, "in the way").unwrap();
+    let starts = |data: &Path| Database::open(data).number("SELECT count(*) FROM events WHERE kind = 'world.started'");
+    let (before, lock) = (starts(&data), std::fs::read(data.join("lock")).unwrap());
+    let ran = up(&house, &world, &[]);
+    ran.exits(5).says(&["workspace/inputs is not a directory", "hint: "]);
+    assert!(!ran.out.contains(" is up."), "{}", ran.out);
+    assert_eq!((starts(&data), std::fs::read(data.join("lock")).unwrap()), (before, lock));
+
+    std::fs::remove_file(&inputs).unwrap();
+    nothing_is_lost(&house, &world);
+    // What lies there already needs no leave to write.
     nothing_is_lost(&house, &world);
 }
 
@@ -262,4 +309,46 @@ fn two_signals_are_not_needed_and_the_end_is_orderly() {
     assert!(!house.data("home").join("ghostd.sock").exists(), "an orderly end takes its socket along");
     let database = Database::open(&house.data("home"));
     assert_eq!(database.texts("SELECT kind FROM events ORDER BY seq DESC LIMIT 1"), ["world.stopped"]);
+}
+
+#[test]
+fn output_that_nobody_reads_ends_quietly_and_output_that_cannot_be_written_is_told() {
+    let (house, world) = house();
+    let run = |args: &[&str], out: Stdio| {
+        // It reads its arguments alone, and the house sets nothing that it needs.
+        #[allow(clippy::disallowed_methods)]
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ghostd"));
+        let ended = command.args(args).stdin(Stdio::null()).stdout(out).output().unwrap();
+        (ended.status.code().unwrap(), String::from_utf8(ended.stderr).unwrap())
+    };
+    let (world, new) = (world.to_str().unwrap(), house.join("new"));
+    for (number, args) in [vec!["check", world], vec!["check", "--json", world], vec!["init"]].into_iter().enumerate() {
+        let dirs = ["gone", "full"].map(|name| new.join(format!("{name}{number}")));
+        let with = |at: usize| {
+            let dir = (args[0] == "init").then(|| dirs[at].to_str().unwrap());
+            args.iter().copied().chain(dir).collect::<Vec<_>>()
+        };
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (code, err) = run(&with(0), writer.into());
+        assert!(code == 0 && !err.contains("panicked") && !err.contains("output"), "{args:?}: {code} {err}");
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (code, err) = run(&with(1), full.into());
+        assert_eq!(code, 1, "{args:?}");
+        assert!(err.contains("error: cannot write the output: ") && !err.contains("panicked"), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn a_setting_of_the_environment_that_is_not_understood_is_told() {
+    let (mut house, world) = house();
+    for pages in ["abc", "-1", "0", "4294967296"] {
+        house.set("GHOST_DATABASE_PAGES", pages);
+        let told = format!("GHOST_DATABASE_PAGES is `{pages}`, which is no number of pages");
+        up(&house, &world, &[]).exits(2).says(&[&told, "hint: "]);
+    }
+    house.set("GHOST_DATABASE_PAGES", "").set("GHOST_LOG", "loud=very");
+    let daemon = house.up(&world, &[]);
+    daemon.err.find(0, Deadline::seconds(10), |line| line.contains("GHOST_LOG `loud=very` is not understood")).unwrap();
+    daemon.stop();
 }

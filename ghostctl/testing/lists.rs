@@ -49,6 +49,10 @@ async fn lists_of_knowledge_are_given_left_or_emptied() {
     assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--file", "f"]).await.code, 2, "and only one");
     assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--expect", "-1"]).await.code, 2);
     assert_eq!(scene.run(&["knowledge", "write", "e", "--file", "/none/there"]).await.code, 3);
+    for words in ["a,,b", ",a", ","] {
+        let lost = scene.run(&["knowledge", "write", "e", "t", "--tags", words]).await;
+        assert_eq!(lost.code, 2, "{words}: {}", lost.err);
+    }
     let read = scene.run(&["knowledge", "read", "e"]).await;
     assert!(read.out.ends_with("\ntext\n"), "{}", read.out);
     assert_eq!(scene.run(&["state", "set", "k", "null"]).await.out, "k is deleted\n");

@@ -49,7 +49,7 @@ pub struct NewSchedule {
     pub name: String,
     /// When it goes off.
     pub when: When,
-    /// The text of its mail, which of a timer and a cron job is never blank.
+    /// The text of its mail, which of a timer and a cron job is never blank. A timer without one reminds of its name.
     pub message: String,
     /// What becomes of missed slots.
     pub missed: Missed,
@@ -70,10 +70,13 @@ pub struct NewSchedule {
 /// blank message; `InvalidArguments` and `RateLimited` for a rule that cannot be (see
 /// [`first_slot`]) and a bound on how many there are; `AccessDenied` for an agent that would replace what someone else
 /// set for it; `HopLimit`, `TooLarge`; `PayloadMismatch` for options of a cron job on something else.
-pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> Result<Schedule> {
+pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = cx.limits();
     let agent = mail::agent_named(w, &new.agent_id).await?;
     let name = checked_name(&new.name)?;
+    if new.kind == ScheduleKind::Timer && new.message.is_empty() {
+        new.message.clone_from(&name);
+    }
     if matches!(new.kind, ScheduleKind::Timer | ScheduleKind::Cron) {
         not_blank("message", &new.message)?;
     }
@@ -143,7 +146,8 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewSchedule) -> R
 /// Turns a schedule on or off. What passed while it was off is not made up for; what changed below a watch is reported.
 ///
 /// # Errors
-/// `NotFound`, `AccessDenied`; `InvalidArguments` for one whose only time has passed.
+/// `NotFound`, also for a channel or conversation that the last words of a cron job that is turned on should go to;
+/// `AccessDenied`; `InvalidArguments` for one whose only time has passed.
 pub async fn enable(
     w: &mut dyn Writes,
     cx: &Cx,
@@ -155,6 +159,9 @@ pub async fn enable(
     may_change(by, &schedule)?;
     if schedule.enabled == enabled {
         return Ok(schedule);
+    }
+    if enabled {
+        target::check(w, &schedule.options).await?;
     }
     schedule.enabled = enabled;
     schedule.next_at = match schedule.kind {

@@ -25,6 +25,10 @@ const MACHINE: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
 /// Files with an older name; if both are there, the older one is appended.
 const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
 
+/// Files that mean something themselves, so that none of them can be meant to be another one.
+const OWN: [&str; 9] =
+    ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md", OLDER[0].1, OLDER[1].1, OLDER[2].1];
+
 /// An archetype, and where what must still be checked stands.
 pub struct Loaded {
     /// The archetype.
@@ -33,6 +37,8 @@ pub struct Loaded {
     pub config_path: std::path::PathBuf,
     /// The line of `provider`; 0 if there is none.
     pub provider_line: usize,
+    /// The line of `fallback_models`; 0 if there is none.
+    pub fallback_line: usize,
     /// The line of `## LLM`; 0 if there is none.
     pub llm_line: usize,
     /// The line of `## Limits`; 0 if there is none.
@@ -84,7 +90,7 @@ impl Place<'_> {
             let text = self.text(file, &names);
             match &text {
                 None => {
-                    let near = nearest(file, names.iter().map(String::as_str));
+                    let near = nearest(file, names.iter().map(String::as_str).filter(|name| !OWN.contains(name)));
                     let hint = near.map_or_else(
                         || "write the file; a sentence is enough".to_owned(),
                         |near| format!("did you mean `{near}` to be it? Rename it"),
@@ -128,6 +134,7 @@ impl Place<'_> {
             archetype: Arc::new(Archetype { name, soul, goal, agent, user, config: read.config }),
             config_path: self.shown.join(config_file),
             provider_line: read.provider_line,
+            fallback_line: read.fallback_line,
             llm_line: read.llm_line,
             limits_line: read.limits_line,
         }

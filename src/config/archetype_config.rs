@@ -45,6 +45,8 @@ pub struct Read {
     pub config: ArchetypeConfig,
     /// The line of `provider`; 0 if there is none.
     pub provider_line: usize,
+    /// The line of `fallback_models`; 0 if there is none.
+    pub fallback_line: usize,
     /// The line of `## LLM`; 0 if there is none.
     pub llm_line: usize,
     /// The line of `## Limits`; 0 if there is none.
@@ -62,50 +64,13 @@ pub fn read(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>) -> R
         {
             let message = format!("the section `## {}` stands here a second time", clip(&section.heading, 60));
             file.error(section.line, "", message, Some(format!("it is already on line {first}; keep one")));
+            // What is wrong in it is told all the same; what it says counts for nothing.
+            if SECTIONS.contains(&section.key.as_str()) {
+                one_section(section, known, file, &mut Read::default(), &mut BTreeSet::new());
+            }
             continue;
         }
-        match section.key.as_str() {
-            "llm" => {
-                read.llm_line = section.line;
-                pairs(section, &["fallback_models"], file, |map| {
-                    let entry = read_model(map);
-                    read.provider_line = entry.provider.as_ref().map_or(0, Field::line);
-                    read.config.model = entry.choice;
-                });
-            }
-            "limits" => pairs(section, &[], file, |map| {
-                read.limits_line = section.line;
-                read.config.limits = agent_limits(map);
-                if let Some(field) = map.get("daily_cost_usd") {
-                    let _ = field.number(0.0..=1e6);
-                    let hint = "set `budget` for the agent in the world file";
-                    field.warn("nothing uses this yet", Some(hint.to_owned()));
-                }
-            }),
-            "tool access" => read.config.access = Some(tool_access(section, known, file)),
-            "toolbox" => toolbox(section, known, file, &mut read.config, &mut toolbox_tools),
-            "skills" => read.config.skills = Some(skills(section, known, file)),
-            "tools" => read.config.legacy_tools = Some(words(section, "Tools", known, file)),
-            "heartbeat" => pairs(section, &[], file, |map| read.config.heartbeat = Some(heartbeat::keys(map))),
-            "channels" => pairs(section, &[], file, |map| {
-                read.config.reactions = map.get("reactions").and_then(|field| channels::level(&field));
-            }),
-            "prompt" => pairs(section, &[], file, |map| {
-                if map
-                    .get("mode")
-                    .and_then(|field| field.choice(&["full", "minimal", "none"]))
-                    .is_some_and(|m| m != "full")
-                {
-                    file.warn(section.line, "Prompt.mode", "nothing uses this yet", None);
-                }
-                read.config.timezone = map.get("timezone").and_then(|field| timezone(&field));
-            }),
-            _ => {
-                let hint = did_you_mean(&section.key, SECTIONS.iter().copied());
-                let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
-                file.warn(section.line, "", message, hint);
-            }
-        }
+        one_section(section, known, file, &mut read, &mut toolbox_tools);
     }
     if let (Some(_), Some(line)) = (&read.config.access, seen.get("tools"))
         && read.config.legacy_tools.take().is_some()
@@ -118,6 +83,56 @@ pub fn read(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>) -> R
         list.extend(toolbox_tools);
     }
     read
+}
+
+/// Reads one section into `read`, and the full names of its toolbox's tools into `toolbox_tools`.
+fn one_section(
+    section: &Section,
+    known: &Known<'_>,
+    file: &FileReport<'_>,
+    read: &mut Read,
+    toolbox_tools: &mut BTreeSet<String>,
+) {
+    match section.key.as_str() {
+        "llm" => {
+            read.llm_line = section.line;
+            pairs(section, &["fallback_models"], file, |map| {
+                let entry = read_model(map);
+                read.provider_line = entry.provider.as_ref().map_or(0, Field::line);
+                read.fallback_line = map.get("fallback_models").map_or(0, |field| field.line());
+                read.config.model = entry.choice;
+            });
+        }
+        "limits" => pairs(section, &[], file, |map| {
+            read.limits_line = section.line;
+            read.config.limits = agent_limits(map);
+            if let Some(field) = map.get("daily_cost_usd") {
+                let _ = field.number(0.0..=1e6);
+                let hint = "set `budget` for the agent in the world file";
+                field.warn("nothing uses this yet", Some(hint.to_owned()));
+            }
+        }),
+        "tool access" => read.config.access = Some(tool_access(section, known, file)),
+        "toolbox" => toolbox(section, known, file, &mut read.config, toolbox_tools),
+        "skills" => read.config.skills = Some(skills(section, known, file)),
+        "tools" => read.config.legacy_tools = Some(words(section, "Tools", known, file)),
+        "heartbeat" => pairs(section, &[], file, |map| read.config.heartbeat = Some(heartbeat::keys(map))),
+        "channels" => pairs(section, &[], file, |map| {
+            read.config.reactions = map.get("reactions").and_then(|field| channels::level(&field));
+        }),
+        "prompt" => pairs(section, &[], file, |map| {
+            if map.get("mode").and_then(|field| field.choice(&["full", "minimal", "none"])).is_some_and(|m| m != "full")
+            {
+                file.warn(section.line, "Prompt.mode", "nothing uses this yet", None);
+            }
+            read.config.timezone = map.get("timezone").and_then(|field| heartbeat::timezone(&field));
+        }),
+        _ => {
+            let hint = did_you_mean(&section.key, SECTIONS.iter().copied());
+            let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
+            file.warn(section.line, "", message, hint);
+        }
+    }
 }
 
 /// Reads a section of nothing but `key: value` lines. Values under keys in `lists` are split at commas.
@@ -241,6 +256,10 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
 
 /// The tools that `word` stands for; none, and an error, if it stands for nothing.
 pub fn tool(word: &str, line: usize, path: &str, known: &Known<'_>, file: &FileReport<'_>) -> BTreeSet<String> {
+    if word.is_empty() {
+        file.error(line, path, "an item of this list is empty", Some("name a tool, or take the `-` out".to_owned()));
+        return BTreeSet::new();
+    }
     let tools = known.extra.expand(word);
     if tools.is_empty() && known.whole {
         let near = ghost_domain::text::nearest(word, known.extra.words()).map(|near| format!("did you mean `{near}`?"));
@@ -320,17 +339,4 @@ fn toolbox(
     }
     let tools = wanted.into_iter().map(|(_, name)| name).collect();
     config.toolboxes.push(ToolboxRef { source: source.to_owned(), tools });
-}
-
-fn timezone(field: &Field<'_>) -> Option<String> {
-    let text = field.text(64)?;
-    let fits = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-' | b'+'));
-    if fits {
-        return Some(text.to_owned());
-    }
-    field.error(
-        format!("`{}` is not a time zone", field.shown()),
-        Some("write its name, such as Europe/Berlin or UTC".to_owned()),
-    );
-    None
 }

@@ -12,7 +12,7 @@ use ghost_domain::{AgentId, BudgetLimits, Scope};
 
 use crate::access::{self, Groups, ToolAccess};
 use crate::files::{directory_within, is_plain_relative};
-use crate::load::{above_world, model_problem};
+use crate::load::{above_world, fallback_problems, model_problem};
 use crate::plan::{AgentLimits, AgentPlan, Archetype, JobPlan, LlmPlan, TeamPlan};
 use crate::reader::{Field, no_such};
 use crate::world_file::agents::AgentEntry;
@@ -71,6 +71,12 @@ pub fn crew(
                 && model_problem(&archetype.config.model, llm).is_none()
             {
                 entry.field.error(problem, Some("write `model` under `overrides` too".to_owned()));
+            }
+            // Those of the archetype are told where they stand.
+            if !entry.model.choice.fallback_models.is_empty() {
+                for (message, hint) in fallback_problems(&model, llm) {
+                    entry.field.error(format!("overrides.fallback_models: {message}"), Some(hint));
+                }
             }
             if let Some(doubt) = above_world(&entry.limits, &world.limits) {
                 entry.field.warn(doubt, Some("raise `limits`, or leave it out here".to_owned()));

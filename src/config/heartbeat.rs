@@ -70,16 +70,7 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
         }
         Some(text.to_owned())
     });
-    let timezone = map.get("timezone").and_then(|field| {
-        let text = field.text(64)?;
-        match time_zone(text) {
-            Ok(_) => Some(text.to_owned()),
-            Err(refusal) => {
-                field.error(refusal.message, refusal.hint);
-                None
-            }
-        }
-    });
+    let timezone = map.get("timezone").and_then(|field| timezone(&field));
     let active = map.get("active_hours").and_then(|field| {
         let read = hours(field.text(64)?);
         if read.is_none() {
@@ -90,6 +81,18 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     });
     let prompt = map.get("prompt").and_then(|field| field.text(crate::world_file::TEXT_MAX)).map(str::to_owned);
     HeartbeatBlock { every, target, prompt, timezone, active }
+}
+
+/// The name of a time zone.
+pub fn timezone(field: &Field<'_>) -> Option<String> {
+    let text = field.text(64)?;
+    match time_zone(text) {
+        Ok(_) => Some(text.to_owned()),
+        Err(refusal) => {
+            field.error(refusal.message, refusal.hint);
+            None
+        }
+    }
 }
 
 /// `HH:MM-HH:MM` in minutes since midnight; the end may be 24:00.

@@ -184,18 +184,23 @@ fn look_at_the_rest(place: &Place, report: &Report, env: Env<'_>) {
 fn webhooks(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>, env: Env<'_>) -> BTreeMap<String, WebhookPlan> {
     let mut found = BTreeMap::new();
     for (name, entry) in &world.webhooks {
-        let (field, agent) = &entry.agent;
-        if !ids.contains(agent) {
+        if let Some((field, agent)) = &entry.agent
+            && !ids.contains(agent)
+        {
             no_such(field, "agent", ids.iter().map(|id| id.as_str()));
         }
-        if env(&entry.secret_env).is_none_or(|secret| secret.is_empty()) {
-            let message =
-                format!("`{}` is not set: nothing is taken from this webhook or sent to it", entry.secret_env);
+        if let Some(name) = &entry.secret_env
+            && env(name).is_none_or(|secret| secret.is_empty())
+        {
+            let message = format!("`{name}` is not set: nothing is taken from this webhook or sent to it");
             entry.field.warn(message, Some("set it to a long random text that the other side knows, too".to_owned()));
         }
+        let (Some(url), Some(secret_env), Some((_, agent))) = (&entry.url, &entry.secret_env, &entry.agent) else {
+            continue;
+        };
         let plan = WebhookPlan {
-            url: entry.url.clone(),
-            secret_env: entry.secret_env.clone(),
+            url: url.clone(),
+            secret_env: secret_env.clone(),
             agent: agent.clone(),
             tolerance: entry.tolerance,
             actions: entry.actions.clone(),
@@ -322,6 +327,9 @@ fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, limits: &Limi
             let hint = "write `model:` under `## LLM`, or `llm.default_model` in the world file".to_owned();
             report.file(&loaded.config_path).error(loaded.llm_line, "LLM.model", problem, Some(hint));
         }
+        for (message, hint) in fallback_problems(&loaded.archetype.config.model, llm) {
+            report.file(&loaded.config_path).error(loaded.fallback_line, "LLM.fallback_models", message, Some(hint));
+        }
         if let Some(doubt) = above_world(&loaded.archetype.config.limits, limits) {
             let hint = "raise `limits` in the world file, or leave it out here".to_owned();
             report.file(&loaded.config_path).warn(loaded.limits_line, "Limits", doubt, Some(hint));
@@ -349,6 +357,33 @@ pub(crate) fn model_problem(choice: &ModelChoice, llm: &LlmPlan) -> Option<Strin
     let empty = resolved.model.unwrap_or_default().is_empty();
     // An unknown provider has been reported already.
     (empty && llm.providers.contains_key(&provider)).then(|| format!("no model is named for provider `{provider}`"))
+}
+
+/// What is wrong with the fall-back models of `choice`: a rule file's name has no slash, so one at a scripted provider
+/// means a provider that is not there.
+pub(crate) fn fallback_problems(choice: &ModelChoice, llm: &LlmPlan) -> Vec<(String, String)> {
+    let own = choice.provider.as_deref().unwrap_or(&llm.default_provider);
+    let scripted = |name: &str| llm.providers.get(name).is_some_and(|plan| plan.kind == ProviderKind::Scripted);
+    let mut problems = Vec::new();
+    for entry in &choice.fallback_models {
+        let Some((name, _)) = entry.split_once('/').filter(|_| scripted(own)) else { continue };
+        if llm.fallback_target(own, entry) != (own, entry.as_str()) {
+            continue;
+        }
+        let shown = ghost_domain::text::clip(name, 80);
+        let (message, hint) = if llm.providers.contains_key(name) {
+            (format!("`{shown}/` names no model"), "write it as provider/model".to_owned())
+        } else {
+            let hint = match ProviderKind::named(name) {
+                Some(_) => "name it under `llm.providers` in the world file".to_owned(),
+                None => crate::report::did_you_mean(name, llm.providers.keys().map(String::as_str))
+                    .unwrap_or_else(|| "define it under `llm.providers` in the world file".to_owned()),
+            };
+            (format!("there is no provider `{shown}`"), hint)
+        };
+        problems.push((message, hint));
+    }
+    problems
 }
 
 /// Dangerous tools that someone may use only because nothing restricts them (CONF-27).

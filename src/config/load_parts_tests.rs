@@ -108,6 +108,115 @@ fn skills_are_found_and_named() {
 }
 
 #[test]
+fn a_skills_head_is_judged_with_its_lines() {
+    let world = World::new();
+    for (text, told) in [
+        ("---\nname: a\ndescription: b\nlicense: MIT\nx-own: 1\n---\nText\n", &[][..]),
+        ("# Text\n", &["SKILL.md: there is no frontmatter"]),
+        ("---\nname: a\n", &["SKILL.md:1: the frontmatter begins with `---` and has no end"]),
+        ("---\nname: a\ndescription: [\n---\n", &["the frontmatter cannot be read"]),
+        ("---\nwords\n---\n", &["SKILL.md:2: the frontmatter has no keys"]),
+        ("---\ndescription: b\n---\n", &["SKILL.md:1: name: `name` is missing"]),
+        ("---\nname: a\n---\n", &["SKILL.md:1: description: `description` is missing"]),
+        (
+            "---\ndescription: ''\nname: a b\n---\n",
+            &["SKILL.md:2: description: the", "SKILL.md:3: name: this is not a"],
+        ),
+        (
+            "---\nname: a\ndescription: b\ndisable-model-invocaton: true\nmood: 1\n---\n",
+            &[
+                "SKILL.md:4: disable-model-invocaton: nothing reads",
+                "did you mean `disable-model-invocation`?",
+                "SKILL.md:5: mood",
+            ],
+        ),
+    ] {
+        world.write("skills/one/SKILL.md", text);
+        let warnings = world.warnings();
+        assert!(!told.is_empty() || warnings.is_empty(), "{text}: {warnings}");
+        for told in told {
+            assert!(warnings.contains(told), "{text}: {told} is not in {warnings}");
+        }
+    }
+}
+
+#[test]
+fn everything_wrong_with_a_webhook_is_told_at_once() {
+    let world = World::new();
+    let hook = "channels: { webhooks: { shop: { url: 'ftp://x', secret_env: UNSET, agent: chorra } } }\n";
+    let problems = world.config(&format!("{GOOD}{hook}")).problems();
+    for told in ["shop.url: the URL is not", "did you mean `chora`?", "`UNSET` is not set"] {
+        assert!(problems.contains(told), "{told} is not in {problems}");
+    }
+}
+
+#[test]
+fn a_second_section_is_judged_too() {
+    let world = World::new();
+    world.write(
+        "archetype/analyst/config.md",
+        "## LLM\nmodel: a\n## LLM\nmodle: b\n## Tool Access\n## Tool Access\n- bsh\n",
+    );
+    let problems = world.problems();
+    for told in
+        ["config.md:3: the section", "config.md:4: LLM.modle", "config.md:6: the section", "config.md:7: Tool Access"]
+    {
+        assert!(problems.contains(told), "{told} is not in {problems}");
+    }
+}
+
+#[test]
+fn a_time_zone_of_a_prompt_must_be_one() {
+    let world = World::new();
+    world.write("archetype/analyst/config.md", "## Prompt\ntimezone: Mars/Base\n");
+    assert!(world.problems().contains("config.md:2: Prompt.timezone: there is no time zone `Mars/Base`"));
+    world.write("archetype/analyst/config.md", "## Prompt\ntimezone: Europe/Berlin\n");
+    assert_eq!(world.plan().archetypes["analyst"].config.timezone.as_deref(), Some("Europe/Berlin"));
+}
+
+#[test]
+fn a_file_that_means_something_is_no_slip_for_another() {
+    let world = World::new();
+    std::fs::remove_file(world.dir().join("archetype/doer/goal.md")).unwrap();
+    let problems = world.problems();
+    assert!(problems.contains("doer/goal.md: the file is missing\n  hint: write the file"), "{problems}");
+    world.write("archetype/doer/Goal.md", "To do.");
+    assert!(world.problems().contains("did you mean `Goal.md` to be it?"));
+}
+
+#[test]
+fn fall_back_models_without_a_provider_are_told_where_they_stand() {
+    let world = World::new();
+    let section =
+        "## LLM\nprovider: scripted\nmodel: small\nfallback_models: scriptd/x, big, anthropic/y, scripted/huge\n";
+    world.write("archetype/doer/config.md", section);
+    let problems = world.problems();
+    let place = "config.md:4: LLM.fallback_models: there is no provider";
+    for told in [
+        format!("{place} `scriptd`\n  hint: did you mean `scripted`?"),
+        format!("{place} `anthropic`\n  hint: name it under `llm.providers`"),
+    ] {
+        assert!(problems.contains(&told), "{told} is not in {problems}");
+    }
+    assert_eq!(problems.matches("fallback_models").count(), 2, "{problems}");
+    world.write("archetype/doer/config.md", section.replace("scriptd/x, big, anthropic/y", "big"));
+    world.with("overrides: { model: big,", "overrides: { model: big, fallback_models: [nowhere/x],");
+    let problems = world.problems();
+    assert!(problems.contains("world-config.yaml:4: agents[1]: overrides.fallback_models: there is no"), "{problems}");
+}
+
+#[test]
+fn an_empty_item_of_a_list_of_tools_is_told_as_one() {
+    let world = World::new();
+    world.write("archetype/doer/config.md", "## Tool Access\n- workspace.read\n-\n");
+    let problems = world.problems();
+    assert!(
+        problems.contains("an item of this list is empty") && !problems.contains("there is no tool ``"),
+        "{problems}"
+    );
+}
+
+#[test]
 fn dangerous_public_tools_are_warned_of() {
     let world = World::new();
     world.with("  shell: [bash, tool.python, syscall.state.write]\n", "");

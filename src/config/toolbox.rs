@@ -10,7 +10,7 @@ use ghost_domain::tool_catalogue;
 
 use crate::access::ExtraTools;
 use crate::files::{MARKDOWN_MAX, directory_within, is_plain_relative, names_in, read_text};
-use crate::reader::{is_name, no_such};
+use crate::reader::{is_free, is_name, no_such};
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::world_file::ToolboxEntry;
@@ -226,13 +226,22 @@ fn skill(
 ) -> String {
     let file = report.file(document);
     let Some(text) = read_text(document, base, MARKDOWN_MAX * 4, &file) else { return folder.to_owned() };
-    let Some(matter) = frontmatter(&text) else { return folder.to_owned() };
+    let Some(matter) = frontmatter(&text) else {
+        let (line, message) = match text.starts_with("---") {
+            true => (1, "the frontmatter begins with `---` and has no end; agents do not get this skill"),
+            false => (0, "there is no frontmatter; the skill is known by its folder's name"),
+        };
+        file.warn(line, "", message, Some("write `name` and `description` between two lines `---`".to_owned()));
+        return folder.to_owned();
+    };
     // Skills come from many hands: what their frontmatter gets wrong concerns that skill, not this world's boot.
     let quiet = Report::default();
     let Some(node) = yaml::parse(matter, &quiet.file(document), env) else {
-        file.warn(1, "", "the frontmatter cannot be read; the skill is known by its folder's name", None);
+        let line = quiet.finish().0.first().map_or(0, |problem| problem.line);
+        file.warn(line + 1, "", "the frontmatter cannot be read; the skill is known by its folder's name", None);
         return folder.to_owned();
     };
+    judge_frontmatter(&node, &file);
     let declared = node.get("metadata").and_then(|node| node.get("ghost")).and_then(|node| node.get("toolbox"));
     if let Some(source) = declared.and_then(Node::text) {
         let path = document.parent().map(|dir| dir.join(source)).filter(|_| is_plain_relative(source));
@@ -247,6 +256,41 @@ fn skill(
     }
     let name = node.get("name").and_then(Node::text).filter(|name| is_name(name));
     name.unwrap_or(folder).to_owned()
+}
+
+/// Keys of a skill's frontmatter: those that are read, and those that the common form of skills has besides.
+const SKILL_KEYS: [&str; 7] =
+    ["name", "description", "disable-model-invocation", "metadata", "license", "compatibility", "allowed-tools"];
+
+/// Tells what a frontmatter lacks and what in it nobody reads. Its first line is the second one of the file.
+fn judge_frontmatter(node: &Node, file: &FileReport<'_>) {
+    let Value::Map(pairs) = &node.value else {
+        let hint = "write `name:` and `description:`, each on a line".to_owned();
+        file.warn(2, "", "the frontmatter has no keys; the skill is known by its folder's name", Some(hint));
+        return;
+    };
+    for (key, value) in pairs {
+        let (line, word) = (key.line + 1, key.text.as_str());
+        if !SKILL_KEYS.contains(&word) && !is_free(word) {
+            let shown = ghost_domain::text::clip(word, 60);
+            let near = ghost_domain::text::nearest(word, SKILL_KEYS).map(|near| format!("did you mean `{near}`?"));
+            let hint = near.or_else(|| Some("put keys of your own under `metadata`".to_owned()));
+            file.warn(line, &shown, format!("nothing reads `{shown}`"), hint);
+        } else if word == "name" && !value.text().is_some_and(is_name) {
+            let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a digit".to_owned();
+            file.warn(line, word, "this is not a name for a skill", Some(hint));
+        } else if word == "description" && value.text().is_none_or(|text| text.trim().is_empty()) {
+            file.warn(line, word, "the description is not text", Some("say when the skill is of use".to_owned()));
+        }
+    }
+    for (word, hint) in [
+        ("name", "without one, the skill is known by its folder's name"),
+        ("description", "agents choose skills by it: say when this one is of use"),
+    ] {
+        if node.get(word).is_none() {
+            file.warn(1, word, format!("`{word}` is missing"), Some(hint.to_owned()));
+        }
+    }
 }
 
 /// The text between the first two `---` lines.

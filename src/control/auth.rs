@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -94,6 +95,23 @@ pub(crate) fn unguessable() -> std::io::Result<String> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Bytes of a token. It travels in a header, of which servers take 8 KiB: ghostctl sends no longer one either.
+const TOKEN_BYTES: RangeInclusive<usize> = 16..=4_096;
+
+/// Whether a text can be the token, else what is wrong with it.
+pub(crate) fn fit(token: &str) -> Result<(), String> {
+    let (least, most) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
+    match token.len() {
+        length if length < *least => Err(format!("is shorter than {least} characters")),
+        length if length > *most => Err(format!("has {length} bytes; at most {most} are taken")),
+        // A header holds nothing else, and is trimmed.
+        _ if token.trim() != token || !token.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
+            Err("is not one line of printable ASCII".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The token's file in a data directory.
 pub(crate) const TOKEN_FILE: &str = "token";
 
@@ -106,17 +124,17 @@ pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
             .hint("set GHOST_TOKEN, or make the data directory writable")
     };
     match std::fs::read_to_string(&path) {
-        Ok(text) if text.trim().len() >= 16 => {
+        Ok(text) => {
+            fit(text.trim()).map_err(|why| {
+                Refusal::new(Code::InvalidArguments, format!("the token {} {why}", path.display()))
+                    .hint("remove it to get a new one")
+            })?;
             let mode = std::fs::metadata(&path).map_err(|error| failed("cannot be looked at", &error))?.mode();
             if mode & 0o077 != 0 {
                 return Err(Refusal::new(Code::AccessDenied, format!("others may read the token {}", path.display()))
                     .hint("chmod 600 it, or remove it to get a new one"));
             }
             return Ok(text.trim().into());
-        }
-        Ok(_) => {
-            return Err(Refusal::new(Code::InvalidArguments, format!("the token {} is too short", path.display()))
-                .hint("remove it to get a new one"));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed("cannot be read", &error)),
@@ -142,6 +160,26 @@ mod tests {
         for wrong in ["Bearer abcdefghijklmno", "abcdefghijklmnop", "Bearer ", "Basic abcdefghijklmnop", ""] {
             assert!(!bearer_matches(wrong, "abcdefghijklmnop"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_token_is_one_that_clients_can_send() {
+        let dir = tempfile::tempdir().unwrap();
+        let (longest, longer) = ("x".repeat(4_096), "x".repeat(4_097));
+        for (text, fits) in [
+            ("a b c d e f g h.", true),
+            (longest.as_str(), true),
+            (longer.as_str(), false),
+            ("fifteen letters", false),
+            ("sixteen letters\t", false),
+            ("sixteen lett\ners", false),
+            ("sechzehn Zeichen, ü", false),
+        ] {
+            assert_eq!(fit(text).is_ok(), fits, "{text}");
+        }
+        let file = dir.path().join(TOKEN_FILE);
+        std::fs::write(&file, &longer).unwrap();
+        assert_eq!(token(dir.path()).unwrap_err().code, Code::InvalidArguments);
     }
 
     #[test]

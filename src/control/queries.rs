@@ -4,6 +4,7 @@
 //! Must never: decide anything, or give a list without a bound.
 
 mod asks;
+mod budgets;
 mod commands;
 mod conversations;
 mod filters;
@@ -11,19 +12,19 @@ mod roots;
 mod turns;
 
 pub use asks::why_unanswered;
+pub use budgets::{budgets, usage};
 pub use commands::{TaskText, cancel_turn, deliver, edit_task, keep_answer};
 pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn};
-pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter};
+pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_filter};
 pub use roots::root_named;
-pub use turns::{turn, turns, turns_of_root};
+pub use turns::{turn, turns, turns_of_root, why_ended};
 
 use ghost_commons::{mail, tasks};
-use ghost_domain::usage::UsageSum;
 use ghost_domain::{
-    Agent, AgentId, Budget, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey,
-    Scope, StoredAnswer, Task, TaskId, TaskStatus, Timestamp, TurnId,
+    Agent, AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey, StoredAnswer,
+    Task, TaskId, TaskStatus, Timestamp, TurnId,
 };
-use ghost_store::tables::{LedgerFilter, TaskFilter, UsageFilter};
+use ghost_store::tables::{LedgerFilter, TaskFilter};
 use ghost_world::World;
 
 use crate::convert::input::{Place, bad_cursor};
@@ -251,59 +252,6 @@ pub async fn task(world: &World, task_id: TaskId) -> Result<tasks::TaskWithHisto
     world.store().read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await
 }
 
-/// Budgets in order of scope text. `sort` is `world`, `team`, `agent` or `root`; without it roots are left out. Besides
-/// them, whether the store holds more than it gives at once, so that the list ends before they do.
-pub async fn budgets(
-    world: &World,
-    sort: Option<&'static str>,
-    cursor: &str,
-    limit: usize,
-) -> Result<(Page<Budget>, bool)> {
-    let after: Option<Scope> =
-        if cursor.is_empty() { None } else { Some(cursor.parse().map_err(|_: Refusal| bad_cursor(cursor))?) };
-    let teams: Vec<Scope> = world.plan().teams.iter().map(|team| Scope::Team(team.name.clone())).collect();
-    let (rows, full): (Vec<Budget>, bool) = world
-        .store()
-        .read(move |r| {
-            Box::pin(async move {
-                let mut rows = ghost_commons::budgets::list(r, true).await?;
-                let full = rows.len() >= WINDOW as usize;
-                // A list that is full may have ended before the scopes that come last.
-                for scope in std::iter::once(Scope::World).chain(teams) {
-                    if !rows.iter().any(|budget| budget.scope == scope) {
-                        rows.extend(r.budget_get(&scope).await?);
-                    }
-                }
-                Ok::<_, Refusal>((rows, full))
-            })
-        })
-        .await?;
-    let sort_of = |scope: &Scope| match scope {
-        Scope::World => "world",
-        Scope::Team(_) => "team",
-        Scope::Agent(_) => "agent",
-        Scope::Root(_) => "root",
-    };
-    let wanted = |scope: &Scope| sort.map_or(sort_of(scope) != "root", |sort| sort_of(scope) == sort);
-    let mut keyed: Vec<(String, Budget)> = rows
-        .into_iter()
-        .filter(|budget| wanted(&budget.scope))
-        .map(|budget| (budget.scope.to_string(), budget))
-        .filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after.to_string()))
-        .collect();
-    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let more = keyed.len() > limit;
-    keyed.truncate(limit);
-    let next = keyed.last().filter(|_| more).map(|(key, _)| key.clone()).unwrap_or_default();
-    let truncated = full && !more;
-    Ok((Page { rows: keyed.into_iter().map(|(_, budget)| budget).collect(), next }, truncated))
-}
-
-/// Sums of settled model calls.
-pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> {
-    world.store().read(move |r| Box::pin(async move { ghost_commons::budgets::usage(r, &filter).await })).await
-}
-
 /// Recorded tool calls, newest first.
 pub async fn ledger(
     world: &World,
@@ -341,7 +289,7 @@ pub async fn kept_answer(world: &World, key: &RequestKey) -> Result<Option<Strin
 
 #[cfg(test)]
 mod tests {
-    use ghost_domain::RootId;
+    use ghost_domain::{Budget, RootId, Scope};
 
     use super::*;
 

@@ -25,7 +25,7 @@ use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 
 use crate::adapters;
-use crate::auth::{Gate, TOKEN_FILE, token};
+use crate::auth::{Gate, TOKEN_FILE, fit, token};
 use crate::http;
 use crate::reflection::Reflection;
 use crate::services::{
@@ -134,11 +134,13 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
     let needs_token = options.http.is_some()
         || (options.tls.is_none() && options.listeners.iter().any(|listener| matches!(listener, Listener::Tcp(_))));
     let token: Option<Arc<str>> = match options.token {
-        Some(text) if text.len() < 16 => {
-            return Err(Refusal::new(Code::InvalidArguments, "GHOST_TOKEN is shorter than 16 characters")
-                .hint("use a long random one, or unset it to have one made"));
+        Some(text) => {
+            fit(&text).map_err(|why| {
+                Refusal::new(Code::InvalidArguments, format!("GHOST_TOKEN {why}"))
+                    .hint("use a long random one, or unset it to have one made")
+            })?;
+            Some(text.into())
         }
-        Some(text) => Some(text.into()),
         None if needs_token => {
             let file = options.data_dir.join(TOKEN_FILE);
             let new = file.symlink_metadata().is_err();

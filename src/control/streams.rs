@@ -119,7 +119,12 @@ pub(crate) async fn open(control: &Control, wanted: Wanted) -> Result<Stream, Re
     // Channels are never taken away, so this goes for them just as much.
     if let Some(channel) = filter.channel.as_deref() {
         let channel: ChannelName = input::parsed("channel", channel)?;
-        world.store().read(move |r| Box::pin(async move { channel_named(r, &channel).await })).await?;
+        let found: Result<_, Refusal> =
+            world.store().read(move |r| Box::pin(async move { channel_named(r, &channel).await })).await;
+        found.map_err(|refusal| match refusal.code {
+            Code::NotFound => refusal.details(json!({ "field": "channel" })),
+            _ => refusal,
+        })?;
     }
     let seat = Arc::new(control.readers.take(world.cx().limits().subscribers_max)?);
     let after = match wanted.start {
@@ -149,10 +154,7 @@ pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
             None => known.any(|known| known == kind),
         };
         if !is_known {
-            let hint = match nearest_kind(kind) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "a kind is such as `turn.started`, a family such as `turn.`".to_owned(),
-            };
+            let hint = nearest_kind(kind);
             return Err(Refusal::new(
                 Code::InvalidArguments,
                 format!("kinds: `{}` is no kind of event", clip(kind, 80)),
@@ -168,11 +170,36 @@ pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
     })
 }
 
-/// The kind, or for a family the family, that someone may have meant.
-fn nearest_kind(kind: &str) -> Option<&'static str> {
-    let known = EventKind::ALL.iter().map(|known| known.as_str());
-    if kind.ends_with('.') {
-        return nearest(kind, known.filter_map(|known| known.find('.').map(|dot| &known[..=dot])));
+/// The kind, or for a family the family, that someone may have meant. Of a family that there is, another is not meant.
+fn nearest_kind(kind: &str) -> String {
+    let known = || EventKind::ALL.iter().map(|known| known.as_str());
+    let family = kind.find('.').map_or("", |dot| &kind[..=dot]);
+    let within: Vec<&str> = known().filter(|known| !family.is_empty() && known.starts_with(family)).collect();
+    let near = if kind.ends_with('.') {
+        nearest(kind, known().filter_map(|known| known.find('.').map(|dot| &known[..=dot])))
+    } else if within.is_empty() {
+        nearest(kind, known())
+    } else {
+        nearest(kind, within.iter().copied())
+    };
+    match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if !within.is_empty() => format!("of `{family}` there are: {}", within.join(", ")),
+        None => "a kind is such as `turn.started`, a family such as `turn.`".to_owned(),
     }
-    nearest(kind, known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_of_a_family_that_there_is_is_looked_for_in_it() {
+        let hint = nearest_kind("turn.failed");
+        assert!(hint.starts_with("of `turn.` there are: ") && hint.contains("turn.finished"), "{hint}");
+        assert_eq!(nearest_kind("turn.startd"), "did you mean `turn.started`?");
+        assert_eq!(nearest_kind("tern.started"), "did you mean `turn.started`?");
+        assert_eq!(nearest_kind("trun."), "did you mean `turn.`?");
+        assert!(nearest_kind("nonsense-of-some-kind").contains("a kind is such as"));
+    }
 }

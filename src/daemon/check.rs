@@ -45,7 +45,8 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
                 }
                 more.extend(survey.problems);
             }
-            found.extend(more.into_iter().map(|problem| as_shown(problem, &plan.dir, &shown)));
+            found.extend(more);
+            found = found.into_iter().map(|problem| as_shown(problem, &plan.dir, &shown)).collect();
         }
         None => {
             let dir = shown.join(SCRIPTS);

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use ghost_commons::{feed::Subscription, jobs};
 use ghost_config::plan::{JobPlan, Plan};
 use ghost_domain::event::{EventFilter, EventKind};
+use ghost_domain::text::shown;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Job, Limits, Refusal};
 use ghost_world::World;
+use rustix::fs::Access;
 use sha2::{Digest, Sha256};
 
 /// Directory of the workspace that inputs are copied into.
@@ -41,6 +43,41 @@ pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<
             .await
             .map_err(|error| Refusal::new(Code::Internal, format!("reading the input failed: {error}")))?
     }
+}
+
+/// Checks, before anything runs, that the workspace has a place for the input: directories where directories must be, and
+/// leave to write in them. Changes nothing.
+///
+/// # Errors
+/// `Unavailable` with the directory that is in the way.
+pub fn check_place(workspace: &Path, files: &[Input]) -> Result<(), Refusal> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let base = workspace.join(INPUTS).join(job_id(files));
+    for file in files {
+        let target = base.join(file.path.as_str());
+        let kind = target.symlink_metadata().ok().map(|facts| facts.is_file());
+        // What is there was taken in before and is not written again.
+        if kind == Some(true) {
+            continue;
+        }
+        let refuse = |at: &Path, what: &str, hint: &str| {
+            let message = format!("the job's input cannot be taken in: {} {what}", at.display());
+            Err(Refusal::new(Code::Unavailable, message).hint(hint))
+        };
+        if kind == Some(false) {
+            return refuse(&target, "is not a file", "move it away");
+        }
+        let Some(dir) = target.ancestors().skip(1).find(|dir| dir.symlink_metadata().is_ok()) else { continue };
+        if !dir.is_dir() {
+            return refuse(dir, "is not a directory", "move it away");
+        }
+        if rustix::fs::access(dir, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+            return refuse(dir, "cannot be written", "make it writable, or give another directory with --data");
+        }
+    }
+    Ok(())
 }
 
 /// Takes the job in, unless that was done before, and gives its record and the words that its lead is told. An unfinished
@@ -99,8 +136,9 @@ fn job_id(files: &[Input]) -> String {
 /// Reads the input directory: regular files only, in order of path, bounded in number, size and depth. Hidden files are
 /// passed over; symbolic links are not followed.
 fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
-    let refuse =
-        |what: String| Err(Refusal::new(Code::InvalidArguments, what).hint("give --input DIR a folder of text files"));
+    let refuse_with = |what: String, hint: String| Err(Refusal::new(Code::InvalidArguments, what).hint(hint));
+    let refuse = |what: String| refuse_with(what, "give --input DIR a folder of text files".to_owned());
+    let smaller = |setting: &str| format!("raise limits.{setting} in world-config.yaml, or give less at once");
     if !dir.is_dir() {
         return refuse(format!("the input {} is not a directory", dir.display()));
     }
@@ -108,15 +146,25 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
     let mut queue = vec![(String::new(), dir.to_owned(), 0)];
     while let Some((prefix, at, depth)) = queue.pop() {
         if depth > DEPTH_MAX {
-            return refuse(format!("the input is more than {DEPTH_MAX} directories deep at {}", at.display()));
+            return refuse_with(
+                format!("the input is more than {DEPTH_MAX} directories deep at {}", at.display()),
+                format!("move what lies deeper up; files may lie at most {DEPTH_MAX} directories below the input"),
+            );
         }
         let entries = std::fs::read_dir(&at)
             .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", at.display())))?;
         for entry in entries {
             let entry = entry
                 .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", at.display())))?;
-            let Ok(name) = entry.file_name().into_string() else {
-                return refuse(format!("a file name in {} is not UTF-8", at.display()));
+            let name = match entry.file_name().into_string() {
+                Ok(name) => name,
+                Err(name) => {
+                    let name = shown(&name.to_string_lossy(), 120);
+                    return refuse_with(
+                        format!("the file name `{name}` in {} is not UTF-8", at.display()),
+                        "rename it, or leave it out of the input".to_owned(),
+                    );
+                }
             };
             let kind = entry
                 .file_type()
@@ -131,10 +179,10 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
                 found.push((path, entry.path()));
             }
             if found.len() > limits.job_files_max as usize {
-                return refuse(format!(
-                    "the input has more than {} files (limits.job_files_max)",
-                    limits.job_files_max
-                ));
+                return refuse_with(
+                    format!("the input has more than {} files (limits.job_files_max)", limits.job_files_max),
+                    smaller("job_files_max"),
+                );
             }
         }
     }
@@ -147,13 +195,19 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
     for (path, from) in found {
         let length = std::fs::metadata(&from).map(|meta| meta.len()).unwrap_or(u64::MAX);
         if length > u64::from(limits.job_bytes) {
-            return refuse(format!("{path} alone is larger than limits.job_bytes"));
+            return refuse_with(
+                format!("{path} alone has more than {} bytes (limits.job_bytes)", limits.job_bytes),
+                smaller("job_bytes"),
+            );
         }
         let bytes = std::fs::read(&from)
             .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", from.display())))?;
         total = total.saturating_add(bytes.len());
         if total > limits.job_bytes as usize {
-            return refuse(format!("the input is larger than {} bytes (limits.job_bytes)", limits.job_bytes));
+            return refuse_with(
+                format!("the input has more than {} bytes (limits.job_bytes)", limits.job_bytes),
+                smaller("job_bytes"),
+            );
         }
         let checked = WorkspacePath::parse(&path, false).map_err(|refusal| {
             Refusal::new(
@@ -240,5 +294,41 @@ pub async fn follow(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_is_told_with_its_bound_and_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |limits: &Limits| {
+            let refusal = read_input(dir.path(), limits).err().unwrap();
+            (refusal.message, refusal.hint.unwrap())
+        };
+        let deep = dir.path().join("1/2/3/4/5/6/7/8");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("a"), "12345").unwrap();
+        std::fs::write(dir.path().join("b"), "12345").unwrap();
+        assert_eq!(read_input(dir.path(), &Limits::default()).unwrap().len(), 2);
+
+        let (what, hint) = refused(&Limits { job_files_max: 1, ..Limits::default() });
+        assert!(what.contains("more than 1 files") && hint.contains("limits.job_files_max"), "{what}: {hint}");
+        for (job_bytes, told) in [(9, "more than 9 bytes"), (4, "alone has more than 4 bytes")] {
+            let (what, hint) = refused(&Limits { job_bytes, ..Limits::default() });
+            assert!(what.contains(told) && hint.contains("limits.job_bytes"), "{what}: {hint}");
+        }
+        std::fs::create_dir(deep.join("9")).unwrap();
+        let (what, hint) = refused(&Limits::default());
+        assert!(what.contains("more than 8 directories deep") && hint.contains("at most 8"), "{what}: {hint}");
+        std::fs::remove_dir(deep.join("9")).unwrap();
+        let name = std::ffi::OsString::from_vec(b"caf\xe9.md".to_vec());
+        std::fs::write(dir.path().join(name), "x").unwrap();
+        let (what, hint) = refused(&Limits::default());
+        assert!(what.contains(".md` in ") && hint.starts_with("rename it"), "{what}: {hint}");
     }
 }

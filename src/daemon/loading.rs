@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use ghost_config::models::check_base_url;
 use ghost_config::plan::{Plan, ProviderKind};
 use ghost_config::{Problem, Problems, Severity};
 use ghost_domain::time::Clock;
@@ -27,7 +28,20 @@ impl Overrides {
     pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), Problem> {
         let Some(name) = &self.provider else { return Ok(()) };
         let done = plan.override_models(name, self.model.as_deref(), self.base_url.as_deref());
-        done.map_err(|refusal| of_models(refusal, plan))
+        done.map_err(|refusal| self.of_flags(refusal))
+    }
+
+    /// What is wrong with the flags: not with a file.
+    fn of_flags(&self, refusal: Refusal) -> Problem {
+        let bad_url = self.base_url.as_deref().is_some_and(|url| check_base_url(url).is_err());
+        Problem {
+            severity: Severity::Error,
+            file: if bad_url { "--base-url" } else { "--provider" }.into(),
+            line: 0,
+            field: String::new(),
+            message: refusal.message,
+            hint: refusal.hint,
+        }
     }
 }
 

@@ -28,6 +28,8 @@ use crate::{job, recordings};
 
 /// The database in the data directory.
 const DATABASE: &str = "ghost.db";
+/// The agents' files in the data directory.
+const WORKSPACE: &str = "workspace";
 
 /// Reads an environment variable; shared with the reload.
 pub type SharedEnv = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -88,32 +90,42 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
         extra_tools: extra.iter().map(|tool| tool.spec.name.clone()).collect(),
     };
     let tools = tokio::task::spawn_blocking(move || ghost_tools::builtins::with(extra));
-    let first =
-        ghost_config::load(&files.world_dir, &*env).map_err(|first| Failure::Problems(files.problems(first)))?;
-    let recordings = recordings::read_all(&first.llm).await?;
-    let path = match options.data_dir {
-        Some(path) => path,
-        None => default_data_dir(&first.world_id, &*env)?,
-    };
     let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
-    let input = job::read(&first, options.input);
-    let reading = {
+    // A database that is taken as it is can be opened while the files are read: if something is wrong with these, it is
+    // as it was. Any other waits until the configuration is known to be good.
+    let open = |path: PathBuf| {
+        let sqlite = sqlite.clone();
+        tokio::spawn(async move {
+            let opened = open_early(&path, sqlite).await;
+            (path, opened)
+        })
+    };
+    let panicked = |what: &str| Refusal::new(Code::Internal, format!("{what} panicked"));
+    let mut opening = options.data_dir.map(&open);
+    let read = async {
+        let first =
+            ghost_config::load(&files.world_dir, &*env).map_err(|first| Failure::Problems(files.problems(first)))?;
+        let recordings = recordings::read_all(&first.llm).await?;
+        if opening.is_none() {
+            opening = Some(open(default_data_dir(&first.world_id, &*env)?));
+        }
+        let input = job::read(&first, options.input);
         let (overrides, env, clock) = (files.overrides.clone(), Arc::clone(&env), Arc::clone(&options.ports.clock));
-        tokio::task::spawn_blocking(move || complete(first, &overrides, &*env, clock, recordings))
+        let reading = tokio::task::spawn_blocking(move || complete(first, &overrides, &*env, clock, recordings));
+        let (loaded, input) = tokio::join!(reading, input);
+        let loaded = loaded.map_err(|_| panicked("reading the configuration"))?;
+        Ok::<_, Failure>((loaded.map_err(|first| Failure::Problems(files.problems(first)))?, input?))
+    }
+    .await;
+    let opened = match opening {
+        Some(opening) => Some(opening.await.map_err(|_| panicked("opening the database"))?),
+        None => None,
     };
-    // A database that is taken as it is can be opened while the rule files are read: if something is wrong with these,
-    // it is as it was. Any other waits until the configuration is known to be good.
-    let (loaded, opened, input) = tokio::join!(reading, open_early(&path, sqlite.clone()), input);
-    let read = match (loaded, input) {
-        (Ok(Ok(loaded)), Ok(input)) => Ok((loaded, input)),
-        (Ok(Err(first)), _) => Err(Failure::Problems(files.problems(first))),
-        (Ok(Ok(_)), Err(refusal)) => Err(refusal.into()),
-        (Err(_), _) => Err(Refusal::new(Code::Internal, "reading the configuration panicked").into()),
-    };
-    let (loaded, input) = match read {
-        Ok(read) => read,
-        Err(failure) => {
-            if let Ok(Some((_, store))) = &opened {
+    let ((loaded, input), (path, opened)) = match (read, opened) {
+        (Ok(read), Some(opened)) => (read, opened),
+        (Ok(_), None) => return Err(Refusal::new(Code::Internal, "nobody said where the data lie").into()),
+        (Err(failure), opened) => {
+            if let Some((_, Ok(Some((_, store))))) = opened {
                 store.close().await;
             }
             return Err(failure);
@@ -221,6 +233,7 @@ async fn serve_world(
         options.listen
     };
     let bind = async {
+        job::check_place(&data_dir.path().join(WORKSPACE), &options.input)?;
         let tls = tls_files(&*options.env)?;
         ghost_control::bind(ControlOptions {
             listeners,
@@ -306,7 +319,7 @@ async fn boot_and_serve(
         }
         Ok((loaded.plan, loaded.providers))
     });
-    let workspace = Workspace::open(&data_dir.path().join("workspace"))?;
+    let workspace = Workspace::open(&data_dir.path().join(WORKSPACE))?;
     let tools =
         tools.await.map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be made: {error}")))?;
     let world = ghost_world::boot(Boot {
@@ -385,11 +398,20 @@ async fn begin_job(
 ) -> Result<Option<tokio::task::JoinHandle<()>>, Refusal> {
     let Some(plan) = plan else { return Ok(None) };
     let (job, brief) = job::begin(world, &plan, input).await?;
-    terminal.job(&job);
+    let root = data_dir.path().join(WORKSPACE);
+    let done = job.finished_at.is_some();
+    if done {
+        terminal.job_was_done(&job, &root);
+    } else {
+        terminal.job(&job);
+    }
     if world.directory().is_paused() {
         terminal.paused();
     }
-    let (world, terminal, root) = (Arc::clone(world), terminal.clone(), data_dir.path().join("workspace"));
+    if done {
+        return Ok(None);
+    }
+    let (world, terminal) = (Arc::clone(world), terminal.clone());
     Ok(Some(tokio::spawn(async move {
         let (shown, job_id) = (terminal.clone(), job.job_id.clone());
         let still = move |why: &str| shown.job_stands(&job_id, why);

@@ -10,12 +10,14 @@ use ghost_config::access::ToolAccess;
 use ghost_config::plan::{ModelChoice, Plan, ProviderKind};
 use ghost_config::{Problem, Severity};
 use ghost_domain::text::{clip, nearest};
-use ghost_domain::tool_catalogue::canonical;
+use ghost_domain::tool_catalogue::{canonical, glob};
 use ghost_provider::scripted::{Survey, ToolName, path_of};
 
 /// Who follows a script.
 struct Follower<'p> {
     who: String,
+    /// Its id; `None` of agents that are still to be created, which may be called anything.
+    agent_id: Option<&'p str>,
     access: &'p ToolAccess,
 }
 
@@ -23,14 +25,17 @@ struct Follower<'p> {
 /// be created from.
 fn followers<'p>(plan: &'p Plan, dir: &Path) -> BTreeMap<String, Vec<Follower<'p>>> {
     let mut found: BTreeMap<String, Vec<Follower<'p>>> = BTreeMap::new();
-    let agents = plan.agents.iter().map(|agent| (&agent.model, agent.agent_id.to_string(), &*agent.access));
+    let agents = plan
+        .agents
+        .iter()
+        .map(|agent| (&agent.model, agent.agent_id.to_string(), Some(agent.agent_id.as_str()), &*agent.access));
     let created = plan.creatable.iter().filter_map(|name| {
         let (archetype, access) = (plan.archetypes.get(name)?, plan.archetype_access.get(name)?);
-        Some((&archetype.config.model, format!("agents created as `{name}`"), &**access))
+        Some((&archetype.config.model, format!("agents created as `{name}`"), None, &**access))
     });
-    for (choice, who, access) in agents.chain(created) {
+    for (choice, who, agent_id, access) in agents.chain(created) {
         for model in scripted_models(plan, choice, dir) {
-            found.entry(model).or_default().push(Follower { who: who.clone(), access });
+            found.entry(model).or_default().push(Follower { who: who.clone(), agent_id, access });
         }
     }
     found
@@ -41,7 +46,9 @@ fn scripted_models(plan: &Plan, choice: &ModelChoice, dir: &Path) -> BTreeSet<St
     let choice = plan.llm.resolve(choice);
     let own = choice.provider.unwrap_or_default();
     let first = choice.model.iter().map(|model| (own.as_str(), model.as_str()));
+    // One with a slash that names no provider of the world is told where it is written.
     let others = choice.fallback_models.iter().map(|entry| plan.llm.fallback_target(&own, entry));
+    let others = others.filter(|(_, model)| !model.contains('/'));
     let here = |name: &str| {
         let provider = plan.llm.providers.get(name).filter(|provider| provider.kind == ProviderKind::Scripted);
         provider.is_some_and(|provider| provider.dir.as_deref() == Some(dir))
@@ -129,16 +136,32 @@ fn tool_problem(
         return None;
     }
     let has = |access: &ToolAccess| [false, true].into_iter().any(|outside| plan.grants(access, name, outside));
+    let meant = meant(plan, followers, &tool.agents);
     let without: Vec<&str> =
-        followers.iter().filter(|follower| !has(follower.access)).map(|follower| &*follower.who).collect();
+        meant.iter().filter(|follower| !has(follower.access)).map(|follower| &*follower.who).collect();
     if without.is_empty() {
         return None;
     }
     let who = clip(&without.join(", "), 200);
     // A script that several share may hold rules that are meant for one of them.
-    let severity = if without.len() == followers.len() { Severity::Error } else { Severity::Warning };
+    let severity = if without.len() == meant.len() { Severity::Error } else { Severity::Warning };
     let hint = "give the archetype a group that has it under `## Tool Access`, or call another tool".to_owned();
     Some((severity, format!("`{shown}` is not among the tools of {who}"), Some(hint)))
+}
+
+/// The followers that a rule for `agents` is for; all, if it names none. Who is still to be created may have any id that
+/// is free, so a rule with a name of one who is there is not for them.
+fn meant<'f, 'p>(plan: &Plan, followers: &'f [Follower<'p>], agents: &[String]) -> Vec<&'f Follower<'p>> {
+    let fits = |id: &str| agents.iter().any(|pattern| glob(pattern, id));
+    let taken = |pattern: &String| plan.agents.iter().any(|agent| agent.agent_id.as_str() == pattern);
+    let for_new = agents.is_empty() || !agents.iter().all(taken);
+    followers
+        .iter()
+        .filter(|follower| match follower.agent_id {
+            Some(id) => agents.is_empty() || fits(id),
+            None => for_new,
+        })
+        .collect()
 }
 
 fn problem(

@@ -46,8 +46,13 @@ impl Terminal {
 
     /// A job was taken in, or goes on.
     pub fn job(&self, job: &Job) {
-        let how = if job.finished_at.is_some() { "was done before" } else { "is under way" };
-        self.line(&format!("Job {} ({} files) {how}.", job.job_id, job.files));
+        self.line(&format!("Job {} ({} files) is under way.", job.job_id, job.files));
+    }
+
+    /// The job was done in an earlier run: nothing is worked on, and the result lies where it did.
+    pub fn job_was_done(&self, job: &Job, workspace: &Path) {
+        let result = workspace.join(job.result_path.as_deref().unwrap_or_default());
+        self.line(&format!("Job {} ({} files) was done before: {}", job.job_id, job.files, result.display()));
     }
 
     /// Nothing works on the job, and it is not done.

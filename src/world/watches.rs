@@ -54,6 +54,15 @@ impl Watched {
     fn due(&self) -> Option<Timestamp> {
         self.heard.map(|(first, last)| last.plus(self.debounce).min(first.plus(self.debounce * BURST)))
     }
+
+    /// Whether it is looked at now. A look at everything leaves out a burst that is still heard, which it would split; but not
+    /// when nobody has looked for long.
+    fn is_looked_at(&self, now: Timestamp, whole: bool, late: bool) -> bool {
+        match self.due() {
+            Some(due) => due <= now || (whole && late),
+            None => whole,
+        }
+    }
 }
 
 /// All watches, and the watcher that listens for them.
@@ -191,15 +200,19 @@ impl Watches {
         }
     }
 
-    /// Looks at the watches whose burst is over; at all of them if `whole`.
+    /// Looks at the watches whose burst is over; at all that are quiet besides if `whole`.
     async fn look(&mut self, now: Timestamp, whole: bool, late: bool) {
         if whole && let Err(refusal) = self.listen().await {
             tracing::warn!(%refusal, "listening for changes failed; the slow look finds them");
         }
+        if whole {
+            // What the system has told of but nobody has asked for yet may be the beginning of a burst.
+            self.hear(now);
+        }
         let due: Vec<ScheduleId> = self
             .all
             .iter()
-            .filter(|(_, watched)| whole || watched.due().is_some_and(|due| due <= now))
+            .filter(|(_, watched)| watched.is_looked_at(now, whole, late))
             .map(|(schedule_id, _)| *schedule_id)
             .collect();
         for schedule_id in due {
@@ -281,4 +294,36 @@ fn digest(seen: &WatchSnapshot) -> u64 {
         (path, stamp.bytes, stamp.changed_ns, stamp.inode).hash(&mut hasher);
     }
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_at_everything_splits_no_burst_that_is_still_heard() {
+        let at = |ms: u64| Timestamp(0).plus(Duration::from_millis(ms));
+        let mut watched = Watched {
+            path: WorkspacePath::parse("box", true).unwrap(),
+            recursive: true,
+            debounce: Duration::from_millis(250),
+            created_at: at(0),
+            heard: None,
+            settled: None,
+        };
+        let looked_at = |watched: &Watched, ms| {
+            [(false, false), (true, false), (true, true)].map(|(whole, late)| watched.is_looked_at(at(ms), whole, late))
+        };
+        assert_eq!(looked_at(&watched, 1_000), [false, true, true], "what is quiet");
+        watched.heard = Some((at(1_000), at(1_100)));
+        assert_eq!(
+            looked_at(&watched, 1_349),
+            [false, false, true],
+            "what is heard, unless nobody has looked for long"
+        );
+        assert_eq!(looked_at(&watched, 1_350), [true; 3], "what was heard");
+        watched.heard = Some((at(1_000), at(3_499)));
+        assert_eq!(looked_at(&watched, 3_499), [false, false, true]);
+        assert_eq!(looked_at(&watched, 3_500), [true; 3], "a burst that does not end");
+    }
 }

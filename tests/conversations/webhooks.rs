@@ -56,8 +56,12 @@ fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
     let long = json!({ "thread": "t", "from": "eve", "text": "x".repeat(2_001) }).to_string();
     assert_eq!(deliver(&http, "d-4", now(), &long).0, 413);
     assert_eq!(deliver(&http, "d-5", now(), &"x".repeat(100_000)).0, 413);
-    for bad in ["", "{", "[]", "{\"thread\":\"t\"}", "{\"thread\":\"t\",\"from\":\"e\",\"text\":\"x\",\"tread\":1}"] {
-        assert_eq!(deliver(&http, "d-6", now(), bad).0, 400, "{bad}");
+    for bad in
+        ["", "{", "[]", "7", "{\"thread\":\"t\"}", "{\"thread\":\"t\",\"from\":\"e\",\"text\":\"x\",\"tread\":1}"]
+    {
+        let (status, refusal) = deliver(&http, "d-6", now(), bad);
+        assert_eq!(status, 400, "{bad}");
+        assert!(!refusal.to_string().contains("struct"), "{bad}: {refusal}");
     }
     let control = json!({ "thread": "a\nb", "from": "eve", "text": "x" }).to_string();
     assert_eq!(deliver(&http, "d-7", now(), &control).0, 400);

@@ -2,8 +2,12 @@
 
 use ghost_testkit::blackbox::Deadline;
 use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio_stream::StreamExt as _;
+use tokio_tungstenite::tungstenite::Message;
 
-use crate::scene::{house, runtime, soon, up};
+use crate::scene::{house, runtime, soon, take, up};
+use crate::wires::{Ask, Reader, Way};
 
 #[test]
 fn strangers_see_nothing() {
@@ -38,6 +42,35 @@ fn strangers_see_nothing() {
                 let body: Value = serde_json::from_str(&body).unwrap();
                 assert!(body["error"]["code"].is_string() && body["error"]["hint"].is_string(), "{body}");
             }
+        }
+    });
+    daemon.stop();
+}
+
+#[test]
+fn a_socket_is_closed_as_its_protocol_says() {
+    let (house, world) = house("");
+    let runtime = runtime();
+    let (daemon, site) = up(&house, &world);
+    // The bytes of a frame each, masked with zeros: closing, a reserved operation, and more than a reader may say.
+    let (closing, reserved) = ([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8], [0x83, 0x80, 0, 0, 0, 0]);
+    let large = [0x82, 0xfe, 0xff, 0xff, 0, 0, 0, 0];
+    runtime.block_on(async {
+        for (frame, code) in [(&closing[..], 1000), (&reserved[..], 1002), (&large[..], 1009)] {
+            let mut reader = Reader::open(&site, Way::WebSocket, &Ask::default()).await;
+            soon("an event", take(&mut reader, 1)).await;
+            let Reader::WebSocket(socket) = &mut reader else { panic!("not opened") };
+            socket.get_mut().write_all(frame).await.unwrap();
+            let closed = async {
+                loop {
+                    match socket.next().await {
+                        Some(Ok(Message::Close(Some(close)))) => return u16::from(close.code),
+                        Some(Ok(_)) => {}
+                        other => panic!("{frame:?}: {other:?}"),
+                    }
+                }
+            };
+            assert_eq!(soon("the closing frame", closed).await, code, "{frame:?}");
         }
     });
     daemon.stop();
@@ -85,6 +118,18 @@ fn rest_shows_what_ghostctl_shows() {
     let posts = get("/api/channels/desk/messages?before=3&limit=1");
     assert_eq!(posts["truncated"], true, "there is an earlier one");
     assert_eq!((&posts["messages"][0]["content"], &posts["messages"][0]["seq"]), (&"post 1".into(), &2.into()));
+    for (path, field) in [
+        ("/api/events?after=-1", "after"),
+        ("/api/events?agent=adda", "agent"),
+        ("/api/events?channel=nope", "channel"),
+        ("/api/events?kind=turn.failed", "kind"),
+        ("/api/channels?agent=adda", "agent"),
+        ("/api/tasks?owner=adda", "owner"),
+        ("/api/ledger?agent=adda", "agent"),
+    ] {
+        let (_, body) = runtime.block_on(soon("an answer", site.json(path)));
+        assert_eq!(body["error"]["details"]["field"], field, "{path}: {body}");
+    }
     for (path, status, code, hint) in [
         ("/api/agents/adda", 404, "not_found", "did you mean `ada`?"),
         ("/api/tasks?owner=adda", 404, "not_found", "did you mean `ada`?"),

@@ -53,16 +53,17 @@ impl History {
     /// A word about posts that lie beyond those shown, on the side where the reading ended.
     async fn left_out(&self, client: &Client, posts: &VecDeque<ChatMessage>) -> Option<String> {
         let (first, last) = (posts.front()?.seq, posts.back()?.seq);
-        let (before, after) = if self.after.is_some() { (self.before, Some(last)) } else { (Some(first), None) };
-        if posts.len() < self.limit as usize || first <= 1 && after.is_none() {
+        let forwards = self.after.is_some() && self.before.is_none();
+        if posts.len() < self.limit as usize || !forwards && first <= self.after.unwrap_or(0).saturating_add(1) {
             return None;
         }
+        let (before, after) = if forwards { (None, Some(last)) } else { (Some(first), self.after) };
         let request = self.request(1, before, after);
         // What is refused is no longer kept, and what fails now was not asked for.
         let beyond = rpc!(client, ChatClient::history, request).await.ok()?;
-        beyond.messages.first().map(|_| match after {
-            Some(_) => format!("only the first {} are shown; --after {last} shows what follows", self.limit),
-            None => format!("only the last {} are shown; --before {first} shows what came earlier", self.limit),
+        beyond.messages.first().map(|_| match forwards {
+            true => format!("only the first {} are shown; --after {last} shows what follows", self.limit),
+            false => format!("only the last {} are shown; --before {first} shows what came earlier", self.limit),
         })
     }
 

@@ -20,12 +20,14 @@ pub struct Run {
 
 impl Run {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let schedule_id = named(client, KIND, &self.id).await?.schedule_id;
+        let schedule = named(client, KIND, &self.id).await?;
+        let job = format!("{}/{}", schedule.agent_id, schedule.name);
+        let schedule_id = schedule.schedule_id;
         let request = RunScheduleRequest { request_id: new_request_id(), schedule_id };
         let run = rpc!(client, SchedulesClient::run, request).await?;
         let text = match &run.note {
-            Some(note) => format!("run {} of {}: {}: {note}", run.run, run.agent_id, run.status),
-            None => format!("run {} of {}: {}", run.run, run.agent_id, run.status),
+            Some(note) => format!("run {} of {job}: {}: {note}", run.run, run.status),
+            None => format!("run {} of {job}: {}", run.run, run.status),
         };
         Ok(Answer::object(record::run(&run), text))
     }

@@ -53,16 +53,27 @@ impl Write {
         let content = document(self.content, self.file.as_deref())?;
         let mut clear = Vec::new();
         let mut list = |name: &str, words: Option<Vec<String>>| {
-            let given = words.is_some();
-            let words: Vec<String> = words.unwrap_or_default().into_iter().map(|word| word.trim().to_owned()).collect();
-            let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
-            if given && words.is_empty() {
-                clear.push(name.to_owned());
+            let Some(words) = words else { return Ok(Vec::new()) };
+            let mut words: Vec<String> = words.iter().map(|word| word.trim().to_owned()).collect();
+            let last_is_empty = words.last().is_some_and(String::is_empty);
+            if last_is_empty {
+                words.pop();
+                if words.is_empty() {
+                    clear.push(name.to_owned());
+                }
             }
-            words
+            // A comma at the end is nobody's mistake; two in a row may be a word that got lost.
+            if words.iter().any(String::is_empty) {
+                return Err(Failure::new(
+                    "invalid_arguments",
+                    format!("--{name} has an empty word between its commas"),
+                )
+                .hint(format!("write it like --{name} a,b; '' alone makes it empty")));
+            }
+            Ok(words)
         };
         let (tags, readers, writers) =
-            (list("tags", self.tags), list("readers", self.readers), list("writers", self.writers));
+            (list("tags", self.tags)?, list("readers", self.readers)?, list("writers", self.writers)?);
         let request = WriteKnowledgeRequest {
             request_id: new_request_id(),
             entry_id: self.entry_id,

@@ -2,6 +2,8 @@
 //!
 //! Must never: say a line twice. The request is repeated as it is, under the same `request_id`.
 
+use std::collections::VecDeque;
+
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
 use ghost_proto::v1::watch_conversation_response::What;
@@ -21,6 +23,9 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::wait::Deadline;
 
+/// Turns whose end is remembered.
+const TURNS_KEPT: usize = 16;
+
 /// A conversation as this client sees it.
 pub struct Session {
     /// The agent to begin with; the owner from then on.
@@ -34,6 +39,8 @@ pub struct Session {
     waits_for: Option<i64>,
     screen: Screen,
     stream: Option<Streaming<WatchConversationResponse>>,
+    /// The turns whose end is on the screen, the latest first.
+    over: VecDeque<String>,
     /// How the first answering turn ended that did not end well.
     failed: Option<TurnOver>,
 }
@@ -63,6 +70,7 @@ impl Session {
             waits_for: None,
             screen: Screen::new(false, false),
             stream: None,
+            over: VecDeque::new(),
             failed: None,
         };
         if let Some(id) = conversation {
@@ -243,7 +251,12 @@ impl Session {
             Some(What::TurnOver(over)) => {
                 // The end of a turn that was over before this was said is no answer to it.
                 let heard = self.waits_for.is_some_and(|seq| self.seen >= seq);
-                self.screen.over(&over, out)?;
+                // A daemon that was away tells of the last turn once more.
+                if !self.over.contains(&over.turn_id) {
+                    self.screen.over(&over, out)?;
+                    self.over.truncate(TURNS_KEPT - 1);
+                    self.over.push_front(over.turn_id.clone());
+                }
                 if heard && over.status != "split" {
                     self.waits_for = None;
                     let failed = (over.status != "finished").then_some(over);
@@ -290,7 +303,11 @@ impl Session {
             content,
             attachments: self.files.clone(),
         };
-        let heard = rpc!(client, ConversationsClient::say, request).await.map_err(|failure| {
+        let heard = rpc!(client, ConversationsClient::say, request).await.map_err(|mut failure| {
+            // Here it has no other name.
+            if let Some(what) = failure.message.strip_prefix("content ") {
+                failure.message = format!("the message {what}");
+            }
             // Otherwise a file that is not there would stand in the way of every message to come.
             if self.files.is_empty() {
                 return failure;

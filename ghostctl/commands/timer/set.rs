@@ -7,7 +7,7 @@ use crate::commands::schedule::shown;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::source::words;
+use crate::source::words_if;
 use crate::times::{parse_instant, parse_span_ms};
 
 /// Remind an agent once; setting a name again replaces that timer
@@ -29,9 +29,9 @@ pub struct Set {
     /// When, in ISO 8601; UTC if it has no zone
     #[arg(long, value_name = "T", value_parser = parse_instant, allow_hyphen_values = true)]
     at: Option<i64>,
-    /// What the agent is reminded of; - reads it from standard input
+    /// What the agent is reminded of, the name if absent; - reads it from standard input
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    message: String,
+    message: Option<String>,
 }
 
 impl Set {
@@ -41,7 +41,7 @@ impl Set {
             kind: "timer".into(),
             agent_id: self.agent,
             name: self.name,
-            message: words(self.message)?,
+            message: words_if(self.message)?.unwrap_or_default(),
             after_ms: self.after_ms,
             at_ms: self.at,
             ..SetScheduleRequest::default()

@@ -24,8 +24,9 @@ impl Reload {
         let answer = rpc!(client, WorldClient::reload, request).await?;
         let errors = answer.problems.iter().filter(|problem| problem.severity == "error").count();
         let failure = (errors > 0).then(|| {
-            Failure::new("invalid_arguments", format!("the world's files have {errors} errors; nothing was changed"))
-                .hint("`ghostd check` shows the same without a running world")
+            let many = if errors == 1 { "" } else { "s" };
+            let what = format!("the world's files have {errors} error{many}; nothing was changed");
+            Failure::new("invalid_arguments", what).hint("`ghostd check` shows the same without a running world")
         });
         let mut text: String = answer.problems.iter().map(told).collect();
         let mut table = Table::new(&["ACTION", "SUBJECT", "DETAIL"]);

@@ -8,11 +8,11 @@ use ghost_domain::{Code, Party, Schedule, ScheduleKind};
 use serde_json::json;
 
 use super::rig::{Rig, code, id, operator, party, write};
-use super::schedules::{due, new, runs, set};
+use super::schedules::{due, new, runs, set, there};
 use super::schedules_jobs::{every, heard, hour, own_turn, talks};
 use crate::conversations::{self, Heard, Said, Start};
 use crate::schedules::NewSchedule;
-use crate::{Result, chat};
+use crate::{Result, chat, schedules};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -31,6 +31,11 @@ async fn channel(rig: &Rig, name: &str) {
     };
     let by = chat::Speaker::from(party("ada"));
     write!(rig, |w, cx| chat::create(w, &cx, &by, channel).await).unwrap();
+}
+
+async fn enable(rig: &Rig, job: &Schedule, enabled: bool) -> Result<Schedule> {
+    let schedule_id = job.schedule_id;
+    write!(rig, |w, cx| schedules::enable(w, &cx, &operator(), schedule_id, enabled).await)
 }
 
 /// Something said over the webhook, whose threads go to `owner`.
@@ -82,23 +87,27 @@ async fn a_target_must_be_there_when_a_job_is_set_and_when_it_is_changed() {
     let off = NewSchedule { enabled: false, ..job(&rig, Deliver::Announce, &talk) };
     let off = set(&rig, operator(), off).await.unwrap();
     assert_eq!((off.schedule_id, off.enabled), (conversation.schedule_id, false));
+    let refusal = enable(&rig, &off, true).await.unwrap_err();
+    assert_eq!((refusal.code, refusal.details), (Code::NotFound, Some(json!({ "field": "to" }))));
+    assert_eq!(there(&rig, &off).await.unwrap().next_at, None);
+    // One that goes on can be switched off as well, and on when its target is there.
+    let on = set(&rig, operator(), job(&rig, Deliver::Announce, "news")).await.unwrap();
+    for enabled in [false, true] {
+        assert_eq!(enable(&rig, &on, enabled).await.unwrap().enabled, enabled);
+    }
 }
 
 #[tokio::test]
 async fn a_message_that_says_nothing_is_refused_in_the_same_words_by_timers_and_jobs() {
     let rig = Rig::new().await;
     let at = When::At { at: rig.cx.now().plus(HOUR) };
-    for kind in [ScheduleKind::Timer, ScheduleKind::Cron] {
-        for blank in ["", " \n\t"] {
-            let wanted = NewSchedule { message: blank.into(), ..new(&rig, kind, "x", at.clone()) };
-            let refusal = set(&rig, operator(), wanted).await.unwrap_err();
-            assert_eq!(
-                (refusal.code, refusal.message.as_str()),
-                (Code::InvalidArguments, "message is empty"),
-                "{kind}"
-            );
-        }
+    let says = |kind, message: &str| NewSchedule { message: message.into(), ..new(&rig, kind, " x", at.clone()) };
+    for (kind, blank) in [(ScheduleKind::Timer, " \n\t"), (ScheduleKind::Cron, " \n\t"), (ScheduleKind::Cron, "")] {
+        let refusal = set(&rig, operator(), says(kind, blank)).await.unwrap_err();
+        assert_eq!((refusal.code, refusal.message.as_str()), (Code::InvalidArguments, "message is empty"), "{kind}");
     }
+    let timer = set(&rig, operator(), says(ScheduleKind::Timer, "")).await.unwrap();
+    assert_eq!(timer.message, "x", "one that was given none reminds of its name");
 }
 
 #[tokio::test]
@@ -153,4 +162,32 @@ async fn a_webhook_that_was_given_to_another_agent_is_told_in_the_run_unless_the
     rig.finish(turn.turn_id, "Five.").await.unwrap();
     assert!(note(&rig, &any).await.unwrap().contains("there is no webhook `ops`"));
     assert_eq!(talks(&rig).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_job_that_was_set_to_another_jobs_thread_is_told_nowhere_and_its_run_says_so() {
+    let rig = Rig::new().await;
+    for foreign in ["ops/cron:ada/other", "ops/cron:bob/report"] {
+        let job = set(&rig, operator(), job(&rig, Deliver::Webhook, foreign)).await.unwrap();
+        hour(&rig, "One.").await;
+        let told = note(&rig, &job).await.unwrap();
+        assert!(told.starts_with("not delivered: ") && told.contains("is not this job's own"), "{told}");
+    }
+    assert_eq!(talks(&rig).await.len(), 0);
+    // The own thread of a job that is over with this run, and of one that was cancelled meanwhile.
+    let at = When::At { at: rig.cx.now().plus(HOUR) };
+    let own = || job(&rig, Deliver::Webhook, "ops/cron:ada/report");
+    let once = set(&rig, operator(), NewSchedule { when: at, ..own() }).await.unwrap();
+    hour(&rig, "Two.").await;
+    assert_eq!((note(&rig, &once).await, there(&rig, &once).await), (None, None));
+    let cancelled = set(&rig, operator(), own()).await.unwrap();
+    rig.pass(HOUR);
+    due(&rig).await;
+    let turn = rig.take("ada").await.turn;
+    let schedule_id = cancelled.schedule_id;
+    write!(rig, |w, cx| schedules::cancel(w, &cx, &operator(), schedule_id).await).unwrap();
+    rig.finish(turn.turn_id, "Three.").await.unwrap();
+    assert_eq!(note(&rig, &cancelled).await, None);
+    let said = talks(&rig).await.remove(0).1;
+    assert_eq!(said.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["Two.", "Three."]);
 }

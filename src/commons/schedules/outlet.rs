@@ -4,7 +4,7 @@
 use ghost_domain::conversation::WEBHOOK;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::reply_tokens::read_announcement;
-use ghost_domain::schedule::options::{LAST, check_thread};
+use ghost_domain::schedule::options::{LAST, check_own_thread, check_thread};
 use ghost_domain::schedule::{Deliver, JobOptions};
 use ghost_domain::{Code, ConversationId, Party, Refusal, ScheduleRun, Turn};
 use ghost_store::Writes;
@@ -19,13 +19,14 @@ pub(super) const NOWHERE: &str = "none";
 /// Characters of a text in its event.
 const TEXT_MAX: usize = 400;
 
-/// Delivers what a cron job's own turn ended with. Gives why it could not, if so.
+/// Delivers what a cron job's own turn ended with; `name` is the job's, unless it is gone. Gives why it could not, if so.
 pub(super) async fn deliver(
     w: &mut dyn Writes,
     cx: &Cx,
     turn: &Turn,
     run: &ScheduleRun,
     options: &JobOptions,
+    name: Option<&str>,
     text: &str,
 ) -> Result<Option<String>> {
     if options.deliver == Deliver::None {
@@ -36,7 +37,7 @@ pub(super) async fn deliver(
         None => None,
         Some(said) => {
             let told = match options.deliver {
-                Deliver::Webhook => over_webhook(w, cx, turn, run, &options.to, said).await,
+                Deliver::Webhook => over_webhook(w, cx, turn, run, name, &options.to, said).await,
                 Deliver::None | Deliver::Announce => tell(w, cx, turn, &options.to, said).await,
             };
             reason(told)?
@@ -99,13 +100,23 @@ pub(super) async fn tell(w: &mut dyn Writes, cx: &Cx, turn: &Turn, target: &str,
 
 /// Says something in the thread of a webhook, which begins with it if there is none. What the outside answers there is the
 /// agent's to answer, so that whoever set the job must still be one who may name the thread: the world file may have taken the
-/// webhook away since, or given it to another agent.
-async fn over_webhook(w: &mut dyn Writes, cx: &Cx, turn: &Turn, run: &ScheduleRun, to: &str, text: &str) -> Result<()> {
+/// webhook away since, or given it to another agent. And a job may have been set to another one's own thread before that was
+/// refused.
+async fn over_webhook(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn: &Turn,
+    run: &ScheduleRun,
+    name: Option<&str>,
+    to: &str,
+    text: &str,
+) -> Result<()> {
     let (webhook, thread) = to.split_once('/').unwrap_or((to, "cron"));
     let answers = cx.webhook_agent(webhook).ok_or_else(|| {
         Refusal::not_found("webhook", webhook, None)
             .hint("the world file no longer has it under channels.webhooks; give the job another target")
     })?;
+    check_own_thread(&turn.agent_id, name, webhook, thread)?;
     if !set_by_operator(w, run).await? {
         check_thread(&turn.agent_id, to, &answers)?;
     }

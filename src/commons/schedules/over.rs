@@ -5,7 +5,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
 use ghost_domain::schedule::{RunStatus, When};
-use ghost_domain::{Kind, MessageId, ScheduleKind, ScheduleRun, Turn};
+use ghost_domain::{Kind, MessageId, Schedule, ScheduleKind, ScheduleRun, Turn};
 use ghost_store::Writes;
 use serde_json::json;
 
@@ -42,10 +42,11 @@ pub async fn turn_ended(
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", cx.excerpt(why, NOTE_MAX)))),
     };
     let ended = over(w, cx, message_id, status, note).await?;
-    if let (Some((mut run, _)), Ending::Finished(text)) = (ended.clone(), ending)
+    if let (Some((mut run, schedule)), Ending::Finished(text)) = (ended.clone(), ending)
         && let Some(options) = run.options.clone()
     {
-        let trouble = outlet::deliver(w, cx, turn, &run, &options, text).await?;
+        let name = schedule.as_ref().map(|schedule| schedule.name.as_str());
+        let trouble = outlet::deliver(w, cx, turn, &run, &options, name, text).await?;
         if let Some(why) = trouble {
             run.note = Some(cx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
             w.schedule_run_put(&run).await?;
@@ -57,7 +58,9 @@ pub async fn turn_ended(
         let event = match read_heartbeat(text, cx.limits().heartbeat_ack_chars as usize) {
             HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
-                let target = ended.and_then(|(_, target)| target).unwrap_or_else(|| outlet::NOWHERE.to_owned());
+                // The message of a heartbeat is its target.
+                let heartbeat = ended.and_then(|(_, schedule)| schedule);
+                let target = heartbeat.map_or_else(|| outlet::NOWHERE.to_owned(), |heartbeat| heartbeat.message);
                 let trouble = outlet::reason(outlet::tell(w, cx, turn, &target, &alert).await)?;
                 NewEvent::new(
                     EventKind::HeartbeatAlert,
@@ -81,14 +84,14 @@ pub async fn lost(w: &mut dyn Writes, cx: &Cx, message_id: MessageId, kind: Kind
     Ok(())
 }
 
-/// Records the end of a run. Gives it with the message of its schedule, which for a heartbeat is its target.
+/// Records the end of a run. Gives it with its schedule, unless that was gone before.
 async fn over(
     w: &mut dyn Writes,
     cx: &Cx,
     message_id: MessageId,
     status: RunStatus,
     note: Option<String>,
-) -> Result<Option<(ScheduleRun, Option<String>)>> {
+) -> Result<Option<(ScheduleRun, Option<Schedule>)>> {
     let Some(mut run) = w.schedule_run_of(message_id).await? else { return Ok(None) };
     run.status = status;
     run.note = note;
@@ -109,12 +112,12 @@ async fn over(
             Some(_) => {}
             None if status == RunStatus::Done => {
                 w.schedule_delete(schedule.schedule_id).await?;
-                return Ok(Some((run, Some(schedule.message))));
+                return Ok(Some((run, Some(schedule))));
             }
             // What failed is not forgotten: it can be looked at, changed and run again.
             None => schedule.enabled = false,
         }
     }
     w.schedule_put(&schedule).await?;
-    Ok(Some((run, Some(schedule.message))))
+    Ok(Some((run, Some(schedule))))
 }

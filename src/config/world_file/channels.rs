@@ -21,12 +21,12 @@ const TOLERANCE: Duration = Duration::from_secs(300);
 pub struct WebhookEntry<'n> {
     /// The entry.
     pub field: Field<'n>,
-    /// `url`.
-    pub url: String,
+    /// `url`; what is missing or wrong has been told, here and below.
+    pub url: Option<String>,
     /// `secret_env`.
-    pub secret_env: String,
+    pub secret_env: Option<String>,
     /// `agent`.
-    pub agent: (Field<'n>, AgentId),
+    pub agent: Option<(Field<'n>, AgentId)>,
     /// `timestamp_tolerance_s`.
     pub tolerance: Duration,
     /// `actions`.
@@ -105,5 +105,5 @@ fn webhook<'n>(field: &Field<'n>) -> Option<WebhookEntry<'n>> {
         .map_or(TOLERANCE, Duration::from_secs);
     let actions = map.get("actions").map_or_else(|| WEBHOOK_ACTIONS.to_vec(), |field| actions(&field));
     map.finish(&[("secret", "secrets are never written here: name the variable that holds it with `secret_env`")]);
-    Some(WebhookEntry { field: field.clone(), url: url?, secret_env: secret_env?, agent: agent?, tolerance, actions })
+    Some(WebhookEntry { field: field.clone(), url, secret_env, agent, tolerance, actions })
 }

@@ -55,7 +55,7 @@ pub fn parsed_all<T: FromStr<Err = Refusal>>(field: &str, texts: &[String], most
 pub fn line(field: &str, text: &str, most: usize) -> Result<String, Refusal> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(bad(field, "is empty").hint("say something in it, or leave it out"));
+        return Err(bad(field, "is empty").hint("say something in it"));
     }
     if text.chars().any(char::is_control) {
         return Err(bad(field, "holds a control character").hint("give one line of plain text"));
@@ -68,7 +68,14 @@ pub fn line(field: &str, text: &str, most: usize) -> Result<String, Refusal> {
 
 /// The same where the field may be absent.
 pub fn line_if(field: &str, text: Option<&str>, most: usize) -> Result<Option<String>, Refusal> {
-    text.map(|text| line(field, text, most)).transpose()
+    let or_none = |refusal: Refusal| match refusal.hint.as_deref() {
+        Some(hint @ "say something in it") => {
+            let hint = format!("{hint}, or leave it out");
+            refusal.hint(hint)
+        }
+        _ => refusal,
+    };
+    text.map(|text| line(field, text, most).map_err(or_none)).transpose()
 }
 
 /// Text of several lines, at most `most` bytes, not blank. NUL is refused: no reader of it expects one.

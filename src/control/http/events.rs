@@ -17,6 +17,7 @@ use futures_util::{SinkExt, Stream as Flow, StreamExt};
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::{Code, Limits, Refusal};
 use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite;
 
 use super::params::Params;
 use super::tickets::{self, Admitted, TICKET};
@@ -50,8 +51,9 @@ fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
         None => match params.get("after") {
             None | Some("oldest" | "0") => Start::Oldest,
             Some("now") => Start::Now,
-            Some(text) => Start::After(text.parse().map_err(|_| {
-                bad("after", "is no sequence number").hint("write the sequence to go on after, or `oldest` or `now`")
+            Some(text) => Start::After(text.parse().ok().filter(|after| *after >= 0).ok_or_else(|| {
+                let what = format!("`{}` is no sequence number", ghost_domain::text::clip(text, 40));
+                bad("after", &what).hint("write the sequence to go on after, or `oldest` or `now`")
             })?),
         },
     };
@@ -171,15 +173,21 @@ pub(super) async fn socket(
     let farewell = farewell(&rest);
     Ok(upgrade.max_message_size(FRAME_MAX).max_frame_size(FRAME_MAX).on_upgrade(move |socket| async move {
         let (mut sink, mut source) = socket.split();
-        let close = match opened {
+        let end = match opened {
             Ok(stream) => talk(&mut sink, &mut source, stream, &farewell).await,
-            Err(refusal) => refused(&mut sink, &refusal).await,
+            Err(refusal) => refused(&mut sink, &refusal).await.map_or(End::Gone, End::Close),
         };
-        let Some(close) = close else { return };
         let leave = async {
-            // Whoever has gone meanwhile need not be told.
-            if sink.send(Message::Close(Some(close))).await.is_ok() {
-                while let Some(Ok(_)) = source.next().await {}
+            match end {
+                // Whoever has gone meanwhile need not be told.
+                End::Close(close) => {
+                    if sink.send(Message::Close(Some(close))).await.is_ok() {
+                        while let Some(Ok(_)) = source.next().await {}
+                    }
+                }
+                // The library has the answer ready, and sends it with the next reading.
+                End::Closed => while let Some(Ok(_)) = source.next().await {},
+                End::Gone => {}
             }
         };
         tokio::select! {
@@ -189,13 +197,35 @@ pub(super) async fn socket(
     }))
 }
 
-/// Sends what comes until an end; gives the reason to close with, if there is anybody to give it to.
+/// How a socket ends.
+enum End {
+    /// This side closes it, for this reason.
+    Close(CloseFrame),
+    /// The reader closed it, and is to be answered.
+    Closed,
+    /// Nobody is there.
+    Gone,
+}
+
+/// What to close with after the reader broke the protocol; nothing if the connection itself is lost (RFC 6455, 7.4.1).
+fn broken(error: axum::Error) -> Option<CloseFrame> {
+    let (code, reason) = match *error.into_inner().downcast::<tungstenite::Error>().ok()? {
+        tungstenite::Error::Capacity(_) => (close_code::SIZE, "a frame has more than 4096 bytes"),
+        tungstenite::Error::Utf8(_) => (close_code::INVALID, "a text is not UTF-8"),
+        tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => return None,
+        tungstenite::Error::Protocol(_) => (close_code::PROTOCOL, "what came is no frame of WebSocket"),
+        _ => return None,
+    };
+    Some(CloseFrame { code, reason: reason.into() })
+}
+
+/// Sends what comes until an end.
 async fn talk(
     sink: &mut SplitSink<WebSocket, Message>,
     source: &mut SplitStream<WebSocket>,
     stream: Stream,
     farewell: &Farewell,
-) -> Option<CloseFrame> {
+) -> End {
     let Stream { mut items, feeder, seat: _seat } = stream;
     let sending = async {
         let mut batch = Vec::with_capacity(AT_ONCE);
@@ -204,15 +234,19 @@ async fn talk(
                 let message = match item {
                     Item::Event(shown, _) => Message::Text(shown.text().into()),
                     Item::Position(position) => Message::Ping(position.to_string().into_bytes().into()),
-                    Item::Ended(ended) => return Some(closing(&ended)),
+                    Item::Ended(ended) => return End::Close(closing(&ended)),
                 };
-                sink.feed(message).await.ok()?;
+                if sink.feed(message).await.is_err() {
+                    return End::Gone;
+                }
                 farewell.taken();
             }
-            sink.flush().await.ok()?;
+            if sink.flush().await.is_err() {
+                return End::Gone;
+            }
             farewell.taken();
         }
-        None
+        End::Gone
     };
     let listening = async {
         loop {
@@ -220,21 +254,23 @@ async fn talk(
                 // Answered by the library.
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(Message::Text(_) | Message::Binary(_))) => {
-                    return Some(CloseFrame {
+                    return End::Close(CloseFrame {
                         code: close_code::UNSUPPORTED,
                         reason: "this stream takes no messages; say what you want in the address".into(),
                     });
                 }
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                Some(Ok(Message::Close(_))) => return End::Closed,
+                Some(Err(error)) => return broken(error).map_or(End::Gone, End::Close),
+                None => return End::Gone,
             }
         }
     };
     tokio::select! {
         biased;
-        close = sending => close,
-        close = listening => close,
+        end = sending => end,
+        end = listening => end,
         // It was cut off and does not even read that.
-        () = farewell.after(feeder) => None,
+        () = farewell.after(feeder) => End::Gone,
     }
 }
 
@@ -280,7 +316,9 @@ mod tests {
         assert_eq!(ask("after=7", None).unwrap().start, Start::After(7));
         assert_eq!(ask("after=7", Some("9")).unwrap().start, Start::After(9));
         assert_eq!(ask("after=7", Some("")).unwrap().start, Start::After(7));
-        for (query, last) in [("after=x", None), ("after=", None), ("after=1", Some("x")), ("afer=1", None)] {
+        for (query, last) in
+            [("after=x", None), ("after=-1", None), ("after=", None), ("after=1", Some("x")), ("afer=1", None)]
+        {
             assert_eq!(ask(query, last).unwrap_err().code, Code::InvalidArguments, "{query} {last:?}");
         }
     }

@@ -169,7 +169,14 @@ async fn take(
 ) -> Result<Taken, Refusal> {
     let world = &rest.control.world;
     let text = std::str::from_utf8(body).map_err(|_| bad_json("it is not UTF-8"))?;
-    let inbound: Inbound = serde_json::from_str(text).map_err(|error| bad_json(&clip(&error.to_string(), 200)))?;
+    // A list would be read as the fields in their order.
+    if text.trim_start().starts_with('[') {
+        return Err(bad_json("it is a list, not an object"));
+    }
+    let inbound: Inbound = serde_json::from_str(text).map_err(|error| {
+        let told = clip(&error.to_string(), 200);
+        bad_json(&told.replace("expected struct Inbound", "expected an object"))
+    })?;
     let party = Party::Outside(input::line("from", &inbound.from, NAME_MAX)?);
     let said = Said {
         from: party.clone(),

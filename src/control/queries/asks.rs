@@ -5,7 +5,7 @@
 use ghost_domain::{Ask, AskStatus, Code, Refusal, Turn, TurnStatus};
 use ghost_world::World;
 
-use super::Result;
+use super::{Result, why_ended};
 
 /// The refusal that an ask ended with; nothing if it is open or was answered. Its words are redacted.
 pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>> {
@@ -39,11 +39,9 @@ pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>>
 /// The refusal that a turn ended with, if that is what these words are about. A turn may go on after its ask has failed and
 /// end for another reason.
 fn of_its_turn(status: TurnStatus, reason: &str, words: &str) -> Option<Refusal> {
+    let (code, rest) = why_ended(status, Some(reason))?;
     match status {
         TurnStatus::Failed => {
-            // A refusal as it is written: `code: words (hint)`, and cut where it is very long.
-            let (code, rest) = reason.split_once(": ")?;
-            let code: Code = code.parse().ok()?;
             if let Some(hint) = rest.strip_prefix(words) {
                 let hint = hint.strip_prefix(" (").and_then(|hint| hint.strip_suffix(')'));
                 let refusal = Refusal::new(code, words);
@@ -57,7 +55,7 @@ fn of_its_turn(status: TurnStatus, reason: &str, words: &str) -> Option<Refusal>
         TurnStatus::Cancelled => {
             // `ada's turn was cancelled: by operator:uid-0`, where the turn may have the operator's own words beside it.
             let (_, why) = words.split_once(": ")?;
-            reason.starts_with(why).then(|| Refusal::new(Code::Cancelled, words))
+            rest.starts_with(why).then(|| Refusal::new(code, words))
         }
         TurnStatus::Open | TurnStatus::Finished | TurnStatus::Split | TurnStatus::Dead => None,
     }

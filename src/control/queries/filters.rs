@@ -6,11 +6,12 @@
 use ghost_commons::mail;
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, words};
-use ghost_domain::{AgentId, LedgerRow, Refusal};
+use ghost_domain::{AgentId, Code, LedgerRow, Refusal, TurnId};
 use ghost_store::tables::LedgerFilter;
 use ghost_world::World;
 use serde_json::json;
 
+use super::turns::no_turn;
 use super::{Result, all_agents, refused};
 
 /// Archetypes that a refusal names at most.
@@ -24,7 +25,7 @@ pub async fn agent_in_filter(world: &World, field: &str, text: Option<&str>) -> 
         return Ok(Some(agent_id));
     }
     let id = agent_id.clone();
-    world
+    let found: Result<()> = world
         .store()
         .read(move |r| {
             Box::pin(async move {
@@ -34,7 +35,11 @@ pub async fn agent_in_filter(world: &World, field: &str, text: Option<&str>) -> 
                 Ok::<_, Refusal>(())
             })
         })
-        .await?;
+        .await;
+    found.map_err(|refusal| match refusal.code {
+        Code::NotFound => refusal.details(json!({ "field": field })),
+        _ => refusal,
+    })?;
     Ok(Some(agent_id))
 }
 
@@ -83,4 +88,66 @@ pub async fn tool_in_filter(world: &World, text: &str) -> Result<String> {
         });
     }
     Ok(text.to_owned())
+}
+
+/// Refuses a turn that never was. One may have called nothing, and its calls are kept for longer than itself.
+pub async fn turn_in_filter(world: &World, turn_id: TurnId) -> Result<()> {
+    let calls = LedgerFilter { turn_id: Some(turn_id), limit: 1, ..LedgerFilter::default() };
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                match r.call_list(&calls).await?.is_empty() && r.turn_get(turn_id).await?.is_none() {
+                    true => Err(no_turn(turn_id)),
+                    false => Ok(()),
+                }
+            })
+        })
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::{CallId, CallStatus, Timestamp};
+    use ghost_proto::v1::ListLedgerRequest;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::fixture::Scene;
+    use crate::services::LedgerService;
+
+    #[tokio::test]
+    async fn calls_are_listed_by_a_turn_that_is_no_longer_kept() {
+        let scene = Scene::new().await;
+        let gone = TurnId(Uuid::from_u128(7));
+        let call = LedgerRow {
+            call_id: CallId(Uuid::from_u128(8)),
+            agent_id: "ada".parse().unwrap(),
+            turn_id: gone,
+            tool: "workspace.read".into(),
+            alias: None,
+            arguments: "{}".into(),
+            result: None,
+            status: CallStatus::Ok,
+            error_code: None,
+            started_at: Timestamp(1),
+            duration_ms: None,
+            truncated: false,
+        };
+        let write = scene.world.store().write(move |w| Box::pin(async move { w.call_put(&call).await }));
+        write.await.map_err(refused).unwrap();
+        let list = async |turn_id: TurnId, status: Option<&str>| {
+            let request = ListLedgerRequest {
+                turn_id: Some(turn_id.to_string()),
+                status: status.map(str::to_owned),
+                ..ListLedgerRequest::default()
+            };
+            LedgerService(scene.control.clone()).page(request).await.map(|page| page.rows.len())
+        };
+        assert_eq!(list(gone, None).await, Ok(1));
+        // What it called is another matter than what is left of that.
+        assert_eq!(list(gone, Some("failed")).await, Ok(0));
+        let never = list(TurnId(Uuid::from_u128(9)), Some("failed")).await.unwrap_err();
+        assert_eq!(never.code, ghost_domain::Code::NotFound);
+    }
 }

@@ -1,4 +1,4 @@
-//! Whether the world knows a root. No table holds roots: one is known by what follows from it.
+//! Whether the world knows a root. No table holds every root: one is known by what follows from it.
 //!
 //! Must never: be asked on a path that is walked often. It looks at a bounded number of rows, but at many.
 
@@ -12,15 +12,15 @@ use ghost_world::World;
 
 use super::{Result, WINDOW};
 
-/// Refuses a root that nothing bears: no account, usage, job or open turn, none of the newest thousand turns and of the
-/// first thousand tasks, and no mail that waits in an inbox.
+/// Refuses a root that nothing bears: no account, tally, usage, job or open turn, none of the newest thousand turns and of
+/// the first thousand tasks, and no mail that waits in an inbox.
 pub async fn root_named(world: &World, root_id: RootId) -> Result<()> {
     let inbox_max = world.cx().limits().inbox_max;
     world.store().read(move |r| Box::pin(async move { look(r, root_id, inbox_max).await })).await
 }
 
 async fn look(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()> {
-    if r.budget_get(&Scope::Root(root_id)).await?.is_some() {
+    if r.budget_get(&Scope::Root(root_id)).await?.is_some() || r.root_get(root_id).await?.is_some() {
         return Ok(());
     }
     let usage = UsageFilter { root_id: Some(root_id), ..UsageFilter::default() };

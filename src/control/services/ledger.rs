@@ -35,8 +35,7 @@ impl LedgerService {
         let turn_id = filter.turn_id;
         let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)?).await?;
         if let (Some(turn_id), true) = (turn_id, after.is_none() && page.rows.is_empty()) {
-            // A turn may have called nothing, but it has to be one.
-            queries::turn(&self.0.world, turn_id).await?;
+            queries::turn_in_filter(&self.0.world, turn_id).await?;
         }
         let (rows, next) = page.map(convert::ledger_row);
         Ok(v1::ListLedgerResponse { rows, next_cursor: input::seal("ledger", &next) })

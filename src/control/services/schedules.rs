@@ -245,6 +245,13 @@ impl Schedules for SchedulesService {
         let cx = self.0.world.cx().clone();
         let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
         let enabled = request.get_ref().enabled;
+        if enabled && !self.is_done(&key).await.map_err(to_status)? {
+            let read = self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
+            let before = read.await.map_err(to_status)?;
+            if !before.enabled {
+                self.0.world.plan().check_job(&before.options).map_err(to_status)?;
+            }
+        }
         let schedule = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
             Box::pin(async move { rules::enable(w, &cx, &by, schedule_id, enabled).await })
         })

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::envelope::text_enum;
 use crate::ids::AgentId;
 use crate::refusal::{Code, Refusal};
+use crate::text::shown;
 
 /// The target of an announcement that is the agent's last conversation with someone outside.
 pub const LAST: &str = "last";
@@ -123,6 +124,25 @@ pub fn own_thread(agent_id: &AgentId, name: &str) -> String {
     format!("{OWN_THREADS}{agent_id}/{name}")
 }
 
+/// Whether a job of `agent_id` may speak in the thread of a webhook at all: a thread whose name begins with [`OWN_THREADS`]
+/// must be its own. Of a job that is gone, and whose `name` is lost with it, only that of another agent's is told.
+///
+/// # Errors
+/// `AccessDenied` for another job's thread, whoever has set the job.
+pub fn check_own_thread(agent_id: &AgentId, name: Option<&str>, webhook: &str, thread: &str) -> Result<(), Refusal> {
+    let own = match name {
+        Some(name) => thread == own_thread(agent_id, name),
+        None => thread.starts_with(&own_thread(agent_id, "")),
+    };
+    if own || !thread.starts_with(OWN_THREADS) {
+        return Ok(());
+    }
+    let what = format!("to: the thread `{}` is not this job's own", shown(thread, 80));
+    Err(Refusal::new(Code::AccessDenied, what)
+        .hint(format!("write {webhook} for its own; other threads have names that do not begin with {OWN_THREADS}"))
+        .details(json!({ "field": "to" })))
+}
+
 /// Whether a job of `agent_id` that no operator has set may speak in the thread `to`, written `<webhook>/<thread>`: in one of
 /// its jobs' own, or in any if the webhook's threads go to it. A thread belongs to whoever begins it, and what the outside
 /// says there later goes to that agent. `answers` is the agent that the webhook's threads go to now.
@@ -151,6 +171,16 @@ mod tests {
         check_thread(&ada, "ops/cron:ada/report", &bob).unwrap();
         for other in ["ops/free", "ops/cron:adam/report", "ops"] {
             assert_eq!(check_thread(&ada, other, &bob).unwrap_err().code, Code::AccessDenied, "{other}");
+        }
+        let own = |name, thread| check_own_thread(&ada, name, "ops", thread).is_ok();
+        for (thread, of_report, of_one_that_is_gone) in [
+            ("free", true, true),
+            ("cron:ada/report", true, true),
+            ("cron:ada/other", false, true),
+            ("cron:adam/report", false, false),
+            ("cron:", false, false),
+        ] {
+            assert_eq!((own(Some("report"), thread), own(None, thread)), (of_report, of_one_that_is_gone), "{thread}");
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use serde_json::json;
 
-use super::options::{Deliver, JobOptions, LAST, OWN_THREADS, Payload, Session, WakeMode, own_thread};
+use super::options::{Deliver, JobOptions, LAST, Payload, Session, WakeMode, check_own_thread, own_thread};
 use crate::ids::{AgentId, ChannelName, ConversationId};
 use crate::limits::Limits;
 use crate::refusal::{Code, Refusal};
@@ -70,9 +70,9 @@ const GOES_WITH: [Row; 6] = [
         why: NOT_ALONE,
     },
     Row {
-        field: "timeout",
+        field: "timeout_seconds",
         payload: Payload::AgentTurn,
-        given: |wish| wish.timeout_seconds.map(|_| "timeout".to_owned()),
+        given: |wish| wish.timeout_seconds.map(|_| "timeout_seconds".to_owned()),
         why: NOT_ALONE,
     },
     Row {
@@ -97,8 +97,7 @@ impl JobWish {
     }
 
     /// This wish, and where it is silent what the job has. A job that becomes another thing to its agent keeps nothing.
-    #[must_use]
-    pub fn over(self, before: &JobOptions) -> Self {
+    fn over(self, before: &JobOptions) -> Self {
         let (payload, ..) = self.payload();
         if (self.payload.is_some() || self.session.is_some()) && payload != before.payload {
             return self;
@@ -164,6 +163,26 @@ impl JobWish {
     /// a bound out of range, a target that cannot be or one without a way there. `AccessDenied` for the thread of another
     /// job.
     pub fn options(self, agent_id: &AgentId, name: &str, limits: &Limits) -> Result<JobOptions, Refusal> {
+        self.settled("", agent_id, name, limits)
+    }
+
+    /// The options of a job that has `before`, of which it keeps what this wish does not name. What it keeps is not judged
+    /// again: a job may be set to another job's thread since before that was refused, and the rest of it can be changed.
+    ///
+    /// # Errors
+    /// As [`JobWish::options`].
+    pub fn changes(
+        self,
+        before: &JobOptions,
+        agent_id: &AgentId,
+        name: &str,
+        limits: &Limits,
+    ) -> Result<JobOptions, Refusal> {
+        self.over(before).settled(&before.to, agent_id, name, limits)
+    }
+
+    /// The options, of which the job has the target `kept` already.
+    fn settled(self, kept: &str, agent_id: &AgentId, name: &str, limits: &Limits) -> Result<JobOptions, Refusal> {
         let payload = self.check_together()?;
         let deliver = self.deliver.unwrap_or(match payload {
             Payload::SystemEvent => Deliver::None,
@@ -182,7 +201,7 @@ impl JobWish {
             payload,
             wake,
             deliver,
-            to: target(deliver, self.to.as_deref(), agent_id, name)?,
+            to: target(deliver, self.to.as_deref(), kept, agent_id, name)?,
             timeout_seconds: within("timeout_seconds", self.timeout_seconds, limits.turn_seconds, "turn_seconds")?,
             max_rounds: within("max_rounds", self.max_rounds, limits.turn_rounds_max, "turn_rounds_max")?,
             model: match self.model.as_deref().map(str::trim) {
@@ -196,7 +215,7 @@ impl JobWish {
 }
 
 /// Where a text goes, written out.
-fn target(deliver: Deliver, to: Option<&str>, agent_id: &AgentId, name: &str) -> Result<String, Refusal> {
+fn target(deliver: Deliver, to: Option<&str>, kept: &str, agent_id: &AgentId, name: &str) -> Result<String, Refusal> {
     let to = to.map(str::trim);
     let bad = |hint: &str| Err(wrong("to", format!("to: `{}` is no target", shown(to.unwrap_or(""), 80)), hint));
     match (deliver, to) {
@@ -228,13 +247,8 @@ fn target(deliver: Deliver, to: Option<&str>, agent_id: &AgentId, name: &str) ->
             if !fits {
                 return bad("write <webhook> or <webhook>/<thread>");
             }
-            if thread.starts_with(OWN_THREADS) && thread != own_thread(agent_id, name) {
-                let what = format!("to: the thread `{}` is not this job's own", shown(&thread, 80));
-                return Err(Refusal::new(Code::AccessDenied, what)
-                    .hint(format!(
-                        "write {webhook} for its own; other threads have names that do not begin with {OWN_THREADS}"
-                    ))
-                    .details(json!({ "field": "to" })));
+            if to != kept {
+                check_own_thread(agent_id, Some(name), webhook, &thread)?;
             }
             Ok(format!("{webhook}/{thread}"))
         }
@@ -302,6 +316,9 @@ mod tests {
         let refusal = options(JobWish { wake: Some(WakeMode::NextHeartbeat), ..alone }).unwrap_err();
         assert!(refusal.message.starts_with("wake next-heartbeat does not go with deliver none: "), "{refusal}");
         assert_eq!(refusal.hint.unwrap(), "leave wake out, or leave deliver out");
+        let refusal = options(JobWish { timeout_seconds: Some(5), ..main() }).unwrap_err();
+        assert!(refusal.message.starts_with("timeout_seconds does not go with session main: "), "{refusal}");
+        assert_eq!(refusal.details, Some(json!({ "field": "timeout_seconds" })));
         for wish in [
             JobWish { timeout_seconds: Some(0), ..turn() },
             JobWish { timeout_seconds: Some(301), ..turn() },
@@ -395,20 +412,33 @@ mod tests {
         assert!(taken > 100, "{taken}");
     }
 
+    fn hook(to: &str) -> JobWish {
+        JobWish { deliver: Some(Deliver::Webhook), to: Some(to.into()), ..JobWish::default() }
+    }
+
     #[test]
     fn a_job_has_one_thread_of_its_own_and_no_other_jobs() {
-        let to = |to: &str| JobWish { deliver: Some(Deliver::Webhook), to: Some(to.into()), ..JobWish::default() };
         for (given, thread) in [("ops", "ops/cron:ada/report"), ("ops/cron:ada/report", "ops/cron:ada/report")] {
-            assert_eq!(options(to(given)).unwrap().to, thread);
+            assert_eq!(options(hook(given)).unwrap().to, thread);
         }
-        assert_eq!(options(to("ops/free")).unwrap().to, "ops/free");
+        assert_eq!(options(hook("ops/free")).unwrap().to, "ops/free");
         for other in ["ops/cron:ada/other", "ops/cron:bob/report", "ops/cron:", "ops/cron:x"] {
-            let refusal = options(to(other)).unwrap_err();
+            let refusal = options(hook(other)).unwrap_err();
             assert_eq!(
                 (refusal.code, refusal.details),
                 (Code::AccessDenied, Some(json!({ "field": "to" }))),
                 "{other}"
             );
         }
+    }
+
+    #[test]
+    fn a_job_that_was_set_to_another_jobs_thread_can_be_changed_and_not_be_set_to_it_anew() {
+        let before = JobOptions { to: "ops/cron:bob/report".into(), ..options_of(hook("ops/free")) };
+        let change = |wish: JobWish| wish.changes(&before, &"ada".parse().unwrap(), "report", &Limits::default());
+        let changed = change(JobWish { max_rounds: Some(2), ..JobWish::default() }).unwrap();
+        assert_eq!((changed.max_rounds, changed.to.as_str()), (Some(2), "ops/cron:bob/report"));
+        assert_eq!(change(hook("ops")).unwrap().to, "ops/cron:ada/report");
+        assert_eq!(change(hook("ops/cron:bob/other")).unwrap_err().code, Code::AccessDenied);
     }
 }

@@ -59,6 +59,8 @@ pub struct ToolName {
     pub field: String,
     /// Whether the tool is called there; else its calls or results are looked for.
     pub called: bool,
+    /// The agents that the rule is for, as patterns of their ids; empty is all.
+    pub agents: Vec<String>,
 }
 
 /// Reads the rules of `model` from the text of the file at `path`. A thorough look compiles every regular expression and
@@ -71,7 +73,7 @@ pub(super) fn read(text: &str, path: &Path, model: &str, thorough: bool) -> Read
         let root = Field::root(&node, &file);
         let (templates, shared, known) = (Templates::new(thorough), Vec::new(), 0);
         let patterns = BTreeMap::new();
-        let mut reader = Reader { text, file: &file, templates, tools, patterns, shared, known };
+        let mut reader = Reader { text, file: &file, templates, tools, patterns, shared, known, agents: Vec::new() };
         rules = reader.file(&root, path, model);
         tools = reader.tools;
     }
@@ -91,6 +93,8 @@ struct Reader<'r> {
     shared: Vec<Let>,
     /// How many names those define.
     known: usize,
+    /// Whom the rule that is read is for, as patterns; empty is all.
+    agents: Vec<String>,
 }
 
 impl<'r> Reader<'r> {
@@ -144,7 +148,9 @@ impl<'r> Reader<'r> {
         self.shared = shared;
         let when = map.get("when").map(|field| self.when(&field)).unwrap_or_default();
         let when = When { lets: needed(&all, &self.templates.used()), ..when };
+        self.agents.clone_from(&when.agents);
         let actions = map.need("do").map(|field| self.actions(&field)).unwrap_or_default();
+        self.agents.clear();
         let lets = needed(&all, &self.templates.used());
         map.finish(&[("if", "it belongs under `when`"), ("otherwise", "it stands beside `rules`, for all of them")]);
         self.templates.keep_lets(self.known);
@@ -248,7 +254,8 @@ impl<'r> Reader<'r> {
 
     fn named(&mut self, name: &str, line: usize, field: &Field<'r>, called: bool) {
         if self.templates.gathered().is_some() {
-            self.tools.push(ToolName { name: name.to_owned(), line, field: field.path().to_owned(), called });
+            let (name, field, agents) = (name.to_owned(), field.path().to_owned(), self.agents.clone());
+            self.tools.push(ToolName { name, line, field, called, agents });
         }
     }
 

@@ -80,7 +80,7 @@ macro_rules! for_each_check {
                 usage_and_requests_are_pruned, held_letters_are_kept, needed_tasks_are_kept, a_prune_is_bounded,
                 a_refused_prune_deletes_nothing;
             prune_mail: only_consumed_mail_is_pruned, mail_of_held_letters_is_kept, mail_ends_with_its_turn,
-                turns_of_cron_jobs_go_with_their_mail_and_alone;
+                turns_of_cron_jobs_go_with_their_mail_and_alone, a_turn_that_waiting_mail_goes_on_with_is_kept;
             prune_together: old_posts_go_and_channels_go_on, what_is_left_of_a_channel_has_no_gap, conversations_on_their_way_are_kept, conversations_that_go_on_are_cut_from_their_start, old_runs_go,
                 deleted_knowledge_goes;
             roots: tallies_are_kept_and_pruned;

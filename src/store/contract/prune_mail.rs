@@ -134,3 +134,33 @@ pub(super) async fn turns_of_cron_jobs_go_with_their_mail_and_alone(medium: Arc<
     });
     assert_eq!(seq, 10, "sequences go on");
 }
+
+pub(super) async fn a_turn_that_waiting_mail_goes_on_with_is_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    // The odd ones are cron jobs' own. All are of dead letters that were retried, 3 and 4 of them afresh.
+    keep!(&store, |w| {
+        for n in 1..=4 {
+            let source = if n % 2 == 1 { "cron" } else { "mail" };
+            w.turn_put(&Turn { source: source.to_owned(), ..turn(n, "a", TurnStatus::Dead) }).await?;
+            w.journal_append(turn_id(n), &note("x"), at(n)).await?;
+            w.message_append(&mail(n, "a")).await?;
+            w.message_mark(&[message_id(n)], MailState::Dead, Some(turn_id(n)), 0).await?;
+            w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Retried)).await?;
+            w.message_mark(&[message_id(n)], MailState::Pending, (n < 3).then(|| turn_id(n)), 0).await?;
+        }
+    });
+    for left in [[1, 2].as_slice(), &[]] {
+        prune_all(&store, Family::CronTurns, 90).await;
+        prune_all(&store, Family::Turns, 90).await;
+        for n in 1..=4 {
+            let (turn, steps) = look!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
+            let there = left.contains(&n);
+            assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
+        }
+        // From now on nothing waits for them.
+        keep!(&store, |w| {
+            let messages = [message_id(1), message_id(2)];
+            w.message_mark(&messages, MailState::Taken, Some(turn_id(9)), 0).await?;
+        });
+    }
+}

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{
-    AgentId, AskStatus, CallStatus, DeadLetterStatus, Kind, MailState, MessageId, Money, RootId, Scope, Step, TaskId,
-    Timestamp, Turn, TurnId, TurnStatus,
+    AgentId, AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, MailState, MessageId, Money, RootId, Scope, Step,
+    TaskId, Timestamp, Turn, TurnId, TurnStatus,
 };
 
 use super::session::{Session, bound};
@@ -50,11 +50,14 @@ impl Tables {
 
     /// Which ended turns went, of those that `wanted` takes.
     fn prune_ended_turns(&mut self, before: Timestamp, limit: usize, wanted: fn(&Turn) -> bool) -> Vec<TurnId> {
-        let held: BTreeSet<TurnId> = self.held_letters().map(|letter| letter.turn_id).collect();
+        // Mail of a dead letter that was retried waits for a turn that has ended, and that goes on from its journal.
+        let waits = |mail: &&Envelope| matches!(mail.state, MailState::Pending | MailState::Taken);
+        let waiting = self.messages.values().filter(waits).filter_map(|mail| mail.turn_id);
+        let needed: BTreeSet<TurnId> = self.held_letters().map(|letter| letter.turn_id).chain(waiting).collect();
         let ended = self
             .turns
             .values()
-            .filter(|turn| turn.status != TurnStatus::Open && !held.contains(&turn.turn_id) && wanted(turn))
+            .filter(|turn| turn.status != TurnStatus::Open && !needed.contains(&turn.turn_id) && wanted(turn))
             .map(|turn| (turn.ended_at.unwrap_or(turn.started_at), turn.turn_id));
         let old = oldest(ended, before, limit);
         for turn_id in &old {

@@ -61,7 +61,7 @@ pub struct SqliteBackend {
     queue: mpsc::Sender<Work>,
     stop: watch::Sender<bool>,
     ended: watch::Receiver<bool>,
-    readers: Readers,
+    readers: Arc<Readers>,
 }
 
 /// Opens the database at `path`, creating it (mode 0600) if there is none, and starts its writer.
@@ -103,9 +103,10 @@ impl Backend for SqliteBackend {
     }
 
     async fn close(&self) {
+        // The writer's connection is the last: with it the files beside the database go.
+        self.readers.close().await;
         self.stop.send_replace(true);
         // An error says that the writer is gone, which is what is waited for.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
-        self.readers.close().await;
     }
 }

@@ -255,7 +255,7 @@ async fn add(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Ou
     }
     let wish = job.options.map_or_else(|| Ok(JobWish::default()), Options::wish)?;
     let new = NewSchedule {
-        options: options(call, wish, &job.name)?,
+        options: options(call, wish, &job.name, None)?,
         kind: ScheduleKind::Cron,
         agent_id: call.caller.agent_id.clone(),
         name: job.name,
@@ -276,9 +276,12 @@ async fn update(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result
         return Err(wrong("update takes a patch", "for example patch: {\"enabled\": false}"));
     };
     let options = match patch.options {
-        None => before.options,
-        Some(given) => options(call, given.wish()?.over(&before.options), &before.name)?,
+        None => before.options.clone(),
+        Some(given) => options(call, given.wish()?, &before.name, Some(&before.options))?,
     };
+    if patch.enabled == Some(true) {
+        call.office.plan().check_job(&options)?;
+    }
     let new = NewSchedule {
         options,
         kind: before.kind,

@@ -5,6 +5,7 @@ use ghost_domain::schedule::words::duration;
 use ghost_domain::schedule::{self, JobOptions, JobWish};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::schedules::wrong;
 use crate::context::CallCx;
@@ -106,11 +107,37 @@ impl Options {
     }
 }
 
-/// How a job runs, with a model and a webhook that the world has.
-pub(super) fn options(call: &CallCx, wish: JobWish, name: &str) -> Result<JobOptions, Refusal> {
-    let options = wish.options(&call.caller.agent_id, name.trim(), &call.office.cx.limits())?;
+/// How a job runs, with a model and a webhook that the world has. Where its last words go is judged when it is said: what
+/// the job has from `before` is looked at when it runs.
+pub(super) fn options(
+    call: &CallCx,
+    wish: JobWish,
+    name: &str,
+    before: Option<&JobOptions>,
+) -> Result<JobOptions, Refusal> {
+    let (agent_id, name, limits) = (&call.caller.agent_id, name.trim(), call.office.cx.limits());
+    let options = match before {
+        Some(before) => wish.changes(before, agent_id, name, &limits),
+        None => wish.options(agent_id, name, &limits),
+    };
+    let options = options.map_err(as_called)?;
     let plan = call.office.plan();
     plan.check_job(&options)?;
-    plan.check_thread(&call.caller.agent_id, &options)?;
+    if before.is_none_or(|before| before.to != options.to) {
+        plan.check_thread(agent_id, &options)?;
+    }
     Ok(options)
+}
+
+/// A refusal in the words of this tool, which takes the time of a turn as a text.
+fn as_called(mut refusal: Refusal) -> Refusal {
+    const CALLED: (&str, &str) = ("timeout_seconds", "options.timeout");
+    refusal.message = refusal.message.replace(CALLED.0, CALLED.1);
+    refusal.hint = refusal.hint.map(|hint| hint.replace(CALLED.0, CALLED.1));
+    if let Some(field) = refusal.details.as_mut().and_then(|details| details.get_mut("field"))
+        && field == CALLED.0
+    {
+        *field = json!(CALLED.1);
+    }
+    refusal
 }

@@ -173,7 +173,7 @@ impl WorldTool for Timer {
             kind: ScheduleKind::Timer,
             agent_id: call.caller.agent_id.clone(),
             when: When::At { at },
-            message: params.message.unwrap_or_else(|| params.name.clone()),
+            message: params.message.unwrap_or_default(),
             name: params.name,
             missed: Missed::RunOnce,
             options: JobOptions::default(),

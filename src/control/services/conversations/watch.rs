@@ -98,18 +98,6 @@ impl From<Refusal> for End {
     }
 }
 
-/// The code that a turn which did not finish would be refused with. A failed turn's reason is a refusal as it is written,
-/// `code: words (hint)`.
-fn why(status: TurnStatus, reason: Option<&str>) -> Option<Code> {
-    match status {
-        TurnStatus::Failed => reason?.split_once(": ")?.0.parse().ok(),
-        TurnStatus::Cancelled => Some(Code::Cancelled),
-        // Set aside: nobody answers until someone has it tried again.
-        TurnStatus::Dead => Some(Code::Unavailable),
-        TurnStatus::Open | TurnStatus::Finished | TurnStatus::Split => None,
-    }
-}
-
 impl Watcher {
     async fn run(mut self, last_word: mpsc::OwnedPermit<Item>, seat: Arc<Seat>) {
         let Err(end) = self.watch().await;
@@ -217,7 +205,7 @@ impl Watcher {
 
     async fn over(&mut self, turn_id: String, status: TurnStatus, reason: Option<String>) -> Result<(), End> {
         self.turns.remove(&turn_id);
-        let error_code = why(status, reason.as_deref()).map(|code| code.as_str().to_owned());
+        let error_code = queries::why_ended(status, reason.as_deref()).map(|(code, _)| code.as_str().to_owned());
         let reason = reason.map(|reason| self.world.cx().redactor.redact(&reason));
         self.send(What::TurnOver(TurnOver { turn_id, status: status.as_str().to_owned(), reason, error_code })).await
     }
@@ -252,22 +240,5 @@ impl Watcher {
         };
         permit.send(Ok(WatchConversationResponse { what: Some(what) }));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_turn_that_did_not_finish_says_with_which_code() {
-        let spent = Refusal::new(Code::BudgetExhausted, "agent:ada has 0 tokens left").hint("raise it").to_string();
-        assert_eq!(why(TurnStatus::Failed, Some(&spent)), Some(Code::BudgetExhausted));
-        for nothing in [None, Some("no code here"), Some("other: words")] {
-            assert_eq!(why(TurnStatus::Failed, nothing), None);
-        }
-        assert_eq!(why(TurnStatus::Cancelled, Some("by operator:uid-0")), Some(Code::Cancelled));
-        assert_eq!(why(TurnStatus::Dead, None), Some(Code::Unavailable));
-        assert_eq!(why(TurnStatus::Finished, Some(&spent)), None);
     }
 }

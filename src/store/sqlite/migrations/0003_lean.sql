@@ -19,6 +19,3 @@ DROP TABLE reservations;
 
 -- Values are kept as the text that was given, with all the digits of a number. Joining makes the JSON plain text.
 UPDATE shared_state SET record = json_set(record, '$.value', (record -> '$.value') || '');
-
--- Turns that cron jobs had to themselves are pruned long before the others; no other turn is in it.
-CREATE INDEX turns_cron_ended ON turns (ended_at) WHERE source = 'cron' AND status <> 'open';

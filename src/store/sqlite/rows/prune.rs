@@ -1,6 +1,6 @@
 //! Retention. The only other deletes are of rows that a caller names: skills, members, schedules, old versions.
 //!
-//! Must never: delete what an open turn, a held dead letter or an unfinished task needs, or let a sequence fall back.
+//! Must never: delete what an open turn, waiting mail, a held dead letter or an unfinished task needs, or let a sequence fall back.
 
 use async_trait::async_trait;
 use ghost_domain::{Agent, Timestamp};
@@ -78,13 +78,16 @@ const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) 
 const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < ?1 \
     ORDER BY updated_at, root_id LIMIT ?2+0)";
 
-/// Identifiers of rows with rows of their own; they are named to several deletes.
+/// Identifiers of rows with rows of their own; they are named to several deletes. Mail of a dead letter that was retried waits
+/// for a turn that has ended, and that goes on from its journal.
 const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+    AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
     ORDER BY ended_at, turn_id LIMIT ?2+0";
 /// Those of cron jobs alone, by their partial index.
 const CRON_TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
     AND ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
+    AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
     ORDER BY ended_at, turn_id LIMIT ?2+0";
 const DEAD_LETTER_IDS: &str = "SELECT hex(dead_letter_id) FROM dead_letters WHERE status <> 'held' \
     AND resolved_at < ?1 ORDER BY resolved_at, dead_letter_id LIMIT ?2+0";

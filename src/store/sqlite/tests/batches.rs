@@ -235,6 +235,41 @@ async fn cancelled_reads_leave_the_pool_whole() {
     assert_eq!(depth(&store, "a").await, 1);
 }
 
+/// Who waits for a connection gets the place of one that was given up, whoever opens it: nobody waits for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_waits_goes_on_when_those_before_it_are_given_up() {
+    let dir = dir();
+    let store = store_with(dir.path(), SqliteOptions { reader_connections: 1, ..SqliteOptions::default() }).await;
+    send(&store, 1, "a").await.unwrap();
+    for _ in 0..20 {
+        let (holds, held) = tokio::sync::oneshot::channel();
+        let holder = store.clone();
+        let stuck = tokio::spawn(async move {
+            holder
+                .read::<(), StoreError, _>(|r| {
+                    Box::pin(async move {
+                        r.inbox_total().await?;
+                        holds.send(()).unwrap();
+                        std::future::pending().await
+                    })
+                })
+                .await
+        });
+        held.await.unwrap();
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let store = store.clone();
+                tokio::spawn(async move { depth(&store, "a").await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        stuck.abort();
+        for read in waiting {
+            assert_eq!(read.await.unwrap(), 1);
+        }
+    }
+}
+
 /// A large row set in one command goes through as several statements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_rows_in_one_command() {

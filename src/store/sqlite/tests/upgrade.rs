@@ -14,6 +14,7 @@ use crate::sqlite::schema;
 
 const FIRST: &str = include_str!("../migrations/0001_spine.sql");
 const SECOND: &str = include_str!("../migrations/0002_together.sql");
+const THIRD: &str = include_str!("../migrations/0003_lean.sql");
 
 /// An agent as the first version wrote it.
 const AGENT: &str = r#"{"agent_id":"a","incarnation":3,"archetype":"writer","name":"Ann","team":null,"owner":null,
@@ -150,4 +151,29 @@ async fn an_upgraded_database_is_like_a_new_one() {
     }
     assert!(schemas[0].iter().any(|row| row[1].as_deref() == Some("chat_members")));
     assert_eq!(schemas[0], schemas[1]);
+}
+
+/// The third version was changed after it had been run: some of its databases have what the fourth brings.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_jobs() {
+    let index = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'turns_cron_ended'";
+    let changed = "CREATE INDEX turns_cron_ended ON turns (ended_at) WHERE source = 'cron' AND status <> 'open'";
+    for (more, count) in [("", 0), (changed, 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ghost.db");
+        first_version(&path).await;
+        let mut conn = connect(&path).await;
+        for sql in [SECOND, THIRD, more, "PRAGMA user_version = 3"] {
+            sqlx::raw_sql(sql).execute(&mut conn).await.unwrap();
+        }
+        assert_eq!(number(&mut conn, index).await, count);
+        conn.close().await.unwrap();
+        assert!(!is_current(&path));
+        let store = open(&path).await;
+        assert_eq!(depth(&store, "a").await, 2);
+        store.close().await;
+        let mut conn = connect(&path).await;
+        assert_eq!((number(&mut conn, index).await, number(&mut conn, "PRAGMA user_version").await), (1, 4));
+        conn.close().await.unwrap();
+    }
 }

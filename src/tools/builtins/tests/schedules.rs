@@ -120,6 +120,15 @@ async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
     ] {
         assert_eq!(code(rig.call("util.cron", job(options.clone())).await), expected, "{options}");
     }
+    for (options, begins) in [
+        (json!({ "session": "main", "timeout": "5s" }), "options.timeout does not go with session main"),
+        (json!({ "timeout": "5h" }), "options.timeout is 18000; it must be 1 to 300"),
+    ] {
+        let refusal = rig.call("util.cron", job(options)).await.unwrap_err();
+        assert!(refusal.message.starts_with(begins), "{refusal}");
+        assert!(!refusal.to_string().contains("timeout_seconds"), "{refusal}");
+        assert_eq!(refusal.details, Some(json!({ "field": "options.timeout" })));
+    }
     assert_eq!(rig.content("util.cron", json!({ "action": "list" })).await["jobs"], json!([]));
 }
 
@@ -158,6 +167,16 @@ async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_i
     assert_eq!(code(rig.call("util.cron", update.clone()).await), Code::AccessDenied);
     hook("ada");
     assert_eq!(rig.content("util.cron", update).await["to"], "shop/customer-17");
+    // What is not changed is not judged again, until it is switched on without a webhook to go to.
+    hook("bob");
+    let patch = |patch: serde_json::Value| json!({ "action": "update", "job_id": "digest", "patch": patch });
+    let changed = rig.content("util.cron", patch(json!({ "options": { "max_rounds": 2 } }))).await;
+    assert_eq!((&changed["to"], &changed["max_rounds"]), (&json!("shop/customer-17"), &json!(2)));
+    let mut plan = (*rig.office.plan()).clone();
+    plan.webhooks.clear();
+    rig.office.set_plan(plan.into());
+    assert_eq!(rig.content("util.cron", patch(json!({ "enabled": false }))).await["enabled"], false);
+    assert_eq!(code(rig.call("util.cron", patch(json!({ "enabled": true }))).await), Code::NotFound);
 }
 
 #[tokio::test]
