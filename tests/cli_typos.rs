@@ -4,9 +4,6 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::io::Write as _;
-use std::process::Stdio;
-
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::turns_client::TurnsClient;
@@ -43,17 +40,6 @@ fn running() -> (House, Daemon) {
     world.archetype("clerk", "").archetype("helper", "");
     let daemon = house.up(world.path(), &[]);
     (house, daemon)
-}
-
-/// Runs a command with this on its standard input; gives its exit code and what it printed.
-fn piped(house: &House, args: &[&str], input: &[u8]) -> (i32, String, String) {
-    let mut command = house.ctl_command(args);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Whoever does not read it all is told so by what it prints.
-    drop(child.stdin.take().unwrap().write_all(input));
-    let ended = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
 }
 
 /// The lines of what it said, without those that every usage error has.
@@ -219,7 +205,7 @@ fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
 #[test]
 fn a_line_that_is_no_text_is_refused_and_not_said() {
     let (house, daemon) = running();
-    let (code, out, err) = piped(&house, &["--json", "talk", "ada"], b"one\ncaf\xe9\nthree\n");
+    let (code, out, err) = house.ctl_piped(&["--json", "talk", "ada"], b"one\ncaf\xe9\nthree\n");
     assert_eq!(code, 2, "{err}");
     let error: Value = serde_json::from_str(&err).unwrap();
     assert_eq!(error["code"], "invalid_arguments");
@@ -230,7 +216,7 @@ fn a_line_that_is_no_text_is_refused_and_not_said() {
     assert_eq!(said, ["one", "Noted."]);
     // At once: there is not even a conversation.
     let before = house.json(&["conversation", "list"]);
-    assert_eq!(piped(&house, &["talk", "ada"], b"\xff\n").0, 2);
+    assert_eq!(house.ctl_piped(&["talk", "ada"], b"\xff\n").0, 2);
     assert_eq!(house.json(&["conversation", "list"]), before);
     daemon.stop();
 }
@@ -249,7 +235,7 @@ fn no_answer_has_the_code_of_its_reason() {
     house.json(&["budget", "set", "agent:ben", "--tokens", "1"]);
     house.ctl(&["ask", "ben", "hello"]).exits(8);
     // Talking is told so just as asking is.
-    let (code, out, err) = piped(&house, &["--json", "talk", "ben"], b"hello\n");
+    let (code, out, err) = house.ctl_piped(&["--json", "talk", "ben"], b"hello\n");
     assert_eq!(code, 8, "{err}");
     let error: Value = serde_json::from_str(&err).unwrap();
     assert_eq!(error["code"], "budget_exhausted");

@@ -4,9 +4,6 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::io::Write as _;
-use std::process::Stdio;
-
 use ghost_testkit::blackbox::{Daemon, Deadline, House};
 use serde_json::Value;
 
@@ -35,17 +32,6 @@ fn running() -> (House, Daemon) {
     world.archetype("clerk", "## Tool Access\nprivilege_groups: writer\n");
     let daemon = house.up(world.path(), &[]);
     (house, daemon)
-}
-
-/// Runs a command with this on its standard input; gives its exit code and what it printed.
-fn piped(house: &House, args: &[&str], input: &[u8]) -> (i32, String, String) {
-    let mut command = house.ctl_command(args);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Whoever does not read it all is told so by what it prints.
-    drop(child.stdin.take().unwrap().write_all(input));
-    let ended = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
 }
 
 #[test]
@@ -108,7 +94,7 @@ fn every_list_is_one_array_and_every_other_command_one_object() {
 fn a_text_may_come_from_standard_input_wherever_one_is_taken() {
     let (house, daemon) = running();
     let text = |args: &[&str], input: &str| {
-        let (code, out, err) = piped(&house, &[&["--json"], args].concat(), input.as_bytes());
+        let (code, out, err) = house.ctl_piped(&[&["--json"], args].concat(), input.as_bytes());
         assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
         serde_json::from_str::<Value>(&out).unwrap()
     };
@@ -135,10 +121,10 @@ fn a_text_may_come_from_standard_input_wherever_one_is_taken() {
         assert_eq!(written["content"], "# Head\n", "{args:?}");
     }
     // One input is one text, and it has a bound.
-    let twice = piped(&house, &["send", "ada", "-", "--subject", "-"], b"x");
+    let twice = house.ctl_piped(&["send", "ada", "-", "--subject", "-"], b"x");
     assert!(twice.0 == 2 && twice.2.contains("`-` was given twice") && twice.2.contains("hint: "), "{}", twice.2);
-    assert_eq!(piped(&house, &["send", "ada", "-"], &vec![b'x'; 3 << 20]).0, 8);
-    assert_eq!(piped(&house, &["send", "ada", "-"], b"\xff").0, 2);
+    assert_eq!(house.ctl_piped(&["send", "ada", "-"], &vec![b'x'; 3 << 20]).0, 8);
+    assert_eq!(house.ctl_piped(&["send", "ada", "-"], b"\xff").0, 2);
     house.wait_until_quiet(Deadline::seconds(30));
     daemon.stop();
 }
@@ -177,7 +163,7 @@ fn the_exit_code_is_that_of_the_cause_and_not_of_the_place() {
         let advice = ["hint: ", "For more information"];
         assert!(advice.iter().any(|word| ran.err.contains(word)), "{args:?}: {}", ran.err);
     }
-    let attached = piped(&house, &["talk", "ada", "--attach", "../x"], b"hello\n");
+    let attached = house.ctl_piped(&["talk", "ada", "--attach", "../x"], b"hello\n");
     assert_eq!(attached.0, 4, "{}", attached.2);
     house.ctl(&["ledger", "--tool", "workspace.raed"]).exits(3).says(&["did you mean `workspace.read`?"]);
     house.ctl(&["events", "--channel", "rom"]).exits(3).says(&["did you mean `room`?"]);
@@ -190,7 +176,7 @@ fn a_refusal_names_what_was_typed() {
     let (house, daemon) = running();
     house.json(&["chat", "create", "room", "--members", "ada,ben"]);
     house.json(&["chat", "send", "room", "one"]);
-    let (code, out, err) = piped(&house, &["--json", "talk", "ada"], b"hello\n");
+    let (code, out, err) = house.ctl_piped(&["--json", "talk", "ada"], b"hello\n");
     assert_eq!(code, 0, "{err}");
     let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     let talk = first["conversation_id"].as_str().unwrap();

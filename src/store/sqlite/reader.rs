@@ -119,7 +119,8 @@ impl Readers {
     /// A connection that is opened because those that there are did not come back soon. None if there is no room for one.
     async fn one_more(self: &Arc<Self>) -> Option<Result<Taken, StoreError>> {
         if self.room.load(Ordering::Acquire) < self.options.reader_connections.max(1) {
-            // Nothing of what happens depends on it, and simulation has a store of its own: the runtime's clock does.
+            // The runtime's clock and no Clock port: nothing of what happens depends on this wait, and simulation has a
+            // store of its own. The event, a connection that comes back, ends it early: see `take`.
             #[allow(clippy::disallowed_methods)]
             tokio::time::sleep(PATIENCE).await;
         }

@@ -63,7 +63,8 @@ async fn batch(
             next = queue.try_recv().ok();
             let commands = batch_max.max(1) - room;
             while next.is_none() && company.worth_waiting(commands) {
-                // Nothing of what happens depends on it, and simulation has a store of its own: the runtime's clock does.
+                // The runtime's clock and no Clock port: nothing of what happens depends on this wait, and simulation has
+                // a store of its own. Not the queue's own event: a wake-up for each command is what is to be saved.
                 #[allow(clippy::disallowed_methods)]
                 tokio::time::sleep(company::LOOK).await;
                 next = queue.try_recv().ok();

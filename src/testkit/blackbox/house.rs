@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -139,6 +140,20 @@ impl House {
     #[must_use]
     pub fn ctl_in_background<S: AsRef<OsStr>>(&self, args: &[S]) -> Daemon {
         Daemon::spawn(self.ctl_command(args))
+    }
+
+    /// Runs `ghostctl` with this on its standard input; gives its exit code and what it printed.
+    ///
+    /// # Panics
+    /// When it cannot be started, is ended by a signal, or prints what is not UTF-8.
+    pub fn ctl_piped(&self, args: &[&str], input: &[u8]) -> (i32, String, String) {
+        let mut command = self.ctl_command(args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Whoever does not read it all is told so by what it prints.
+        drop(child.stdin.take().unwrap().write_all(input));
+        let ended = child.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
     }
 
     /// The command that `ctl` runs, for tests with a wish of their own about its pipes.
