@@ -169,6 +169,31 @@ fn a_refused_start_leaves_the_data_directory_as_it_was() {
 }
 
 #[test]
+fn a_rule_file_is_read_again_when_it_or_what_is_known_of_it_has_changed() {
+    let (house, world) = lived_in();
+    let known = house.data("home").join("vetted-scripts");
+    let text = std::fs::read_to_string(&known).unwrap();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    // It is found good without being read, and read when it is needed.
+    nothing_is_lost(&house, &world);
+    let script = world.join("scripts/clerk.yaml");
+    let good = std::fs::read_to_string(&script).unwrap();
+    std::fs::write(&script, "otherwise: [{ say: '{{ nobody }}' }]\n").unwrap();
+    up(&house, &world, &[]).exits(2).says(&["clerk.yaml:1", "nobody"]);
+    assert_eq!(std::fs::read_to_string(&known).unwrap(), text);
+    std::fs::write(&script, good).unwrap();
+    for other in ["", "\0", &text.replace("ghostd", "ghost"), &text[..text.len() - 1]] {
+        std::fs::write(&known, other).unwrap();
+        nothing_is_lost(&house, &world);
+        assert_eq!(std::fs::read_to_string(&known).unwrap(), text);
+    }
+    // Whether it can be kept is nobody's concern.
+    std::fs::remove_file(&known).unwrap();
+    std::fs::create_dir(&known).unwrap();
+    nothing_is_lost(&house, &world);
+}
+
+#[test]
 fn an_input_without_a_place_in_the_workspace_starts_nothing() {
     let (house, world) = lived_in();
     let config = world.join("world-config.yaml");

@@ -5,13 +5,18 @@
 
 mod check;
 mod data_dir;
+mod database;
+mod environment;
 mod job;
 mod loading;
+mod main_job;
 pub mod ports;
+mod reading;
 mod recordings;
 mod run;
 mod scripts;
 mod terminal;
+mod vetted_scripts;
 
 pub use check::check;
 pub use data_dir::{DataDir, default_data_dir, state_dir};

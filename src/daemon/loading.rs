@@ -9,6 +9,7 @@ use ghost_config::plan::{Plan, ProviderKind};
 use ghost_config::{Problem, Problems, Severity};
 use ghost_domain::time::Clock;
 use ghost_domain::{Code, Refusal};
+use ghost_provider::scripted::Vetted;
 use ghost_provider::{Providers, Recording};
 use serde_json::json;
 
@@ -67,10 +68,11 @@ pub fn load(
     clock: Arc<dyn Clock>,
     recordings: BTreeMap<String, Recording>,
 ) -> Result<Loaded, Problems> {
-    complete(ghost_config::load(world_dir, env)?, overrides, env, clock, recordings)
+    complete(ghost_config::load(world_dir, env)?, overrides, env, clock, recordings, &Vetted::default())
 }
 
-/// What [`load`] does once the files of configuration are read.
+/// What [`load`] does once the files of configuration are read. Rule files that `vetted` vouches for are read when their
+/// models are first asked.
 ///
 /// # Errors
 /// As [`load`].
@@ -80,9 +82,10 @@ pub fn complete(
     env: Env<'_>,
     clock: Arc<dyn Clock>,
     recordings: BTreeMap<String, Recording>,
+    vetted: &Vetted,
 ) -> Result<Loaded, Problems> {
     overrides.apply(&mut plan).map_err(|problem| Problems(vec![problem]))?;
-    let built = Providers::build_with(&plan.llm, env, clock, recordings);
+    let built = Providers::build_with(&plan.llm, env, clock, recordings, vetted);
     let providers = built.map_err(|refusal| Problems(vec![of_models(refusal, &plan)]))?;
     let mut problems = Vec::new();
     for provider in plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted) {

@@ -2,37 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use ghost_commons::budgets;
 use ghost_config::Problems;
-use ghost_control::{ControlOptions, Listener, TlsFiles};
+use ghost_control::{ControlOptions, Listener};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
-use ghost_domain::{Code, Job, Money, Refusal};
+use ghost_domain::{Code, Refusal};
+use ghost_provider::scripted::Vetted;
 use ghost_store::Store;
-use ghost_store::sqlite::{SqliteOptions, is_current, open_store};
-use ghost_store::tables::UsageFilter;
+use ghost_store::sqlite::SqliteOptions;
 use ghost_tools::Tool;
 use ghost_tools::workspace::Workspace;
-use ghost_world::{Boot, World};
+use ghost_world::Boot;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::check::check;
-use crate::data_dir::{DataDir, default_data_dir};
-use crate::loading::{Loaded, Overrides, complete, load, problems_refusal};
+use crate::data_dir::DataDir;
+use crate::environment::{SharedEnv, node_name, secrets_of, tls_files};
+use crate::loading::{Loaded, Overrides, load, problems_refusal};
+use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
-use crate::{job, recordings};
+use crate::{database, job, main_job, reading, vetted_scripts};
 
-/// The database in the data directory.
-const DATABASE: &str = "ghost.db";
 /// The agents' files in the data directory.
-const WORKSPACE: &str = "workspace";
-
-/// Reads an environment variable; shared with the reload.
-pub type SharedEnv = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub(crate) const WORKSPACE: &str = "workspace";
 
 /// What a daemon is started with.
 pub struct Options {
@@ -81,137 +76,47 @@ impl From<Refusal> for Failure {
 /// When it cannot start: the configuration has problems, the data directory is in use or not writable, a port is taken,
 /// the database is damaged, the job's input cannot be taken in. Nothing runs then, and the data directory is as it was.
 pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Failure> {
-    let env = Arc::clone(&options.env);
     let extra = options.extra_tools;
     let files = Files {
         world_dir: options.world_dir,
         overrides: options.overrides,
-        env: Arc::clone(&env),
+        env: Arc::clone(&options.env),
         extra_tools: extra.iter().map(|tool| tool.spec.name.clone()).collect(),
     };
     let tools = tokio::task::spawn_blocking(move || ghost_tools::builtins::with(extra));
     let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
-    // A database that is taken as it is can be opened while the files are read: if something is wrong with these, it is
-    // as it was. Any other waits until the configuration is known to be good.
-    let open = |path: PathBuf| {
-        let sqlite = sqlite.clone();
-        tokio::spawn(async move {
-            let opened = open_early(&path, sqlite).await;
-            (path, opened)
-        })
-    };
-    let panicked = |what: &str| Refusal::new(Code::Internal, format!("{what} panicked"));
-    let mut opening = options.data_dir.map(&open);
-    let read = async {
-        let first =
-            ghost_config::load(&files.world_dir, &*env).map_err(|first| Failure::Problems(files.problems(first)))?;
-        let recordings = recordings::read_all(&first.llm).await?;
-        if opening.is_none() {
-            opening = Some(open(default_data_dir(&first.world_id, &*env)?));
-        }
-        let input = job::read(&first, options.input);
-        let (overrides, env, clock) = (files.overrides.clone(), Arc::clone(&env), Arc::clone(&options.ports.clock));
-        let reading = tokio::task::spawn_blocking(move || complete(first, &overrides, &*env, clock, recordings));
-        let (loaded, input) = tokio::join!(reading, input);
-        let loaded = loaded.map_err(|_| panicked("reading the configuration"))?;
-        Ok::<_, Failure>((loaded.map_err(|first| Failure::Problems(files.problems(first)))?, input?))
-    }
-    .await;
-    let opened = match opening {
-        Some(opening) => Some(opening.await.map_err(|_| panicked("opening the database"))?),
-        None => None,
-    };
-    let ((loaded, input), (path, opened)) = match (read, opened) {
-        (Ok(read), Some(opened)) => (read, opened),
-        (Ok(_), None) => return Err(Refusal::new(Code::Internal, "nobody said where the data lie").into()),
-        (Err(failure), opened) => {
-            if let Some((_, Ok(Some((_, store))))) = opened {
-                store.close().await;
-            }
-            return Err(failure);
-        }
-    };
+    let clock = Arc::clone(&options.ports.clock);
+    let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite).await?;
+    let Read { loaded, input, vetted, data_dir, store } = read;
     for warning in &loaded.plan.warnings {
         tracing::warn!("{}", warning.bare());
     }
-    let (data_dir, store) = match opened? {
-        Some((data_dir, store)) => (data_dir, Some(store)),
-        None => (DataDir::lock(&path)?, None),
+    let rest = ServeOptions {
+        files,
+        input,
+        vetted,
+        listen: options.listen,
+        http: options.http,
+        env: options.env,
+        tools,
+        ports: options.ports,
+        terminal: options.terminal,
     };
-    let result = serve_world(
-        loaded,
-        &data_dir,
-        store,
-        sqlite,
-        ServeOptions {
-            files,
-            input,
-            listen: options.listen,
-            http: options.http,
-            env,
-            tools,
-            ports: options.ports,
-            terminal: options.terminal,
-        },
-        stop,
-    )
-    .await;
+    let result = serve_world(loaded, &data_dir, store, sqlite, rest, stop).await;
     drop(data_dir);
     result
-}
-
-/// The files that a world is made of, and what is asked about them.
-struct Files {
-    world_dir: PathBuf,
-    overrides: Overrides,
-    env: SharedEnv,
-    /// Names of tools besides the built-in ones.
-    extra_tools: Vec<String>,
-}
-
-impl Files {
-    /// Everything that is wrong with them, now that `first` was found.
-    fn problems(&self, first: Problems) -> Problems {
-        let all = check(&self.world_dir, &self.overrides, &*self.env, &self.extra_tools);
-        if all.has_errors() { all } else { first }
-    }
 }
 
 struct ServeOptions {
     files: Files,
     input: Vec<job::Input>,
+    vetted: Vetted,
     listen: Vec<Listener>,
     http: Option<SocketAddr>,
     env: SharedEnv,
     tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
     terminal: Terminal,
-}
-
-/// Locks the data directory and opens its database, if that is there and of this version.
-async fn open_early(path: &Path, sqlite: SqliteOptions) -> Result<Option<(DataDir, Store)>, Refusal> {
-    let file = path.join(DATABASE);
-    if !is_current(&file) {
-        return Ok(None);
-    }
-    let data_dir = DataDir::lock(path)?;
-    let store = open_store(&file, sqlite).await?;
-    Ok(Some((data_dir, store)))
-}
-
-/// Opens a database that is not there yet, or is of an earlier version. One that could not be made whole does not stay.
-async fn open_new(file: &Path, sqlite: SqliteOptions) -> Result<Store, Refusal> {
-    let new = file.symlink_metadata().is_err();
-    let opened = open_store(file, sqlite).await;
-    if opened.is_err() && new {
-        for left in ["", "-wal", "-shm", "-journal"] {
-            let mut name = file.as_os_str().to_owned();
-            name.push(left);
-            // Whatever is not there need not go; the refusal that follows says what is wrong.
-            drop(std::fs::remove_file(name));
-        }
-    }
-    opened.map_err(Refusal::from)
 }
 
 async fn serve_world(
@@ -259,7 +164,7 @@ async fn serve_world(
     secrets.extend(bound.token().map(str::to_owned));
     let store = match store {
         Some(store) => store,
-        None => open_new(&data_dir.path().join(DATABASE), sqlite).await?,
+        None => database::open(data_dir, sqlite).await?,
     };
     let outcome = boot_and_serve(
         loaded,
@@ -270,6 +175,7 @@ async fn serve_world(
         Rest {
             files: options.files,
             input: options.input,
+            vetted: options.vetted,
             tools: options.tools,
             ports: options.ports,
             terminal: options.terminal,
@@ -290,6 +196,7 @@ async fn serve_world(
 struct Rest {
     files: Files,
     input: Vec<job::Input>,
+    vetted: Vetted,
     tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
     terminal: Terminal,
@@ -304,9 +211,10 @@ async fn boot_and_serve(
     rest: Rest,
     stopped: impl Future<Output = &'static str>,
 ) -> Result<(), Failure> {
-    let Rest { files, input, tools, ports, terminal } = rest;
+    let Rest { files, input, vetted, tools, ports, terminal } = rest;
     let job_plan = loaded.plan.job.clone();
     let world_name = loaded.plan.name.clone();
+    let good = Vetted::of(loaded.providers.scripts().values().copied());
     let clock = Arc::clone(&ports.clock);
     let redactor: Arc<OnceLock<Redactor>> = Arc::default();
     let learning = Arc::clone(&redactor);
@@ -347,8 +255,10 @@ async fn boot_and_serve(
         let _ = closed.wait_for(|closed| *closed).await;
     }));
     terminal.ready(&world_name, &endpoints, data_dir.path());
+    let path = data_dir.path().to_owned();
+    let keeping = (good != vetted).then(|| tokio::task::spawn_blocking(move || vetted_scripts::keep(&path, &good)));
     let watching = tokio::spawn(terminal.clone().watch(store.clone()));
-    let main_job = begin_job(&world, job_plan, &input, &terminal, data_dir).await;
+    let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;
     let mut failed = main_job.as_ref().err().cloned();
     let mut served = None;
     let reason = match failed {
@@ -372,6 +282,11 @@ async fn boot_and_serve(
         None => control.await,
     };
     watching.abort();
+    if let Some(keeping) = keeping
+        && keeping.await.is_err()
+    {
+        tracing::debug!("the next start reads every rule file");
+    }
     if let Ok(Some(task)) = main_job {
         task.abort();
     }
@@ -386,72 +301,4 @@ async fn boot_and_serve(
         None => {}
     }
     failed.map_or(Ok(()), |refusal| Err(refusal.into()))
-}
-
-/// Takes the job in and follows it in a task of its own. Nothing if the world has no job.
-async fn begin_job(
-    world: &Arc<World>,
-    plan: Option<ghost_config::plan::JobPlan>,
-    input: &[job::Input],
-    terminal: &Terminal,
-    data_dir: &DataDir,
-) -> Result<Option<tokio::task::JoinHandle<()>>, Refusal> {
-    let Some(plan) = plan else { return Ok(None) };
-    let (job, brief) = job::begin(world, &plan, input).await?;
-    let root = data_dir.path().join(WORKSPACE);
-    let done = job.finished_at.is_some();
-    if done {
-        terminal.job_was_done(&job, &root);
-    } else {
-        terminal.job(&job);
-    }
-    if world.directory().is_paused() {
-        terminal.paused();
-    }
-    if done {
-        return Ok(None);
-    }
-    let (world, terminal) = (Arc::clone(world), terminal.clone());
-    Ok(Some(tokio::spawn(async move {
-        let (shown, job_id) = (terminal.clone(), job.job_id.clone());
-        let still = move |why: &str| shown.job_stands(&job_id, why);
-        match job::follow(Arc::clone(&world), plan, job, brief, still).await {
-            Ok(job) => {
-                let (tokens, cost) = spent(&world, &job).await.unwrap_or_default();
-                terminal.job_done(&job, &root, tokens, cost);
-            }
-            Err(refusal) => tracing::debug!(%refusal, "the job is no longer followed"),
-        }
-    })))
-}
-
-/// What a job cost so far.
-async fn spent(world: &World, job: &Job) -> Result<(u64, Money), Refusal> {
-    let filter = UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() };
-    let sums = world.store().read(move |r| Box::pin(async move { budgets::usage(r, &filter).await })).await?;
-    Ok(sums.iter().fold((0, Money(0)), |(tokens, cost), sum| (tokens + sum.tokens.total(), cost.plus(sum.cost))))
-}
-
-/// The values that must not get out: keys of providers and what the world file names besides.
-fn secrets_of(loaded: &Loaded, env: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Vec<String> {
-    let keys = loaded.plan.llm.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
-    let named = loaded.plan.secret_env.iter().map(String::as_str);
-    keys.chain(named).chain(["GHOST_TOKEN"]).filter_map(env).filter(|value| !value.is_empty()).collect()
-}
-
-/// The files of mutual TLS, if the environment names them: all three, or none.
-fn tls_files(env: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Result<Option<TlsFiles>, Refusal> {
-    let named = |name: &str| env(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-    match (named("GHOST_TLS_CERT"), named("GHOST_TLS_KEY"), named("GHOST_TLS_CA")) {
-        (None, None, None) => Ok(None),
-        (Some(certificate), Some(key), Some(client_ca)) => Ok(Some(TlsFiles { certificate, key, client_ca })),
-        _ => Err(Refusal::new(Code::InvalidArguments, "mutual TLS is set up in part")
-            .hint("set GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA, or none of them")),
-    }
-}
-
-/// This daemon's name: the host and the process, so that two daemons on one database are told apart.
-fn node_name() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{host}-{}", std::process::id())
 }

@@ -14,7 +14,7 @@ use crate::model::Provider;
 use crate::openai::OpenAi;
 use crate::pool::Pool;
 use crate::recorded::{Recorded, Recording};
-use crate::scripted::Scripted;
+use crate::scripted::{ScriptDigest, Scripted, Vetted};
 use crate::through_genai::{Protocol, ThroughGenai};
 
 /// One provider with what surrounds it.
@@ -32,8 +32,8 @@ pub struct Entry {
 /// The providers of a world, by name.
 pub struct Providers {
     entries: BTreeMap<String, Arc<Entry>>,
-    /// The rule files of scripted providers, each with a number that changes with its text.
-    scripts: BTreeMap<PathBuf, u64>,
+    /// The rule files of scripted providers with what they say.
+    scripts: BTreeMap<PathBuf, ScriptDigest>,
     clock: Arc<dyn Clock>,
 }
 
@@ -44,10 +44,11 @@ impl Providers {
     /// A named key that is not set, rule files with problems, a base URL that is none, or a `recorded` provider (those
     /// need [`Self::build_with`]).
     pub fn build(plan: &LlmPlan, env: &dyn Fn(&str) -> Option<String>, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
-        Self::build_with(plan, env, clock, BTreeMap::new())
+        Self::build_with(plan, env, clock, BTreeMap::new(), &Vetted::default())
     }
 
-    /// As [`Self::build`], with the recordings of `recorded` providers by provider name.
+    /// As [`Self::build`], with the recordings of `recorded` providers by provider name, and the rule files that need no
+    /// reading.
     ///
     /// # Errors
     /// As [`Self::build`]; and a `recorded` provider whose recording is not among `recordings`.
@@ -56,12 +57,13 @@ impl Providers {
         env: &dyn Fn(&str) -> Option<String>,
         clock: Arc<dyn Clock>,
         mut recordings: BTreeMap<String, Recording>,
+        vetted: &Vetted,
     ) -> Result<Self, Refusal> {
         let mut providers = Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), clock };
         for (name, plan) in &plan.providers {
             let provider = match plan.kind {
                 ProviderKind::Scripted => {
-                    let scripted = scripted(name, plan, &providers.clock)?;
+                    let scripted = scripted(name, plan, &providers.clock, vetted)?;
                     providers.scripts.extend(scripted.files().map(|(file, digest)| (file.to_owned(), digest)));
                     Arc::new(scripted)
                 }
@@ -108,9 +110,9 @@ impl Providers {
         self.entries.get(name).cloned()
     }
 
-    /// The rule files of scripted providers, each with a number that changes with its text.
+    /// The rule files of scripted providers with what they say: all of them are good.
     #[must_use]
-    pub fn scripts(&self) -> &BTreeMap<PathBuf, u64> {
+    pub fn scripts(&self) -> &BTreeMap<PathBuf, ScriptDigest> {
         &self.scripts
     }
 
@@ -132,7 +134,7 @@ fn build_one(
             let key = key(name, plan, env)?;
             return Ok(Arc::new(OpenAi::new(name, plan.base_url.as_deref(), key, Arc::clone(clock))?));
         }
-        ProviderKind::Scripted => return Ok(Arc::new(scripted(name, plan, clock)?)),
+        ProviderKind::Scripted => return Ok(Arc::new(scripted(name, plan, clock, &Vetted::default())?)),
         ProviderKind::Recorded => {
             let recording = recordings.remove(name).ok_or_else(|| {
                 Refusal::new(Code::InvalidArguments, format!("provider `{name}` is recorded but has no recording"))
@@ -148,12 +150,12 @@ fn build_one(
     Ok(Arc::new(ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key, Arc::clone(clock))?))
 }
 
-fn scripted(name: &str, plan: &ProviderPlan, clock: &Arc<dyn Clock>) -> Result<Scripted, Refusal> {
+fn scripted(name: &str, plan: &ProviderPlan, clock: &Arc<dyn Clock>, vetted: &Vetted) -> Result<Scripted, Refusal> {
     let dir = plan.dir.as_deref().ok_or_else(|| {
         Refusal::new(Code::InvalidArguments, format!("provider `{name}` is scripted but names no `dir`"))
             .hint("give it `dir:`, the directory with its `<model>.yaml` rule files")
     })?;
-    Scripted::load(dir, Arc::clone(clock))
+    Scripted::load(dir, Arc::clone(clock), vetted)
 }
 
 /// The key that the plan names. A provider of its own address needs one, except Ollama, which is local.

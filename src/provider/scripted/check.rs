@@ -14,7 +14,8 @@ use ghost_config::problem::{Problem, Problems, Severity};
 
 use super::FILES_MAX;
 use super::read::{FILE_MAX, ReadFile, ToolName, read};
-use super::rules::RuleSet;
+use super::script::Script;
+use super::vetted::{Vetted, digest_of};
 
 /// Files that are read at the same time.
 const THREADS_MAX: usize = 4;
@@ -36,7 +37,12 @@ pub fn survey(dir: &Path) -> Survey {
     match names(dir) {
         Err(problem) => survey.problems.push(problem),
         Ok(names) => {
-            for (model, found) in read_each(dir, &names, true) {
+            let texts: Vec<Text> = names.into_iter().map(|model| text_of(dir, model)).collect();
+            let found = each(&texts, |Text { model, file, text }| match text {
+                Ok(text) => read(text, file, model, true),
+                Err(problem) => ReadFile { rules: None, tools: Vec::new(), problems: vec![problem.clone()] },
+            });
+            for (Text { model, .. }, found) in texts.into_iter().zip(found) {
                 survey.problems.extend(found.problems);
                 survey.models.insert(model, found.tools);
             }
@@ -53,56 +59,53 @@ pub fn path_of(dir: &Path, model: &str) -> Option<PathBuf> {
     fits.then(|| dir.join(format!("{model}.yaml")))
 }
 
-/// Loads every `<model>.yaml` of a directory.
-pub(super) fn load_all(dir: &Path) -> Result<BTreeMap<String, RuleSet>, Problems> {
+/// Loads every `<model>.yaml` of a directory. Those that `vetted` vouches for are read when their rules are asked for.
+pub(super) fn load_all(dir: &Path, vetted: &Vetted) -> Result<BTreeMap<String, Script>, Problems> {
     let names = names(dir).map_err(|problem| Problems(vec![problem]))?;
-    let (mut sets, mut problems) = (BTreeMap::new(), Vec::new());
-    for (model, found) in read_each(dir, &names, false) {
-        problems.extend(found.problems);
-        sets.extend(found.rules.map(|set| (model, set)));
+    let (mut scripts, mut problems, mut unknown) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for Text { model, file, text } in names.into_iter().map(|model| text_of(dir, model)) {
+        match text {
+            Ok(text) => {
+                let digest = digest_of(&text);
+                if vetted.knows(&digest) {
+                    scripts.insert(model.clone(), Script::unread(model, file, digest, text));
+                } else {
+                    unknown.push((model, file, text, digest));
+                }
+            }
+            Err(problem) => problems.push(problem),
+        }
     }
-    if problems.is_empty() { Ok(sets) } else { Err(Problems::sorted(problems)) }
+    let read = each(&unknown, |(model, file, text, _)| read(text, file, model, false));
+    for ((model, file, _, digest), found) in unknown.into_iter().zip(read) {
+        problems.extend(found.problems);
+        scripts.extend(found.rules.map(|rules| (model.clone(), Script::read(model, file, digest, rules))));
+    }
+    if problems.is_empty() { Ok(scripts) } else { Err(Problems::sorted(problems)) }
 }
 
-/// Reads the rule files of these models, several at a time: a world starts when the last is compiled.
-fn read_each(dir: &Path, names: &[String], thorough: bool) -> Vec<(String, ReadFile)> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(names.len())));
-    let work = || {
-        while let Some(model) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let found = read_one(dir, model, thorough);
+/// What comes of `work` for each item, several at a time: a world starts when the last is compiled.
+fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(items.len())));
+    let worker = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return };
+            let result = work(item);
             // The list is whole between any two calls, whoever panicked.
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((model.clone(), found));
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
         }
     };
     thread::scope(|scope| {
         // Asking how many cores there are takes as long as a file.
-        let others = THREADS_MAX.min(names.len());
-        for _ in 1..others {
-            scope.spawn(work);
+        for _ in 1..THREADS_MAX.min(items.len()) {
+            scope.spawn(worker);
         }
-        work();
+        worker();
     });
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by(|(a, _), (b, _)| a.cmp(b));
-    done
-}
-
-fn read_one(dir: &Path, model: &str, thorough: bool) -> ReadFile {
-    let whole = |path: &Path, message: String, hint: Option<&str>| ReadFile {
-        rules: None,
-        tools: Vec::new(),
-        problems: vec![problem(path, message, hint)],
-    };
-    match path_of(dir, model) {
-        None => {
-            let hint = "a model's name consists of letters, digits, `-`, `_` and `.`, and begins with no dot";
-            whole(&dir.join(format!("{model}.yaml")), "no model can be called that".to_owned(), Some(hint))
-        }
-        Some(path) => match text_of(&path) {
-            Ok(text) => read(&text, &path, model, thorough),
-            Err(message) => whole(&path, message, None),
-        },
-    }
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The models that have a rule file.
@@ -132,7 +135,29 @@ fn problem(file: &Path, message: String, hint: Option<&str>) -> Problem {
     Problem { severity: Severity::Error, file: file.to_owned(), line: 0, field, message, hint }
 }
 
-fn text_of(path: &Path) -> Result<String, String> {
+/// A rule file as it was found.
+struct Text {
+    model: String,
+    file: PathBuf,
+    text: Result<String, Problem>,
+}
+
+fn text_of(dir: &Path, model: String) -> Text {
+    match path_of(dir, &model) {
+        Some(file) => {
+            let text = text_in(&file).map_err(|message| problem(&file, message, None));
+            Text { model, file, text }
+        }
+        None => {
+            let file = dir.join(format!("{model}.yaml"));
+            let hint = "a model's name consists of letters, digits, `-`, `_` and `.`, and begins with no dot";
+            let text = Err(problem(&file, "no model can be called that".to_owned(), Some(hint)));
+            Text { model, file, text }
+        }
+    }
+}
+
+fn text_in(path: &Path) -> Result<String, String> {
     let file = fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
     let mut text = String::new();
     let most = u64::try_from(FILE_MAX).unwrap_or(u64::MAX).saturating_add(1);

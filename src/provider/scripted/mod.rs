@@ -13,8 +13,10 @@ mod matching;
 mod pattern;
 mod read;
 mod rules;
+mod script;
 mod template;
 mod values;
+mod vetted;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,9 +34,11 @@ use crate::estimate::{estimate_tokens, json_len, tokens_of_bytes};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
 use conversation::Conversation;
 use rules::{Action, Call, Do, RuleSet};
+use script::Script;
 
 pub use check::{Survey, path_of, survey};
 pub use read::ToolName;
+pub use vetted::{ScriptDigest, Vetted};
 
 /// Most calls in one answer.
 pub const CALLS_MAX: usize = 64;
@@ -46,25 +50,25 @@ pub const FILES_MAX: usize = 256;
 /// The scripted provider: the rule files of one directory.
 pub struct Scripted {
     dir: PathBuf,
-    models: BTreeMap<String, RuleSet>,
+    models: BTreeMap<String, Script>,
     clock: Arc<dyn Clock>,
     /// How often a `fail` has failed: by model, rule and action.
     failures: Mutex<BTreeMap<(String, usize, usize), u32>>,
 }
 
 impl Scripted {
-    /// Loads every `<model>.yaml` in `dir`.
+    /// Loads every `<model>.yaml` in `dir`. Files that `vetted` vouches for are held as text until a model is asked.
     ///
     /// # Errors
-    /// Every problem of every file, each with its line, in one refusal.
-    pub fn load(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
-        let models = check::load_all(dir).map_err(|problems| refusal(&problems))?;
+    /// Every problem of every other file, each with its line, in one refusal.
+    pub fn load(dir: &Path, clock: Arc<dyn Clock>, vetted: &Vetted) -> Result<Self, Refusal> {
+        let models = check::load_all(dir, vetted).map_err(|problems| refusal(&problems))?;
         Ok(Self { dir: dir.to_owned(), models, clock, failures: Mutex::default() })
     }
 
-    /// The rule files, each with a number that changes with its text.
-    pub fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
-        self.models.values().map(|rules| (rules.file.as_path(), rules.digest))
+    /// The rule files with what they say: all of them are good.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, ScriptDigest)> {
+        self.models.values().map(|script| (script.file.as_path(), script.digest))
     }
 
     /// Whether this failure is still due, counting it if so.
@@ -98,13 +102,14 @@ struct Draft {
 #[async_trait]
 impl Provider for Scripted {
     async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
-        let rules = self.models.get(&request.model).ok_or_else(|| {
+        let script = self.models.get(&request.model).ok_or_else(|| {
             let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
             ProviderError::new(
                 ErrorKind::UnknownModel,
                 format!("no rules `{}.yaml` in {}; there are: {}", request.model, self.dir.display(), known.join(", ")),
             )
         })?;
+        let rules = script.rules().await?;
         let conversation = Conversation::of(request);
         let chosen = rules.choose(&conversation)?;
         let context = conversation.context(&rules.vars, &chosen.captures);

@@ -3,7 +3,6 @@
 //! Must never: stop at the first problem, or let a key through that it does not know.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -123,12 +122,9 @@ impl<'r> Reader<'r> {
         let otherwise_lets = needed(&self.shared, &self.templates.used());
         map.finish(&[]);
         self.constant_patterns(&constants);
-        let mut hasher = DefaultHasher::new();
-        hasher.write(self.text.as_bytes());
         Some(RuleSet {
             model: model.to_owned(),
             file: path.to_owned(),
-            digest: hasher.finish(),
             rules,
             otherwise,
             otherwise_line,

@@ -19,8 +19,6 @@ use crate::error::{ErrorKind, ProviderError};
 pub(super) struct RuleSet {
     pub(super) model: String,
     pub(super) file: PathBuf,
-    /// Changes with the file's text.
-    pub(super) digest: u64,
     pub(super) rules: Vec<Rule>,
     pub(super) otherwise: Vec<Do>,
     pub(super) otherwise_line: usize,

@@ -19,7 +19,7 @@ fn load(rules: &str) -> Result<Script, String> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.yaml"), rules).unwrap();
     let clock = ManualClock::at(0);
-    let provider = Scripted::load(dir.path(), clock.clone()).map_err(|refusal| refusal.message)?;
+    let provider = Scripted::load(dir.path(), clock.clone(), &Vetted::default()).map_err(|refusal| refusal.message)?;
     Ok(Script { _dir: dir, clock, provider })
 }
 
@@ -27,7 +27,7 @@ async fn ask(script: &Script, request: &ModelRequest) -> Result<ModelAnswer, Pro
     script.provider.complete(request, &mut NoDeltas).await
 }
 
-fn said(answer: &ModelAnswer) -> String {
+pub(super) fn said(answer: &ModelAnswer) -> String {
     Message { role: Role::Assistant, blocks: answer.blocks.clone() }.visible_text()
 }
 
@@ -343,7 +343,7 @@ fn every_mistake_is_reported_with_its_line() {
     );
     told("otherwise: [{ say: x }]\na: [\n", &[(2, "this is not YAML")]);
     assert!(survey(Path::new("/absent")).problems[0].message.contains("cannot be read"));
-    assert!(Scripted::load(Path::new("/absent"), ManualClock::at(0)).is_err());
+    assert!(Scripted::load(Path::new("/absent"), ManualClock::at(0), &Vetted::default()).is_err());
     assert!(path_of(Path::new("d"), "../x").is_none() && path_of(Path::new("d"), "a.b-c").is_some());
 }
 

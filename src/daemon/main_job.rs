@@ -1,0 +1,61 @@
+//! The world's main job as the terminal shows it: taken in when the world is ready, followed to its end.
+//!
+//! Must never: run the job. Agents do.
+
+use std::sync::Arc;
+
+use ghost_commons::budgets;
+use ghost_config::plan::JobPlan;
+use ghost_domain::{Job, Money, Refusal};
+use ghost_store::tables::UsageFilter;
+use ghost_world::World;
+use tokio::task::JoinHandle;
+
+use crate::data_dir::DataDir;
+use crate::job;
+use crate::run::WORKSPACE;
+use crate::terminal::Terminal;
+
+/// Takes the job in and follows it in a task of its own. Nothing if the world has no job, or it is done.
+pub(crate) async fn begin(
+    world: &Arc<World>,
+    plan: Option<JobPlan>,
+    input: &[job::Input],
+    terminal: &Terminal,
+    data_dir: &DataDir,
+) -> Result<Option<JoinHandle<()>>, Refusal> {
+    let Some(plan) = plan else { return Ok(None) };
+    let (job, brief) = job::begin(world, &plan, input).await?;
+    let root = data_dir.path().join(WORKSPACE);
+    let done = job.finished_at.is_some();
+    if done {
+        terminal.job_was_done(&job, &root);
+    } else {
+        terminal.job(&job);
+    }
+    if world.directory().is_paused() {
+        terminal.paused();
+    }
+    if done {
+        return Ok(None);
+    }
+    let (world, terminal) = (Arc::clone(world), terminal.clone());
+    Ok(Some(tokio::spawn(async move {
+        let (shown, job_id) = (terminal.clone(), job.job_id.clone());
+        let still = move |why: &str| shown.job_stands(&job_id, why);
+        match job::follow(Arc::clone(&world), plan, job, brief, still).await {
+            Ok(job) => {
+                let (tokens, cost) = spent(&world, &job).await.unwrap_or_default();
+                terminal.job_done(&job, &root, tokens, cost);
+            }
+            Err(refusal) => tracing::debug!(%refusal, "the job is no longer followed"),
+        }
+    })))
+}
+
+/// What a job cost so far.
+async fn spent(world: &World, job: &Job) -> Result<(u64, Money), Refusal> {
+    let filter = UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() };
+    let sums = world.store().read(move |r| Box::pin(async move { budgets::usage(r, &filter).await })).await?;
+    Ok(sums.iter().fold((0, Money(0)), |(tokens, cost), sum| (tokens + sum.tokens.total(), cost.plus(sum.cost))))
+}
