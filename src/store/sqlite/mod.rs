@@ -77,7 +77,9 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
     let (stop, stopped) = watch::channel(false);
     let (ending, ended) = watch::channel(false);
     tokio::spawn(writer::run(session, queued, stopped, committed, options.batch_max, ending));
-    Ok(SqliteBackend { queue, stop, ended, readers: Readers::new(path, options) })
+    let readers = Readers::new(path, options);
+    readers.open_ahead();
+    Ok(SqliteBackend { queue, stop, ended, readers })
 }
 
 /// Whether there is a database at `path` that [`open_store`] would take as it is, without bringing it to another version.

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 
@@ -59,7 +60,9 @@ pub(super) fn is_current(path: &Path) -> bool {
 /// Opens a connection for queries.
 pub(super) async fn reader(path: &Path, options: &SqliteOptions) -> Result<SqliteConnection, StoreError> {
     let mut conn = connect(path, options).await.map_err(|error| opening(path, &error))?;
-    let set = sqlx::raw_sql("PRAGMA query_only = ON; PRAGMA cache_size = -2048;").execute(&mut conn).await;
+    // The query has it read the schema, so that the first that someone waits for need not.
+    const SET_UP: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -2048; SELECT count(*) FROM sqlite_schema;";
+    let set = sqlx::raw_sql(SET_UP).execute(&mut conn).await;
     set.map_err(|error| fault::of(path, &error))?;
     Ok(conn)
 }
@@ -116,29 +119,12 @@ async fn set_up(
     options: &SqliteOptions,
 ) -> Result<Layers, StoreError> {
     let said = |error: sqlx::Error| fault::of(path, &error);
-    let version = number(conn, "PRAGMA user_version").await.map_err(said)?;
-    let application = number(conn, "PRAGMA application_id").await.map_err(said)?;
-    let tables = number(conn, "SELECT count(*) FROM sqlite_schema").await.map_err(said)?;
-    let empty = application == 0 && version == 0 && tables == 0;
-    if !empty && application != schema::APPLICATION_ID {
-        let what = "it is an SQLite database of another program".to_owned();
-        return Err(StoreError::Damaged { path: path.to_owned(), what });
-    }
-    if version > schema::VERSION {
-        return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
-    }
-    if !empty && size <= CHECK_MAX {
-        let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&mut *conn).await.map_err(said)?;
-        let verdict: String = row.try_get(0).map_err(said)?;
-        if verdict != "ok" {
-            return Err(StoreError::Damaged { path: path.to_owned(), what: verdict });
-        }
-    }
+    let version = look(conn, path, size <= CHECK_MAX).await?;
     let pages = options.page_limit.map_or(String::new(), |pages| format!("PRAGMA max_page_count = {pages};"));
     // WAL lets readers go on beside the writer; FULL makes COMMIT wait for the disk.
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
-         PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; {pages}"
+         PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384; {pages}"
     );
     sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(said)?;
     schema::migrate(conn, version).await.map_err(said)?;
@@ -149,6 +135,41 @@ async fn set_up(
         })
         .transpose()?;
     Ok(Layers::new(counters, newest))
+}
+
+/// Makes sure that the database is ours, is not newer than this program, and, with `whole`, is undamaged. Gives its version.
+async fn look(conn: &mut SqliteConnection, path: &Path, whole: bool) -> Result<i64, StoreError> {
+    // One script, because every start waits for it. Where temporary tables are kept is said first: SQLite forgets the
+    // schema that it has read when that changes.
+    const IDENTITY: &str = "PRAGMA temp_store = MEMORY; PRAGMA user_version; PRAGMA application_id; \
+        SELECT count(*) FROM sqlite_schema;";
+    const WHOLE: &str = "PRAGMA temp_store = MEMORY; PRAGMA user_version; PRAGMA application_id; \
+        SELECT count(*) FROM sqlite_schema; PRAGMA quick_check(1);";
+    let said = |error: sqlx::Error| fault::of(path, &error);
+    let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
+    let mut rows = sqlx::raw_sql(if whole { WHOLE } else { IDENTITY }).fetch(conn);
+    let mut numbers = [0_i64; 3];
+    for number in &mut numbers {
+        let row = rows.try_next().await.map_err(said)?;
+        *number = row.map(|row| row.try_get::<Option<i64>, _>(0)).transpose().map_err(said)?.flatten().unwrap_or(0);
+    }
+    let [version, application, tables] = numbers;
+    let empty = application == 0 && version == 0 && tables == 0;
+    if !empty && application != schema::APPLICATION_ID {
+        return Err(damaged("it is an SQLite database of another program".to_owned()));
+    }
+    if version > schema::VERSION {
+        return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
+    }
+    if whole {
+        let row = rows.try_next().await.map_err(said)?;
+        let verdict = row.map(|row| row.try_get::<String, _>(0)).transpose().map_err(said)?;
+        match verdict.as_deref() {
+            Some("ok") => {}
+            said => return Err(damaged(said.unwrap_or("its check said nothing").to_owned())),
+        }
+    }
+    Ok(version)
 }
 
 /// The last number given out of each sequence (the largest that is stored, or where it stood when it was last pruned), and
@@ -172,11 +193,6 @@ async fn standing(conn: &mut SqliteConnection) -> Result<(Counters, Option<Vec<u
         events: number(4, 10)?,
     };
     Ok((counters, row.try_get(5)?))
-}
-
-async fn number(conn: &mut SqliteConnection, sql: &'static str) -> Result<i64, sqlx::Error> {
-    let row = sqlx::query(sql).fetch_one(&mut *conn).await?;
-    Ok(row.try_get::<Option<i64>, _>(0)?.unwrap_or(0))
 }
 
 fn opening(path: &Path, error: &sqlx::Error) -> StoreError {

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::session::Session;
@@ -19,6 +20,9 @@ use crate::{Reads, StoreError};
 /// queries.
 const PATIENCE: Duration = Duration::from_millis(2);
 
+/// How long a close waits for queries that are under way. They take milliseconds; one that hangs keeps nobody from ending.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// The readers of one database. Connections are opened when they are first needed.
 pub(super) struct Readers {
     path: Arc<Path>,
@@ -28,8 +32,10 @@ pub(super) struct Readers {
     idle: Mutex<Vec<Session>>,
     /// How many more connections may be opened.
     room: AtomicUsize,
-    /// Those that are being opened.
-    opening: Mutex<Vec<JoinHandle<()>>>,
+    /// How many are in use, or being opened.
+    taken: watch::Sender<usize>,
+    /// What opens connections, and closes those that were given up.
+    under_way: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A connection in use, or the place of one that is being opened. Dropped without being given back, it makes room for
@@ -41,14 +47,19 @@ struct Taken {
 }
 
 impl Taken {
+    fn new(readers: &Arc<Readers>, session: Option<Session>) -> Self {
+        readers.taken.send_modify(|taken| *taken += 1);
+        Self { readers: Arc::clone(readers), session, kept: false }
+    }
+
     /// Makes the connection idle, or closes it if nobody may query any more.
     async fn give_back(mut self) {
         let Some(session) = self.session.take() else { return };
         if !self.readers.free.is_closed() {
             lock(&self.readers.idle).push(session);
             self.readers.free.add_permits(1);
-        } else if let Err(error) = session.close().await {
-            tracing::warn!(%error, "a connection for queries did not close well");
+        } else {
+            close(session).await;
         }
         // The connection is there: its place stays taken.
         self.kept = true;
@@ -61,6 +72,18 @@ impl Drop for Taken {
             self.readers.room.fetch_add(1, Ordering::AcqRel);
             self.readers.free.add_permits(1);
         }
+        // The store's close waits for it: a connection that went later would leave the write-ahead log behind. Without a
+        // runtime nobody waits, and the connection closes when its thread finds that nobody has it.
+        if let (Some(session), Ok(runtime)) = (self.session.take(), Handle::try_current()) {
+            self.readers.track(runtime.spawn(close(session)));
+        }
+        self.readers.taken.send_modify(|taken| *taken = taken.saturating_sub(1));
+    }
+}
+
+async fn close(session: Session) {
+    if let Err(error) = session.close().await {
+        tracing::warn!(%error, "a connection for queries did not close well");
     }
 }
 
@@ -74,7 +97,8 @@ impl Readers {
             free: Semaphore::new(0),
             idle: Mutex::default(),
             room,
-            opening: Mutex::default(),
+            taken: watch::Sender::new(0),
+            under_way: Mutex::default(),
         })
     }
 
@@ -110,7 +134,7 @@ impl Readers {
                 }
             }
             if let Some(session) = lock(&self.idle).pop() {
-                return Ok(Taken { readers: Arc::clone(self), session: Some(session), kept: false });
+                return Ok(Taken::new(self, Some(session)));
             }
             // The permit was that of a free place.
         }
@@ -127,11 +151,16 @@ impl Readers {
         self.open_another()?.await.ok()
     }
 
+    /// Opens a first connection before anyone asks: the first query of a world is part of its start.
+    pub(super) fn open_ahead(self: &Arc<Self>) {
+        drop(self.open_another());
+    }
+
     /// Opens a connection, if there is room, for whoever waits; without anyone it becomes idle.
     fn open_another(self: &Arc<Self>) -> Option<oneshot::Receiver<Result<Taken, StoreError>>> {
         let fewer = |room: usize| room.checked_sub(1);
         self.room.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer).ok()?;
-        let mut taken = Taken { readers: Arc::clone(self), session: None, kept: false };
+        let mut taken = Taken::new(self, None);
         let (tell, told) = oneshot::channel();
         let opening = tokio::spawn(async move {
             let opened = open::reader(&taken.readers.path, &taken.readers.options).await;
@@ -145,27 +174,41 @@ impl Readers {
                 Err(Err(error)) => tracing::debug!(%error, "a connection for queries could not be opened"),
             }
         });
-        let mut all = lock(&self.opening);
-        all.retain(|opening| !opening.is_finished());
-        all.push(opening);
+        self.track(opening);
         Some(told)
     }
 
-    /// Refuses further queries, waits for none, and closes what is idle or still being opened: the files of the database are
-    /// left to no connection of ours.
+    fn track(&self, task: JoinHandle<()>) {
+        let mut all = lock(&self.under_way);
+        all.retain(|task| !task.is_finished());
+        all.push(task);
+    }
+
+    /// Refuses further queries, lets those under way end, and closes what is idle, given up or still being opened: the files
+    /// of the database are left to no connection of ours.
     pub(super) async fn close(&self) {
         self.free.close();
-        let opening = std::mem::take(&mut *lock(&self.opening));
-        for opening in opening {
-            if let Err(error) = opening.await {
-                tracing::debug!(%error, "a connection for queries was not opened");
+        let mut taken = self.taken.subscribe();
+        // The runtime's clock for the reason that `one_more` gives. The sender is ours, so the wait itself does not fail.
+        #[allow(clippy::disallowed_methods)]
+        let ended = tokio::time::timeout(FAREWELL, taken.wait_for(|taken| *taken == 0)).await.is_ok();
+        if !ended {
+            tracing::warn!("a query is still under way while the store closes");
+        }
+        loop {
+            let under_way = std::mem::take(&mut *lock(&self.under_way));
+            if under_way.is_empty() {
+                break;
+            }
+            for task in under_way {
+                if let Err(error) = task.await {
+                    tracing::debug!(%error, "a connection for queries was not opened or closed");
+                }
             }
         }
         let idle = std::mem::take(&mut *lock(&self.idle));
         for session in idle {
-            if let Err(error) = session.close().await {
-                tracing::warn!(%error, "a connection for queries did not close well");
-            }
+            close(session).await;
         }
     }
 }

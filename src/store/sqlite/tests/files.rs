@@ -183,3 +183,39 @@ async fn the_files_of_a_running_store_hold_what_was_acknowledged() {
     let found = open(&file(&copy)).await;
     assert_eq!((depth(&found, "a").await, events(&found).await.len()), (50, 50));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_closes_leaves_the_database_alone_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ghost.db");
+    for round in 0..40 {
+        let store = open_store(&path, SqliteOptions::default()).await.unwrap();
+        // Closed while connections are opened, used, given up in the middle, and given back.
+        let (at_work, mut inside) = tokio::sync::mpsc::channel(8);
+        let queries: Vec<_> = (0..round % 6)
+            .map(|number| {
+                let (store, at_work) = (store.clone(), at_work.clone());
+                tokio::spawn(async move {
+                    let query = store.read(move |r| {
+                        Box::pin(async move {
+                            let agents = r.agent_list(true).await;
+                            at_work.send(number).await.unwrap();
+                            if number % 2 == 0 {
+                                std::future::pending::<()>().await;
+                            }
+                            agents
+                        })
+                    });
+                    query.await
+                })
+            })
+            .collect();
+        if round % 6 > 0 {
+            inside.recv().await.unwrap();
+        }
+        queries.iter().step_by(2).for_each(tokio::task::JoinHandle::abort);
+        store.close().await;
+        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["ghost.db"], "round {round}");
+    }
+}
