@@ -110,6 +110,15 @@ pub fn dollars(micros: u64) -> String {
     format!("${}", &whole[..kept])
 }
 
+/// What something cost, as far as anybody knows: the price of a model may not be known.
+pub fn cost(micros: u64, unpriced_tokens: u64) -> String {
+    match (micros, unpriced_tokens) {
+        (known, 0) => dollars(known),
+        (0, tokens) => format!("unknown ({tokens} tokens without a price)"),
+        (known, tokens) => format!("{} + {tokens} tokens without a price", dollars(known)),
+    }
+}
+
 /// An instant for people: `2026-11-21 22:08:00`, UTC.
 pub fn moment(ms: i64) -> String {
     rfc3339(ms)[..19].replace('T', " ")

@@ -1,4 +1,4 @@
-//! `ghostd`: arguments, telemetry, signals. Everything else is in the rooms.
+//! `ghostd`: arguments and telemetry. Everything else is in the rooms.
 
 mod arguments;
 mod report;
@@ -8,11 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use ghost_daemon::{Options, Terminal, system_ports};
+use ghost_daemon::{Options, Terminal, stop_signal, system_ports};
 use ghost_domain::text::shown;
 use ghost_domain::{Code, Refusal};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Arguments, Command};
@@ -76,30 +74,6 @@ fn page_limit(given: Option<&str>) -> Result<Option<u32>, Refusal> {
                 .hint(format!("write a whole number from 1 to {}, or leave it unset for no bound", u32::MAX)))
         }
     }
-}
-
-/// Turns true at the first SIGINT or SIGTERM; a second one ends the process at once.
-fn stop_signal() -> Result<watch::Receiver<bool>, ghost_daemon::Failure> {
-    let (stop, stopped) = watch::channel(false);
-    let listen = |kind| {
-        signal(kind).map_err(|error| {
-            ghost_daemon::Failure::Refused(Refusal::new(Code::Internal, format!("signals cannot be received: {error}")))
-        })
-    };
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    tokio::spawn(async move {
-        for _ in 0..2 {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if stop.send_replace(true) {
-                // Asked twice: whoever asks does not want to wait for the grace period. Nothing acknowledged is lost.
-                std::process::exit(130);
-            }
-        }
-    });
-    Ok(stopped)
 }
 
 /// Logs go to standard error, warnings and worse unless `GHOST_LOG` says otherwise. The model library logs whole payloads

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ghost_config::plan::Plan;
 use ghost_domain::tool_catalogue::CATALOGUE;
-use ghost_testkit::blackbox::House;
+use ghost_testkit::blackbox::{Deadline, House};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -128,7 +128,8 @@ fn the_newsroom_has_the_roles_of_the_catalogue() {
 fn a_running_newsroom_gives_what_the_matrix_says() {
     let newsroom = Path::new(ROOT).join("worlds/newsroom");
     let plan = load(&newsroom);
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let mut house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    house.set("GHOST_LOG", "ghost_world=info");
     let daemon = house.up(&newsroom, &[]);
     house.ctl(&["pause"]).ok();
     let code = registered();
@@ -140,11 +141,17 @@ fn a_running_newsroom_gives_what_the_matrix_says() {
             code.iter().map(String::as_str).filter(|name| agent.access.can_access(name)).collect();
         // These exist only in a turn that comes from a conversation with someone outside (CONF-03).
         expected.retain(|name| *name != "message" && !name.trim_start_matches("syscall.").starts_with("channel."));
-        if plan.owner_may_update_tasks {
-            // For one's own tasks (TASK-05); the tool itself refuses the rest.
+        if plan.owner_may_update_tasks && agent.access.may_update_own_tasks() {
+            // For one's own tasks (TASK-05); the tool itself refuses the rest. A denial or a profile takes it away.
             expected.insert("syscall.task.update");
         }
         assert_eq!(given, expected, "{}", agent.agent_id);
+        // Which rule decided is in the log and at the agent (CONF-02).
+        let mode = agent.access.mode().as_str();
+        assert_eq!(house.json(&["agent", "get", agent.agent_id.as_str()])["access"], mode);
+        let said = |line: &str| line.contains("tool access") && line.contains(&format!("agent_id={} ", agent.agent_id));
+        let (_, line) = daemon.err.find(0, Deadline::seconds(10), said).expect("the log says which rule decides");
+        assert!(line.contains(&format!("access=\"{mode}\"")), "{line}");
     }
     daemon.kill();
 }

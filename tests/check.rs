@@ -4,7 +4,7 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ghost_testkit::blackbox::{House, WorldDir};
+use ghost_testkit::blackbox::{Deadline, House, WorldDir};
 use serde_json::Value;
 
 const WORLD: &str = "\
@@ -54,6 +54,40 @@ fn exactly(found: &[String], expected: &[&str]) {
         let (place, words) = expected.split_once(": ").unwrap();
         assert!(found.starts_with(&format!("{place}: ")) && found.contains(words), "{expected} is not {found}");
     }
+}
+
+/// Each of these was a world whose denials, or whose turns, came to nothing without a word.
+#[test]
+fn what_is_nearly_right_is_told_by_check_start_and_reload() {
+    let (house, world) = house();
+    let priced = "default_model: clerk }\nbudgets: { world: { usd: 5 } }\n";
+    let local = "local: { kind: openai, base_url: 'http://127.0.0.1:9' }";
+    let llm = "default_model: clerk, providers: { LOCAL } }\nbudgets: { world: { usd: 5 } }\n".replace("LOCAL", local);
+    world.config(&WORLD.replace("default_model: clerk }\n", priced));
+    exactly(&told(&house, &world), &[]);
+    world.config(&WORLD.replace("default_model: clerk }\n", &llm));
+    world.archetype(
+        "clerk",
+        "## LLM\nprovider: local\nmodel: nobody-knows\n## Tool Access\nprivilege_groups: everyone\n",
+    );
+    world.write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n").write("law.md", "Be exact.");
+    let warnings = [
+        "law.md:0: warning: the file is not read: nothing has this name did you mean `laws.md`?",
+        "world-config.yaml:4: warning: `local/nobody-knows` has no price, and money is limited (world)",
+    ];
+    exactly(&told(&house, &world), &warnings);
+    let daemon = house.up(world.path(), &[]);
+    for words in ["the file is not read", "`local/nobody-knows` has no price"] {
+        let said = daemon.err.find(0, Deadline::seconds(10), |line| line.contains(words));
+        assert!(said.is_some(), "{words} is not in {}", daemon.err.text());
+    }
+    let reload = house.json(&["reload"]);
+    assert_eq!(reload["problems"].as_array().unwrap().len(), 2, "{reload}");
+    world.write("archetype/clerk/Config.md", "## Tool Access\ndeny: workspace.write\n");
+    let refused = house.ctl(&["reload"]);
+    refused.exits(2);
+    assert!(refused.out.contains("Config.md") && refused.out.contains("rename it to `config.md`"), "{}", refused.out);
+    daemon.kill();
 }
 
 #[test]

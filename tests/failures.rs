@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ghost_provider::testing::{FakeAnswer, FakeRequest};
 use ghost_testkit::blackbox::{
-    CALM, Daemon, Database, Deadline, EFFECTS, House, ModelServer, fresh_outcomes, ghostd_testing, mail_of,
+    CALM, Daemon, Database, Deadline, EFFECTS, House, ModelServer, Ran, fresh_outcomes, ghostd_testing, mail_of,
 };
 use serde_json::{Value, json};
 
@@ -30,12 +30,18 @@ llm:
     scripted: { kind: scripted, dir: scripts }
 ";
 
+/// Mail that is answered with 300 KB.
+const AT_LENGTH: &str = "at length, please";
+
 /// `call TOOL JSON` in the mail makes the model do so; anything else is answered at once.
 fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
     if let Some(last) = fresh_outcomes(request).last() {
         return FakeAnswer::say(format!("{} gave {}", last.tool, last.content));
     }
     let mail = mail_of(request);
+    if mail.iter().any(|mail| mail.body == AT_LENGTH) {
+        return FakeAnswer::say("at length ".repeat(30_000));
+    }
     let wish = mail.iter().find_map(|mail| mail.body.strip_prefix("call ")).and_then(|rest| rest.split_once(' '));
     match wish {
         Some((tool, arguments)) => {
@@ -51,10 +57,23 @@ struct Trouble {
     world: PathBuf,
     /// Requests that the server still refuses.
     outage: Arc<AtomicU32>,
-    _server: ModelServer,
+    server: ModelServer,
 }
 
 impl Trouble {
+    /// Sends the victim mail until the daemon has no room for more. Gives how much was taken, and the refusal.
+    fn fill(&self) -> (i64, Ran) {
+        let long = "x".repeat(20_000);
+        for kept in 0..200 {
+            let sent = self.house.ctl(&["--timeout", "1s", "send", "victim", &format!("mail {kept} {long}")]);
+            if sent.code != Some(0) {
+                assert!(kept > 0, "{}", sent.err);
+                return (kept, sent);
+            }
+        }
+        panic!("the disk never filled");
+    }
+
     fn new() -> Self {
         let outage = Arc::new(AtomicU32::new(0));
         let left = Arc::clone(&outage);
@@ -71,7 +90,7 @@ impl Trouble {
             .archetype("worker", "## Limits\nmax_tool_rounds: 8\n")
             .write("scripts/steady.yaml", "otherwise: [{ say: I am steady. }]\n");
         let world = world.path().to_owned();
-        Self { house, world, outage, _server: server }
+        Self { house, world, outage, server }
     }
 
     fn up(&self) -> Daemon {
@@ -278,17 +297,7 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     trouble.house.set("GHOST_DATABASE_PAGES", (pages + 60).to_string());
     let daemon = trouble.up();
     trouble.house.ctl(&["pause"]);
-    let long = "x".repeat(20_000);
-    let mut kept = 0;
-    let refused = loop {
-        assert!(kept < 200, "the disk never filled");
-        let sent = trouble.house.ctl(&["--timeout", "1s", "send", "victim", &format!("mail {kept} {long}")]);
-        if sent.code != Some(0) {
-            break sent;
-        }
-        kept += 1;
-    };
-    assert!(kept > 0);
+    let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["full"]);
     // What only reads goes on.
     assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
@@ -309,4 +318,64 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %'"), kept);
     let last = database.number("SELECT max(seq) FROM events");
     assert_eq!(database.number("SELECT count(*) FROM events"), last);
+}
+
+#[test]
+fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
+    let mut trouble = Trouble::new();
+    trouble.up().stop();
+    let database = Database::open(&trouble.house.data("trouble"));
+    let pages = database.number("PRAGMA page_count");
+    drop(database);
+    trouble.house.set("GHOST_DATABASE_PAGES", (pages + 40).to_string());
+    let daemon = trouble.up();
+    trouble.send("victim", AT_LENGTH);
+    let failed = |count: usize| {
+        Deadline::seconds(60).until("the answer to wait for room", || {
+            let failures = trouble.house.ctl(&["--json", "events", "--kind", "model.failed"]).json_lines();
+            if failures.len() == count { Ok(failures[count - 1].clone()) } else { Err(format!("{failures:?}")) }
+        })
+    };
+    let waits = failed(1)["payload"]["error"].as_str().unwrap().to_owned();
+    assert!(waits.contains("kept in memory") && waits.contains("full"), "{waits}");
+    // It used to be asked for again every second.
+    assert!(!trouble.server.wait_for(2, Deadline::seconds(5)), "{:?}", trouble.server.asked().len());
+    daemon.kill();
+    assert_eq!(trouble.server.asked().len(), 1);
+
+    // What died with the daemon is asked for again, now that there is room.
+    trouble.house.unset("GHOST_DATABASE_PAGES");
+    let daemon = trouble.up();
+    let turn = trouble.ended();
+    assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(0)), "{turn}");
+    assert_eq!(trouble.server.asked().len(), 2);
+    trouble.others_are_well();
+    daemon.stop();
+}
+
+#[test]
+fn a_file_that_meets_its_size_limit_refuses_what_it_cannot_keep_and_loses_nothing() {
+    let trouble = Trouble::new();
+    let mut daemon = trouble.up();
+    trouble.house.ctl(&["pause"]).ok();
+    let pid = i32::try_from(daemon.pid()).ok().and_then(rustix::process::Pid::from_raw);
+    let limit = |bytes| {
+        let limits = rustix::process::Rlimit { current: bytes, maximum: None };
+        rustix::process::prlimit(pid, rustix::process::Resource::Fsize, limits).unwrap();
+    };
+    limit(Some(1_500_000));
+    let (kept, refused) = trouble.fill();
+    refused.exits(5).says(&["the system refused a write", "limits"]);
+    assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
+    // With room again the same daemon goes on.
+    limit(None);
+    trouble.house.ctl(&["resume"]).ok();
+    trouble.house.wait_until_quiet(Deadline::seconds(60));
+    trouble.reply("victim", "I am well.");
+    trouble.others_are_well();
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+    let database = Database::open(&trouble.house.data("trouble"));
+    assert_eq!(database.integrity(), "ok");
+    assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %' AND state = 'consumed'"), kept);
 }

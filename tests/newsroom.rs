@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ghost_testkit::blackbox::{Daemon, Database, Deadline, House, ModelServer, ScriptedRoles};
+use ghost_testkit::blackbox::{AHEAD, Daemon, Database, Deadline, House, ModelServer, ScriptedRoles, ghostd_testing};
 
 const NEWSROOM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/newsroom");
 
@@ -234,6 +234,26 @@ fn a_job_that_a_spent_budget_brought_to_a_stand_goes_on_when_it_is_raised() {
     let daemon = house.up(&world, &[]);
     daemon.wait_for_line("the stand", Deadline::seconds(60), |line| line.contains("stands still"));
     house.ctl(&["budget", "set", "world", "--tokens", "none"]).ok();
+    check(&briefing(&daemon), &world.join("input"));
+    daemon.stop();
+}
+
+#[test]
+fn a_job_that_a_days_budget_brought_to_a_stand_goes_on_the_next_day_by_itself() {
+    let mut house = House::new(ghostd_testing());
+    let ahead = house.join("ahead");
+    house.set(AHEAD, &ahead);
+    let world = house.join("newsroom");
+    copy_of_newsroom(&world);
+    let file = world.join("world-config.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("tokens: 200_000_000"), "the world's own budget");
+    std::fs::write(&file, text.replace("tokens: 200_000_000", "tokens_per_day: 400_000")).unwrap();
+    let daemon = house.up(&world, &[]);
+    let stand = daemon.wait_for_line("the stand", Deadline::seconds(60), |line| line.contains("stands still"));
+    assert!(stand.contains("world/day"), "{stand}");
+    // Nothing but the time of day changes.
+    std::fs::write(&ahead, 86_400_000.to_string()).unwrap();
     check(&briefing(&daemon), &world.join("input"));
     daemon.stop();
 }

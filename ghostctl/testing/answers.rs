@@ -29,6 +29,20 @@ impl Scene {
 }
 
 #[tokio::test]
+async fn a_reply_that_was_cut_says_so() {
+    let scene = Scene::new(Fake::default().reply(AskResponse {
+        status: "answered".into(),
+        reply: Some("first, the harbour is".into()),
+        truncated: true,
+        ..AskResponse::default()
+    }));
+    let ran = scene.run(&["--json", "ask", "a", "why?"]).await;
+    assert_eq!((ran.code, &ran.json()["truncated"]), (0, &serde_json::json!(true)));
+    let ran = scene.run(&["ask", "a", "why?"]).await;
+    assert!(ran.code == 0 && ran.err.contains("the reply was cut"), "{}", ran.err);
+}
+
+#[tokio::test]
 async fn every_other_command_is_one_object() {
     let fake = Fake::default()
         .rows(3)
@@ -128,7 +142,10 @@ async fn the_fixed_shapes_are_kept() {
     let usage = scene.run(&["usage", "--json"]).await.json();
     assert_eq!((&usage[0]["cost_usd"], &usage[0]["calls"]), (&json!(0.5), &json!(2)));
     let table = scene.run(&["usage"]).await.out;
-    assert!(table.lines().last().unwrap().starts_with("total") && table.contains("$1.00"), "{table}");
+    let total = table.lines().last().unwrap();
+    assert!(total.starts_with("total") && total.contains("$1.00 + 15 tokens without a price"), "{table}");
+    assert!(total.contains("2 calls, $0.40"), "{table}");
+    assert_eq!((&usage[0]["estimated_usd"], &usage[1]["unpriced_tokens"]), (&json!(0.2), &json!(15)));
     let status = scene.run(&["status", "--json"]).await.json();
     assert_eq!((&status["job"]["cost_usd"], &status["agents_by_status"]["running"]), (&json!(1.5), &json!(6)));
 }

@@ -36,6 +36,25 @@ async fn each_event_is_one_object_a_line() {
 }
 
 #[tokio::test]
+async fn what_is_never_kept_is_not_waited_for_in_vain() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::default().feeds([feed(1, End::Done)]);
+    let daemon = fake.serve(&dir.path().join("g.sock"));
+    for (args, missing) in [
+        (&["events", "--follow", "--kind", "model.delta"][..], "--ephemeral"),
+        (&["events", "--kind", "turn.finished,model.delta"], "--ephemeral"),
+        (&["events", "--ephemeral", "--kind", "tool.progress"], "--follow"),
+    ] {
+        let ran = ghostctl(&daemon.endpoint, args).await;
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
+        assert!(ran.err.contains(&format!("without {missing} nothing of it comes")), "{}", ran.err);
+    }
+    assert!(fake.asked().is_empty());
+    let ran = ghostctl(&daemon.endpoint, &["events", "--ephemeral", "--kind", "model.delta,turn.started"]).await;
+    assert_eq!(ran.code, 0, "{}", ran.err);
+}
+
+#[tokio::test]
 async fn a_reading_goes_on_where_it_broke() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default().feeds([

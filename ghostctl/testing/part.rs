@@ -120,7 +120,12 @@ unary!(Turns {
 
 unary!(Tools {
     list(ListToolsRequest) -> ListToolsResponse = |_fake, _asked| ListToolsResponse {
-        tools: vec![ToolSummary { name: "workspace.read".into(), description: "Reads a file".into() }],
+        tools: vec![ToolSummary {
+            name: "workspace.read".into(),
+            description: "Reads a file".into(),
+            label: "Read a file".into(),
+            section: "fs".into(),
+        }],
     };
     brief(BriefToolsRequest) -> BriefToolsResponse = |_fake, _asked| BriefToolsResponse {
         text: "- workspace.read: Reads a file\n".into(),
@@ -171,6 +176,7 @@ unary!(Tasks {
     get(GetTaskRequest) -> GetTaskResponse = |_fake, asked| GetTaskResponse {
         task: Some(Task { task_id: asked.task_id, ..Task::default() }),
         history: vec![TaskEvent { note: Some("why".into()), ..TaskEvent::default() }],
+        history_truncated: false,
     };
     update(UpdateTaskRequest) -> Task = |_fake, asked| Task {
         task_id: asked.task_id,
@@ -240,6 +246,10 @@ unary!(Budgets {
                 calls: 2,
                 tokens: Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() }),
                 cost_micros: 500_000,
+                estimated_calls: 1,
+                estimated_micros: 200_000,
+                // Only the first has a price.
+                unpriced_tokens: if n == 0 { 0 } else { 15 },
                 ..UsageSum::default()
             })
             .collect(),

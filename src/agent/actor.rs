@@ -13,10 +13,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
-use crate::turn::{self, Bench};
-
-/// How long an agent waits when the store cannot take its work: the fault is not the agent's, so it is no crash.
-const STORE_PAUSE: Duration = Duration::from_secs(1);
+use crate::turn::{self, Bench, Pauses};
 
 /// What an agent's actor is told.
 #[derive(Debug)]
@@ -69,6 +66,8 @@ pub struct State {
     /// The wake generation that the last look at the inbox began with.
     seen: u64,
     stopping: bool,
+    /// How long it waits when the store cannot take its work: the fault is not the agent's, so it is no crash.
+    pauses: Pauses,
 }
 
 /// A task that does not outlive its actor, however that ends.
@@ -130,6 +129,7 @@ impl Actor for AgentActor {
             again: false,
             seen: 0,
             stopping: false,
+            pauses: Pauses::default(),
         };
         state.begin(&myself);
         Ok(state)
@@ -187,7 +187,8 @@ impl Actor for AgentActor {
                             myself.stop(None);
                         } else {
                             state.again = true;
-                            state.later(&myself, STORE_PAUSE, AgentMsg::Wake);
+                            let pause = state.pauses.next();
+                            state.later(&myself, pause, AgentMsg::Wake);
                         }
                         return Ok(());
                     }
@@ -198,7 +199,7 @@ impl Actor for AgentActor {
                         return Ok(());
                     }
                     Ok(Err(refusal)) => return Err(refusal.to_string().into()),
-                    Ok(Ok(())) => {}
+                    Ok(Ok(())) => state.pauses = Pauses::default(),
                 }
                 if state.stopping {
                     myself.stop(None);

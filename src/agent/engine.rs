@@ -1,5 +1,6 @@
 //! What all agents of a world work with.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ghost_config::spec::AgentSpec;
@@ -13,6 +14,8 @@ use crate::kit::{Kit, Kits};
 
 /// Lists of tools whose size is kept.
 const SIZES_MAX: usize = 256;
+/// Models that are known to reason first.
+const REASONERS_MAX: usize = 256;
 
 /// The engine of a world.
 pub struct Engine {
@@ -26,6 +29,8 @@ pub struct Engine {
     /// Sizes of the lists of tools that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
     kits: Kits,
+    /// Models whose words begin within reasoning; see [`Engine::reasons_first`].
+    reasoners: Mutex<BTreeSet<String>>,
 }
 
 impl Engine {
@@ -33,7 +38,7 @@ impl Engine {
     #[must_use]
     pub fn new(office: Arc<Office>, tools: Arc<ToolTable>, board: Arc<dyn Board>, providers: Arc<Providers>) -> Self {
         let (providers, sizes, kits) = (RwLock::new(providers), Mutex::default(), Kits::default());
-        Self { office, tools, board, providers, sizes, kits }
+        Self { office, tools, board, providers, sizes, kits, reasoners: Mutex::default() }
     }
 
     /// What an agent goes to work with in a turn with this channel context and these skills.
@@ -59,6 +64,23 @@ impl Engine {
         bytes
     }
 
+    /// Whether a model has closed reasoning in its words that it had not opened there: its provider opens it in a prefix,
+    /// so whatever comes before the close is not for people.
+    #[must_use]
+    pub fn reasons_first(&self, model: &str) -> bool {
+        self.reasoners.lock().unwrap_or_else(PoisonError::into_inner).contains(model)
+    }
+
+    /// Remembers how a model has answered last.
+    pub fn set_reasons_first(&self, model: &str, first: bool) {
+        let mut reasoners = self.reasoners.lock().unwrap_or_else(PoisonError::into_inner);
+        if !first {
+            reasoners.remove(model);
+        } else if reasoners.len() < REASONERS_MAX {
+            reasoners.insert(model.to_owned());
+        }
+    }
+
     /// The providers in force.
     #[must_use]
     pub fn providers(&self) -> Arc<Providers> {
@@ -66,8 +88,10 @@ impl Engine {
         Arc::clone(&self.providers.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other providers in force, as a reload does. Calls under way end with the old ones.
+    /// Puts other providers in force, as a reload does. Calls under way end with the old ones; who is to count them takes
+    /// their pools over first (see [`Providers::keep_pools`]).
     pub fn set_providers(&self, providers: Arc<Providers>) {
+        providers.size_pools();
         *self.providers.write().unwrap_or_else(PoisonError::into_inner) = providers;
     }
 
@@ -85,13 +109,14 @@ impl Engine {
             agent_id: agent.agent_id.clone(),
             write_acl: spec.write_acl.clone(),
             manages_tasks: spec.access.can_access("syscall.task.update"),
+            updates_own_tasks: spec.access.may_update_own_tasks(),
             archetype: spec.archetype.name.clone(),
             groups: spec.access.groups().clone(),
             skills: spec.skills.clone(),
             channel,
         };
         let outside = channel.is_some();
-        let registry = self.tools.registry(caller, &|name| plan.grants(&spec.access, name, outside));
+        let registry = self.tools.registry(caller, &|name| plan.grants(&spec.access, name, outside)).of_plan(plan);
         Ok((spec, registry))
     }
 }

@@ -39,8 +39,8 @@ impl Kit {
         let past = |agent: &Agent| (agent.status, agent.status_reason.clone(), agent.restarts);
         let same = |kept: &Agent| {
             let (status, status_reason, restarts) = past(agent);
-            let (updated_at, last_active_at) = (agent.updated_at, agent.last_active_at);
-            Agent { status, status_reason, restarts, updated_at, last_active_at, ..kept.clone() } == *agent
+            let (started_at, updated_at, last_active_at) = (agent.started_at, agent.updated_at, agent.last_active_at);
+            Agent { status, status_reason, restarts, started_at, updated_at, last_active_at, ..kept.clone() } == *agent
         };
         Arc::ptr_eq(&self.plan, plan) && self.channel == channel && self.held == held && same(&self.agent)
     }

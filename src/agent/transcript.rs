@@ -173,11 +173,21 @@ pub fn with_unique_ids(blocks: Vec<Block>) -> Vec<Block> {
         .collect()
 }
 
+/// Bytes of a result of the last round that are left in any case, and those of the mark behind what was cut.
+const RESULT_LEAST: usize = 400;
+const MARK_BYTES: usize = 64;
+
+/// Bytes of a conversation.
+#[must_use]
+pub fn bytes_of(messages: &[Message]) -> usize {
+    messages.iter().map(message_bytes).sum()
+}
+
 /// Fits a conversation into `most` bytes: from the oldest round on, results are emptied and long words and arguments are
-/// cut. The opening and the last round stay whole, and no call loses its result.
+/// cut. If that is not enough, the results of the last round are cut, each by its share, and then its arguments. The
+/// opening stays whole, and no call loses its result.
 pub fn fit(messages: &mut [Message], keep_first: usize, most: usize) {
-    let size = |messages: &[Message]| messages.iter().map(message_bytes).sum::<usize>();
-    let mut total = size(messages);
+    let mut total = bytes_of(messages);
     let last = messages.len().saturating_sub(2);
     for message in messages.iter_mut().take(last).skip(keep_first) {
         if total <= most {
@@ -196,6 +206,35 @@ pub fn fit(messages: &mut [Message], keep_first: usize, most: usize) {
                 _ => {}
             }
             total = total.saturating_sub(before.saturating_sub(block_bytes(block)));
+        }
+    }
+    if let Some(over) = total.checked_sub(most).filter(|over| *over > 0) {
+        let round = messages.get_mut(last.max(keep_first)..).unwrap_or_default();
+        fit_round(round, over);
+    }
+}
+
+/// Takes `over` bytes out of a round, as far as that can be done.
+fn fit_round(round: &mut [Message], over: usize) {
+    let blocks = || round.iter().flat_map(|message| &message.blocks);
+    let whole: usize = blocks().filter(|block| matches!(block, Block::ToolResult { .. })).map(block_bytes).sum();
+    let all: usize = blocks().map(block_bytes).sum();
+    let left = whole.saturating_sub(over);
+    for block in round.iter_mut().flat_map(|message| &mut message.blocks) {
+        if let Block::ToolResult { content, .. } = block {
+            // In 128 bits, because two sizes are multiplied.
+            let share = content.len() as u128 * left as u128 / whole.max(1) as u128;
+            let share = usize::try_from(share).unwrap_or(usize::MAX).saturating_sub(MARK_BYTES).max(RESULT_LEAST);
+            if content.len() > share {
+                *content = ghost_domain::text::cut_marked(content, share).0;
+            }
+        }
+    }
+    if all.saturating_sub(bytes_of(round)) < over {
+        for block in round.iter_mut().flat_map(|message| &mut message.blocks) {
+            if let Block::ToolCall { arguments, .. } = block {
+                shorten(arguments);
+            }
         }
     }
 }
@@ -251,7 +290,7 @@ mod tests {
     }
 
     fn answered(blocks: Vec<Block>) -> JournalRow {
-        row(Step::ModelAnswered { model: "m".into(), blocks, usage: TokenUsage::default() })
+        row(Step::ModelAnswered { model: "m".into(), blocks, usage: TokenUsage::default(), stop: None })
     }
 
     fn finished(id: &str) -> JournalRow {
@@ -330,10 +369,38 @@ mod tests {
         let arguments = json!({ "path": "a.md", "content": "y".repeat(5_000) });
         let big = Block::ToolCall { id: "x".into(), name: "t".into(), arguments };
         let mut messages = vec![Message { role: Role::Assistant, blocks: vec![big] }; 4];
-        fit(&mut messages, 1, 11_000);
+        fit(&mut messages, 1, 15_500);
         let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
         assert!(sizes[0] > 5_000 && sizes[1] < 400 && sizes[3] > 5_000, "{sizes:?}");
         assert_eq!(messages[1].calls().next().unwrap().2["path"], "a.md");
+    }
+
+    #[test]
+    fn the_last_round_is_cut_when_nothing_else_is_left() {
+        let result = |bytes: usize| Block::ToolResult {
+            id: "1".into(),
+            name: "t".into(),
+            content: "z".repeat(bytes),
+            is_error: false,
+        };
+        let big = json!({ "path": "a.md", "content": "y".repeat(5_000) });
+        let call = Block::ToolCall { id: "1".into(), name: "t".into(), arguments: big };
+        let messages = || {
+            vec![
+                Message::text(Role::User, "x".repeat(2_000)),
+                Message { role: Role::Assistant, blocks: vec![call.clone()] },
+                Message { role: Role::Tool, blocks: vec![result(8_000), result(2_000)] },
+            ]
+        };
+        let sizes = |most| {
+            let mut messages = messages();
+            fit(&mut messages, 1, most);
+            messages.iter().map(message_bytes).collect::<Vec<_>>()
+        };
+        let results = sizes(12_100);
+        assert!(results[0] == 2_000 && results[1] > 5_000 && (5_000..5_300).contains(&results[2]), "{results:?}");
+        let arguments = sizes(4_000);
+        assert!(arguments[0] == 2_000 && arguments[1] < 400 && arguments[2] < 1_000, "{arguments:?}");
     }
 
     #[test]
@@ -344,7 +411,7 @@ mod tests {
             blocks: vec![Block::ToolResult { id: id.into(), name: "t".into(), content: long.clone(), is_error: false }],
         };
         let mut messages = vec![Message::text(Role::User, long.clone()), result("1"), result("2"), result("3")];
-        fit(&mut messages, 1, 2_500);
+        fit(&mut messages, 1, 3_100);
         assert_eq!(messages[0].visible_text().len(), 1_000);
         let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
         assert!(sizes[1] < 100 && sizes[3] == 1_000, "{sizes:?}");

@@ -2,8 +2,10 @@
 //! begins, so that a crash anywhere is a restart here with the journal in hand.
 
 mod act;
+mod answer;
 mod ask;
 mod file_call;
+mod keep;
 mod open;
 mod operator;
 mod record;
@@ -11,10 +13,11 @@ mod stream;
 mod think;
 mod wait;
 
+pub(crate) use keep::Pauses;
 pub use open::{Preview, preview};
 pub use operator::call_for_operator;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -59,6 +62,8 @@ pub struct Bench {
     current: Mutex<Option<TurnId>>,
     /// Whether no turn of the agent's own can be open, because this actor has ended its last one.
     settled: AtomicBool,
+    /// See [`Bench::room`]; 0 if it is not known yet.
+    room: AtomicUsize,
     pace: Mutex<Pace>,
     /// What the agent's next prompt recalls, so that it is not read for every turn of a busy agent.
     recent: Mutex<Option<Vec<Arc<Turn>>>>,
@@ -73,6 +78,16 @@ impl Bench {
 
     fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
+    }
+
+    /// Bytes of mail that the agent's next turn has room for, once a turn of its has told.
+    fn room(&self) -> Option<usize> {
+        let room = self.room.load(Ordering::Acquire);
+        (room > 0).then_some(room)
+    }
+
+    fn set_room(&self, room: usize) {
+        self.room.store(room, Ordering::Release);
     }
 
     fn settle(&self) {
@@ -149,11 +164,11 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             bench.paced();
             continue;
         }
-        let (next, sources) = open::look(engine, agent_id, bench.is_settled(), bench.recall()).await?;
+        let (next, sources, room) = open::look(engine, agent_id, bench).await?;
         let (seen, more) = match next {
             Next::Nothing => return Ok(()),
             Next::Resume => (None, true),
-            Next::Mail { mail, more, unread, .. } => (Some(Seen { mail, unread }), more),
+            Next::Mail { mail, more, unread, .. } => (Some(Seen { mail, unread, room }), more),
         };
         let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
         let taken =
@@ -188,12 +203,12 @@ async fn held_back(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(), Refus
     engine.office.store.write(move |w| Box::pin(async move { cx.emit(w, event).await })).await
 }
 
-/// Ends a turn.
+/// Ends a turn, whose end is not given up because the store cannot take it for the moment.
 async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
     let cx = engine.office.cx.clone();
-    let ended =
-        engine.office.store.write(move |w| Box::pin(async move { turns::finish(w, &cx, turn_id, ending).await })).await;
-    match ended {
+    let finish =
+        keep::keep(engine, turn_id, move |w| Box::pin(async move { turns::finish(w, &cx, turn_id, ending).await }));
+    match finish.await {
         Ok(_) => Ok(()),
         Err(refusal) if refusal.code == Code::Cancelled => Ok(()),
         Err(refusal) => Err(refusal),
@@ -242,6 +257,8 @@ struct Runner {
     messages: Vec<Message>,
     /// How many of `messages` are the opening.
     opening_messages: usize,
+    /// Bytes that the conversation may have; fewer than the agent's bound once a model has refused it as too long.
+    context: usize,
     /// Calls of the last answer that have no result yet.
     open: Vec<OpenCall>,
     /// The one call of the last answer, checked; with its id if its start is in the journal.
@@ -300,8 +317,22 @@ impl Runner {
                 think::Thought::Corrected => {}
                 think::Thought::Ended => return Ok(None),
                 think::Thought::Failed(refusal) => return Ok(Some(Ending::Failed(refusal))),
+                think::Thought::TooLong(refusal) => {
+                    self.give_back(refusal).await?;
+                    return Ok(None);
+                }
             }
         }
+    }
+
+    /// Ends the turn because its conversation fits no model, which is no reason to lose its mail.
+    async fn give_back(&mut self, refusal: Refusal) -> Result<(), Refusal> {
+        self.flush().await?;
+        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let ended =
+            self.keep(move |w| Box::pin(async move { turns::too_long(w, &cx, turn_id, refusal).await })).await?;
+        self.turn = ended;
+        Ok(())
     }
 
     /// Why the turn may not go on, if it has worked for as long as it may.

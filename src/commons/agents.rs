@@ -5,11 +5,13 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::text::clip;
 use ghost_domain::{
-    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, MailState, MessageId, Party, Refusal, TurnStatus,
+    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, MailState, MessageId, Money, Party, Refusal, Scope,
+    TurnStatus,
 };
 use ghost_store::Writes;
 use serde_json::{Value, json};
 
+use crate::budgets::NewLimits;
 use crate::mail::{self, Chain, Draft};
 use crate::turns::{self, Ending};
 use crate::{Cx, Result, asks, budgets, chat, conversations, schedules};
@@ -31,6 +33,8 @@ pub struct NewAgent {
     pub desired: Desired,
     /// What narrows its archetype; checked by the caller.
     pub overrides: Value,
+    /// What it may cost in one day, if that has a limit.
+    pub daily_money: Option<Money>,
     /// What it is told first. Without it the agent waits.
     pub goal: Option<String>,
     /// The chain that its goal belongs to.
@@ -91,6 +95,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
     }
     if new.kind == AgentKind::Dynamic {
         crate::storms::spawned(w, cx, by, new.chain).await?;
+        budgets::may_create(w, by).await?;
         let (count, most) = (w.agent_count_dynamic().await?, cx.limits().dynamic_agents_max);
         if count >= most {
             return Err(Refusal::new(
@@ -123,11 +128,18 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
         node: cx.node.to_string(),
         epoch: cx.epoch,
         created_at: now,
+        started_at: running.then_some(now),
         updated_at: now,
         last_active_at: None,
         deleted_at: None,
+        dropped: false,
     };
     w.agent_put(&agent).await?;
+    if let Some((day, money)) = Scope::Agent(agent.agent_id.clone()).daily().zip(new.daily_money) {
+        // One that is created again under its id goes on with what it spent today.
+        let limits = NewLimits { tokens: None, money: Some(Some(money)) };
+        budgets::set(w, cx, by, &day, limits).await?;
+    }
     let payload = json!({
         "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
     });
@@ -156,6 +168,8 @@ pub async fn start(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) 
     agent.desired = Desired::Running;
     agent.status = AgentStatus::Running;
     agent.status_reason = None;
+    agent.started_at = Some(cx.now());
+    agent.dropped = false;
     put(w, cx, &mut agent).await?;
     cx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(agent_id)).await?;
     w.signal(Signal::Reconcile(agent_id.clone()));
@@ -173,9 +187,14 @@ pub async fn stop(
 ) -> Result<(Agent, bool)> {
     let mut agent = mail::agent_named(w, agent_id).await?;
     if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
+        if std::mem::take(&mut agent.dropped) {
+            // From now on it is stopped because someone said so.
+            put(w, cx, &mut agent).await?;
+        }
         return Ok((agent, false));
     }
     let changed = agent.desired != Desired::Stopped;
+    agent.dropped = false;
     agent.desired = Desired::Stopped;
     if agent.status != AgentStatus::Stopped {
         agent.status = AgentStatus::Stopping;
@@ -196,6 +215,29 @@ pub async fn stop(
     Ok((agent, changed))
 }
 
+/// Stops an agent that the world file names no longer. It is kept, and [`named_again`] brings it back.
+pub async fn drop_unnamed(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<()> {
+    let (mut agent, _) = stop(w, cx, by, agent_id, Some("the world file no longer names it")).await?;
+    agent.dropped = true;
+    put(w, cx, &mut agent).await
+}
+
+/// Takes up an agent that the world file names again: one that it had dropped is started, if it is to start by itself.
+/// Gives whether it was. Who was stopped by someone, before or after, stays stopped.
+pub async fn named_again(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId, autostart: bool) -> Result<bool> {
+    let mut agent = mail::agent_named(w, agent_id).await?;
+    if !agent.dropped {
+        return Ok(false);
+    }
+    if autostart {
+        return start(w, cx, by, agent_id).await.map(|(_, changed)| changed);
+    }
+    agent.dropped = false;
+    agent.status_reason = Some("not started yet".to_owned());
+    put(w, cx, &mut agent).await?;
+    Ok(false)
+}
+
 /// Records that an agent has stopped. An open turn stays open: it goes on when the agent is started again.
 pub async fn stopped(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
     let mut agent = turns::owned(w, cx, agent_id).await?;
@@ -213,9 +255,11 @@ pub async fn stopped(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<
 /// Records a crash: the turn's accounts, and that a restart will follow. Says whether its mail was set aside, so that what
 /// made it crash is out of the way.
 pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<bool> {
-    let mut agent = turns::owned(w, cx, agent_id).await?;
+    turns::owned(w, cx, agent_id).await?;
     let turn_id = w.turn_open_of(agent_id).await?.map(|turn| turn.turn_id);
     turns::crashed(w, cx, agent_id, reason).await?;
+    // What was set aside may have stopped it.
+    let mut agent = turns::owned(w, cx, agent_id).await?;
     let set_aside = match turn_id {
         Some(turn_id) => w.turn_get(turn_id).await?.is_some_and(|turn| turn.status == TurnStatus::Dead),
         None => false,
@@ -239,6 +283,7 @@ pub async fn restarted(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Resul
     agent.status = AgentStatus::Running;
     agent.status_reason = None;
     agent.restarts = agent.restarts.saturating_add(1);
+    agent.started_at = Some(cx.now());
     put(w, cx, &mut agent).await?;
     let payload = json!({ "restarts": agent.restarts });
     cx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id)).await?;

@@ -103,6 +103,7 @@ pub async fn open(
         deadline_at: now.plus(timeout),
         status: AskStatus::Open,
         reply: None,
+        truncated: false,
         error: None,
         created_at: now,
         closed_at: None,
@@ -124,15 +125,18 @@ pub(crate) fn unanswerable(agent: &ghost_domain::Agent) -> Option<Refusal> {
     )
 }
 
-/// Gives an ask its answer; one that is `REPLY_SKIP` says nothing and ends the exchange (HB-07). After the deadline the answer is kept and nobody is woken.
-pub async fn answer(w: &mut dyn Writes, cx: &Cx, ask_id: AskId, reply: &str) -> Result<()> {
+/// Gives an ask its answer; one that is `REPLY_SKIP` says nothing and ends the exchange (HB-07). After the deadline the
+/// answer is kept and nobody is woken. `truncated` says that the reply was cut, which its text tells too.
+pub async fn answer(w: &mut dyn Writes, cx: &Cx, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
     if ask.status != AskStatus::Open {
         if ask.reply.is_none() {
             ask.reply = Some(reply.to_owned());
+            ask.truncated = truncated;
             w.ask_put(&ask).await?;
             let event = NewEvent::new(EventKind::AskLate, json!({
                 "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id, "reply": cx.excerpt(reply, 2_000),
+                "truncated": truncated,
             }))
                 .agent(&ask.target)
                 .correlation(ask_id);
@@ -150,8 +154,12 @@ pub async fn answer(w: &mut dyn Writes, cx: &Cx, ask_id: AskId, reply: &str) -> 
         }
     } else {
         ask.reply = Some(reply.to_owned());
+        ask.truncated = truncated;
+        if truncated {
+            content["truncated"] = json!(true);
+        }
     }
-    let outcome = CallOutcome { content, refusal: None, truncated: false };
+    let outcome = CallOutcome { content, refusal: None, truncated: ask.truncated };
     close(w, cx, ask, AskStatus::Answered, outcome).await
 }
 

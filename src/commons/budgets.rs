@@ -1,12 +1,22 @@
 //! Budgets: one account per scope, held before a model call and settled after it (DESIGN.md section 2, "Budgets").
 
-use ghost_domain::budget::{Allowance, Budget, BudgetLimits, Price, Reservation, Scope, allow};
+mod payers;
+
+use std::collections::BTreeSet;
+
+use ghost_domain::budget::{Allowance, Budget, BudgetLimits, Reservation, allow, this_day};
 use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Agent, AgentId, Code, Money, Party, Refusal, ReservationId, Turn};
+use ghost_domain::{Agent, Code, Money, Party, Refusal, ReservationId, Timestamp, Turn};
+use ghost_domain::{Price, Scope};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
 use serde_json::json;
+
+pub use payers::OWNERS_MAX;
+pub(crate) use payers::may_create;
+use payers::{Everyone, payers};
 
 use crate::{Cx, Result};
 
@@ -16,6 +26,8 @@ pub const ANSWER_FLOOR: u64 = 16;
 /// What a model call is about to use, at most.
 #[derive(Clone, Debug)]
 pub struct Demand {
+    /// The provider.
+    pub provider: String,
     /// The model.
     pub model: String,
     /// Tokens to be read, estimated from above.
@@ -31,10 +43,11 @@ pub struct Demand {
 async fn accounts(w: &mut dyn Writes, cx: &Cx, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
     let world = w.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, cx.now()));
     let mut budgets = vec![world];
-    let team = agent.team.clone().map(Scope::Team);
-    let scopes = [Some(Scope::Agent(agent.agent_id.clone())), team, Some(Scope::Root(turn.root_id))];
-    for scope in scopes.into_iter().flatten() {
-        budgets.extend(w.budget_get(&scope).await?);
+    let mut scopes = payers(w, agent).await?;
+    let daily: Vec<Scope> = scopes.iter().chain([&Scope::World]).filter_map(Scope::daily).collect();
+    scopes.push(Scope::Root(turn.root_id));
+    for scope in scopes.into_iter().chain(daily) {
+        budgets.extend(w.budget_get(&scope).await?.map(|budget| budget.at(cx.now())));
     }
     Ok(budgets)
 }
@@ -60,78 +73,126 @@ pub async fn reserve(
     let reservation_id = ReservationId(cx.id());
     turn.held = Some(Reservation {
         reservation_id,
+        provider: demand.provider.clone(),
         model: demand.model.clone(),
         scopes: budgets.into_iter().map(|budget| budget.scope).collect(),
         tokens: allowance.tokens,
-        money: allowance.money,
+        output: allowance.max_tokens,
+        money: demand.price.map(|_| allowance.money),
     });
     w.turn_put(turn).await?;
     Ok((reservation_id, allowance))
 }
 
+/// What an answered call took, or one that failed after the provider had counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The model that answered.
+    pub model: String,
+    /// The tokens.
+    pub tokens: TokenUsage,
+    /// The model's price, if it is known.
+    pub price: Option<Price>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
 /// What became of a held reservation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
     /// The call took this much.
-    Used {
-        /// Tokens.
-        tokens: u64,
-        /// Money.
-        money: Money,
-    },
+    Used(Taken),
     /// The call took nothing.
     Released,
-    /// Nobody knows what the call took: all of it counts as spent.
+    /// Nobody knows what the call took: all of it counts as spent (promise 2).
     Forfeited,
 }
 
-/// Settles a turn's reservation in all its scopes. Settling twice changes nothing.
+/// What a settled call is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    /// The tokens.
+    pub tokens: TokenUsage,
+    /// Their price; `None` if nobody has said it.
+    pub cost: Option<Money>,
+    /// Whether this is what was held, because nobody knows what the call took.
+    pub estimated: bool,
+}
+
+impl Charged {
+    /// Nothing at all.
+    pub const NOTHING: Self = Self {
+        tokens: TokenUsage { input: 0, output: 0, cache_read: 0, cache_write: 0 },
+        cost: Some(Money(0)),
+        estimated: false,
+    };
+}
+
+/// Settles a turn's reservation in all its scopes, adds it to the turn, and appends the usage row. Settling twice changes
+/// nothing, and gives `None`.
 pub async fn settle(
     w: &mut dyn Writes,
     cx: &Cx,
     turn: &mut Turn,
     reservation_id: ReservationId,
     settlement: Settlement,
-) -> Result<Option<Reservation>> {
+) -> Result<Option<Charged>> {
     let Some(held) = turn.held.take_if(|held| held.reservation_id == reservation_id) else { return Ok(None) };
-    let (tokens, money) = match settlement {
-        Settlement::Used { tokens, money } => (tokens, money),
-        Settlement::Released => (0, Money(0)),
-        Settlement::Forfeited => (held.tokens, held.money),
+    let spent = settlement != Settlement::Released;
+    let (model, charged, duration_ms) = match settlement {
+        Settlement::Used(Taken { model, tokens, price, duration_ms }) => {
+            let cost = price.map(|price| price.of(tokens));
+            (model, Charged { tokens, cost, estimated: false }, duration_ms)
+        }
+        Settlement::Released => (String::new(), Charged::NOTHING, 0),
+        Settlement::Forfeited => {
+            let charged = Charged { tokens: held.at_most(), cost: held.money, estimated: true };
+            (held.model.clone(), charged, 0)
+        }
     };
+    let (tokens, money) = (charged.tokens.total(), charged.cost.unwrap_or(Money(0)));
+    let unpriced = if charged.cost.is_none() { tokens } else { 0 };
     for scope in &held.scopes {
         let mut budget = match w.budget_get(scope).await? {
-            Some(budget) => budget,
+            Some(budget) => budget.at(cx.now()),
             None => Budget::open(scope.clone(), cx.now()),
         };
         budget.reserved_tokens = budget.reserved_tokens.saturating_sub(held.tokens);
-        budget.reserved_money = budget.reserved_money.minus(held.money);
+        budget.reserved_money = budget.reserved_money.minus(held.money.unwrap_or(Money(0)));
         budget.spent_tokens = budget.spent_tokens.saturating_add(tokens);
         budget.spent_money = budget.spent_money.plus(money);
+        budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(unpriced);
         budget.updated_at = cx.now();
         w.budget_put(&budget).await?;
     }
+    turn.input_tokens = turn.input_tokens.saturating_add(charged.tokens.input);
+    turn.output_tokens = turn.output_tokens.saturating_add(charged.tokens.output);
+    turn.cost = turn.cost.plus(money);
+    turn.unpriced_tokens = turn.unpriced_tokens.saturating_add(unpriced);
     w.turn_put(turn).await?;
-    Ok(Some(held))
+    if spent {
+        w.usage_append(&UsageRow {
+            agent_id: turn.agent_id.clone(),
+            turn_id: turn.turn_id,
+            root_id: turn.root_id,
+            provider: held.provider,
+            model,
+            tokens: charged.tokens,
+            cost: charged.cost,
+            estimated: charged.estimated,
+            duration_ms,
+            at: cx.now(),
+        })
+        .await?;
+    }
+    Ok(Some(charged))
 }
 
 /// Counts what a turn still holds as spent: its call was cut off (promise 2).
 pub async fn forfeit_held(w: &mut dyn Writes, cx: &Cx, turn: &mut Turn) -> Result<()> {
-    let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) else { return Ok(()) };
-    let Some(held) = settle(w, cx, turn, reservation_id, Settlement::Forfeited).await? else { return Ok(()) };
-    w.usage_append(&UsageRow {
-        agent_id: turn.agent_id.clone(),
-        turn_id: turn.turn_id,
-        root_id: turn.root_id,
-        provider: String::new(),
-        model: held.model,
-        tokens: ghost_domain::transcript::TokenUsage { input: held.tokens, ..Default::default() },
-        cost: held.money,
-        estimated: true,
-        duration_ms: 0,
-        at: cx.now(),
-    })
-    .await?;
+    if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
+        settle(w, cx, turn, reservation_id, Settlement::Forfeited).await?;
+    }
     Ok(())
 }
 
@@ -147,10 +208,14 @@ pub struct NewLimits {
 /// Sets limits, and gives the account. A new one starts with what its scope has spent, as far as the usage rows go back.
 pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
     let agents = w.agent_list(false).await?;
-    if let Scope::Agent(agent_id) = scope {
+    let whole = match scope {
+        Scope::Day(daily) => &daily.whole(),
+        whole => whole,
+    };
+    if let Scope::Agent(agent_id) = whole {
         crate::mail::agent_named(w, agent_id).await?;
     }
-    if let Scope::Team(team) = scope
+    if let Scope::Team(team) = whole
         && !agents.iter().any(|agent| agent.team.as_ref() == Some(team))
     {
         let near = ghost_domain::text::nearest(team, agents.iter().filter_map(|agent| agent.team.as_deref()));
@@ -163,53 +228,89 @@ pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits:
         );
     }
     let mut budget = match w.budget_get(scope).await? {
-        Some(budget) => budget,
-        None => opened_late(w, cx, scope, &agents).await?,
+        Some(budget) => budget.at(cx.now()),
+        None => opened_late(w, cx, scope).await?,
     };
     budget.limits = BudgetLimits {
         tokens: limits.tokens.unwrap_or(budget.limits.tokens),
         money: limits.money.unwrap_or(budget.limits.money),
     };
-    budget.updated_at = cx.now();
-    w.budget_put(&budget).await?;
-    let payload = json!({
-        "scope": scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
-    });
-    cx.emit(w, NewEvent::new(EventKind::BudgetSet, payload)).await?;
+    // Whatever the file says of these does not count any more.
+    budget.of_file = BudgetLimits {
+        tokens: budget.of_file.tokens.filter(|_| limits.tokens.is_none()),
+        money: budget.of_file.money.filter(|_| limits.money.is_none()),
+    };
+    put_limits(w, cx, by, &mut budget).await?;
     Ok(budget)
+}
+
+async fn put_limits(w: &mut dyn Writes, cx: &Cx, by: &Party, budget: &mut Budget) -> Result<()> {
+    budget.updated_at = cx.now();
+    w.budget_put(budget).await?;
+    let payload = json!({
+        "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
+    });
+    cx.emit(w, NewEvent::new(EventKind::BudgetSet, payload)).await
+}
+
+/// Sets the limits that the world file names, and lifts those that it has set before and names no longer. What someone
+/// has set since for a scope that the file names no longer stays.
+pub async fn follow_file(w: &mut dyn Writes, cx: &Cx, by: &Party, named: &[(Scope, BudgetLimits)]) -> Result<()> {
+    for (scope, limits) in named {
+        let mut budget = match w.budget_get(scope).await? {
+            Some(budget) if budget.limits == *limits => budget,
+            _ => set(w, cx, by, scope, NewLimits { tokens: Some(limits.tokens), money: Some(limits.money) }).await?,
+        };
+        if budget.of_file != *limits {
+            budget.of_file = *limits;
+            w.budget_put(&budget).await?;
+        }
+    }
+    let named: BTreeSet<&Scope> = named.iter().map(|(scope, _)| scope).collect();
+    for budget in w.budget_list(false).await? {
+        if budget.of_file.is_none() || named.contains(&budget.scope) {
+            continue;
+        }
+        let limits = BudgetLimits {
+            tokens: budget.limits.tokens.filter(|_| budget.of_file.tokens.is_none()),
+            money: budget.limits.money.filter(|_| budget.of_file.money.is_none()),
+        };
+        let mut lifted = Budget { limits, of_file: BudgetLimits::default(), ..budget.at(cx.now()) };
+        put_limits(w, cx, by, &mut lifted).await?;
+    }
+    Ok(())
 }
 
 /// An account for a scope that has spent already. The calls under way are charged to it too: their usage rows are not there
 /// yet.
-async fn opened_late(w: &mut dyn Writes, cx: &Cx, scope: &Scope, agents: &[Agent]) -> Result<Budget> {
+async fn opened_late(w: &mut dyn Writes, cx: &Cx, scope: &Scope) -> Result<Budget> {
     let mut budget = Budget::open(scope.clone(), cx.now());
-    let in_team = |agent_id: &AgentId, team: &str| {
-        agents.iter().any(|agent| agent.agent_id == *agent_id && agent.team.as_deref() == Some(team))
+    let everyone = Everyone::read(w).await?;
+    let (whole, since) = match scope {
+        Scope::Day(daily) => (daily.whole(), Some(this_day(cx.now()))),
+        whole => (whole.clone(), None),
     };
-    let filter = match scope {
-        Scope::World | Scope::Team(_) => UsageFilter::default(),
-        Scope::Agent(agent_id) => UsageFilter { agent_id: Some(agent_id.clone()), ..UsageFilter::default() },
-        Scope::Root(root_id) => UsageFilter { root_id: Some(*root_id), ..UsageFilter::default() },
-    };
+    let mut filter = UsageFilter { since, ..UsageFilter::default() };
+    if let Scope::Root(root_id) = &whole {
+        filter.root_id = Some(*root_id);
+    }
     for sum in w.usage_sum(&filter).await? {
-        if let Scope::Team(team) = scope
-            && !in_team(&sum.agent_id, team)
-        {
+        if matches!(whole, Scope::Agent(_) | Scope::Team(_)) && !everyone.pays(&whole, &sum.agent_id) {
             continue;
         }
+        budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(sum.unpriced_tokens);
         budget.spent_tokens = budget.spent_tokens.saturating_add(sum.tokens.total());
         budget.spent_money = budget.spent_money.plus(sum.cost);
     }
     for mut turn in w.turns_open().await? {
-        let charged = match scope {
-            Scope::World => true,
-            Scope::Team(team) => in_team(&turn.agent_id, team),
-            Scope::Agent(agent_id) => turn.agent_id == *agent_id,
+        let charged = match &whole {
+            Scope::World | Scope::Day(_) => true,
+            Scope::Team(_) | Scope::Agent(_) => everyone.pays(&whole, &turn.agent_id),
             Scope::Root(root_id) => turn.root_id == *root_id,
         };
         if charged && let Some(held) = &mut turn.held {
             budget.reserved_tokens = budget.reserved_tokens.saturating_add(held.tokens);
-            budget.reserved_money = budget.reserved_money.plus(held.money);
+            budget.reserved_money = budget.reserved_money.plus(held.money.unwrap_or(Money(0)));
             held.scopes.push(scope.clone());
             w.turn_put(&turn).await?;
         }
@@ -217,9 +318,9 @@ async fn opened_late(w: &mut dyn Writes, cx: &Cx, scope: &Scope, agents: &[Agent
     Ok(budget)
 }
 
-/// Accounts, those without a limit only if asked for.
-pub async fn list(r: &mut dyn Reads, all: bool) -> Result<Vec<Budget>> {
-    Ok(r.budget_list(all).await?)
+/// Accounts as they are at `now`, those without a limit only if asked for.
+pub async fn list(r: &mut dyn Reads, now: Timestamp, all: bool) -> Result<Vec<Budget>> {
+    Ok(r.budget_list(all).await?.into_iter().map(|budget| budget.at(now)).collect())
 }
 
 /// Sums of usage.

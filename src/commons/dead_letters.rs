@@ -42,9 +42,10 @@ pub(crate) async fn hold(
 ) -> Result<DeadLetter> {
     let reason = cx.excerpt(reason, 500);
     w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0).await?;
+    let happened = if crashes == 0 { "could not work off" } else { "crashed on" };
     let refusal = Refusal::new(
         Code::Unavailable,
-        format!("{} crashed on this message and set it aside: {reason}", turn.agent_id),
+        format!("{} {happened} this message and set it aside: {reason}", turn.agent_id),
     )
     .hint("an operator can look at it with `ghostctl dead list`");
     for message_id in messages {
@@ -54,7 +55,7 @@ pub(crate) async fn hold(
             asks::fail(w, cx, ask_id, &refusal).await?;
         }
         if let Some(conversation_id) = conversations::owed(&[HeldMail::of(&envelope)]) {
-            let why = format!("crashed on this message, which was set aside: {reason}");
+            let why = format!("{happened} this message, which was set aside: {reason}");
             conversations::unanswered(w, cx, turn, conversation_id, &why).await?;
         }
     }
@@ -71,6 +72,16 @@ pub(crate) async fn hold(
     };
     w.dead_letter_put(&dead_letter).await?;
     emit(w, cx, EventKind::DeadLetterHeld, &dead_letter, None).await?;
+    let held = w.dead_letter_count_held(Some(&turn.agent_id)).await?;
+    if held >= cx.limits().dead_letters_max {
+        // Each is kept with its mail and journal until someone decides: an agent that brings forth one after another ends
+        // by itself before they fill the disk.
+        let why = format!(
+            "{held} dead letters are held for it (limits.dead_letters_max): retry or drop them with `ghostctl dead`, then \
+             start it again"
+        );
+        crate::agents::stop(w, cx, &Party::System, &turn.agent_id, Some(&why)).await?;
+    }
     Ok(dead_letter)
 }
 

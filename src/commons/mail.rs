@@ -97,8 +97,18 @@ pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<Envelo
     place(w, cx, draft, receiver).await
 }
 
+/// Whether [`deliver`] would take this mail now: the same refusals, and nothing written. For an effect outside the store
+/// that must not be had for mail that is refused.
+pub async fn would_deliver(r: &mut dyn Reads, cx: &Cx, draft: &Draft) -> Result<()> {
+    check(r, cx, draft).await?;
+    if draft.kind == Kind::Message {
+        storms::would_echo(r, cx, &draft.from, &draft.to, &draft.body, draft.chain).await?;
+    }
+    storms::would_send(r, cx, &draft.from, draft.chain, 1).await
+}
+
 /// Whether mail may be sent, as far as it and its receiver are concerned. Gives the receiver.
-async fn check(w: &mut dyn Writes, cx: &Cx, draft: &Draft) -> Result<Agent> {
+async fn check(w: &mut dyn Reads, cx: &Cx, draft: &Draft) -> Result<Agent> {
     let limits = cx.limits();
     let control = draft.from == Party::System;
     if draft.body.len() > limits.message_bytes as usize {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ghost_domain::Limits;
+use ghost_domain::{Limits, Timestamp};
 use ghost_store::Store;
 use ghost_store::tables::Family;
 
@@ -33,34 +33,52 @@ fn kept(family: Family, limits: &Limits) -> Duration {
     })
 }
 
-/// Prunes every family once, slice by slice. Gives how many rows went.
+/// Prunes every family once, slice by slice. Gives how many rows went. A family that cannot be pruned keeps no other from it.
+///
+/// # Errors
+/// The first refusal, after all were tried.
 pub async fn sweep(store: &Store, cx: &Cx) -> Result<u64> {
-    let mut gone = 0;
-    for family in Family::ALL {
-        let before = cx.now().minus(kept(family, &cx.limits()));
-        loop {
-            let slice = store
-                .write(move |w| Box::pin(async move { w.prune(family, before, SLICE).await }))
-                .await
-                .map_err(ghost_domain::Refusal::from);
-            let slice: u64 = slice?;
-            gone += slice;
-            if slice < u64::from(SLICE) {
-                break;
-            }
+    let (mut gone, mut first) = (0, Ok(()));
+    let before = |family| cx.now().minus(kept(family, &cx.limits()));
+    let families = Family::ALL.into_iter().map(|family| Slice::Family(family, before(family)));
+    let entries = Slice::Entries(before(Family::Conversations), cx.limits().conversation_entries_max);
+    for slice in families.chain([entries, Slice::TaskEvents(cx.limits().task_history_max)]) {
+        match slice.prune_all(store).await {
+            Ok(rows) => gone += rows,
+            Err(refusal) => first = first.and(Err(refusal)),
         }
     }
-    loop {
-        let (before, keep) =
-            (cx.now().minus(kept(Family::Conversations, &cx.limits())), cx.limits().conversation_entries_max);
-        let slice = store
-            .write(move |w| Box::pin(async move { w.prune_conversation_entries(before, keep, SLICE).await }))
-            .await
-            .map_err(ghost_domain::Refusal::from);
-        let slice: u64 = slice?;
-        gone += slice;
-        if slice < u64::from(SLICE) {
-            return Ok(gone);
+    first.map(|()| gone)
+}
+
+/// What is pruned by one kind of command.
+#[derive(Clone, Copy)]
+enum Slice {
+    Family(Family, Timestamp),
+    Entries(Timestamp, u32),
+    TaskEvents(u32),
+}
+
+impl Slice {
+    async fn prune_all(self, store: &Store) -> Result<u64> {
+        let mut gone = 0;
+        loop {
+            let slice: u64 = store
+                .write(move |w| {
+                    Box::pin(async move {
+                        match self {
+                            Self::Family(family, before) => w.prune(family, before, SLICE).await,
+                            Self::Entries(before, keep) => w.prune_conversation_entries(before, keep, SLICE).await,
+                            Self::TaskEvents(keep) => w.prune_task_events(keep, SLICE).await,
+                        }
+                    })
+                })
+                .await
+                .map_err(ghost_domain::Refusal::from)?;
+            gone += slice;
+            if slice < u64::from(SLICE) {
+                return Ok(gone);
+            }
         }
     }
 }

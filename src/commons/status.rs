@@ -1,6 +1,6 @@
 //! Facts about the whole world that only the store knows, for status and reflection (CP-12).
 
-use ghost_domain::{Budget, DeadLetterStatus, Job};
+use ghost_domain::{Budget, Job};
 use ghost_store::Reads;
 
 use crate::Result;
@@ -30,7 +30,7 @@ impl Facts {
         Ok(Self {
             open_turns: count(r.turns_open().await?.len()),
             inbox_total: r.inbox_total().await?,
-            dead_letters: count(r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?.len()),
+            dead_letters: r.dead_letter_count_held(None).await?,
             budgets: r.budget_list(false).await?,
             job: r.job_list().await?.into_iter().next(),
         })

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::mail::Chain;
 use crate::{Cx, Result};
 
-async fn tally(w: &mut dyn Writes, cx: &Cx, root_id: RootId) -> Result<RootTally> {
-    Ok(match w.root_get(root_id).await? {
+async fn tally(r: &mut dyn Reads, cx: &Cx, root_id: RootId) -> Result<RootTally> {
+    Ok(match r.root_get(root_id).await? {
         Some(tally) => tally,
         None => RootTally::new(root_id, cx.now()),
     })
@@ -29,7 +29,17 @@ async fn keep(w: &mut dyn Writes, cx: &Cx, mut tally: RootTally) -> Result<()> {
 pub async fn sent(w: &mut dyn Writes, cx: &Cx, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = u64::from(cx.limits().root_messages_max);
-    let mut tally = tally(w, cx, chain.root_id).await?;
+    let tally = with_sent(w, cx, chain, count).await?;
+    if tally.messages == most {
+        held(w, cx, agent_id, "root_messages_max", most, &tally, json!({ "hop": chain.hop })).await?;
+    }
+    keep(w, cx, tally).await
+}
+
+/// The tally with that much more sent, or the refusal.
+async fn with_sent(r: &mut dyn Reads, cx: &Cx, chain: Chain, count: u64) -> Result<RootTally> {
+    let most = u64::from(cx.limits().root_messages_max);
+    let mut tally = tally(r, cx, chain.root_id).await?;
     let before = tally.messages;
     tally.messages = before.saturating_add(count);
     if tally.messages > most {
@@ -39,10 +49,15 @@ pub async fn sent(w: &mut dyn Writes, cx: &Cx, from: &Party, chain: Chain, count
             format!("what began with root {} has caused {before} messages already", chain.root_id),
         ));
     }
-    if tally.messages == most {
-        held(w, cx, agent_id, "root_messages_max", most, &tally, json!({ "hop": chain.hop })).await?;
+    Ok(tally)
+}
+
+/// Whether [`sent`] would refuse, with nothing counted.
+pub async fn would_send(r: &mut dyn Reads, cx: &Cx, from: &Party, chain: Chain, count: u64) -> Result<()> {
+    if from.agent().is_some() && chain.hop > 0 {
+        with_sent(r, cx, chain, count).await?;
     }
-    keep(w, cx, tally).await
+    Ok(())
 }
 
 /// Looks whether an agent's message only says again what it has said to the same agent: thanks for thanks, and the like.
@@ -50,11 +65,28 @@ pub async fn sent(w: &mut dyn Writes, cx: &Cx, from: &Party, chain: Chain, count
 pub async fn echoed(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = cx.limits().echoes_max;
-    let mut tally = tally(w, cx, chain.root_id).await?;
-    let count = tally.echo(agent_id, to, text);
+    let (tally, count) = with_echo(w, cx, agent_id, to, text, chain).await?;
     if count == 0 {
         return Ok(());
     }
+    if count == most {
+        held(w, cx, agent_id, "echoes_max", u64::from(most), &tally, json!({ "to": to, "hop": chain.hop })).await?;
+    }
+    keep(w, cx, tally).await
+}
+
+/// The tally with these words said once more, and how often they have gone back and forth; or the refusal.
+async fn with_echo(
+    r: &mut dyn Reads,
+    cx: &Cx,
+    from: &AgentId,
+    to: &AgentId,
+    text: &str,
+    chain: Chain,
+) -> Result<(RootTally, u32)> {
+    let most = cx.limits().echoes_max;
+    let mut tally = tally(r, cx, chain.root_id).await?;
+    let count = tally.echo(from, to, text);
     if count > most {
         return Err(Refusal::new(
             Code::LoopGuard,
@@ -63,10 +95,22 @@ pub async fn echoed(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, tex
         .hint("it needs no further answer: end your turn, or write something that is new")
         .details(json!({ "limit": "echoes_max", "value": most })));
     }
-    if count == most {
-        held(w, cx, agent_id, "echoes_max", u64::from(most), &tally, json!({ "to": to, "hop": chain.hop })).await?;
+    Ok((tally, count))
+}
+
+/// Whether [`echoed`] would refuse, with nothing counted.
+pub async fn would_echo(
+    r: &mut dyn Reads,
+    cx: &Cx,
+    from: &Party,
+    to: &AgentId,
+    text: &str,
+    chain: Chain,
+) -> Result<()> {
+    if let (Some(agent_id), true) = (from.agent(), chain.hop > 0) {
+        with_echo(r, cx, agent_id, to, text, chain).await?;
     }
-    keep(w, cx, tally).await
+    Ok(())
 }
 
 /// Counts that an agent asks another in a chain; refuses over `limits.reply_rounds_max` in a row, and when the other has

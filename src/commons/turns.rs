@@ -8,12 +8,12 @@ mod model;
 
 pub(crate) use calls::orphan;
 pub use calls::{CallStart, malformed, record_call_end, record_call_start};
-pub use crash::{crashed, review_at_boot};
+pub use crash::{crashed, review_at_boot, too_long};
 pub use end::{Ending, Held, HeldMail, cancel, finish, finish_held};
-pub use model::{ModelResult, brief, model_answered, model_failed, model_started, note};
+pub use model::{ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note};
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::mail::{channel_of, plan_turn, runs_alone};
+use ghost_domain::mail::{Room, bytes_of, channel_of, plan_turn, runs_alone};
 use ghost_domain::{
     Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, HeldSkill, Kind, MailState, MessageId,
     Refusal, Turn, TurnId, TurnStatus,
@@ -99,22 +99,31 @@ pub struct Seen {
     pub mail: Vec<Envelope>,
     /// See [`Next::Mail`].
     pub unread: bool,
+    /// What the turn has room for; see [`next`].
+    pub room: usize,
 }
 
 /// Looks what an agent has to do next. Done over a snapshot, because looking through an inbox inside the writer would
 /// bring everything that waits there into SQL, for every turn; only the agent's own turns take its mail, so what is seen
 /// here is still there when [`take`] comes for it, or take looks anew. `settled` says that the caller has ended the
-/// agent's last turn itself, so that none can be open.
-pub async fn next(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId, settled: bool) -> Result<Next> {
+/// agent's last turn itself, so that none can be open. `room` is how many bytes of mail and chat its turn has room for.
+pub async fn next(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId, settled: bool, room: usize) -> Result<Next> {
     if !settled && r.turn_open_of(agent_id).await?.is_some() {
         return Ok(Next::Resume);
     }
     let look = r.inbox_look(agent_id, window(cx)).await?;
-    let (mail, more) = choose(r, cx, agent_id, look.mail).await?;
+    let (mail, more) = choose(r, cx, agent_id, look.mail, room).await?;
     if mail.is_empty() {
         return Ok(Next::Nothing);
     }
     Ok(Next::Mail { mail, more, unread: look.unread, skills: look.skills })
+}
+
+/// How many bytes of mail a turn has room for whose conversation may have `context_bytes`: half of them, so that there is
+/// room for what the agent is told besides, and for what it does.
+#[must_use]
+pub fn mail_room(context_bytes: u32) -> usize {
+    context_bytes as usize / 2
 }
 
 /// How much of an inbox is looked at first.
@@ -128,6 +137,7 @@ async fn choose(
     cx: &Cx,
     agent_id: &AgentId,
     mut pending: Vec<Envelope>,
+    bytes: usize,
 ) -> Result<(Vec<Envelope>, bool)> {
     let (limits, window) = (cx.limits(), window(cx));
     let full = pending.len() >= window as usize;
@@ -135,7 +145,8 @@ async fn choose(
         // Quiet mail fills the window; what wakes lies behind it.
         pending = r.inbox_pending(agent_id, limits.inbox_max.saturating_mul(2)).await?;
     }
-    let taken: Vec<Envelope> = plan_turn(&pending, limits.turn_mail_max as usize).into_iter().cloned().collect();
+    let room = Room { envelopes: limits.turn_mail_max as usize, bytes };
+    let taken: Vec<Envelope> = plan_turn(&pending, room).into_iter().cloned().collect();
     let waking = |mail: &[Envelope]| mail.iter().filter(|envelope| envelope.wake).count();
     let more = full || waking(&pending) > waking(&taken);
     Ok((taken, more))
@@ -163,16 +174,16 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, seen: Option<
     if let Some(turn) = w.turn_open_of(agent_id).await? {
         return resume(w, cx, agent, turn).await.map(Some);
     }
-    let (mut waiting, unread) = match seen {
-        Some(seen) => (still_there(w, seen.mail).await?, seen.unread),
-        None => (None, true),
+    let (mut waiting, unread, room) = match seen {
+        Some(seen) => (still_there(w, seen.mail).await?, seen.unread, seen.room),
+        None => (None, true, mail_room(cx.limits().context_bytes)),
     };
     loop {
         let mail = match waiting.take() {
             Some(mail) => mail,
             None => {
                 let pending = w.inbox_pending(agent_id, window(cx)).await?;
-                choose(w, cx, agent_id, pending).await?.0
+                choose(w, cx, agent_id, pending, room).await?.0
             }
         };
         if !mail.iter().any(|envelope| envelope.wake) {
@@ -198,7 +209,7 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, seen: Option<
         let chat = match over {
             // What others wrote is not used up by a turn that shows it to nobody.
             Some(_) => ReadOn::default(),
-            None => with_chat(w, cx, agent_id, turn_id, &mail, unread).await?,
+            None => with_chat(w, cx, agent_id, turn_id, &mail, unread, room).await?,
         };
         if over.is_none() && chat.digests.is_empty() && mail.iter().all(Envelope::is_chat_wake) {
             // What it was to be woken for is gone. A turn about nothing would cost a model call.
@@ -242,6 +253,7 @@ async fn with_chat(
     turn_id: TurnId,
     mail: &[Envelope],
     unread: bool,
+    room: usize,
 ) -> Result<ReadOn> {
     let woken: Vec<MessageId> =
         mail.iter().filter(|envelope| envelope.is_chat_wake()).map(|envelope| envelope.message_id).collect();
@@ -250,7 +262,8 @@ async fn with_chat(
         return Ok(ReadOn::default());
     }
     let shown = mail.len().saturating_sub(woken.len());
-    let room = (cx.limits().turn_mail_max as usize).saturating_sub(shown);
+    let bytes = room.saturating_sub(mail.iter().map(bytes_of).sum());
+    let room = Room { envelopes: (cx.limits().turn_mail_max as usize).saturating_sub(shown), bytes };
     read_on(w, cx, agent_id, turn_id, &woken, room).await
 }
 
@@ -384,8 +397,10 @@ fn blank(cx: &Cx, agent_id: &AgentId) -> Turn {
         input_tokens: 0,
         output_tokens: 0,
         cost: ghost_domain::Money(0),
+        unpriced_tokens: 0,
         held: None,
         text: None,
+        truncated: false,
         started_at: cx.now(),
         ended_at: None,
         crashes: 0,

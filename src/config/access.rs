@@ -8,12 +8,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{self, Profile};
 
 use crate::plan::{AccessSection, Plan};
 
 /// Tools that exist only with a conversation from outside (CONF-03).
 const CHANNEL_CONTEXT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
+
+/// What the owner of a task says how far it is with (TASK-05).
+const TASK_UPDATE: &str = "syscall.task.update";
 
 /// What holds for a tool that no group lists (CONF-27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,9 +90,31 @@ impl ExtraTools {
             .chain(self.short.iter().filter(|(_, meant)| meant.len() == 1).map(|(short, _)| short.as_str()))
     }
 
-    /// Full names, sorted.
-    pub fn full_names(&self) -> impl Iterator<Item = &str> {
-        self.full.iter().map(String::as_str)
+    /// What someone may have meant who wrote a word that stands for nothing.
+    #[must_use]
+    pub fn hint(&self, word: &str) -> String {
+        let word = word.trim().to_ascii_lowercase();
+        let near = match word.find('*') {
+            // Only the text before the first star is said outright: it is held against the beginnings of names.
+            Some(at) => {
+                let beginnings = self.words().flat_map(|name| name.match_indices('.').map(|(dot, _)| &name[..=dot]));
+                nearest(&word[..at], beginnings).map(|near| format!("{near}{}", &word[at..]))
+            }
+            None => nearest(&word, self.words()).map(str::to_owned).or_else(|| {
+                // `memory` for `memory.get` is no slip of the keyboard, yet plain enough.
+                let longer = self.words().filter(|longer| word.len() >= 4 && longer.starts_with(&word)).min();
+                longer.map(str::to_owned)
+            }),
+        };
+        match near.filter(|near| !self.expand(near).is_empty()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if word.starts_with("group:") => format!("the sections are: {}", tool_catalogue::SECTIONS.join(", ")),
+            None if word.contains('*') => {
+                "a pattern must match the whole of a tool's name, such as `workspace.*` or `syscall.task.*`".to_owned()
+            }
+            None => "name a tool (`ghostctl tool list AGENT`), a section (`group:fs`) or a pattern (`workspace.*`)"
+                .to_owned(),
+        }
     }
 }
 
@@ -99,9 +125,10 @@ impl Plan {
     pub fn grants(&self, access: &ToolAccess, tool: &str, outside: bool) -> bool {
         let of_channel = tool == "message" || tool.strip_prefix("syscall.").unwrap_or(tool).starts_with("channel.");
         match outside {
-            // The owner of a task may always say how far it is (TASK-05): the tool is there, and knows whom it serves.
+            // The owner of a task may say how far it is (TASK-05): the tool is there, and knows whom it serves.
             _ if !of_channel => {
-                access.can_access(tool) || (self.owner_may_update_tasks && tool == "syscall.task.update")
+                access.can_access(tool)
+                    || (self.owner_may_update_tasks && tool == TASK_UPDATE && access.may_update_own_tasks())
             }
             true => access.can_access_with_channel(tool),
             false => false,
@@ -163,18 +190,6 @@ impl Groups {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
-    }
-
-    /// What holds for tools that no group lists.
-    #[must_use]
-    pub fn default_access(&self) -> AccessDefault {
-        self.default
-    }
-
-    /// Whether `syscall.channel.*` needs its group even in a turn from an outside conversation (CONF-03).
-    #[must_use]
-    pub fn strict_channel_privileges(&self) -> bool {
-        self.strict_channel
     }
 
     /// Tools of toolboxes and skills that may be named.
@@ -250,9 +265,16 @@ impl ToolAccess {
     pub fn can_access_with_channel(&self, name: &str) -> bool {
         let canonical = canonical_name(name);
         if !self.strict_channel && CHANNEL_CONTEXT.contains(&canonical.as_ref()) {
-            return !self.denied.contains(canonical.as_ref()) && self.within_only(&canonical);
+            return self.passes_filters(&canonical);
         }
         self.can_access(name)
+    }
+
+    /// Whether the agent may be given `syscall.task.update` for its own tasks in a world that lets owners have it: they
+    /// need no group then (TASK-05). Denials, profiles, overrides and an allow-list narrow this too (ACC-07, ACC-15).
+    #[must_use]
+    pub fn may_update_own_tasks(&self) -> bool {
+        self.passes_filters(TASK_UPDATE) && self.passes_list(TASK_UPDATE)
     }
 
     /// The same for a tool that a held skill brings: it needs no grant unless a world group lists it (ACC-10).

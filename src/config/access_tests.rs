@@ -111,6 +111,8 @@ fn a_channel_context_brings_its_two_tools() {
     let access = resolve(&seed_groups(), None, &BTreeSet::new(), None, None);
     assert!(!access.can_access("syscall.channel.send"));
     assert!(access.can_access_with_channel("syscall.channel.send") && !access.can_access_with_channel("channel.send"));
+    let narrowed = resolve(&seed_groups(), None, &BTreeSet::new(), None, Some(Profile::Minimal));
+    assert!(!narrowed.can_access_with_channel("syscall.channel.send"), "profiles narrow what the context brings");
     let strict = Groups { strict_channel: true, ..seed_groups() };
     assert!(!resolve(&strict, None, &BTreeSet::new(), None, None).can_access_with_channel("syscall.channel.send"));
 }
@@ -135,6 +137,58 @@ fn toolbox_tools_by_full_and_short_name() {
     assert!(without.can_access("universe.run") && without.can_access_of_skill("universe.run"));
     let with = resolve(&groups, None, &set(&["git"]), None, None);
     assert!(with.can_access("Devtools.GitHub-Repo"));
+}
+
+#[test]
+fn the_owner_exception_passes_every_filter_or_is_none() {
+    let world = crate::fixture::World::new();
+    world.with("tasks: { owner_may_update: false }\n", "");
+    let mut plan = world.plan();
+    assert!(plan.owner_may_update_tasks);
+    let list = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+    for (what, section, legacy, profile, only, granted) in [
+        ("no group has it, its owner may", AccessSection::default(), None, None, None, true),
+        (
+            "denied",
+            AccessSection { denied: set(&["syscall.task.update"]), ..section(&[], &[]) },
+            None,
+            None,
+            None,
+            false,
+        ),
+        (
+            "denied by a pattern",
+            AccessSection { denied: set(&["syscall.task.*"]), ..section(&[], &[]) },
+            None,
+            None,
+            None,
+            false,
+        ),
+        (
+            "a profile of the archetype",
+            AccessSection { profile: Some("minimal".into()), ..section(&[], &[]) },
+            None,
+            None,
+            None,
+            false,
+        ),
+        ("a profile of the agent", section(&[], &[]), None, Some(Profile::Coding), None, false),
+        ("the full profile", section(&[], &[]), None, Some(Profile::Full), None, true),
+        ("overrides without it", section(&[], &[]), None, None, Some("workspace.read"), false),
+        ("overrides with it", section(&[], &[]), None, None, Some("syscall.task.update"), true),
+        ("a list without it", section(&[], &[]), list(&["workspace.read"]), None, None, false),
+        ("a list with it", section(&[], &[]), list(&["syscall.task.update"]), None, None, true),
+    ] {
+        let section = legacy.is_none().then_some(&section);
+        let wide = resolve(&plan.groups, section, &BTreeSet::new(), legacy.as_deref(), profile);
+        let access = only.map_or_else(|| wide.clone(), |only| narrow(&wide, &set(&[only])));
+        assert!(!access.can_access("syscall.task.update"), "{what}: a group has it, and nobody here is in it");
+        assert_eq!(plan.grants(&access, "syscall.task.update", false), granted, "{what}");
+        assert_eq!(plan.grants(&access, "syscall.task.update", true), granted, "{what}");
+    }
+    plan.owner_may_update_tasks = false;
+    let access = resolve(&plan.groups, None, &BTreeSet::new(), None, None);
+    assert!(!plan.grants(&access, "syscall.task.update", false));
 }
 
 fn word() -> impl Strategy<Value = String> {
@@ -219,6 +273,9 @@ proptest! {
             prop_assert!(once.can_access(entry.name) || !twice.can_access(entry.name));
             prop_assert!(wide.can_access(entry.name) || !profiled.can_access(entry.name));
             prop_assert!(wide.can_access_with_channel(entry.name) || !once.can_access_with_channel(entry.name));
+            prop_assert!(wide.can_access_with_channel(entry.name) || !profiled.can_access_with_channel(entry.name));
+            let let_through = Profile::named(profile).is_none_or(|profile| profile.allows(entry.name));
+            prop_assert!(entry.always_on || let_through || !profiled.can_access_with_channel(entry.name));
             prop_assert!(!entry.always_on || twice.can_access(entry.name));
         }
     }

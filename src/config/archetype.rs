@@ -11,7 +11,8 @@ use ghost_domain::text::nearest;
 
 use crate::archetype_config::{self, Known, Read};
 use crate::files::{MARKDOWN_MAX, names_in, read_text};
-use crate::markdown::{self, Section};
+use crate::markdown::{self, Parsed, Section};
+use crate::near_names::{self, Wanted};
 use crate::plan::Archetype;
 use crate::reader::is_name;
 use crate::report::{FileReport, Report};
@@ -86,6 +87,7 @@ struct Place<'a> {
 impl Place<'_> {
     fn load(&self, name: String, known: &Known<'_>) -> Loaded {
         let names = names_in(&self.dir, &self.report.file(&self.shown));
+        let missing = std::cell::RefCell::new(BTreeSet::new());
         let need = |file: &'static str| {
             let text = self.text(file, &names);
             match &text {
@@ -95,6 +97,7 @@ impl Place<'_> {
                         || "write the file; a sentence is enough".to_owned(),
                         |near| format!("did you mean `{near}` to be it? Rename it"),
                     );
+                    missing.borrow_mut().extend(near.map(str::to_owned));
                     self.at(file).error(0, "", "the file is missing", Some(hint));
                 }
                 Some(text) if text.trim().is_empty() => {
@@ -106,23 +109,22 @@ impl Place<'_> {
         };
         let soul = need("soul.md");
         let goal = need("goal.md");
+        let others = names.iter().filter(|name| !missing.borrow().contains(*name));
+        near_names::report(others.map(String::as_str), &OWN, Wanted::Archetype, &|name| self.at(name));
         let user = self.text("user.md", &names).unwrap_or_default();
         let [mut agent, more] = self.parts("agent.md", &names);
         let mut config_file = "config.md";
         let read = match self.text(config_file, &names) {
-            Some(text) => {
-                let (_, sections) = markdown::sections(&text);
-                archetype_config::read(&sections, known, &self.at(config_file))
-            }
+            Some(text) => archetype_config::read(&markdown::sections(&text), known, &self.at(config_file)),
             None => match agent.as_deref().and_then(split_legacy) {
-                Some((prose, sections)) => {
+                Some((prose, machine)) => {
                     agent = Some(prose);
                     config_file = "agent.md";
                     let file = self.at(config_file);
-                    let line = sections.first().map_or(0, |section| section.line);
+                    let line = machine.sections.first().map_or(0, |section| section.line);
                     let hint = "move these sections to config.md; a config.md, even an empty one, ends this".to_owned();
                     file.warn(line, "", "its machine sections are read as configuration", Some(hint));
-                    archetype_config::read(&sections, known, &file)
+                    archetype_config::read(&machine, known, &file)
                 }
                 None => Read::default(),
             },
@@ -170,9 +172,10 @@ fn unread() -> String {
     "(unread)".to_owned()
 }
 
-/// Splits an `agent.md` into prose and machine sections, if it has any that only configuration has.
-fn split_legacy(text: &str) -> Option<(String, Vec<Section>)> {
-    let (before, sections) = markdown::sections(text);
+/// Splits an `agent.md` into prose and machine sections, if it has any that only configuration has. What stands before
+/// them is prose.
+fn split_legacy(text: &str) -> Option<(String, Parsed)> {
+    let Parsed { before_raw, sections, unclosed, .. } = markdown::sections(text);
     if !sections.iter().any(|section| MACHINE.contains(&section.key.as_str())) {
         return None;
     }
@@ -181,11 +184,12 @@ fn split_legacy(text: &str) -> Option<(String, Vec<Section>)> {
         MACHINE.contains(&key) || (archetype_config::SECTIONS.contains(&key) && section.is_structured())
     };
     let (machine, prose): (Vec<Section>, Vec<Section>) = sections.into_iter().partition(is_machine);
-    let mut kept = before;
+    let mut kept = before_raw;
     for section in prose {
         kept.push(format!("## {}", section.heading));
         kept.extend(section.raw);
     }
+    let machine = Parsed { sections: machine, unclosed, ..Parsed::default() };
     Some((kept.join("\n").trim().to_owned(), machine))
 }
 
@@ -198,7 +202,7 @@ mod tests {
         let text = "# Me\nhow I work\n## Tools\n- tool.cli\n## Skills\nI am good at things\n## LLM\nmodel: m\n";
         let (prose, machine) = split_legacy(text).unwrap();
         assert_eq!(prose, "# Me\nhow I work\n## Skills\nI am good at things");
-        assert_eq!(machine.iter().map(|s| s.key.as_str()).collect::<Vec<_>>(), ["tools", "llm"]);
+        assert_eq!(machine.sections.iter().map(|s| s.key.as_str()).collect::<Vec<_>>(), ["tools", "llm"]);
         assert_eq!(split_legacy("## Tools\nuse them well\n"), None);
     }
 }

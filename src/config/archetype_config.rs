@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ghost_domain::Money;
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, Profile};
 
 use crate::access::ExtraTools;
 use crate::heartbeat;
-use crate::markdown::{ItemKind, Section};
+use crate::markdown::{Item, ItemKind, Parsed, Section, other_heading};
 use crate::plan::{AccessSection, ArchetypeConfig, ToolboxRef};
 use crate::reader::{Field, Map};
 use crate::report::{FileReport, did_you_mean};
@@ -53,8 +54,58 @@ pub struct Read {
     pub limits_line: usize,
 }
 
-/// Reads the sections of one file.
-pub fn read(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>) -> Read {
+/// Reads one `config.md`: its sections, and what stands outside of them where nothing would read it.
+pub fn read(parsed: &Parsed, known: &Known<'_>, file: &FileReport<'_>) -> Read {
+    before(&parsed.before, file);
+    unclosed(parsed.unclosed, file);
+    read_sections(&parsed.sections, known, file)
+}
+
+/// Reports a comment without an end: it hides everything after it.
+pub fn unclosed(line: Option<usize>, file: &FileReport<'_>) {
+    if let Some(line) = line {
+        let message = "the comment that begins here has no end, so that nothing after it is read";
+        file.error(line, "", message, Some("write `-->` where it ends".to_owned()));
+    }
+}
+
+/// What stands before the first section: a title and notes. Whatever looks like configuration would be lost there.
+fn before(items: &[Item], file: &FileReport<'_>) {
+    let mut titled = false;
+    for Item { line, kind } in items {
+        let told = match kind {
+            ItemKind::Pair(key, _) => format!("`{}:`", clip(key, 60)),
+            ItemKind::Bullet(word) => format!("the list item `{}`", clip(word, 60)),
+            ItemKind::Prose(text) => {
+                match other_heading(text) {
+                    Some((1, key)) if !titled && section_of(&key).is_none() => titled = true,
+                    Some((_, key)) => no_section(*line, text, &key, file),
+                    None => {}
+                }
+                continue;
+            }
+        };
+        let hint = "put it under the `## Section` that it belongs to; put notes between <!-- and -->".to_owned();
+        file.error(*line, "", format!("{told} stands before the first section, where nothing reads it"), Some(hint));
+    }
+}
+
+/// The known section that a heading in lower case means, whatever stands between its words.
+fn section_of(key: &str) -> Option<&'static str> {
+    let plain = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    SECTIONS.into_iter().find(|section| plain(section) == plain(key))
+}
+
+/// Reports a heading that begins no section, although it may have been meant to.
+fn no_section(line: usize, text: &str, key: &str, file: &FileReport<'_>) {
+    let hint = match section_of(key).or_else(|| ghost_domain::text::nearest(key, SECTIONS)) {
+        Some(near) => format!("did you mean `## {near}`? Sections begin with two `#`"),
+        None => "sections begin with two `#`; put notes between <!-- and -->".to_owned(),
+    };
+    file.error(line, "", format!("`{}` begins no section", clip(text, 60)), Some(hint));
+}
+
+fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>) -> Read {
     let mut read = Read::default();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let mut toolbox_tools = BTreeSet::new();
@@ -106,11 +157,8 @@ fn one_section(
         "limits" => pairs(section, &[], file, |map| {
             read.limits_line = section.line;
             read.config.limits = agent_limits(map);
-            if let Some(field) = map.get("daily_cost_usd") {
-                let _ = field.number(0.0..=1e6);
-                let hint = "set `budget` for the agent in the world file";
-                field.warn("nothing uses this yet", Some(hint.to_owned()));
-            }
+            let daily = map.get("daily_cost_usd").and_then(|field| field.number(0.0..=1e9));
+            read.config.daily_money = daily.and_then(|usd| Money::from_usd(usd).ok());
         }),
         "tool access" => read.config.access = Some(tool_access(section, known, file)),
         "toolbox" => toolbox(section, known, file, &mut read.config, toolbox_tools),
@@ -131,6 +179,15 @@ fn one_section(
             let hint = did_you_mean(&section.key, SECTIONS.iter().copied());
             let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
             file.warn(section.line, "", message, hint);
+            // A section that is known may begin in it, under a heading of another level.
+            for Item { line, kind } in &section.items {
+                if let ItemKind::Prose(text) = kind
+                    && let Some((_, key)) = other_heading(text)
+                    && section_of(&key).is_some()
+                {
+                    no_section(*line, text, &key, file);
+                }
+            }
         }
     }
 }
@@ -186,6 +243,9 @@ fn comma_list(value: &str) -> impl Iterator<Item = &str> {
 }
 
 fn stray(section: &Section, line: usize, text: &str, file: &FileReport<'_>) {
+    if let Some((_, key)) = other_heading(text) {
+        return no_section(line, text, &key, file);
+    }
     file.error(
         line,
         &section.heading,
@@ -262,8 +322,7 @@ pub fn tool(word: &str, line: usize, path: &str, known: &Known<'_>, file: &FileR
     }
     let tools = known.extra.expand(word);
     if tools.is_empty() && known.whole {
-        let near = ghost_domain::text::nearest(word, known.extra.words()).map(|near| format!("did you mean `{near}`?"));
-        file.error(line, path, format!("there is no tool `{}`", clip(word, 80)), near);
+        file.error(line, path, format!("there is no tool `{}`", clip(word, 80)), Some(known.extra.hint(word)));
     }
     tools
 }

@@ -16,7 +16,7 @@ use crate::load::{above_world, fallback_problems, model_problem};
 use crate::plan::{AgentLimits, AgentPlan, Archetype, JobPlan, LlmPlan, TeamPlan};
 use crate::reader::{Field, no_such};
 use crate::world_file::agents::AgentEntry;
-use crate::world_file::{JobEntry, WorldFile};
+use crate::world_file::{BudgetEntry, JobEntry, WorldFile};
 
 /// What [`crew`] gives.
 pub struct Crew {
@@ -99,7 +99,7 @@ pub fn crew(
     for (id, (field, _)) in world.write_acls.iter().filter(|(id, _)| !known.contains(id)) {
         no_agent(field, id, &known);
     }
-    let budgets = budgets(world, &known, &teams);
+    let budgets = budgets(world, &known, &teams, archetypes);
     Crew { agents, teams, budgets }
 }
 
@@ -189,8 +189,15 @@ fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, B
     (plans, membership)
 }
 
-fn budgets(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>, teams: &[TeamPlan]) -> Vec<(Scope, BudgetLimits)> {
-    let mut found: BTreeMap<Scope, (usize, BudgetLimits)> = BTreeMap::new();
+/// Limits of every scope that has one: in all, and for one day. What the world file says of an agent's day goes before its
+/// archetype's `daily_cost_usd`.
+fn budgets(
+    world: &WorldFile<'_>,
+    known: &BTreeSet<&AgentId>,
+    teams: &[TeamPlan],
+    archetypes: &BTreeMap<String, Arc<Archetype>>,
+) -> Vec<(Scope, BudgetLimits)> {
+    let mut found: BTreeMap<Scope, (usize, BudgetEntry)> = BTreeMap::new();
     for (field, scope, limits) in &world.budgets {
         match scope {
             Scope::Agent(id) if !known.contains(id) => no_agent(field, id, known),
@@ -213,7 +220,18 @@ fn budgets(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>, teams: &[TeamPlan]
         }
         found.insert(scope, (field.line(), *limits));
     }
-    found.into_iter().map(|(scope, (_, limits))| (scope, limits)).collect()
+    let mut limits: BTreeMap<Scope, BudgetLimits> = BTreeMap::new();
+    for entry in &world.agents {
+        let archetype = entry.archetype.as_ref().and_then(|(_, name)| archetypes.get(*name));
+        let money = archetype.and_then(|archetype| archetype.config.daily_money);
+        let day = Scope::Agent(entry.agent_id.clone()).daily();
+        limits.extend(day.zip(money).map(|(day, money)| (day, BudgetLimits { tokens: None, money: Some(money) })));
+    }
+    for (scope, (_, entry)) in found {
+        limits.extend(scope.daily().zip(entry.day));
+        limits.extend(entry.whole.map(|whole| (scope, whole)));
+    }
+    limits.into_iter().collect()
 }
 
 /// Checks the main job.

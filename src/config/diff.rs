@@ -15,8 +15,10 @@ use crate::plan::{AgentPlan, Plan, ProviderKind};
 /// The reconciliation of a running world with a new plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReloadPlan {
-    /// Agents that are named now and were not.
+    /// Agents that are named now and were not, and that are made.
     pub added: Vec<AgentId>,
+    /// Agents that are named now and were not, and that are there from earlier.
+    pub returning: BTreeMap<AgentId, Return>,
     /// Agents that change, and what of them.
     pub changed: Vec<AgentChange>,
     /// Agents that are named no longer: they are stopped and kept.
@@ -27,6 +29,8 @@ pub struct ReloadPlan {
     pub archetypes: BTreeMap<String, Vec<String>>,
     /// What changed of the world itself: `laws`, `teams`, `limits`, ….
     pub world: Vec<String>,
+    /// Budgets by scope, and what becomes of the limits that the file names.
+    pub budgets: BTreeMap<String, &'static str>,
     /// Rule files of scripted models, as paths within the world where they are in it, and what became of each.
     pub scripts: BTreeMap<PathBuf, String>,
     /// Skills, and what became of each.
@@ -59,6 +63,28 @@ impl FileChanges {
     }
 }
 
+/// What becomes of an agent that the file names and did not name before, although it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Return {
+    /// The file had dropped it: it is started again.
+    Starts,
+    /// Someone stopped it, or it does not start by itself.
+    StaysStopped,
+    /// It runs: someone created it under this name.
+    Runs,
+}
+
+impl Return {
+    fn line(self, agent_id: &AgentId) -> String {
+        match self {
+            Self::Starts => format!("> agent {agent_id}: named again"),
+            Self::StaysStopped => format!("~ agent {agent_id}: named again; stays stopped"),
+            Self::Runs => format!("~ agent {agent_id}: belongs to the world file from now on"),
+        }
+    }
+}
+
 /// One agent that changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentChange {
@@ -69,10 +95,18 @@ pub struct AgentChange {
 }
 
 impl ReloadPlan {
+    /// Takes up what the records say of agents that a comparison of files holds for new ones.
+    pub fn returning(&mut self, agents: BTreeMap<AgentId, Return>) {
+        self.added.retain(|agent_id| !agents.contains_key(agent_id));
+        self.returning = agents;
+    }
+
     /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.added.is_empty()
+            && self.returning.is_empty()
+            && self.budgets.is_empty()
             && self.changed.is_empty()
             && self.dropped.is_empty()
             && self.archetypes.is_empty()
@@ -88,7 +122,8 @@ pub fn diff(old: &Plan, new: &Plan, files: &FileChanges) -> ReloadPlan {
     let before: BTreeMap<&AgentId, &AgentPlan> = old.agents.iter().map(|agent| (&agent.agent_id, agent)).collect();
     let after: BTreeSet<&AgentId> = new.agents.iter().map(|agent| &agent.agent_id).collect();
     let archetypes = archetypes(old, new);
-    let mut plan = ReloadPlan { archetypes, world: world(old, new), ..ReloadPlan::default() };
+    let mut plan =
+        ReloadPlan { archetypes, world: world(old, new), budgets: budgets(old, new), ..ReloadPlan::default() };
     for agent in &new.agents {
         let Some(was) = before.get(&agent.agent_id) else {
             plan.added.push(agent.agent_id.clone());
@@ -165,6 +200,16 @@ fn archetypes(old: &Plan, new: &Plan) -> BTreeMap<String, Vec<String>> {
     changed
 }
 
+fn budgets(old: &Plan, new: &Plan) -> BTreeMap<String, &'static str> {
+    let of = |plan: &Plan| plan.budgets.iter().map(|(scope, limits)| (scope.to_string(), *limits)).collect();
+    let changes = FileChanges::of(&of(old), &of(new));
+    let words = |(scope, what)| match what {
+        "removed" => (scope, "no longer named; what the file set is lifted"),
+        _ => (scope, "set as the world file names it"),
+    };
+    changes.into_iter().map(words).collect()
+}
+
 fn world(old: &Plan, new: &Plan) -> Vec<String> {
     names(&[
         ("world.id", old.world_id != new.world_id),
@@ -177,7 +222,6 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("tool_privileges", old.groups != new.groups),
         ("llm", old.llm != new.llm),
         ("limits", old.limits != new.limits),
-        ("budgets", old.budgets != new.budgets),
         ("chat", old.chat_wake != new.chat_wake),
         ("tasks", old.owner_may_update_tasks != new.owner_may_update_tasks),
         ("knowledge", old.knowledge != new.knowledge),
@@ -198,6 +242,9 @@ impl fmt::Display for ReloadPlan {
         for name in &self.world {
             writeln!(f, "~ {name}")?;
         }
+        for (scope, what) in &self.budgets {
+            writeln!(f, "~ budget {scope}: {what}")?;
+        }
         for (name, fields) in &self.archetypes {
             writeln!(f, "~ archetype {name}: {}", fields.join(", "))?;
         }
@@ -209,6 +256,9 @@ impl fmt::Display for ReloadPlan {
         }
         for id in &self.added {
             writeln!(f, "+ agent {id}")?;
+        }
+        for (agent_id, how) in &self.returning {
+            writeln!(f, "{}", how.line(agent_id))?;
         }
         for change in &self.changed {
             writeln!(f, "~ agent {}: {}", change.agent_id, change.fields.join(", "))?;

@@ -18,7 +18,11 @@ fn a_reload_is_told_agent_by_agent() {
         "  - { id: nova, archetype: doer, team: desk }\n  - { id: fern, archetype: analyst }\n",
     );
     let text = std::fs::read_to_string(world.dir().join("world-config.yaml")).unwrap();
-    world.config(&text.replace("agents: [chora]", "agents: []").replace("write_acls: { chora:", "write_acls: { nova:"));
+    world.config(
+        &text
+            .replace("agents: [chora]", "agents: []")
+            .replace("write_acls: { chora: [agents/chora/", "write_acls: { nova: [agents/nova/"),
+    );
     world.write("archetype/doer/goal.md", "Something else.").write("laws.md", "New.");
     let plan = diff(&old, &world.plan(), &FileChanges::default());
     assert_eq!(
@@ -29,6 +33,34 @@ fn a_reload_is_told_agent_by_agent() {
     let json = serde_json::to_value(&plan).unwrap();
     assert_eq!(json["changed"][0]["fields"][0], "archetype.goal");
     assert_eq!(json["dropped"][0], "chora");
+}
+
+#[test]
+fn budgets_are_told_by_scope_and_agents_that_return_by_what_becomes_of_them() {
+    let world = World::new();
+    let old = world.plan();
+    world.with(
+        "budgets: { world: { tokens: 1_000_000 }, team: { desk: { usd: 3 } } }\n",
+        "budgets: { team: { desk: { usd: 4 } } }\n",
+    );
+    let mut plan = diff(&old, &world.plan(), &FileChanges::default());
+    assert_eq!(
+        plan.to_string(),
+        "~ budget team:desk: set as the world file names it\n~ budget world: no longer named; what the file set is \
+         lifted\n2 agents unchanged"
+    );
+    let id = |name: &str| -> AgentId { name.parse().unwrap() };
+    plan.budgets.clear();
+    plan.added = vec![id("ana"), id("bea"), id("cyd"), id("dan")];
+    assert!(!plan.is_empty());
+    plan.returning([(id("bea"), Return::Starts), (id("cyd"), Return::StaysStopped), (id("dan"), Return::Runs)].into());
+    assert_eq!(
+        plan.to_string(),
+        "+ agent ana\n> agent bea: named again\n~ agent cyd: named again; stays stopped\n~ agent dan: belongs to the world \
+         file from now on\n2 agents unchanged"
+    );
+    plan.added.clear();
+    assert!(!plan.is_empty(), "one that returns is a change");
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod knowledge;
 pub mod load;
 mod markdown;
 pub mod models;
+mod near_names;
 mod outside;
 mod place;
 pub mod plan;

@@ -130,7 +130,7 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         })
         .collect();
     let heartbeats = heartbeat::heartbeats(world.heartbeat.as_ref(), &sources);
-    let (laws, tools_md) = (place.markdown("laws.md", report), place.markdown("tools.md", report));
+    let (laws, tools_md) = place.markdowns(report);
     let (id, name) = place.identity(&world, &file)?;
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
@@ -176,8 +176,7 @@ fn look_at_the_rest(place: &Place, report: &Report, env: Env<'_>) {
     let archetypes = loaded.into_iter().map(|(name, loaded)| (name, loaded.archetype)).collect();
     let people = People { archetypes: &archetypes, groups: None, agents: None };
     knowledge::seeds(&place.dir, &place.shown, &people, &Limits::default(), report);
-    place.markdown("laws.md", report);
-    place.markdown("tools.md", report);
+    place.markdowns(report);
 }
 
 /// Checks the references of webhooks.
@@ -217,7 +216,7 @@ fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
         for (field, word) in list {
             let tools = extra.expand(word);
             if tools.is_empty() {
-                no_such(field, "tool", extra.words().collect::<Vec<_>>().iter().copied());
+                field.error(format!("there is no tool `{}`", field.shown()), Some(extra.hint(word)));
             } else if tools.iter().all(|name| tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)) {
                 field.warn("this is always on, so that its group changes nothing", None);
             }
@@ -301,6 +300,15 @@ fn llm(
             report.file(&loaded.config_path).error(loaded.provider_line, "LLM.provider", message, hint);
         }
     }
+    // A kind may stand before the `/` of a fall-back model as it may stand anywhere else: what `kind/model` means must not
+    // hang on whether something else happens to name that kind.
+    let choices = loaded.values().map(|loaded| &loaded.archetype.config.model);
+    for choice in choices.chain(world.agents.iter().map(|agent| &agent.model.choice)) {
+        for (name, _) in choice.fallback_models.iter().filter_map(|entry| entry.split_once('/')) {
+            // What is no provider is a model with a slash in its name, or is told where the rest is known.
+            let _ = usable(name, &mut providers);
+        }
+    }
     let local = providers.get(&default_provider).is_some_and(|plan| plan.kind.is_local());
     let default_model = match (&world.llm.default_model, local) {
         (Some(model), _) => model.clone(),
@@ -360,13 +368,17 @@ pub(crate) fn model_problem(choice: &ModelChoice, llm: &LlmPlan) -> Option<Strin
 }
 
 /// What is wrong with the fall-back models of `choice`: a rule file's name has no slash, so one at a scripted provider
-/// means a provider that is not there.
+/// means a provider that is not there; and so does a recorded one that is not defined.
 pub(crate) fn fallback_problems(choice: &ModelChoice, llm: &LlmPlan) -> Vec<(String, String)> {
     let own = choice.provider.as_deref().unwrap_or(&llm.default_provider);
     let scripted = |name: &str| llm.providers.get(name).is_some_and(|plan| plan.kind == ProviderKind::Scripted);
     let mut problems = Vec::new();
     for entry in &choice.fallback_models {
-        let Some((name, _)) = entry.split_once('/').filter(|_| scripted(own)) else { continue };
+        let Some((name, _)) = entry.split_once('/') else { continue };
+        let kind = ProviderKind::named(name);
+        if !scripted(own) && kind.is_none() {
+            continue;
+        }
         if llm.fallback_target(own, entry) != (own, entry.as_str()) {
             continue;
         }
@@ -374,8 +386,8 @@ pub(crate) fn fallback_problems(choice: &ModelChoice, llm: &LlmPlan) -> Vec<(Str
         let (message, hint) = if llm.providers.contains_key(name) {
             (format!("`{shown}/` names no model"), "write it as provider/model".to_owned())
         } else {
-            let hint = match ProviderKind::named(name) {
-                Some(_) => "name it under `llm.providers` in the world file".to_owned(),
+            let hint = match kind {
+                Some(_) => "define it under `llm.providers` in the world file, with its `dir`".to_owned(),
                 None => crate::report::did_you_mean(name, llm.providers.keys().map(String::as_str))
                     .unwrap_or_else(|| "define it under `llm.providers` in the world file".to_owned()),
             };

@@ -188,21 +188,146 @@ fn a_file_that_means_something_is_no_slip_for_another() {
 fn fall_back_models_without_a_provider_are_told_where_they_stand() {
     let world = World::new();
     let section =
-        "## LLM\nprovider: scripted\nmodel: small\nfallback_models: scriptd/x, big, anthropic/y, scripted/huge\n";
+        "## LLM\nprovider: scripted\nmodel: small\nfallback_models: scriptd/x, big, recorded/y, scripted/huge\n";
     world.write("archetype/doer/config.md", section);
     let problems = world.problems();
     let place = "config.md:4: LLM.fallback_models: there is no provider";
     for told in [
         format!("{place} `scriptd`\n  hint: did you mean `scripted`?"),
-        format!("{place} `anthropic`\n  hint: name it under `llm.providers`"),
+        format!("{place} `recorded`\n  hint: define it under `llm.providers`"),
     ] {
         assert!(problems.contains(&told), "{told} is not in {problems}");
     }
     assert_eq!(problems.matches("fallback_models").count(), 2, "{problems}");
-    world.write("archetype/doer/config.md", section.replace("scriptd/x, big, anthropic/y", "big"));
+    world.write("archetype/doer/config.md", section.replace("scriptd/x, big, recorded/y", "big"));
     world.with("overrides: { model: big,", "overrides: { model: big, fallback_models: [nowhere/x],");
     let problems = world.problems();
     assert!(problems.contains("world-config.yaml:4: agents[1]: overrides.fallback_models: there is no"), "{problems}");
+}
+
+#[test]
+fn a_kind_that_nobody_lists_may_be_a_fall_back() {
+    let world = World::new();
+    let choice = |fallbacks: &str| {
+        let section = format!("## LLM\nprovider: local\nmodel: small\nfallback_models: {fallbacks}\n");
+        world.write("archetype/doer/config.md", section);
+        let local = "llm: { providers: { local: { kind: openai, base_url: 'http://127.0.0.1:1/v1' } } }\n";
+        world.config(&format!("{GOOD}{local}")).plan()
+    };
+    let plan = choice("anthropic/claude-x, local/anthropic/claude-x, org/model");
+    assert_eq!(plan.llm.providers["anthropic"].kind, ProviderKind::Anthropic);
+    assert!(plan.secret_env.contains("ANTHROPIC_API_KEY"));
+    for (entry, target) in [
+        ("anthropic/claude-x", ("anthropic", "claude-x")),
+        ("local/anthropic/claude-x", ("local", "anthropic/claude-x")),
+        ("org/model", ("local", "org/model")),
+    ] {
+        assert_eq!(plan.llm.fallback_target("local", entry), target);
+    }
+    assert!(!choice("small-2").llm.providers.contains_key("anthropic"));
+    // The same for what an agent says of its own.
+    world.write("archetype/doer/config.md", "");
+    world.with("overrides: { model: big,", "overrides: { model: big, fallback_models: [gemini/g],");
+    assert!(world.plan().llm.providers.contains_key("gemini"));
+}
+
+#[test]
+fn a_word_that_stands_for_no_tool_gets_a_hint_of_its_kind() {
+    let world = World::new();
+    for (word, hint) in [
+        ("group:runtme", "did you mean `group:runtime`?"),
+        ("group:filesystem", "the sections are: fs, runtime, web"),
+        ("zz*", "a pattern must match the whole of a tool's name"),
+        ("syscal.task.*", "did you mean `syscall.task.*`?"),
+        ("tool.clii", "did you mean `tool.cli`?"),
+        ("nonsense", "name a tool ("),
+    ] {
+        world.write("archetype/doer/config.md", format!("## Tool Access\n- {word}\n"));
+        world.with("  shell: [bash,", &format!("  shell: ['{word}', bash,"));
+        let problems = world.problems();
+        let told = format!("there is no tool `{word}`\n  hint: {hint}");
+        assert_eq!(problems.matches(&told).count(), 2, "{told} is not in {problems}");
+    }
+}
+
+#[test]
+fn configuration_that_is_nearly_right_is_never_lost_in_silence() {
+    let world = World::new();
+    let deny = "privilege_groups: communicator\ndeny: tool.cli\n";
+    let all = |text: String| {
+        world.write("archetype/doer/config.md", text);
+        world.problems()
+    };
+    let told = |text: String, tell: &[&str]| {
+        let problems = all(text.clone());
+        for tell in tell {
+            assert!(problems.contains(&format!("doer/config.md:{tell}")), "{text}: {tell} is not in {problems}");
+        }
+        assert_eq!(problems.matches("error:").count(), tell.len(), "{text}: {problems}");
+    };
+    let stands = "stands before the first section";
+    told(
+        format!("# Tool Access\n{deny}"),
+        &[
+            "1: `# Tool Access` begins no section\n  hint: did you mean `## tool access`?",
+            &format!("2: `privilege_groups:` {stands}"),
+            &format!("3: `deny:` {stands}"),
+        ],
+    );
+    told(format!("notes\n{deny}## LLM\nmodel: m\n"), &[&format!("2: `privilege_groups:` {stands}"), "3: `deny:`"]);
+    told("### LLM\n- a\n".into(), &["1: `### LLM` begins no section", "2: the list item `a` stands before"]);
+    told("# doer\n# Tool-Access\n## LLM\nmodel: m\n".into(), &["2: `# Tool-Access` begins no section"]);
+    told("# doer\n## LLM\n# Skills\nmodel: m\n".into(), &["3: `# Skills` begins no section\n  hint: did you mean"]);
+    told("## Mine\ntext\n### Skills\n".into(), &["3: `### Skills` begins no section"]);
+    let lost = format!("## LLM\nmodel: m\n<!-- a note\n## Tool Access\n{deny}");
+    told(lost, &["3: the comment that begins here has no end"]);
+    // A title, notes and comments are free.
+    world.write("archetype/doer/config.md", "# doer\n\nSome notes.\n<!-- x: y\n- z -->\n## LLM\nmodel: m\n");
+    assert_eq!(world.warnings(), "");
+}
+
+#[test]
+fn files_whose_names_are_nearly_right_are_told() {
+    let world = World::new();
+    let config = "## Tool Access\ndeny: tool.cli\n";
+    world.write("archetype/doer/Config.md", config).write("archetype/doer/agents.md", "How.").write("Laws.md", "x");
+    let problems = world.problems();
+    for told in [
+        "doer/Config.md: the file is not read: its name is not `config.md` in every letter\n  hint: rename it",
+        "doer/agents.md: the file is not read: its name is not `AGENTS.md`",
+        "error: Laws.md: the file is not read: its name is not `laws.md`",
+    ] {
+        assert!(problems.contains(told), "{told} is not in {problems}");
+    }
+    let world = World::new();
+    for name in ["archetype/doer/conf.md", "archetype/doer/config.yaml", "law.md", "tool.md"] {
+        world.write(name, config);
+    }
+    for free in ["README.md", "NOTES.md", "archetype/README.md", "archetype/doer/README.md", "archetype/doer/notes.md"]
+    {
+        world.write(free, "mine");
+    }
+    let warnings = world.warnings();
+    assert_eq!(warnings.matches("the file is not read: nothing has this name").count(), 4, "{warnings}");
+    assert!(
+        warnings
+            .contains("doer/conf.md: the file is not read: nothing has this name\n  hint: did you mean `config.md`?")
+    );
+    assert!(warnings.contains("law.md: the file is not read: nothing has this name\n  hint: did you mean `laws.md`?"));
+}
+
+#[test]
+fn no_write_rule_takes_in_another_agents_directory() {
+    let world = World::new();
+    world.with("agents/chora/, output/reports/", "agents/, agents/mux/, output/, agents/chora/notes/");
+    let problems = world.problems();
+    for (at, prefix) in [(0, "agents/"), (1, "agents/mux/")] {
+        let told = format!("write_acls.chora[{at}]: write prefix `{prefix}` takes in what is another agent's");
+        assert!(problems.contains(&told), "{told} is not in {problems}");
+    }
+    assert_eq!(problems.matches("error:").count(), 2, "{problems}");
+    world.with("    team: desk\n", "    team: desk\n    write_acl: [agents/chora/]\n");
+    assert!(world.problems().contains("agents[1].write_acl[0]: write prefix `agents/chora/` takes in"));
 }
 
 #[test]

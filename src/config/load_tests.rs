@@ -252,3 +252,37 @@ fn a_world_file_that_cannot_be_read_hides_nothing_of_the_others() {
     let (plan, _) = crate::examine(&world.dir(), &|_| None);
     assert!(plan.is_none());
 }
+
+#[test]
+fn a_budget_for_a_day_comes_from_the_world_file_or_from_the_archetype() {
+    let world = World::new();
+    world.write("archetype/doer/config.md", "## Limits\ndaily_cost_usd: 0.5\n");
+    world.write("archetype/analyst/config.md", "## Limits\ndaily_cost_usd: 2\n");
+    world.with(
+        "budgets: { world: { tokens: 1_000_000 }, team: { desk: { usd: 3 } } }\n",
+        "budgets: { world: { tokens: 1_000_000, tokens_per_day: 5_000 }, team: { desk: { usd_per_day: 3 } }, agent: { \
+         chora: { usd_per_day: 1.5 } } }\n",
+    );
+    let plan = world.plan();
+    let limits: Vec<String> = plan
+        .budgets
+        .iter()
+        .map(|(scope, limits)| format!("{scope} {:?} {:?}", limits.tokens, limits.money.map(Money::usd)))
+        .collect();
+    assert_eq!(
+        limits,
+        [
+            "world Some(1000000) None",
+            "agent:mux Some(5000) Some(1.5)",
+            "world/day Some(5000) None",
+            "team:desk/day None Some(3.0)",
+            "agent:chora/day None Some(1.5)",
+            "agent:mux/day None Some(0.5)",
+        ]
+    );
+    assert_eq!(plan.archetypes["doer"].config.daily_money, Some(Money(500_000)));
+    for bad in ["daily_cost_usd: -1", "daily_cost_usd: much"] {
+        world.write("archetype/doer/config.md", format!("## Limits\n{bad}\n"));
+        assert!(world.problems().to_string().contains("daily_cost_usd"), "{bad}");
+    }
+}

@@ -46,33 +46,59 @@ impl Section {
     }
 }
 
+/// A whole file, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// What stands before the first section, line by line.
+    pub before: Vec<Item>,
+    /// The same lines as written, comments included.
+    pub before_raw: Vec<String>,
+    /// The sections.
+    pub sections: Vec<Section>,
+    /// The line on which a comment begins that has no end: nothing after it was read.
+    pub unclosed: Option<usize>,
+}
+
 /// Splits `text` into the lines before the first section and the sections. Comments (`<!-- -->`) are blanked out first,
 /// over lines too; an unclosed one reaches to the end of the file. Fences (three back-ticks) are skipped, what is in
 /// them counts.
 #[must_use]
-pub fn sections(text: &str) -> (Vec<String>, Vec<Section>) {
-    let bare = without_comments(text);
+pub fn sections(text: &str) -> Parsed {
+    let (bare, unclosed) = without_comments(text);
     let mut before = Vec::new();
+    let mut before_raw = Vec::new();
     let mut sections: Vec<Section> = Vec::new();
     for (at, (line, raw)) in bare.lines().zip(text.lines()).enumerate() {
         let trimmed = line.trim();
         if let Some(heading) = heading(trimmed) {
-            let key = heading.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+            let key = key_of(heading);
             let (items, raw) = (Vec::new(), Vec::new());
             sections.push(Section { heading: heading.to_owned(), key, line: at + 1, items, raw });
             continue;
         }
-        let Some(section) = sections.last_mut() else {
-            before.push(raw.to_owned());
-            continue;
+        let (raws, items) = match sections.last_mut() {
+            Some(section) => (&mut section.raw, &mut section.items),
+            None => (&mut before_raw, &mut before),
         };
-        section.raw.push(raw.to_owned());
-        if trimmed.is_empty() || trimmed.starts_with("```") || is_rule(trimmed) {
-            continue;
+        raws.push(raw.to_owned());
+        if !(trimmed.is_empty() || trimmed.starts_with("```") || is_rule(trimmed)) {
+            items.push(Item { line: at + 1, kind: item(trimmed) });
         }
-        section.items.push(Item { line: at + 1, kind: item(trimmed) });
     }
-    (before, sections)
+    Parsed { before, before_raw, sections, unclosed }
+}
+
+fn key_of(heading: &str) -> String {
+    heading.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// The level of a heading that begins no section, and its text in lower case with single spaces: `# Title`, `### Detail`.
+#[must_use]
+pub fn other_heading(line: &str) -> Option<(usize, String)> {
+    let level = line.bytes().take_while(|b| *b == b'#').count();
+    let rest = &line[level..];
+    let is_one = level > 0 && level != 2 && (rest.is_empty() || rest.starts_with([' ', '\t']));
+    is_one.then(|| (level, key_of(rest.trim().trim_end_matches('#'))))
 }
 
 /// The text of a heading of the second level. A first-level heading is a title and no section.
@@ -125,21 +151,25 @@ fn strip(text: &str) -> String {
     inner.trim().to_owned()
 }
 
-/// `text` with every comment replaced by nothing, its line breaks kept.
-fn without_comments(text: &str) -> String {
+/// `text` with every comment replaced by nothing, its line breaks kept; and the line of a comment that has no end.
+fn without_comments(text: &str) -> (String, Option<usize>) {
     let mut out = String::with_capacity(text.len());
+    let mut unclosed = None;
     let mut rest = text;
     while let Some(at) = rest.find("<!--") {
         out.push_str(&rest[..at]);
         let (comment, after) = match rest[at..].find("-->") {
             Some(end) => rest[at..].split_at(end + 3),
-            None => (&rest[at..], ""),
+            None => {
+                unclosed = Some(out.matches('\n').count() + 1);
+                (&rest[at..], "")
+            }
         };
         out.extend(comment.chars().filter(|c| *c == '\n'));
         rest = after;
     }
     out.push_str(rest);
-    out
+    (out, unclosed)
 }
 
 #[cfg(test)]
@@ -155,8 +185,10 @@ mod tests {
     fn the_seeds_form_is_read() {
         let text = "# chora\n\nnotes\n## Tool Access\nprivilege_groups: manager, communicator\n- workspace.write\n- \
                     tool.browser\n## Toolbox\nsource: toolbox/devtools/toolbox.yaml\n- repo-git\n";
-        let (before, sections) = sections(text);
-        assert_eq!(before, ["# chora", "", "notes"]);
+        let Parsed { before, before_raw, sections, unclosed } = sections(text);
+        assert_eq!((before_raw.len(), unclosed), (3, None));
+        let prose = |line, text: &str| Item { line, kind: ItemKind::Prose(text.to_owned()) };
+        assert_eq!(before, [prose(1, "# chora"), prose(3, "notes")]);
         assert_eq!(
             sections.iter().map(|s| (s.key.as_str(), s.line)).collect::<Vec<_>>(),
             [("tool access", 4), ("toolbox", 8)]
@@ -177,7 +209,7 @@ mod tests {
     fn tolerance() {
         let text = "##  TOOL   access ##\r\n* `tool.cli`  # why\r\n<!-- - tool.python\n- tool.fetch -->\n- group:fs\n\
                     **Profile**: `coding`\n---\n```\n- a\n```\nsome words\n";
-        let (_, sections) = sections(text);
+        let sections = sections(text).sections;
         assert_eq!(sections[0].key, "tool access");
         let items: Vec<(usize, ItemKind)> = sections[0].items.iter().map(|i| (i.line, i.kind.clone())).collect();
         assert_eq!(
@@ -192,12 +224,22 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_is_no_section_is_told_from_one() {
+        assert_eq!(other_heading("#  Tool  Access #"), Some((1, "tool access".to_owned())));
+        assert_eq!(other_heading("### LLM"), Some((3, "llm".to_owned())));
+        assert_eq!((other_heading("## LLM"), other_heading("#LLM"), other_heading("LLM")), (None, None, None));
+        let parsed = sections("## LLM\nmodel: a <!-- b -->\n\n<!-- c\n## Tool Access\n- x\n");
+        assert_eq!((parsed.unclosed, parsed.sections.len()), (Some(4), 1));
+    }
+
     proptest! {
         #[test]
         fn no_text_makes_it_panic_and_lines_are_within(text in "[#a:`*<!\\-> \n\r|é]{0,200}") {
             let count = text.lines().count();
-            let (_, sections) = sections(&text);
-            for section in sections {
+            let parsed = sections(&text);
+            prop_assert!(parsed.unclosed.is_none_or(|line| (1..=count.max(1)).contains(&line)));
+            for section in parsed.sections {
                 prop_assert!(section.line <= count);
                 prop_assert!(section.items.iter().all(|item| item.line > section.line && item.line <= count));
             }

@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::files::{MARKDOWN_MAX, read_text};
 use crate::load::WORLD_FILE;
+use crate::near_names::{self, Wanted};
 use crate::reader::is_name;
 use crate::report::{FileReport, Report};
 use crate::world_file::WorldFile;
+
+/// The markdown files that a world's directory may hold.
+const MARKDOWN: [&str; 2] = ["laws.md", "tools.md"];
 
 /// A world's directory and its own file.
 pub struct Place {
@@ -60,8 +64,17 @@ impl Place {
         Some(Self { file: dir.join(name), shown, dir, shown_file })
     }
 
-    /// The text of one of the world's own files; empty if it is not there.
-    pub fn markdown(&self, name: &str, report: &Report) -> String {
+    /// The texts of `laws.md` and `tools.md`; empty where there is none. Files that were meant to be one of them are
+    /// reported.
+    pub fn markdowns(&self, report: &Report) -> (String, String) {
+        let names = near_names::names_in(&self.dir);
+        let at = |name: &str| report.file(self.shown.join(name));
+        near_names::report(names.iter().map(String::as_str), &MARKDOWN, Wanted::World, &at);
+        let [laws, tools] = MARKDOWN.map(|name| self.markdown(name, report));
+        (laws, tools)
+    }
+
+    fn markdown(&self, name: &str, report: &Report) -> String {
         let path = self.dir.join(name);
         let read = || read_text(&path, &self.dir, MARKDOWN_MAX, &report.file(self.shown.join(name)));
         // A dangling link is a mistake, not an absent file, so links are not followed to see whether it is there.

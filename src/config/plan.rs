@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_domain::budget::Price;
+use ghost_domain::Price;
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, KnowledgeSeed, Limits, Reactions, Scope};
+use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, KnowledgeSeed, Limits, Money, Reactions, Scope};
 
 use crate::access::{Groups, ToolAccess};
 use crate::problem::Problem;
@@ -163,6 +163,8 @@ pub struct ArchetypeConfig {
     pub model: ModelChoice,
     /// `## Limits`.
     pub limits: AgentLimits,
+    /// `## Limits`: what an agent may cost in one day.
+    pub daily_money: Option<Money>,
     /// `## Tool Access`; `None` if the section is absent.
     pub access: Option<AccessSection>,
     /// `## Tools`, the legacy allow-list; `None` if absent.

@@ -265,18 +265,12 @@ impl Plan {
                 item.as_str().ok_or_else(|| wrong(field, "holds something that is not a name", allowed_keys()))?;
             let tools = self.groups.extra().expand(word);
             if tools.is_empty() {
-                let near = nearest(word, self.groups.extra().words());
-                return Err(wrong(
-                    field,
-                    &format!("there is no tool `{}`", clip(word, 80)),
-                    near.map_or_else(
-                        || "name tools as `tool list` shows them".to_owned(),
-                        |n| format!("did you mean `{n}`?"),
-                    ),
-                ));
+                let hint = self.groups.extra().hint(word);
+                return Err(wrong(field, &format!("there is no tool `{}`", clip(word, 80)), hint));
             }
             // A pattern means those of its tools that the archetype has; a single name must be one that it has.
-            let had: BTreeSet<String> = tools.iter().filter(|tool| access.can_access(tool)).cloned().collect();
+            let has = |tool: &&String| [false, true].into_iter().any(|outside| self.grants(access, tool, outside));
+            let had: BTreeSet<String> = tools.iter().filter(has).cloned().collect();
             if had.is_empty() {
                 return Err(wrong(
                     field,

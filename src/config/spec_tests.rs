@@ -23,8 +23,10 @@ fn record(id: &str, archetype: &str, kind: AgentKind, overrides: Value) -> Agent
         epoch: 1,
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
+        started_at: None,
         last_active_at: None,
         deleted_at: None,
+        dropped: false,
     }
 }
 
@@ -87,6 +89,27 @@ fn overrides_never_widen() {
         assert!(refusal.message.contains(message) && refusal.hint.is_some(), "{refusal}");
         assert!(plan.spec_for(&created(overrides)).is_err());
     }
+}
+
+#[test]
+fn overrides_take_what_the_registry_gives() {
+    let world = World::new();
+    world.with("tasks: { owner_may_update: false }\n", "");
+    let plan = world.plan();
+    for tool in ["syscall.task.update", "syscall.channel.send"] {
+        let spec = plan.spec_for(&created(json!({ "tools": [tool] }))).unwrap();
+        let outside = tool.contains("channel");
+        assert!(
+            plan.grants(&spec.access, tool, outside) && !plan.grants(&spec.access, "workspace.read", false),
+            "{tool}"
+        );
+    }
+    let spec = plan.spec_for(&created(json!({ "tools": ["workspace.read"] }))).unwrap();
+    assert!(!plan.grants(&spec.access, "syscall.task.update", false));
+    assert!(!plan.grants(&spec.access, "syscall.channel.send", true));
+    let strict = World::new().plan();
+    let refusal = strict.check_create("doer", &json!({ "tools": ["syscall.task.update"] })).unwrap_err();
+    assert!(refusal.message.contains("is not among the archetype's tools"), "{refusal}");
 }
 
 #[test]

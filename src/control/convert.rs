@@ -101,6 +101,7 @@ pub fn turn(turn: &Turn, redactor: &Redactor) -> v1::Turn {
         input_tokens: turn.input_tokens,
         output_tokens: turn.output_tokens,
         cost_micros: turn.cost.0,
+        unpriced_tokens: turn.unpriced_tokens,
         text: turn.text.as_deref().map(|text| redactor.redact(text)),
         started_at_ms: turn.started_at.0,
         ended_at_ms: turn.ended_at.map(|at| at.0),
@@ -108,6 +109,7 @@ pub fn turn(turn: &Turn, redactor: &Redactor) -> v1::Turn {
         stalled_boots: turn.stalled_boots,
         boot_mark: turn.boot_mark,
         about: redactor.redact(&turn.about),
+        truncated: turn.truncated,
     }
 }
 
@@ -227,6 +229,7 @@ pub fn budget(budget: &Budget) -> v1::Budget {
         reserved_micros: budget.reserved_money.0,
         spent_tokens: budget.spent_tokens,
         spent_micros: budget.spent_money.0,
+        unpriced_tokens: budget.unpriced_tokens,
         updated_at_ms: budget.updated_at.0,
     }
 }
@@ -251,6 +254,9 @@ pub fn usage_sum(sum: &UsageSum) -> v1::UsageSum {
         calls: sum.calls,
         tokens: Some(token_usage(sum.tokens)),
         cost_micros: sum.cost.0,
+        estimated_calls: sum.estimated_calls,
+        estimated_micros: sum.estimated_cost.0,
+        unpriced_tokens: sum.unpriced_tokens,
     }
 }
 

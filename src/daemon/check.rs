@@ -13,7 +13,7 @@ use ghost_provider::{Providers, scripted};
 
 use crate::loading::{Env, Overrides, of_models};
 use crate::ports::SystemClock;
-use crate::scripts;
+use crate::{prices, scripts};
 
 /// Where rule files lie in a world whose own file cannot be read.
 const SCRIPTS: &str = "scripts";
@@ -31,6 +31,7 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
             for (_, refusal) in Providers::refusals(&plan.llm, env, &(Arc::new(SystemClock) as _)) {
                 more.push(of_models(refusal, &plan));
             }
+            more.extend(prices::unpriced(&plan));
             let mut built: BTreeSet<String> =
                 ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect();
             built.extend(tools.iter().cloned());

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use ghost_commons::{feed::Subscription, jobs};
 use ghost_config::plan::{JobPlan, Plan};
+use ghost_domain::budget::next_day;
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::text::shown;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Job, Limits, Refusal};
+use ghost_domain::{Code, Job, Limits, Refusal, Scope, Timestamp};
 use ghost_world::World;
 use rustix::fs::Access;
 use sha2::{Digest, Sha256};
@@ -224,7 +225,7 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
 /// Follows the feed until the job's result is there: a file under the result directory that names the job, and the end of
 /// the turn that wrote it. Gives the job's record with its end.
 ///
-/// A raised budget gets a job going again that had come to a stand; `still` is told, once for each reason, of a job that
+/// A raised budget, or the next day's, gets a job going again that had come to a stand; `still` is told, once for each reason, of a job that
 /// nothing works on.
 pub async fn follow(
     world: Arc<World>,
@@ -236,21 +237,33 @@ pub async fn follow(
     if job.finished_at.is_some() {
         return Ok(job);
     }
-    let filter = EventFilter {
-        kinds: [EventKind::ArtifactCreated, EventKind::TurnFinished, EventKind::BudgetSet, EventKind::DeadLetterHeld]
-            .iter()
-            .map(|kind| kind.as_str().into())
-            .collect(),
-        ..EventFilter::default()
-    };
+    let kinds = [
+        EventKind::ArtifactCreated,
+        EventKind::TurnFinished,
+        EventKind::BudgetSet,
+        EventKind::BudgetExhausted,
+        EventKind::DeadLetterHeld,
+    ];
+    let filter =
+        EventFilter { kinds: kinds.iter().map(|kind| kind.as_str().into()).collect(), ..EventFilter::default() };
     let mut after = 0;
     let began = world.store().last_seq();
     let mut told = String::new();
     let mut writer: Option<(String, String)> = None;
+    // When a day begins whose budget is not spent yet, if today's is.
+    let mut tomorrow: Option<Timestamp> = None;
     loop {
         let mut events = Subscription::open(world.store(), Some(after), filter.clone(), true).await?;
         loop {
-            let event = match events.next().await {
+            let next = tokio::select! {
+                next = events.next() => next,
+                () = world.cx().ports.clock.sleep_until(tomorrow.unwrap_or(Timestamp(0))), if tomorrow.is_some() => {
+                    tomorrow = None;
+                    revive(&world, &plan, &job, &brief).await?;
+                    continue;
+                }
+            };
+            let event = match next {
                 Ok(Some(event)) => event,
                 Ok(None) => return Err(Refusal::new(Code::Unavailable, "the world stopped before the job ended")),
                 // Behind: read on from storage.
@@ -281,6 +294,12 @@ pub async fn follow(
                 // What happened before is history: a job that stood still then was begun again when this daemon started.
                 if event.kind == EventKind::BudgetSet {
                     revive(&world, &plan, &job, &brief).await?;
+                    continue;
+                }
+                if event.kind == EventKind::BudgetExhausted {
+                    let scope = event.payload.pointer("/details/scope").and_then(|scope| scope.as_str());
+                    let daily = matches!(scope.unwrap_or_default().parse(), Ok(Scope::Day(_)));
+                    tomorrow = daily.then(|| next_day(event.ts)).or(tomorrow);
                     continue;
                 }
                 let why = match event.kind {

@@ -11,10 +11,12 @@ mod job;
 mod loading;
 mod main_job;
 pub mod ports;
+mod prices;
 mod reading;
 mod recordings;
 mod run;
 mod scripts;
+mod signals;
 mod terminal;
 mod vetted_scripts;
 
@@ -23,4 +25,5 @@ pub use data_dir::{DataDir, default_data_dir, state_dir};
 pub use loading::{Loaded, Overrides, load, problems_refusal};
 pub use ports::system_ports;
 pub use run::{Failure, Options, run};
+pub use signals::stop_signal;
 pub use terminal::Terminal;

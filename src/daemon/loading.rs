@@ -93,6 +93,7 @@ pub fn complete(
             problems.extend(crate::scripts::missing(&plan, dir, |file| file.is_file()));
         }
     }
+    plan.warnings.extend(crate::prices::unpriced(&plan));
     if problems.is_empty() { Ok(Loaded { plan, providers }) } else { Err(Problems::sorted(problems)) }
 }
 

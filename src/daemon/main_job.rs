@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ghost_commons::budgets;
 use ghost_config::plan::JobPlan;
-use ghost_domain::{Job, Money, Refusal};
+use ghost_domain::usage::Spending;
+use ghost_domain::{Job, Refusal};
 use ghost_store::tables::UsageFilter;
 use ghost_world::World;
 use tokio::task::JoinHandle;
@@ -45,8 +46,8 @@ pub(crate) async fn begin(
         let still = move |why: &str| shown.job_stands(&job_id, why);
         match job::follow(Arc::clone(&world), plan, job, brief, still).await {
             Ok(job) => {
-                let (tokens, cost) = spent(&world, &job).await.unwrap_or_default();
-                terminal.job_done(&job, &root, tokens, cost);
+                let spent = spent(&world, &job).await.unwrap_or_default();
+                terminal.job_done(&job, &root, spent);
             }
             Err(refusal) => tracing::debug!(%refusal, "the job is no longer followed"),
         }
@@ -54,8 +55,8 @@ pub(crate) async fn begin(
 }
 
 /// What a job cost so far.
-async fn spent(world: &World, job: &Job) -> Result<(u64, Money), Refusal> {
+async fn spent(world: &World, job: &Job) -> Result<Spending, Refusal> {
     let filter = UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() };
     let sums = world.store().read(move |r| Box::pin(async move { budgets::usage(r, &filter).await })).await?;
-    Ok(sums.iter().fold((0, Money(0)), |(tokens, cost), sum| (tokens + sum.tokens.total(), cost.plus(sum.cost))))
+    Ok(Spending::of(&sums))
 }

@@ -56,8 +56,8 @@ async fn read(data_dir: &Path) -> Result<Recording, Refusal> {
                         .await?
                         .into_iter()
                         .filter_map(|row| match row.step {
-                            Step::ModelAnswered { model, blocks, usage } => {
-                                Some(RecordedAnswer { digest: None, model, blocks, usage })
+                            Step::ModelAnswered { model, blocks, usage, stop } => {
+                                Some(RecordedAnswer { digest: None, model, blocks, usage, stop })
                             }
                             _ => None,
                         })

@@ -128,7 +128,10 @@ fn tool_problem(
             let message = format!("`{shown}` is not built yet: nobody can call it");
             return tool.called.then_some((Severity::Warning, message, None));
         }
-        let near = nearest(&tool.name, built.iter().map(String::as_str).chain(extra.words()));
+        let near = nearest(
+            &tool.name,
+            built.iter().map(String::as_str).chain(extra.words().filter(|word| !word.contains(':'))),
+        );
         let hint = near.map(|near| format!("did you mean `{near}`?"));
         return Some((Severity::Error, format!("there is no tool `{shown}`"), hint));
     }

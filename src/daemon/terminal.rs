@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ghost_commons::feed::Subscription;
+use ghost_domain::Job;
 use ghost_domain::event::{Event, EventFilter, EventKind};
 use ghost_domain::text::{clip, one_line};
-use ghost_domain::{Job, Money};
+use ghost_domain::usage::Spending;
 use ghost_store::Store;
 use serde_json::Value;
 
@@ -67,13 +68,13 @@ impl Terminal {
     }
 
     /// The job is done.
-    pub fn job_done(&self, job: &Job, workspace: &Path, tokens: u64, cost: Money) {
+    pub fn job_done(&self, job: &Job, workspace: &Path, spent: Spending) {
         let path = job.result_path.as_deref().unwrap_or_default();
         let took = job.finished_at.map(|at| at.since(job.started_at).as_secs_f64()).unwrap_or_default();
         self.line("");
         self.line(&format!("Job {} is done after {took:.1} s.", job.job_id));
         self.line(&format!("  result  {}", workspace.join(path).display()));
-        self.line(&format!("  cost    {cost} for {tokens} tokens"));
+        self.line(&format!("  cost    {}", cost(spent)));
         self.line("Still serving. `ghostctl status` looks around; Ctrl-C or `ghostctl shutdown` ends it.");
     }
 
@@ -110,6 +111,18 @@ fn log(event: &Event) {
         tracing::debug!(seq = event.seq, kind = event.kind.as_str(), agent_id, payload = %event.payload);
     } else {
         tracing::info!(seq = event.seq, kind = event.kind.as_str(), agent_id, payload = %event.payload);
+    }
+}
+
+/// What something cost, as far as anybody knows.
+fn cost(spent: Spending) -> String {
+    let Spending { tokens, cost, unpriced_tokens } = spent;
+    match unpriced_tokens {
+        0 => format!("{cost} for {tokens} tokens"),
+        unpriced if unpriced == tokens => format!("unknown: the models of {tokens} tokens have no known price"),
+        unpriced => {
+            format!("{cost} for {tokens} tokens, and what {unpriced} of them cost whose models have no known price")
+        }
     }
 }
 
@@ -160,4 +173,18 @@ fn subject(arguments: &str) -> String {
         }
     }
     String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ghost_domain::Money;
+
+    #[test]
+    fn an_unknown_price_is_not_shown_as_none() {
+        let of = |cost, tokens, unpriced_tokens| super::cost(Spending { tokens, cost: Money(cost), unpriced_tokens });
+        assert_eq!(of(0, 900, 0), "$0.000000 for 900 tokens", "scripted models cost nothing");
+        assert!(of(0, 900, 900).starts_with("unknown"));
+        assert!(of(5, 900, 400).contains("$0.000005") && of(5, 900, 400).contains("400 of them"));
+    }
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::envelope::text_enum;
 use crate::ids::AgentId;
+use crate::party::Party;
 use crate::time::Timestamp;
 
 text_enum! {
@@ -94,15 +95,30 @@ pub struct Agent {
     pub epoch: i64,
     /// When it was created.
     pub created_at: Timestamp,
+    /// When it was last started, or restarted after a crash; `None` if never, or by a version that did not say.
+    #[serde(default)]
+    pub started_at: Option<Timestamp>,
     /// When this record last changed.
     pub updated_at: Timestamp,
     /// When its last turn ended, to the minute.
     pub last_active_at: Option<Timestamp>,
     /// Set on a tombstone.
     pub deleted_at: Option<Timestamp>,
+    /// Whether it was stopped because the world file names it no longer, and nobody has asked anything of it since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dropped: bool,
 }
 
 impl Agent {
+    /// The agent that created it, if one did.
+    #[must_use]
+    pub fn creator(&self) -> Option<AgentId> {
+        match self.owner.as_deref()?.parse() {
+            Ok(Party::Agent(agent_id)) => Some(agent_id),
+            _ => None,
+        }
+    }
+
     /// Whether the record is a tombstone.
     #[must_use]
     pub fn is_deleted(&self) -> bool {

@@ -51,6 +51,9 @@ pub struct Ask {
     pub status: AskStatus,
     /// The answer.
     pub reply: Option<String>,
+    /// Whether the answer was cut, which its end says too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// Why there is none.
     pub error: Option<String>,
     /// When it was asked.

@@ -1,124 +1,18 @@
 //! Budgets: limit, reserved and spent, in tokens and money, one record per scope (DESIGN.md section 2, "Budgets").
 //!
-//! A model call holds its worst case before it starts and pays what it took when it ends, so that the sum of what is
-//! spent and held never passes a limit, whatever runs at the same time.
-
-use std::fmt;
-use std::str::FromStr;
+//! A model call holds its worst case, as it is estimated, before it starts, and pays what it took when it ends. So what is
+//! spent and held together never passes a limit by what is held, whatever runs at the same time. A call that takes more
+//! than was estimated is paid all the same: spending can pass a limit by what one call for each agent at work takes beyond
+//! its estimate, and the next call is refused.
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentId, ReservationId, RootId};
+use crate::ids::ReservationId;
+use crate::money::{Money, Price};
 use crate::refusal::{Code, Refusal};
+use crate::scope::Scope;
 use crate::time::Timestamp;
-
-/// Money in millionths of a US dollar. Never negative in a record; arithmetic saturates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Money(pub u64);
-
-impl Money {
-    /// From US dollars; refuses what is not a finite number of 0 or more, too large to count, or so small that it would
-    /// become nothing.
-    pub fn from_usd(usd: f64) -> Result<Self, Refusal> {
-        let micros = usd * 1e6;
-        if usd > 0.0 && micros.round() < 1.0 {
-            return Err(Refusal::new(Code::InvalidArguments, format!("{usd} is less than a millionth of a dollar"))
-                .hint("amounts are kept in millionths of a dollar"));
-        }
-        if micros.is_finite() && (0.0..=1e15).contains(&micros) {
-            // In range by the check above, so the conversion is exact to a millionth.
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            Ok(Self(micros.round() as u64))
-        } else {
-            Err(Refusal::new(Code::InvalidArguments, format!("{usd} is not an amount of dollars"))
-                .hint("give a number from 0 to 1000000000"))
-        }
-    }
-
-    /// In US dollars, for output that people read.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss)] // amounts stay far below 2^53 millionths
-    pub fn usd(self) -> f64 {
-        self.0 as f64 / 1e6
-    }
-
-    /// The sum, saturating.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-
-    /// The difference, at least 0.
-    #[must_use]
-    pub fn minus(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-}
-
-impl fmt::Display for Money {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "${}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
-    }
-}
-
-/// What a budget covers. Its text form is what `ghostctl budget` takes: `world`, `team:news`, `agent:chora`,
-/// `root:<uuid>`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Scope {
-    /// Everything.
-    World,
-    /// The agents of one team.
-    Team(String),
-    /// One agent.
-    Agent(AgentId),
-    /// Everything that follows from one root.
-    Root(RootId),
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::World => f.write_str("world"),
-            Self::Team(name) => write!(f, "team:{name}"),
-            Self::Agent(id) => write!(f, "agent:{id}"),
-            Self::Root(id) => write!(f, "root:{id}"),
-        }
-    }
-}
-
-impl FromStr for Scope {
-    type Err = Refusal;
-
-    fn from_str(text: &str) -> Result<Self, Refusal> {
-        match text.split_once(':') {
-            None if text == "world" => Ok(Self::World),
-            Some(("team", name)) if !name.is_empty() && name.len() <= 64 => Ok(Self::Team(name.to_owned())),
-            Some(("agent", id)) => Ok(Self::Agent(id.parse()?)),
-            Some(("root", id)) => Ok(Self::Root(id.parse()?)),
-            _ => Err(Refusal::new(
-                Code::InvalidArguments,
-                format!("`{}` is not a budget scope", crate::text::shown(text, 80)),
-            )
-            .hint("a scope is world, team:<name>, agent:<id> or root:<id>")),
-        }
-    }
-}
-
-impl TryFrom<String> for Scope {
-    type Error = Refusal;
-
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
-    }
-}
-
-impl From<Scope> for String {
-    fn from(scope: Scope) -> Self {
-        scope.to_string()
-    }
-}
+use crate::transcript::TokenUsage;
 
 /// Limits of one scope; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +23,14 @@ pub struct BudgetLimits {
     pub money: Option<Money>,
 }
 
+impl BudgetLimits {
+    /// Whether nothing is limited.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The account of one scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
@@ -136,6 +38,9 @@ pub struct Budget {
     pub scope: Scope,
     /// Its limits.
     pub limits: BudgetLimits,
+    /// Those of them that the world file has set, and nobody has changed since.
+    #[serde(default, skip_serializing_if = "BudgetLimits::is_none")]
+    pub of_file: BudgetLimits,
     /// Tokens held for calls under way.
     pub reserved_tokens: u64,
     /// Money held for calls under way.
@@ -144,8 +49,35 @@ pub struct Budget {
     pub spent_tokens: u64,
     /// Money spent.
     pub spent_money: Money,
+    /// Of the tokens spent: those of models without a known price, for which no money was counted.
+    #[serde(default, skip_serializing_if = "no_tokens")]
+    pub unpriced_tokens: u64,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// The day that what is spent belongs to, in days since 1970-01-01 UTC; 0 where the scope is not bounded to a day.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub day: i64,
+}
+
+// What serde asks for.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(day: &i64) -> bool {
+    *day == 0
+}
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+/// The first instant of the day after `now`, when budgets for a day begin anew.
+#[must_use]
+pub fn next_day(now: Timestamp) -> Timestamp {
+    Timestamp((now.0.div_euclid(DAY_MS) + 1).saturating_mul(DAY_MS))
+}
+
+/// The first instant of the day of `now`.
+#[must_use]
+pub fn this_day(now: Timestamp) -> Timestamp {
+    Timestamp(now.0.div_euclid(DAY_MS).saturating_mul(DAY_MS))
 }
 
 impl Budget {
@@ -155,12 +87,27 @@ impl Budget {
         Self {
             scope,
             limits: BudgetLimits::default(),
+            of_file: BudgetLimits::default(),
             reserved_tokens: 0,
             reserved_money: Money(0),
             spent_tokens: 0,
             spent_money: Money(0),
+            unpriced_tokens: 0,
             updated_at: at,
+            day: 0,
         }
+        .at(at)
+    }
+
+    /// The account as it is at `now`: one for a day forgets what was spent on another. A clock that goes back over
+    /// midnight opens no new day.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        let today = now.0.div_euclid(DAY_MS);
+        if matches!(self.scope, Scope::Day(_)) && today > self.day {
+            (self.day, self.spent_tokens, self.spent_money, self.unpriced_tokens) = (today, 0, Money(0), 0);
+        }
+        self
     }
 
     /// Tokens neither spent nor held; `None` is no limit.
@@ -176,51 +123,40 @@ impl Budget {
     }
 }
 
+// What serde asks for: whether a count of tokens need not be written.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(crate) fn no_tokens(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Budget held for one model call, in every scope that it is charged to. A turn makes one model call at a time, so its
 /// record has room for one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// Its id.
     pub reservation_id: ReservationId,
+    /// The provider asked.
+    #[serde(default)]
+    pub provider: String,
     /// The model asked.
     pub model: String,
     /// The scopes that it is held in.
     pub scopes: Vec<Scope>,
     /// Tokens held in each.
     pub tokens: u64,
-    /// Money held in each.
-    pub money: Money,
+    /// Of these tokens: the most that the model may write.
+    #[serde(default)]
+    pub output: u64,
+    /// Money held in each; `None` for a model without a known price.
+    pub money: Option<Money>,
 }
 
-/// The price of a model: money for a million tokens of each sort.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Price {
-    /// A million tokens read.
-    pub input: Money,
-    /// A million tokens written.
-    pub output: Money,
-    /// A million tokens read from the provider's cache.
-    pub cache_read: Money,
-    /// A million tokens written to the provider's cache.
-    pub cache_write: Money,
-}
-
-impl Price {
-    /// What `usage` costs, rounded up to a millionth of a dollar.
+impl Reservation {
+    /// The tokens that are held, as what the call takes at most.
     #[must_use]
-    pub fn of(&self, usage: crate::transcript::TokenUsage) -> Money {
-        let cached = usage.cache_read.saturating_add(usage.cache_write);
-        let plain = usage.input.saturating_sub(cached);
-        let sum = [
-            (plain, self.input),
-            (usage.cache_read, self.cache_read),
-            (usage.cache_write, self.cache_write),
-            (usage.output, self.output),
-        ]
-        .iter()
-        .map(|(tokens, price)| u128::from(*tokens) * u128::from(price.0))
-        .sum::<u128>();
-        Money(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    pub fn at_most(&self) -> TokenUsage {
+        let output = self.output.min(self.tokens);
+        TokenUsage { input: self.tokens - output, output, ..TokenUsage::default() }
     }
 }
 
@@ -283,27 +219,19 @@ pub fn allow(
 }
 
 fn spent(budget: &Budget, what: String) -> Refusal {
+    let wait = if matches!(budget.scope, Scope::Day(_)) { ", or wait: it begins anew at 00:00 UTC" } else { "" };
     Refusal::new(Code::BudgetExhausted, format!("budget {} is spent: {what}", budget.scope))
-        .hint(format!("raise it with `ghostctl budget set {} --tokens N` or `--usd X`", budget.scope))
+        .hint(format!("raise it with `ghostctl budget set {} --tokens N` or `--usd X`{wait}", budget.scope))
         .details(serde_json::json!({ "scope": budget.scope.to_string() }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transcript::TokenUsage;
     use proptest::prelude::*;
 
     fn budget(tokens: Option<u64>, money: Option<u64>) -> Budget {
         Budget { limits: BudgetLimits { tokens, money: money.map(Money) }, ..Budget::open(Scope::World, Timestamp(0)) }
-    }
-
-    #[test]
-    fn amounts_too_small_to_keep_are_refused() {
-        assert_eq!(Money::from_usd(0.0).unwrap(), Money(0));
-        assert_eq!(Money::from_usd(0.000_001).unwrap(), Money(1));
-        assert!(Money::from_usd(0.000_000_1).unwrap_err().message.contains("millionth"));
-        assert!(Money::from_usd(f64::NAN).is_err() && Money::from_usd(-1.0).is_err());
     }
 
     const PRICE: Price = Price {
@@ -314,21 +242,26 @@ mod tests {
     };
 
     #[test]
-    fn prices_round_up_and_count_cached_tokens_once() {
-        let usage = TokenUsage { input: 1_000, output: 100, cache_read: 600, cache_write: 200 };
-        // 200 * 3 + 600 * 0.3 + 200 * 3.75 + 100 * 15 millionths
-        assert_eq!(PRICE.of(usage), Money(600 + 180 + 750 + 1_500));
-        assert_eq!(
-            Price { input: Money(1), ..Price::default() }.of(TokenUsage { input: 1, ..TokenUsage::default() }),
-            Money(1)
-        );
-    }
-
-    #[test]
     fn an_unknown_price_is_refused_only_under_a_money_limit() {
         assert!(allow(&[budget(Some(10_000), None)], 10, 10, 1, None).is_ok());
         let refusal = allow(&[budget(None, Some(1_000_000))], 10, 10, 1, None).unwrap_err();
         assert_eq!(refusal.code, Code::BudgetExhausted);
+    }
+
+    #[test]
+    fn what_a_day_has_spent_is_forgotten_the_next_day_and_what_is_held_is_not() {
+        let day = |days: i64| Timestamp(days * DAY_MS + 1);
+        let scope = Scope::World.daily().unwrap();
+        let mut budget = Budget::open(scope, day(5));
+        (budget.spent_tokens, budget.spent_money, budget.reserved_tokens) = (10, Money(10), 3);
+        for same in [day(5), day(4), Timestamp(next_day(day(5)).0 - 1)] {
+            assert_eq!(budget.clone().at(same), budget);
+        }
+        let next = budget.clone().at(next_day(day(5)));
+        assert_eq!((next.day, next.spent_tokens, next.spent_money, next.reserved_tokens), (6, 0, Money(0), 3));
+        let whole = Budget { spent_tokens: 10, ..Budget::open(Scope::World, day(5)) };
+        assert_eq!(whole.clone().at(day(9)), whole);
+        assert_eq!(this_day(day(5)), Timestamp(5 * DAY_MS));
     }
 
     #[test]
@@ -352,13 +285,6 @@ mod tests {
                     // One millionth of rounding on each of the two parts.
                     prop_assert!(budget.money_left().is_none_or(|left| allowance.money.0 <= left.0 + 2));
                 }
-            }
-        }
-
-        #[test]
-        fn scopes_read_back(name in "[a-z][a-z0-9-]{0,20}") {
-            for text in ["world".to_owned(), format!("team:{name}"), format!("agent:{name}")] {
-                prop_assert_eq!(text.parse::<Scope>().unwrap().to_string(), text);
             }
         }
     }

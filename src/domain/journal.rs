@@ -85,6 +85,9 @@ pub enum Step {
         blocks: Vec<Block>,
         /// What it took.
         usage: TokenUsage,
+        /// Why it stopped, if it did not simply come to its end: `max_tokens`, `refused`, or the provider's own word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stop: Option<String>,
     },
     /// A model call failed; the turn tries again, or another model, or ends.
     ModelFailed {

@@ -34,7 +34,7 @@ pub struct LedgerRow {
     pub tool: String,
     /// The name it was called by, if that was an alias (TOOL-22).
     pub alias: Option<String>,
-    /// The arguments, as JSON text.
+    /// The arguments, as JSON text; long strings in it may be cut (see [`crate::text::cut_json`]).
     pub arguments: String,
     /// The result, as text.
     pub result: Option<String>,
@@ -46,6 +46,6 @@ pub struct LedgerRow {
     pub started_at: Timestamp,
     /// How long it took.
     pub duration_ms: Option<u64>,
-    /// Whether any cap cut its result.
+    /// Whether any cap cut its arguments or its result; what is cut says so in its text.
     pub truncated: bool,
 }

@@ -20,6 +20,7 @@ pub mod knowledge;
 pub mod ledger;
 pub mod limits;
 pub mod mail;
+pub mod money;
 pub mod party;
 pub mod ports;
 pub mod redact;
@@ -27,6 +28,7 @@ pub mod refusal;
 pub mod reply_tokens;
 pub mod restart;
 pub mod schedule;
+pub mod scope;
 pub mod shared_state;
 pub mod skill;
 pub mod storm;
@@ -41,7 +43,7 @@ pub mod write_acl;
 
 pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};
 pub use ask::{Ask, AskStatus, Asker};
-pub use budget::{Budget, BudgetLimits, Money, Reservation, Scope};
+pub use budget::{Budget, BudgetLimits, Reservation};
 pub use chat::{ChatChannel, ChatMember, ChatPost, ChatWake};
 pub use conversation::{
     Action, ActionKind, Attachment, ChannelContext, Conversation, ConversationEntry, Delivery, Direction, Reactions,
@@ -59,9 +61,11 @@ pub use journal::{JournalRow, Step};
 pub use knowledge::{Grantee, KnowledgeEntry, KnowledgeSeed, KnowledgeVersion, Viewer};
 pub use ledger::{CallStatus, LedgerRow};
 pub use limits::Limits;
+pub use money::{Money, Price};
 pub use party::Party;
 pub use refusal::{Code, Refusal};
 pub use schedule::{Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
+pub use scope::{Daily, Scope};
 pub use shared_state::StateEntry;
 pub use skill::HeldSkill;
 pub use task::{Task, TaskEvent, TaskStatus};

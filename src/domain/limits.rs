@@ -61,7 +61,8 @@ limits! {
     error_view_chars: u32 = 400, 40, 10_000;
     /// Bytes of a result kept in the ledger.
     ledger_result_bytes: u32 = 2_000, 0, 1_048_576;
-    /// Bytes of the transcript that goes to the model before the middle of old results is cut.
+    /// Bytes of the transcript that goes to the model before old results are cut, then those of the last round; half of them is
+    /// what one turn takes of mail.
     context_bytes: u32 = 600_000, 4_096, 16_777_216;
     /// Finished turns of an agent that its next prompt recalls.
     history_turns: u32 = 6, 0, 100;
@@ -147,7 +148,7 @@ limits! {
     watches_max: u32 = 32, 1, 10_000;
     /// Watches in the world: each costs the system that is asked to notify of changes.
     world_watches_max: u32 = 1_000, 1, 1_000;
-    /// Files below one watch.
+    /// Files below one watch; as many directories and links.
     watch_files_max: u32 = 10_000, 1, 1_000_000;
     /// Runs of one schedule that are kept (SCHED-06).
     schedule_run_lines: u32 = 2_000, 64, 1_000_000;
@@ -171,6 +172,10 @@ limits! {
     conversations_max: u32 = 10_000, 1, 1_000_000;
     /// Entries of one conversation; of more the oldest go.
     conversation_entries_max: u32 = 10_000, 1_000, 1_000_000;
+    /// Held dead letters of one agent; with as many it is stopped.
+    dead_letters_max: u32 = 100, 1, 1_000_000;
+    /// Changes of one task that are kept; of more the oldest go.
+    task_history_max: u32 = 1_000, 10, 1_000_000;
     /// Messages from outside between two reactions in a conversation, where reactions are minimal (MSG-14).
     reaction_gap: u32 = 5, 1, 1_000;
     /// Attempts to hand one message to the outside.
@@ -198,6 +203,13 @@ limits! {
 }
 
 impl Limits {
+    /// Bytes that the arguments of all tool calls in one answer may have together.
+    #[must_use]
+    pub fn calls_bytes(&self) -> usize {
+        let bytes = u64::from(self.arguments_bytes) * u64::from(self.calls_per_answer);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
     /// `seconds` as a duration.
     #[must_use]
     pub fn seconds(seconds: u32) -> Duration {

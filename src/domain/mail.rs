@@ -3,6 +3,25 @@
 use crate::conversation::ChannelContext;
 use crate::envelope::{Envelope, Kind};
 
+/// Bytes that an envelope takes beside its own words.
+const ENVELOPE_BYTES: usize = 200;
+
+/// What one turn has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Envelopes, at least 1.
+    pub envelopes: usize,
+    /// Bytes of them together. A single envelope may be larger: it waits for no other.
+    pub bytes: usize,
+}
+
+/// Bytes that an envelope takes in a turn.
+#[must_use]
+pub fn bytes_of(envelope: &Envelope) -> usize {
+    let named = envelope.attachments.iter().map(String::len).sum::<usize>();
+    ENVELOPE_BYTES + envelope.subject.as_ref().map_or(0, String::len) + envelope.body.len() + named
+}
+
 /// Picks the mail of the next turn from `pending`, which is in inbox order, or nothing if nothing of it wakes.
 ///
 /// - The first waking envelope decides the turn. A turn holds at most one envelope that expects a reply, and further
@@ -11,9 +30,11 @@ use crate::envelope::{Envelope, Kind};
 /// - A cron job's own turn has no other mail.
 /// - Mail that a turn has crashed on, or that an operator put back, runs alone, so that one poisoned message is found
 ///   without hurting its neighbours.
-/// - At most `max` envelopes go into one turn; the rest wait, in order.
+/// - No more goes into one turn than it has room for; the rest wait, in order. The envelope that decided the turn always has
+///   room, and so has the oldest of all if it is too large to ever find some beside others.
 #[must_use]
-pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
+pub fn plan_turn(pending: &[Envelope], room: Room) -> Vec<&Envelope> {
+    let max = room.envelopes;
     let waking = |e: &&Envelope| e.wake;
     let Some(first) =
         pending.iter().filter(waking).find(|e| e.kind != Kind::Heartbeat).or_else(|| pending.iter().find(waking))
@@ -22,13 +43,21 @@ pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
     };
     if runs_alone(first) {
         let waited = |e: &&Envelope| first.kind == Kind::Heartbeat && is_fresh(first) && waits_for_heartbeat(e);
-        let mut taken: Vec<&Envelope> = pending.iter().filter(waited).take(max.saturating_sub(1)).collect();
+        let mut used = bytes_of(first);
+        let fits = |envelope: &&Envelope| {
+            used += bytes_of(envelope);
+            used <= room.bytes
+        };
+        let waiting = pending.iter().filter(waited).take(max.saturating_sub(1));
+        let mut taken: Vec<&Envelope> = waiting.take_while(fits).collect();
         taken.push(first);
         taken.sort_by_key(|envelope| envelope.seq);
         return taken;
     }
     let mut replies_to = first.kind.expects_reply().then_some(first);
     let mut taken = Vec::new();
+    // Room is kept for the envelope that decided the turn.
+    let (mut used, mut full) = (bytes_of(first), false);
     for envelope in pending {
         if taken.len() + 1 > max.max(1) {
             break;
@@ -37,20 +66,24 @@ pub fn plan_turn(pending: &[Envelope], max: usize) -> Vec<&Envelope> {
             taken.push(envelope);
             continue;
         }
-        // Room is kept for the envelope that decided the turn.
         let first_is_in = taken.iter().any(|e: &&Envelope| e.message_id == first.message_id);
         if !first_is_in && taken.len() + 2 > max.max(1) {
             continue;
         }
-        if runs_alone(envelope) {
+        if full || runs_alone(envelope) || !(envelope.kind.merges() || joins(envelope, replies_to)) {
             continue;
         }
-        if envelope.kind.merges() {
-            taken.push(envelope);
-        } else if joins(envelope, replies_to) {
-            replies_to = replies_to.or(Some(envelope));
-            taken.push(envelope);
+        let bytes = bytes_of(envelope);
+        let too_large_ever = taken.is_empty() && bytes > room.bytes;
+        if used + bytes > room.bytes && !too_large_ever {
+            full = true;
+            continue;
         }
+        used += bytes;
+        if !envelope.kind.merges() {
+            replies_to = replies_to.or(Some(envelope));
+        }
+        taken.push(envelope);
     }
     taken
 }
@@ -136,6 +169,11 @@ mod tests {
         }
     }
 
+    /// Room for so many envelopes of any size.
+    fn room(envelopes: usize) -> Room {
+        Room { envelopes, bytes: usize::MAX }
+    }
+
     fn seqs(taken: &[&Envelope]) -> Vec<i64> {
         taken.iter().map(|e| e.seq).collect()
     }
@@ -143,22 +181,22 @@ mod tests {
     #[test]
     fn messages_merge_and_a_second_ask_waits() {
         let pending = [mail(1, Kind::Ask), mail(2, Kind::Message), mail(3, Kind::Ask), mail(4, Kind::Task)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 2, 4]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 2, 4]);
     }
 
     #[test]
     fn quiet_mail_rides_along_but_does_not_open() {
         let mut quiet = mail(1, Kind::Chat);
         quiet.wake = false;
-        assert!(plan_turn(std::slice::from_ref(&quiet), 16).is_empty());
+        assert!(plan_turn(std::slice::from_ref(&quiet), room(16)).is_empty());
         let pending = [quiet, mail(2, Kind::Message)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 2]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 2]);
     }
 
     #[test]
     fn conversations_join_their_own_only() {
         let pending = [mail(1, Kind::Conversation), mail(2, Kind::Conversation), mail(3, Kind::Conversation)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 3]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 3]);
     }
 
     #[test]
@@ -183,41 +221,70 @@ mod tests {
         let mut bad = mail(1, Kind::Message);
         bad.crashes = 1;
         let pending = [bad, mail(2, Kind::Message)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
         let pending = [mail(1, Kind::Heartbeat), mail(2, Kind::Message)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [2]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [2]);
         let pending = [mail(1, Kind::Heartbeat)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
         let pending = [mail(1, Kind::CronTurn), mail(2, Kind::Message), mail(3, Kind::CronTurn)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
         let pending = [mail(1, Kind::Message), mail(2, Kind::CronTurn)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [1]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
     }
 
     #[test]
     fn quiet_mail_of_schedules_goes_with_the_next_heartbeat() {
         let quiet = |seq, kind| Envelope { wake: false, ..mail(seq, kind) };
         let pending = [quiet(1, Kind::Cron), quiet(2, Kind::Message), mail(3, Kind::Heartbeat), quiet(4, Kind::Cron)];
-        assert_eq!(seqs(&plan_turn(&pending, 16)), [1, 3, 4]);
-        assert_eq!(seqs(&plan_turn(&pending, 2)), [1, 3]);
-        assert_eq!(seqs(&plan_turn(&pending, 1)), [3]);
+        assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 3, 4]);
+        assert_eq!(seqs(&plan_turn(&pending, room(2))), [1, 3]);
+        assert_eq!(seqs(&plan_turn(&pending, room(1))), [3]);
         let crashed = [quiet(1, Kind::Cron), Envelope { crashes: 1, ..mail(2, Kind::Heartbeat) }];
-        assert_eq!(seqs(&plan_turn(&crashed, 16)), [2]);
+        assert_eq!(seqs(&plan_turn(&crashed, room(16))), [2]);
+    }
+
+    fn long(seq: i64, bytes: usize) -> Envelope {
+        Envelope { body: "x".repeat(bytes - ENVELOPE_BYTES), ..mail(seq, Kind::Message) }
+    }
+
+    #[test]
+    fn a_turn_takes_no_more_bytes_than_it_has_room_for() {
+        let room = Room { envelopes: 16, bytes: 1_000 };
+        let pending = [long(1, 400), long(2, 600), long(3, 300), long(4, 300)];
+        assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2], "the others wait, though one of them would fit");
+        assert_eq!(seqs(&plan_turn(&pending[1..], room)), [2, 3]);
+        // What is too large for any turn has one to itself.
+        let pending = [long(1, 300), long(2, 5_000), long(3, 300)];
+        assert_eq!(seqs(&plan_turn(&pending, room)), [1]);
+        assert_eq!(seqs(&plan_turn(&pending[1..], room)), [2]);
+        // What does not wake and is too large ever to ride along goes with the first that does.
+        let pending = [Envelope { wake: false, ..long(1, 5_000) }, long(2, 300), long(3, 300)];
+        assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2]);
+        let quiet = |seq| Envelope { wake: false, kind: Kind::Cron, ..long(seq, 400) };
+        let pending = [quiet(1), quiet(2), mail(3, Kind::Heartbeat)];
+        assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2, 3]);
+        assert_eq!(seqs(&plan_turn(&pending, Room { bytes: 800, ..room })), [1, 3]);
     }
 
     proptest! {
         #[test]
         fn the_plan_keeps_its_rules(
-            kinds in prop::collection::vec((0usize..Kind::ALL.len(), any::<bool>(), 0u32..2), 0..40),
+            kinds in prop::collection::vec((0usize..Kind::ALL.len(), any::<bool>(), 0u32..2, 0usize..500), 0..40),
             max in 1usize..10,
+            bytes in 1usize..3_000,
         ) {
-            let pending: Vec<Envelope> = kinds.iter().enumerate().map(|(i, (kind, wake, crashes))| {
+            let pending: Vec<Envelope> = kinds.iter().enumerate().map(|(i, (kind, wake, crashes, body))| {
                 let mut e = mail(i as i64 + 1, Kind::ALL[*kind]);
                 e.wake = *wake;
                 e.crashes = *crashes;
+                e.body = "x".repeat(*body);
                 e
             }).collect();
-            let taken = plan_turn(&pending, max);
+            let taken = plan_turn(&pending, Room { envelopes: max, bytes });
+            let sizes: Vec<usize> = taken.iter().map(|e| bytes_of(e)).collect();
+            let largest = sizes.iter().copied().max().unwrap_or(0);
+            let rest = sizes.iter().sum::<usize>() - largest;
+            prop_assert!(rest + largest <= bytes || sizes.len() == 1 || (sizes.len() == 2 && largest > bytes), "{:?}", sizes);
             prop_assert_eq!(taken.is_empty(), !pending.iter().any(|e| e.wake));
             prop_assert!(taken.len() <= max);
             prop_assert!(taken.windows(2).all(|pair| pair[0].seq < pair[1].seq));

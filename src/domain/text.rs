@@ -1,5 +1,7 @@
 //! Cutting and matching text: every cut respects character boundaries and is marked (TOOL-14).
 
+use serde_json::Value;
+
 use crate::refusal::{Code, Refusal};
 
 /// Refuses a text that says nothing: an empty one, or white space alone.
@@ -47,6 +49,40 @@ pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
     (format!("{kept}\n[cut: {} of {} bytes shown]", kept.len(), text.len()), true)
 }
 
+/// `value` as JSON text of at most about `max` bytes, and whether anything was cut. What is cut is its long strings, each
+/// marked, so that it stays JSON and shows every short member whole. What has too many members for that becomes one
+/// string with the beginning of the text.
+#[must_use]
+pub fn cut_json(value: &Value, max: usize) -> (String, bool) {
+    let whole = value.to_string();
+    if whole.len() <= max {
+        return (whole, false);
+    }
+    let mut most = max / 2;
+    while most >= SHORT_STRING {
+        let cut = strings_cut(value, most).to_string();
+        if cut.len() <= max {
+            return (cut, true);
+        }
+        most /= 2;
+    }
+    (Value::String(cut_marked(&whole, max).0).to_string(), true)
+}
+
+/// Bytes of a string in JSON below which nothing is gained by a cut: the mark is as long.
+const SHORT_STRING: usize = 32;
+
+fn strings_cut(value: &Value, most: usize) -> Value {
+    match value {
+        Value::String(text) => Value::String(cut_marked(text, most).0),
+        Value::Array(items) => items.iter().map(|item| strings_cut(item, most)).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(name, member)| (name.clone(), strings_cut(member, most))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// At most `max` characters of a text from outside, for a message to name it: control characters are escaped, so that it
 /// can neither break the line nor speak to a terminal.
 #[must_use]
@@ -75,12 +111,16 @@ pub fn a(word: &str) -> String {
 /// The candidate nearest to `name` by edit distance, if it is near enough to be a slip of the keyboard.
 #[must_use]
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest_within(name, candidates, (name.chars().count() / 3).max(2))
+}
+
+/// The candidate nearest to `name` by edit distance, if it is at most `limit` away.
+#[must_use]
+pub fn nearest_within<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>, limit: usize) -> Option<&'a str> {
     // The distance is quadratic: a hostile name of a megabyte must cost nothing.
-    let length = name.chars().count();
-    if length > 256 {
+    if name.chars().count() > 256 {
         return None;
     }
-    let limit = (length / 3).max(2);
     let name = name.to_lowercase();
     candidates
         .into_iter()
@@ -138,6 +178,21 @@ mod tests {
             let (marked, cut) = cut_marked(&text, max);
             prop_assert_eq!(cut, text.len() > max);
             prop_assert!(cut || marked == text);
+        }
+
+        #[test]
+        fn json_that_is_cut_is_json_and_says_so(long in ".{0,400}", n in 0usize..40, max in 0usize..600) {
+            let value = serde_json::json!({ "path": "a", "n": 7, "content": long, "list": vec!["é\n"; n] });
+            let whole = value.to_string();
+            let (text, cut) = cut_json(&value, max);
+            let back: Value = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(cut, whole.len() > max);
+            prop_assert!(cut || back == value);
+            prop_assert_eq!(cut, text.contains("[cut: "));
+            if back.is_object() {
+                prop_assert_eq!((&back["path"], &back["n"]), (&value["path"], &value["n"]));
+                prop_assert!(text.len() <= max);
+            }
         }
     }
 }

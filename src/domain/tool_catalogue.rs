@@ -1,5 +1,5 @@
 //! The catalogue of tool names: canonical names, their aliases, sections and profiles, and the patterns that stand for
-//! several (ACC-06, ACC-13..15, CONF-01). Names only: a name here may have no tool in the code yet, and access rules
+//! several (ACC-06, ACC-13..15, CONF-01). Names and labels only: a name here may have no tool in the code yet, and access rules
 //! must treat it as known all the same. Schemas and descriptions belong to the tools themselves.
 
 /// A named preset that narrows an agent's tools (ACC-13).
@@ -47,6 +47,8 @@ impl Profile {
 pub struct Entry {
     /// Canonical dotted name.
     pub name: &'static str,
+    /// What people call it, in a few words.
+    pub label: &'static str,
     /// Other names for it, resolved before any rule is applied.
     pub aliases: &'static [&'static str],
     /// One of the eleven sections, `group:<section>` standing for all of it (ACC-14).
@@ -63,17 +65,33 @@ pub struct Entry {
 pub const SECTIONS: [&str; 11] =
     ["fs", "runtime", "web", "memory", "sessions", "ui", "messaging", "automation", "nodes", "agents", "media"];
 
+/// The words that stand for whole sections, in the order of [`SECTIONS`].
+const SECTION_WORDS: [&str; 11] = [
+    "group:fs",
+    "group:runtime",
+    "group:web",
+    "group:memory",
+    "group:sessions",
+    "group:ui",
+    "group:messaging",
+    "group:automation",
+    "group:nodes",
+    "group:agents",
+    "group:media",
+];
+
 const C: Profile = Profile::Coding;
 const M: Profile = Profile::Messaging;
 const MIN: Profile = Profile::Minimal;
 
 const fn e(
     name: &'static str,
+    label: &'static str,
     section: &'static str,
     aliases: &'static [&'static str],
     profiles: &'static [Profile],
 ) -> Entry {
-    Entry { name, aliases, section, profiles, always_on: false, dangerous: false }
+    Entry { name, label, aliases, section, profiles, always_on: false, dangerous: false }
 }
 
 const fn dangerous(entry: Entry) -> Entry {
@@ -86,75 +104,75 @@ const fn always(entry: Entry) -> Entry {
 
 /// The table, sorted by name.
 pub const CATALOGUE: &[Entry] = &[
-    e("canvas", "ui", &[], &[]),
-    e("channel.file_attach", "messaging", &[], &[]),
-    e("channel.handoff", "messaging", &[], &[]),
-    e("channel.send", "messaging", &[], &[]),
-    e("image", "media", &[], &[C]),
-    e("memory.get", "memory", &["memory_get"], &[C]),
-    e("memory.scratchpad", "memory", &["scratchpad_read", "scratchpad_update"], &[C]),
-    e("memory.search", "memory", &["memory_search"], &[C]),
-    e("memory.write", "memory", &["memory_write"], &[C]),
-    e("message", "messaging", &[], &[M]),
-    e("nodes", "nodes", &[], &[]),
-    e("syscall.agent.create", "agents", &[], &[]).danger(),
-    e("syscall.agent.inspect", "agents", &[], &[]),
-    e("syscall.agent.list", "agents", &["agents_list"], &[]),
-    e("syscall.agent.start", "agents", &[], &[]),
-    e("syscall.agent.stop", "agents", &[], &[]),
-    e("syscall.artifact.promote", "fs", &[], &[]),
-    e("syscall.ask", "sessions", &[], &[]),
-    e("syscall.broadcast", "messaging", &[], &[]),
-    e("syscall.channel.handoff", "messaging", &[], &[]),
-    e("syscall.channel.send", "messaging", &[], &[]),
-    e("syscall.chat.create", "messaging", &[], &[]),
-    e("syscall.chat.history", "messaging", &[], &[]),
-    e("syscall.chat.invite", "messaging", &[], &[]),
-    e("syscall.chat.list", "messaging", &[], &[]),
-    e("syscall.chat.remove", "messaging", &[], &[]),
-    e("syscall.chat.send", "messaging", &[], &[]),
-    e("syscall.control", "automation", &["gateway"], &[]),
-    e("syscall.droid.check", "sessions", &["check_droid"], &[C]),
-    e("syscall.droid.control", "sessions", &["subagents"], &[C]),
-    e("syscall.droid.spawn", "sessions", &["spawn_droid", "sessions_spawn"], &[C]),
-    e("syscall.inbox.read", "sessions", &[], &[]),
-    e("syscall.knowledge.delete", "memory", &[], &[]),
-    e("syscall.knowledge.list", "memory", &[], &[]),
-    e("syscall.knowledge.read", "memory", &[], &[]),
-    e("syscall.knowledge.write", "memory", &[], &[]),
-    e("syscall.message.send", "sessions", &["send_to_agent", "sessions_send"], &[C, M]),
-    e("syscall.reflect", "agents", &[], &[]),
-    e("syscall.resource.usage", "agents", &[], &[]),
-    e("syscall.session.history", "sessions", &["sessions_history"], &[C, M]),
-    e("syscall.session.list", "sessions", &["sessions_list"], &[C, M]),
-    e("syscall.session.status", "sessions", &["session_status"], &[MIN, C, M]),
-    always(e("syscall.skill.acquire", "automation", &[], &[MIN, C, M])),
-    always(e("syscall.skill.activate", "automation", &[], &[MIN, C, M])),
-    always(e("syscall.skill.drop", "automation", &["unload_skill"], &[MIN, C, M])),
-    always(e("syscall.skill.list", "automation", &[], &[MIN, C, M])),
-    always(e("syscall.skill.load", "automation", &["load_skill"], &[MIN, C, M])),
-    e("syscall.state.read", "memory", &[], &[]),
-    e("syscall.state.write", "memory", &[], &[]).danger(),
-    e("syscall.task.create", "automation", &[], &[]),
-    e("syscall.task.get", "automation", &[], &[]),
-    e("syscall.task.list", "automation", &[], &[]),
-    e("syscall.task.update", "automation", &[], &[]),
-    e("tool.browser", "ui", &["browser"], &[]),
-    e("tool.cli", "runtime", &["bash", "exec"], &[C]).danger(),
-    e("tool.fetch", "web", &["web_fetch"], &[]),
-    e("tool.google_search", "web", &[], &[]),
-    e("tool.process", "runtime", &["process"], &[C]),
-    e("tool.python", "runtime", &[], &[C]).danger(),
-    e("tool.web_search", "web", &["web_search"], &[]),
-    e("tts", "media", &[], &[]),
-    e("util.cron", "automation", &["cron"], &[C]),
-    e("util.timer", "automation", &[], &[C]),
-    e("util.watch", "automation", &[], &[C]),
-    e("workspace.edit", "fs", &["edit"], &[C]),
-    e("workspace.list", "fs", &["ls"], &[C]),
-    e("workspace.patch", "fs", &["apply_patch"], &[C]),
-    e("workspace.read", "fs", &["file_read", "read"], &[C]),
-    e("workspace.write", "fs", &["file_write", "write"], &[C]),
+    e("canvas", "Draw on the canvas", "ui", &[], &[]),
+    e("channel.file_attach", "Attach a file", "messaging", &[], &[]),
+    e("channel.handoff", "Hand the conversation over", "messaging", &[], &[]),
+    e("channel.send", "Say something outside", "messaging", &[], &[]),
+    e("image", "Look at an image", "media", &[], &[C]),
+    e("memory.get", "Read a memory", "memory", &["memory_get"], &[C]),
+    e("memory.scratchpad", "Use the scratchpad", "memory", &["scratchpad_read", "scratchpad_update"], &[C]),
+    e("memory.search", "Search memory", "memory", &["memory_search"], &[C]),
+    e("memory.write", "Remember something", "memory", &["memory_write"], &[C]),
+    e("message", "Act on a message", "messaging", &[], &[M]),
+    e("nodes", "Use other nodes", "nodes", &[], &[]),
+    e("syscall.agent.create", "Create an agent", "agents", &[], &[]).danger(),
+    e("syscall.agent.inspect", "Look into a memory", "agents", &[], &[]),
+    e("syscall.agent.list", "List agents", "agents", &["agents_list"], &[]),
+    e("syscall.agent.start", "Start an agent", "agents", &[], &[]),
+    e("syscall.agent.stop", "Stop an agent", "agents", &[], &[]),
+    e("syscall.artifact.promote", "Promote an artifact", "fs", &[], &[]),
+    e("syscall.ask", "Ask an agent", "sessions", &[], &[]),
+    e("syscall.broadcast", "Tell everyone", "messaging", &[], &[]),
+    e("syscall.channel.handoff", "Hand a channel over", "messaging", &[], &[]),
+    e("syscall.channel.send", "Send to a channel", "messaging", &[], &[]),
+    e("syscall.chat.create", "Open a chat channel", "messaging", &[], &[]),
+    e("syscall.chat.history", "Read a chat", "messaging", &[], &[]),
+    e("syscall.chat.invite", "Invite to a chat", "messaging", &[], &[]),
+    e("syscall.chat.list", "List chats", "messaging", &[], &[]),
+    e("syscall.chat.remove", "Remove from a chat", "messaging", &[], &[]),
+    e("syscall.chat.send", "Post to a chat", "messaging", &[], &[]),
+    e("syscall.control", "Control the world", "automation", &["gateway"], &[]),
+    e("syscall.droid.check", "Check on a droid", "sessions", &["check_droid"], &[C]),
+    e("syscall.droid.control", "Steer a droid", "sessions", &["subagents"], &[C]),
+    e("syscall.droid.spawn", "Send out a droid", "sessions", &["spawn_droid", "sessions_spawn"], &[C]),
+    e("syscall.inbox.read", "Read the inbox", "sessions", &[], &[]),
+    e("syscall.knowledge.delete", "Delete knowledge", "memory", &[], &[]),
+    e("syscall.knowledge.list", "List knowledge", "memory", &[], &[]),
+    e("syscall.knowledge.read", "Read knowledge", "memory", &[], &[]),
+    e("syscall.knowledge.write", "Write knowledge", "memory", &[], &[]),
+    e("syscall.message.send", "Send a message", "sessions", &["send_to_agent", "sessions_send"], &[C, M]),
+    e("syscall.reflect", "See the world", "agents", &[], &[]),
+    e("syscall.resource.usage", "See the host's load", "agents", &[], &[]),
+    e("syscall.session.history", "Read a session", "sessions", &["sessions_history"], &[C, M]),
+    e("syscall.session.list", "List sessions", "sessions", &["sessions_list"], &[C, M]),
+    e("syscall.session.status", "See an agent's standing", "sessions", &["session_status"], &[MIN, C, M]),
+    always(e("syscall.skill.acquire", "Acquire a skill", "automation", &[], &[MIN, C, M])),
+    always(e("syscall.skill.activate", "Activate a skill", "automation", &[], &[MIN, C, M])),
+    always(e("syscall.skill.drop", "Drop a skill", "automation", &["unload_skill"], &[MIN, C, M])),
+    always(e("syscall.skill.list", "List skills", "automation", &[], &[MIN, C, M])),
+    always(e("syscall.skill.load", "Load a skill", "automation", &["load_skill"], &[MIN, C, M])),
+    e("syscall.state.read", "Read shared state", "memory", &[], &[]),
+    e("syscall.state.write", "Write shared state", "memory", &[], &[]).danger(),
+    e("syscall.task.create", "Create a task", "automation", &[], &[]),
+    e("syscall.task.get", "Read a task", "automation", &[], &[]),
+    e("syscall.task.list", "List tasks", "automation", &[], &[]),
+    e("syscall.task.update", "Update a task", "automation", &[], &[]),
+    e("tool.browser", "Use a browser", "ui", &["browser"], &[]),
+    e("tool.cli", "Run a command", "runtime", &["bash", "exec"], &[C]).danger(),
+    e("tool.fetch", "Fetch a page", "web", &["web_fetch"], &[]),
+    e("tool.google_search", "Search with Google", "web", &[], &[]),
+    e("tool.process", "Manage processes", "runtime", &["process"], &[C]),
+    e("tool.python", "Run Python", "runtime", &[], &[C]).danger(),
+    e("tool.web_search", "Search the web", "web", &["web_search"], &[]),
+    e("tts", "Speak", "media", &[], &[]),
+    e("util.cron", "Set a cron job", "automation", &["cron"], &[C]),
+    e("util.timer", "Set a timer", "automation", &[], &[C]),
+    e("util.watch", "Watch files", "automation", &[], &[C]),
+    e("workspace.edit", "Edit a file", "fs", &["edit"], &[C]),
+    e("workspace.list", "List files", "fs", &["ls"], &[C]),
+    e("workspace.patch", "Patch files", "fs", &["apply_patch"], &[C]),
+    e("workspace.read", "Read a file", "fs", &["file_read", "read"], &[C]),
+    e("workspace.write", "Write a file", "fs", &["file_write", "write"], &[C]),
 ];
 
 impl Entry {
@@ -204,6 +222,7 @@ pub fn words() -> impl Iterator<Item = &'static str> {
         .iter()
         .flat_map(|entry| std::iter::once(entry.name).chain(entry.aliases.iter().copied()))
         .chain(FAMILIES.iter().map(|(family, _)| *family))
+        .chain(SECTION_WORDS)
 }
 
 /// Whether `text` matches `pattern`, in which `*` stands for any run of characters. Linear in practice and bounded by
@@ -256,7 +275,13 @@ mod tests {
         let all: Vec<&str> = words().collect();
         let unique: BTreeSet<&str> = all.iter().copied().collect();
         assert_eq!(all.len(), unique.len());
+        assert_eq!(SECTION_WORDS.map(str::to_owned), SECTIONS.map(|section| format!("group:{section}")));
+        assert!(all.iter().all(|word| !expand(word).is_empty()));
+        let labels: BTreeSet<&str> = CATALOGUE.iter().map(|entry| entry.label).collect();
+        assert_eq!(labels.len(), CATALOGUE.len());
         for entry in CATALOGUE {
+            let short = !entry.label.contains('.') && (5..=30).contains(&entry.label.len());
+            assert!(short && entry.label.starts_with(char::is_uppercase), "{}", entry.label);
             assert!(SECTIONS.contains(&entry.section), "{}", entry.name);
             assert!(!entry.name.contains("__"), "{}", entry.name);
             assert_eq!(from_wire(&to_wire(entry.name)), entry.name);

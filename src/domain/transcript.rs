@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::tool_catalogue;
+
 /// Who speaks in a transcript. The system part travels apart from the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -104,6 +106,20 @@ pub struct ToolSpec {
     pub parameters: Value,
 }
 
+impl ToolSpec {
+    /// What people call it (TOOL-04): the catalogue's label, the name for a tool that is not in the catalogue.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        tool_catalogue::entry(&self.name).map_or(self.name.as_str(), |entry| entry.label)
+    }
+
+    /// The catalogue's section that it is in; `None` for a tool that is not in the catalogue.
+    #[must_use]
+    pub fn section(&self) -> Option<&'static str> {
+        tool_catalogue::entry(&self.name).map(|entry| entry.section)
+    }
+}
+
 /// Tokens of one model call, as the provider reported them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
@@ -124,5 +140,19 @@ impl TokenUsage {
     #[must_use]
     pub fn total(self) -> u64 {
         self.input.saturating_add(self.output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_has_the_label_and_the_section_of_the_catalogue() {
+        let spec = |name: &str| ToolSpec { name: name.into(), description: String::new(), parameters: Value::Null };
+        let known = spec("workspace.read");
+        assert_eq!((known.label(), known.section()), ("Read a file", Some("fs")));
+        let of_a_toolbox = spec("weather.now");
+        assert_eq!((of_a_toolbox.label(), of_a_toolbox.section()), ("weather.now", None));
     }
 }

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Money, Reservation};
+use crate::budget::{Reservation, no_tokens};
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, RootId, TurnId};
+use crate::money::Money;
 use crate::time::Timestamp;
 
 text_enum! {
@@ -24,6 +25,9 @@ text_enum! {
         Dead = "dead",
     }
 }
+
+/// What stands behind an answer that was cut, for whoever asked.
+pub const CUT_MARK: &str = "[cut: the model reached its token limit for one answer]";
 
 /// The durable record of a turn. Its content is in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,17 +61,23 @@ pub struct Turn {
     pub rounds: u32,
     /// Tool calls recorded.
     pub calls: u32,
-    /// Tokens read.
+    /// Tokens read, as far as they are known; of a call that was cut off, as many as were held.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Tokens written, in the same way.
     pub output_tokens: u64,
-    /// What it cost.
+    /// What they cost, those without a price left out.
     pub cost: Money,
+    /// Of these tokens: those of models without a known price.
+    #[serde(default, skip_serializing_if = "no_tokens")]
+    pub unpriced_tokens: u64,
     /// The budget of its model call under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Reservation>,
     /// The last text, when it has ended.
     pub text: Option<String>,
+    /// Whether that text was cut, because the model reached its token limit for one answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// When it was opened.
     pub started_at: Timestamp,
     /// When it ended.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Money;
 use crate::ids::{AgentId, RootId, TurnId};
+use crate::money::Money;
 use crate::time::Timestamp;
 use crate::transcript::TokenUsage;
 
@@ -22,8 +22,8 @@ pub struct UsageRow {
     pub model: String,
     /// The tokens.
     pub tokens: TokenUsage,
-    /// The price of them.
-    pub cost: Money,
+    /// The price of them; `None` if nobody has said what the model costs.
+    pub cost: Option<Money>,
     /// Whether the figures are the reservation's, because a crash or a broken stream hid the real ones.
     pub estimated: bool,
     /// How long the provider took, in milliseconds.
@@ -43,6 +43,52 @@ pub struct UsageSum {
     pub calls: u64,
     /// Their tokens.
     pub tokens: TokenUsage,
-    /// Their price.
+    /// Their price, that of calls without a known price left out.
     pub cost: Money,
+    /// How many of the calls are estimates, for what was held.
+    pub estimated_calls: u64,
+    /// The part of the cost that is estimated.
+    pub estimated_cost: Money,
+    /// Of the tokens: those without a known price.
+    pub unpriced_tokens: u64,
+}
+
+impl UsageSum {
+    /// Of no calls yet.
+    #[must_use]
+    pub fn new(agent_id: &AgentId, model: &str) -> Self {
+        Self {
+            agent_id: agent_id.clone(),
+            model: model.to_owned(),
+            calls: 0,
+            tokens: TokenUsage::default(),
+            cost: Money(0),
+            estimated_calls: 0,
+            estimated_cost: Money(0),
+            unpriced_tokens: 0,
+        }
+    }
+}
+
+/// What calls took together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spending {
+    /// Tokens, read and written.
+    pub tokens: u64,
+    /// Their price, that of calls without a known price left out.
+    pub cost: Money,
+    /// Of the tokens: those without a known price.
+    pub unpriced_tokens: u64,
+}
+
+impl Spending {
+    /// Of all these sums, saturating.
+    #[must_use]
+    pub fn of(sums: &[UsageSum]) -> Self {
+        sums.iter().fold(Self::default(), |all, sum| Self {
+            tokens: all.tokens.saturating_add(sum.tokens.total()),
+            cost: all.cost.plus(sum.cost),
+            unpriced_tokens: all.unpriced_tokens.saturating_add(sum.unpriced_tokens),
+        })
+    }
 }

@@ -94,6 +94,22 @@ impl WriteAcl {
         Ok(Self { prefixes: checked })
     }
 
+    /// Rules of one agent from configuration: as [`new`](Self::new), and none of them takes in another agent's directory
+    /// (ACL-03).
+    pub fn of(agent: &AgentId, prefixes: &[String]) -> Result<Self, Refusal> {
+        let acl = Self::new(prefixes)?;
+        match acl.prefixes.iter().find(|prefix| is_foreign(agent, prefix)) {
+            None => Ok(acl),
+            Some(prefix) => Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("write prefix `{prefix}` takes in what is another agent's"),
+            )
+            .hint(format!(
+                "under agents/ only `{AGENTS}/{agent}/` is for {agent}; send another agent a message instead"
+            ))),
+        }
+    }
+
     /// The prefixes, sorted.
     #[must_use]
     pub fn prefixes(&self) -> &[String] {
@@ -102,6 +118,14 @@ impl WriteAcl {
 
     /// Whether the file at `path` may be written.
     pub fn check(&self, agent: &AgentId, path: &WorkspacePath) -> Result<(), Refusal> {
+        // Whatever the prefixes say: the agent whose directory it is may have been created after they were written.
+        if is_foreign(agent, path.as_str()) {
+            return Err(Refusal::new(
+                Code::PathDenied,
+                format!("{agent} may not write `{}`: it is another agent's", path.as_str()),
+            )
+            .hint("send that agent a message instead"));
+        }
         // A directory itself is not a file in it: `output` does not match `output/`.
         if self.prefixes.iter().any(|prefix| path.as_str().starts_with(prefix.as_str())) {
             return Ok(());
@@ -109,6 +133,16 @@ impl WriteAcl {
         Err(Refusal::new(Code::PathDenied, format!("{agent} may not write `{}`", path.as_str()))
             .hint(format!("{agent} may write under: {}", self.prefixes.join(", "))))
     }
+}
+
+/// The directory of agents' own directories.
+const AGENTS: &str = "agents";
+
+/// Whether a path or a prefix lies among the directories of agents, and not in that of this one (ACL-03).
+fn is_foreign(agent: &AgentId, path: &str) -> bool {
+    let mut parts = path.split('/');
+    // A disk that does not tell upper from lower case must not be a way around it.
+    parts.next().is_some_and(|first| first.eq_ignore_ascii_case(AGENTS)) && parts.next() != Some(agent.as_str())
 }
 
 #[cfg(test)]
@@ -134,6 +168,31 @@ mod tests {
         ] {
             let path = WorkspacePath::parse(path, false).unwrap();
             assert_eq!(acl.check(&chora, &path).is_ok(), allowed, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_writes_into_another_agents_directory() {
+        let chora: AgentId = "chora".parse().unwrap();
+        let of = |prefix: &str| WriteAcl::of(&chora, &[prefix.to_owned()]);
+        for good in ["agents/chora/", "agents/chora/notes/", "output/", "output/agents/mux/"] {
+            assert!(of(good).is_ok(), "{good}");
+        }
+        for bad in ["agents/", "agents/mux/", "agents/chora2/", "./agents//mux/", "Agents/chora2/"] {
+            let refusal = of(bad).unwrap_err();
+            assert!(refusal.message.contains("another agent's") && refusal.hint.is_some(), "{bad}");
+        }
+        // However the rules were made: of an agent that came later nobody knew.
+        let wide = acl(&["agents/", "output/"]);
+        for (path, allowed) in [
+            ("agents/chora/n.md", true),
+            ("agents/late-1/n.md", false),
+            ("agents/late-1", false),
+            ("AGENTS/late-1/n.md", false),
+            ("output/agents/late-1/n.md", true),
+        ] {
+            let path = WorkspacePath::parse(path, false).unwrap();
+            assert_eq!(wide.check(&chora, &path).is_ok(), allowed, "{path:?}");
         }
     }
 

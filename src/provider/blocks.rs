@@ -1,4 +1,4 @@
-//! Raw content blocks of providers and of foreign transcripts, normalised to the blocks of the domain (TOOL-10).
+//! Raw content blocks of providers, normalised to the blocks of the domain (TOOL-10, LOOP-05).
 //!
 //! Must never: make a call out of a block that has no id; those are ignored.
 
@@ -11,15 +11,10 @@ use serde_json::Value;
 use crate::error::{ErrorKind, ProviderError};
 use crate::model::{ModelAnswer, ModelRequest, Stop};
 
-/// Normalises raw blocks. Calls are blocks whose `type` is `toolCall`, `toolUse`, `functionCall` or a spelling of
+/// Normalises a raw block. Calls are blocks whose `type` is `toolCall`, `toolUse`, `functionCall` or a spelling of
 /// those, with a non-empty `id`; their arguments are under `arguments`, `input` or `args`. Text and thinking are kept;
-/// everything else is left out.
-#[must_use]
-pub fn normalise(raw: &[Value]) -> Vec<Block> {
-    raw.iter().filter_map(one).collect()
-}
-
-fn one(raw: &Value) -> Option<Block> {
+/// `None` is everything else, which is left out.
+pub(crate) fn normalise(raw: &Value) -> Option<Block> {
     let text_of = |key: &str| raw.get(key).and_then(Value::as_str);
     match text_of("type")? {
         "text" => Some(Block::Text { text: text_of("text")?.to_owned() }),
@@ -83,7 +78,8 @@ pub(crate) fn settle(
     if !calls && !says {
         let after_results = request.messages.last().is_some_and(|message| message.role == Role::Tool);
         if matches!(stop, Stop::EndTurn | Stop::Other(_)) && !after_results {
-            return Err(ProviderError::new(ErrorKind::BadAnswer, "the answer is empty: neither words nor a tool call"));
+            let words = "the answer is empty: neither words nor a tool call";
+            return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
         }
         blocks.push(Block::Text { text: String::new() });
     }
@@ -115,7 +111,7 @@ mod tests {
             arguments,
         };
         assert_eq!(
-            normalise(&raw),
+            raw.iter().filter_map(normalise).collect::<Vec<_>>(),
             [
                 Block::Text { text: "hello".to_owned() },
                 call("1", "workspace.read", json!({ "path": "a" })),

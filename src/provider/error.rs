@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::prefix_bytes;
+use ghost_domain::transcript::TokenUsage;
 
 /// Longest message of an error, in bytes.
 pub const MESSAGE_MAX: usize = 2_000;
@@ -123,6 +124,8 @@ pub struct ProviderError {
     pub retry_after: Option<Duration>,
     /// Whether tokens may have been billed.
     pub charge: Charge,
+    /// What the call took, if the provider said so before it failed; it counts whatever `charge` says.
+    pub usage: Option<TokenUsage>,
 }
 
 impl ProviderError {
@@ -143,7 +146,7 @@ impl ProviderError {
             clean.truncate(prefix_bytes(&clean, clean.len().saturating_sub(512)).len());
         }
         let message = prefix_bytes(&clean, MESSAGE_MAX).to_owned();
-        Self { kind, message, status: None, retry_after: None, charge: kind.charge() }
+        Self { kind, message, status: None, retry_after: None, charge: kind.charge(), usage: None }
     }
 
     /// Adds the HTTP status.
@@ -157,6 +160,13 @@ impl ProviderError {
     #[must_use]
     pub fn retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;
+        self
+    }
+
+    /// Adds what the call took, if that is known.
+    #[must_use]
+    pub fn usage(mut self, usage: Option<TokenUsage>) -> Self {
+        self.usage = usage;
         self
     }
 

@@ -5,14 +5,16 @@
 //! Must never: decide what is retried by itself (the turn journals every attempt), run a tool, or let a key or an
 //! unbounded payload into an error. Every future here may be dropped at any await without leaving anything behind.
 
-pub mod blocks;
+mod blocks;
 pub mod error;
 pub mod estimate;
 mod http;
 pub mod markup;
+mod markup_stream;
 pub mod model;
 mod openai;
 mod openai_stream;
+mod openai_usage;
 pub mod pool;
 pub mod price;
 #[cfg(test)]
@@ -25,14 +27,16 @@ mod sse;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod through_genai;
+mod through_genai_bounds;
 mod through_genai_request;
 
 pub use error::{Charge, ErrorKind, ProviderError};
 pub use estimate::{estimate_tokens, estimate_with, tool_bytes};
 pub use markup::{clean_visible, malformed_tool_call};
+pub use markup_stream::Cleaner;
 pub use model::{Deltas, ModelAnswer, ModelRequest, NoDeltas, Provider, Stop};
 pub use pool::{Pool, Slot};
 pub use price::price;
 pub use providers::{Entry, Providers};
 pub use recorded::{Recorded, RecordedAnswer, RecordedTurn, Recording};
-pub use retry::{Next, decide};
+pub use retry::{Next, Rest, decide};

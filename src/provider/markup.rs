@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::markup_stream::Cleaner;
+
 /// Openings of tool calls as text. The word must follow the bracket at once, and be whole.
 const CALL_TAGS: &str = "tool_call|tool_calls|tool_use|function_call|function_calls|invoke|function=[a-zA-Z0-9_.-]+";
 
@@ -18,29 +20,8 @@ static OPENED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     ))
     .ok()
 });
-static WHOLE_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?is)<\|?(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function=[a-z0-9_.-]+)\b.*?</\|?(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function)>",
-    )
-    .ok()
-});
-static LOOSE_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(
-        r"(?is)</(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function|parameter)>|<\|?(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function=[a-z0-9_.-]+)(?:[\s>|/].*|$)|\[TOOL_CALLS?\].*|<｜tool▁calls?▁begin｜>.*",
-    )
-    .ok()
-});
-static THINKING: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?is)<(?:think|thinking|thought|reasoning|antml:thinking)>.*?(?:</(?:think|thinking|thought|reasoning|antml:thinking)>|$)").ok()
-});
-static THINKING_END: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"(?i)</(?:think|thinking|thought|reasoning|antml:thinking)>").ok());
-static CONTROL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"<\|(?:im_start|im_end|im_sep|eot_id|end_of_turn|endoftext|end|start|channel|message|return|call|assistant|user|system|begin_of_text|start_header_id|end_header_id|python_tag|eom_id)\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|<｜[^｜<>]{1,40}｜>").ok()
-});
 
 static INLINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`[^`\n]+`").ok());
-static STAND_IN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("\u{E000}([0-9]{1,6})\u{E001}").ok());
 
 /// Longest excerpt of a malformed call, in characters.
 const EXCERPT: usize = 200;
@@ -103,71 +84,17 @@ fn without_fences(text: &str) -> String {
 }
 
 /// `text` as people should see it: without tool markup, thinking tags and their content, and control tokens. Code,
-/// fenced or inline, is left as it is.
+/// fenced or inline, is left as it is. A closing tag without its opening one is what is left of an opening that a provider
+/// put in a prefix, so everything before it is thinking.
 #[must_use]
 pub fn clean_visible(text: &str) -> String {
     if !text.contains(['<', '[']) {
         return text.to_owned();
     }
-    let mut out = String::with_capacity(text.len());
-    let mut prose = String::new();
-    let mut fenced = false;
-    for line in text.split_inclusive('\n') {
-        let fence = line.trim_start().starts_with("```");
-        if fence && !fenced {
-            out.push_str(&clean_prose(&std::mem::take(&mut prose)));
-        }
-        if fenced || fence {
-            out.push_str(line);
-        } else {
-            prose.push_str(line);
-        }
-        if fence {
-            fenced = !fenced;
-        }
-    }
-    out.push_str(&clean_prose(&prose));
+    let (mut cleaner, mut out) = (Cleaner::default(), String::with_capacity(text.len()));
+    cleaner.push(text, &mut out);
+    cleaner.end(&mut out);
     out.trim().to_owned()
-}
-
-fn clean_prose(text: &str) -> String {
-    // Inline code is put aside and what stands for it is of two characters that no text uses.
-    let mut aside: Vec<&str> = Vec::new();
-    let mut clean = String::with_capacity(text.len());
-    let mut from = 0;
-    if let Some(inline) = INLINE.as_ref().filter(|_| !text.contains(['\u{E000}', '\u{E001}'])) {
-        for code in inline.find_iter(text).filter(|code| code.as_str().contains(['<', '['])) {
-            clean.push_str(&text[from..code.start()]);
-            clean.push_str(&format!("\u{E000}{}\u{E001}", aside.len()));
-            aside.push(code.as_str());
-            from = code.end();
-        }
-    }
-    clean.push_str(&text[from..]);
-    let clean = without_marks(clean);
-    match STAND_IN.as_ref().filter(|_| !aside.is_empty()) {
-        None => clean,
-        Some(stand_in) => {
-            let code = |found: &regex::Captures<'_>| found[1].parse().ok().and_then(|at: usize| aside.get(at)).copied();
-            stand_in.replace_all(&clean, |found: &regex::Captures<'_>| code(found).unwrap_or_default()).into_owned()
-        }
-    }
-}
-
-fn without_marks(mut clean: String) -> String {
-    for pattern in [&THINKING, &WHOLE_CALL, &LOOSE_CALL, &CONTROL] {
-        if let Some(pattern) = pattern.as_ref()
-            && pattern.is_match(&clean)
-        {
-            clean = pattern.replace_all(&clean, "").into_owned();
-        }
-    }
-    // A closing tag without its opening one: the opening was in a prefix that the provider put there, so everything
-    // before the close is thinking.
-    if let Some(end) = THINKING_END.as_ref().and_then(|pattern| pattern.find_iter(&clean).last()) {
-        clean = clean[end.end()..].to_owned();
-    }
-    clean
 }
 
 #[cfg(test)]
@@ -177,7 +104,7 @@ mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&OPENED, &WHOLE_CALL, &LOOSE_CALL, &THINKING, &THINKING_END, &CONTROL, &INLINE, &STAND_IN] {
+        for pattern in [&OPENED, &INLINE] {
             assert!(pattern.is_some());
         }
     }
@@ -229,6 +156,8 @@ mod tests {
             ("a < b and [c]", "a < b and [c]"),
             ("It writes `<tool_call>` and `</s>`.</s> Yes.", "It writes `<tool_call>` and `</s>`. Yes."),
             ("<think>`<x>`</think>See `<y>`.", "See `<y>`."),
+            ("<think>so:\n```\nlet plan;\n```\nhm</think>Done.", "Done."),
+            ("so:\n```\nlet plan;\n```\nhm</think>Done.", "Done."),
             ("```xml\n<tool_call>x</tool_call>\n```", "```xml\n<tool_call>x</tool_call>\n```"),
         ] {
             assert_eq!(clean_visible(dirty), clean, "{dirty}");

@@ -28,6 +28,9 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolSpec]>,
     /// Most tokens of the answer.
     pub max_tokens: u64,
+    /// Most bytes of the arguments of all the answer's calls together. An answer with more is no answer; at least 1 MiB and at
+    /// most 32 MiB are taken, whatever this says.
+    pub calls_bytes: usize,
     /// Sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f64>,
     /// Reasoning effort: `low`, `medium` or `high`; `None` leaves it to the provider.

@@ -138,7 +138,7 @@ impl Provider for OpenAi {
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.starts_with("application/json"));
-        let mut gather = Gather::new(&self.redactor);
+        let mut gather = Gather::new(request, &self.redactor);
         let (mut sse, mut plain, mut total) = (Sse::default(), Vec::new(), 0);
         loop {
             // A body that breaks off after its end marker is whole; before it, the loss is not a failure of the network

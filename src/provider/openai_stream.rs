@@ -9,10 +9,11 @@ use ghost_domain::transcript::{Block, TokenUsage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::blocks::{call, own_ids, settle};
+use crate::blocks::{call, normalise, own_ids, settle};
 use crate::error::{ErrorKind, ProviderError};
-use crate::http::event_error;
+use crate::http::{CallBytes, event_error};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
+use crate::openai_usage::tokens;
 
 /// Most calls in one answer.
 const CALLS_MAX: usize = 256;
@@ -22,7 +23,7 @@ const CALLS_MAX: usize = 256;
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
-    usage: Option<Usage>,
+    usage: Option<Value>,
     error: Option<Value>,
 }
 
@@ -63,20 +64,6 @@ struct FunctionDelta {
     arguments: Option<Value>,
 }
 
-#[derive(Deserialize)]
-struct Usage {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
-    prompt_tokens_details: Option<PromptDetails>,
-}
-
-#[derive(Deserialize)]
-struct PromptDetails {
-    cached_tokens: Option<u64>,
-}
-
 #[derive(Default)]
 struct Partial {
     id: String,
@@ -92,15 +79,18 @@ pub(crate) struct Gather<'a> {
     calls: Vec<Partial>,
     /// Where the call of an index is gathered.
     places: BTreeMap<u64, usize>,
-    usage: Option<TokenUsage>,
+    call_bytes: CallBytes,
+    /// What the server says that the call took, as it says it.
+    usage: Option<Value>,
     reason: Option<String>,
     done: bool,
 }
 
 impl<'a> Gather<'a> {
-    pub(crate) fn new(redactor: &'a Redactor) -> Self {
+    pub(crate) fn new(request: &ModelRequest, redactor: &'a Redactor) -> Self {
         Self {
             redactor,
+            call_bytes: CallBytes::of(request),
             text: String::new(),
             thinking: String::new(),
             calls: Vec::new(),
@@ -150,20 +140,22 @@ impl<'a> Gather<'a> {
 
     fn bad(&self, error: &str, data: &str) -> ProviderError {
         let words = format!("the provider sent what is no chat completion: {error}, in: {}", clip(data));
-        ProviderError::redacted(ErrorKind::BadAnswer, &words, self.redactor)
+        ProviderError::redacted(ErrorKind::BadAnswer, &words, self.redactor).usage(self.taken())
+    }
+
+    /// What the call took, if the server has said so of the whole answer: some count while they write.
+    fn taken(&self) -> Option<TokenUsage> {
+        let over = self.done || self.reason.is_some();
+        let empty = self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty();
+        self.usage.as_ref().filter(|_| over).and_then(|usage| tokens(usage, empty))
     }
 
     fn chunk(&mut self, chunk: Chunk, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(event_error(&error, self.redactor));
+        if let Some(usage) = chunk.usage.filter(|usage| !usage.is_null()) {
+            self.usage = Some(usage);
         }
-        if let Some(usage) = chunk.usage {
-            self.usage = Some(TokenUsage {
-                input: usage.prompt_tokens,
-                output: usage.completion_tokens,
-                cache_read: usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
-                cache_write: 0,
-            });
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(event_error(&error, self.redactor).usage(self.taken()));
         }
         // Only one choice is ever asked for.
         let Some(choice) = chunk.choices.into_iter().next() else { return Ok(()) };
@@ -188,7 +180,7 @@ impl<'a> Gather<'a> {
             Some(Content::Text(text)) => self.say(&text, deltas),
             Some(Content::Parts(parts)) => {
                 for part in &parts {
-                    self.part(part, deltas);
+                    self.part(part, deltas)?;
                 }
             }
             None => {}
@@ -217,18 +209,39 @@ impl<'a> Gather<'a> {
         }
     }
 
-    fn part(&mut self, part: &Value, deltas: &mut dyn Deltas) {
-        let text = |value: &Value| value.get("text").and_then(Value::as_str).map(str::to_owned);
-        match part.get("type").and_then(Value::as_str) {
-            Some("text") => self.say(&text(part).unwrap_or_default(), deltas),
-            Some("thinking") => {
-                let inner = part.get("thinking").and_then(Value::as_array).cloned().unwrap_or_default();
-                for piece in &inner {
-                    self.think(&text(piece).unwrap_or_default(), deltas);
+    /// Takes a content block of a server that sends those in place of text (TOOL-10).
+    fn part(&mut self, part: &Value, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        // Mistral's thinking is a list of blocks of text.
+        if let Some(inner) = part.get("thinking").and_then(Value::as_array) {
+            for piece in inner {
+                self.think(piece.get("text").and_then(Value::as_str).unwrap_or_default(), deltas);
+            }
+            return Ok(());
+        }
+        match normalise(part) {
+            Some(Block::Text { text }) => self.say(&text, deltas),
+            Some(Block::Thinking { text, .. }) => self.think(&text, deltas),
+            Some(Block::ToolCall { id, name, arguments }) => {
+                let arguments = arguments.to_string();
+                self.call_bytes.add(arguments.len())?;
+                let place = self.new_call()?;
+                if let Some(call) = self.calls.get_mut(place) {
+                    *call = Partial { id, name, arguments };
                 }
             }
-            _ => {}
+            Some(Block::ToolResult { .. }) | None => {}
         }
+        Ok(())
+    }
+
+    /// Makes room for one more call, and says where.
+    fn new_call(&mut self) -> Result<usize, ProviderError> {
+        if self.calls.len() >= CALLS_MAX {
+            let words = format!("the answer makes more than {CALLS_MAX} calls");
+            return Err(ProviderError::new(ErrorKind::BadAnswer, words));
+        }
+        self.calls.push(Partial::default());
+        Ok(self.calls.len() - 1)
     }
 
     /// Takes a fragment. It continues the call of its index, unless it brings another id: some servers give every
@@ -246,14 +259,7 @@ impl<'a> Gather<'a> {
         });
         let place = match same {
             Some(place) => place,
-            None => {
-                if self.calls.len() >= CALLS_MAX {
-                    let words = format!("the answer makes more than {CALLS_MAX} calls");
-                    return Err(ProviderError::new(ErrorKind::BadAnswer, words));
-                }
-                self.calls.push(Partial::default());
-                self.calls.len() - 1
-            }
+            None => self.new_call()?,
         };
         if let Some(index) = delta.index {
             self.places.insert(index, place);
@@ -270,9 +276,15 @@ impl<'a> Gather<'a> {
             }
         }
         match function.arguments {
-            Some(Value::String(fragment)) => call.arguments.push_str(&fragment),
+            Some(Value::String(fragment)) => {
+                self.call_bytes.add(fragment.len())?;
+                call.arguments.push_str(&fragment);
+            }
             Some(Value::Null) | None => {}
-            Some(whole) => call.arguments = whole.to_string(),
+            Some(whole) => {
+                call.arguments = whole.to_string();
+                self.call_bytes.add(call.arguments.len())?;
+            }
         }
         Ok(())
     }
@@ -286,6 +298,7 @@ impl<'a> Gather<'a> {
                 "the stream ended without its end marker, in the middle of the answer",
             ));
         }
+        let usage = self.taken();
         let mut blocks = Vec::new();
         if !self.thinking.is_empty() {
             blocks.push(Block::Thinking { text: self.thinking, signature: None });
@@ -296,7 +309,7 @@ impl<'a> Gather<'a> {
         for partial in self.calls {
             if partial.name.is_empty() {
                 let words = "the answer holds a tool call without a name";
-                return Err(ProviderError::new(ErrorKind::BadAnswer, words));
+                return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
             }
             blocks.push(call(partial.id, &partial.name, Value::String(partial.arguments)));
         }
@@ -308,7 +321,7 @@ impl<'a> Gather<'a> {
             Some("stop") | None => Stop::EndTurn,
             Some(other) => Stop::Other(clip(other)),
         };
-        settle(request, blocks, self.usage, stop)
+        settle(request, blocks, usage, stop)
     }
 }
 

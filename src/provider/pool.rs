@@ -3,8 +3,8 @@
 //!
 //! Must never: let a later caller overtake an earlier one, or keep the place of a caller that has gone.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ghost_domain::{Clock, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Slots of one provider, handed out first come first served.
 pub struct Pool {
     slots: Arc<Semaphore>,
+    size: Arc<Mutex<Size>>,
     clock: Arc<dyn Clock>,
     /// Milliseconds since the epoch before which nobody is let in.
     closed_until: AtomicI64,
@@ -19,10 +20,46 @@ pub struct Pool {
     in_use: Arc<AtomicUsize>,
 }
 
+/// How many slots a pool has, and how many of those that are out are not to come back, because it was made smaller.
+struct Size {
+    slots: usize,
+    surplus: usize,
+}
+
 /// The right to one call. Dropping it lets the next one in.
 pub struct Slot {
-    _permit: Option<OwnedSemaphorePermit>,
+    _place: Place,
     _in_use: Counted,
+}
+
+/// A place among those that a pool has.
+struct Place {
+    permit: Option<OwnedSemaphorePermit>,
+    size: Arc<Mutex<Size>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut size = locked(&self.size);
+        if let Some(permit) = self.permit.take() {
+            if size.surplus > 0 {
+                size.surplus -= 1;
+                permit.forget();
+            } else {
+                // Given back under the lock, or a pool that is made smaller at this moment would not find it.
+                drop(permit);
+            }
+        }
+    }
+}
+
+/// The numbers are whole after every statement, so those of a lock that a panic poisoned are, too.
+fn locked(size: &Mutex<Size>) -> MutexGuard<'_, Size> {
+    size.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bounded(concurrency: u32) -> usize {
+    usize::try_from(concurrency).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)
 }
 
 /// One in a count, for as long as it lives.
@@ -45,14 +82,32 @@ impl Pool {
     /// A pool of `concurrency` slots, at least one.
     #[must_use]
     pub fn new(concurrency: u32, clock: Arc<dyn Clock>) -> Self {
-        let slots = usize::try_from(concurrency).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+        let slots = bounded(concurrency);
         Self {
             slots: Arc::new(Semaphore::new(slots)),
+            size: Arc::new(Mutex::new(Size { slots, surplus: 0 })),
             clock,
             closed_until: AtomicI64::new(i64::MIN),
             queued: Arc::default(),
             in_use: Arc::default(),
         }
+    }
+
+    /// Makes it a pool of `concurrency` slots, at least one. Calls under way go on; while there are more of them than that,
+    /// nobody is let in.
+    pub fn resize(&self, concurrency: u32) {
+        let (slots, mut size) = (bounded(concurrency), locked(&self.size));
+        if slots > size.slots {
+            let more = slots - size.slots;
+            // Those that were not to come back may.
+            let kept = more.min(size.surplus);
+            size.surplus -= kept;
+            self.slots.add_permits(more - kept);
+        } else {
+            let less = size.slots - slots;
+            size.surplus += less - self.slots.forget_permits(less);
+        }
+        size.slots = slots;
     }
 
     /// Waits for a place: behind everyone who came before, and until a cool-down is over. Dropping the future gives
@@ -61,6 +116,7 @@ impl Pool {
         let queued = Counted::new(&self.queued);
         // The semaphore is private and never closed, so there is always a permit; its queue is first in, first out.
         let permit = Arc::clone(&self.slots).acquire_owned().await.ok();
+        let place = Place { permit, size: Arc::clone(&self.size) };
         // The permit is held through the cool-down, so that the order of arrival stays. It may be prolonged meanwhile.
         loop {
             let until = Timestamp(self.closed_until.load(Ordering::Acquire));
@@ -70,7 +126,7 @@ impl Pool {
             self.clock.sleep_until(until).await;
         }
         drop(queued);
-        Slot { _permit: permit, _in_use: Counted::new(&self.in_use) }
+        Slot { _place: place, _in_use: Counted::new(&self.in_use) }
     }
 
     /// Lets nobody in before `until`. A shorter pause than the one that holds changes nothing; calls under way go on.
@@ -126,6 +182,33 @@ mod tests {
         drop(slot);
         assert!(poll_immediate(&mut fourth).await.is_some());
         assert_eq!((pool.queued(), pool.in_use()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_pool_is_resized_under_its_callers() {
+        let pool = Pool::new(3, ManualClock::at(0));
+        let (first, second) = (pool.admit().await, pool.admit().await);
+        // One slot is free and goes at once, one of the two that are out when it comes back.
+        pool.resize(1);
+        let mut third = Box::pin(pool.admit());
+        assert!(poll_immediate(&mut third).await.is_none());
+        drop(first);
+        assert!(poll_immediate(&mut third).await.is_none(), "one is out, and there is one");
+        drop(second);
+        let third = poll_immediate(&mut third).await.expect("its turn");
+        let mut fourth = Box::pin(pool.admit());
+        assert!(poll_immediate(&mut fourth).await.is_none());
+        // What was to go stays when there are to be more again before it went.
+        pool.resize(2);
+        let fourth = poll_immediate(&mut fourth).await.expect("there are two");
+        pool.resize(1);
+        pool.resize(2);
+        let mut fifth = Box::pin(pool.admit());
+        assert!(poll_immediate(&mut fifth).await.is_none());
+        drop((third, fourth));
+        let _fifth = poll_immediate(&mut fifth).await.expect("two are free");
+        let _sixth = poll_immediate(&mut Box::pin(pool.admit())).await.expect("one is free");
+        assert!(poll_immediate(&mut Box::pin(pool.admit())).await.is_none());
     }
 
     #[tokio::test]

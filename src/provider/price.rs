@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use ghost_config::plan::{LlmPlan, ProviderKind};
 use ghost_domain::Money;
-use ghost_domain::budget::Price;
+use ghost_domain::Price;
 use serde::Deserialize;
 
 /// The shipped list. A test shows that it reads; were it broken all the same, no price would be known, and money

@@ -98,6 +98,26 @@ impl Providers {
         providers
     }
 
+    /// Takes over the pools of `before`, which these replace: of every provider that is still where it was, by its name, with the
+    /// calls that are under way in it, those that wait, and the pause that it asked for. Sizes change with
+    /// [`Self::size_pools`].
+    pub fn keep_pools(&mut self, before: &Self) {
+        for (name, entry) in &mut self.entries {
+            let Some(old) = before.entries.get(name) else { continue };
+            if old.plan.kind == entry.plan.kind && old.plan.base_url == entry.plan.base_url {
+                let (provider, pool) = (Arc::clone(&entry.provider), Arc::clone(&old.pool));
+                *entry = Arc::new(Entry { name: name.clone(), provider, pool, plan: entry.plan.clone() });
+            }
+        }
+    }
+
+    /// Gives every pool as many slots as its provider's plan says. Whoever puts these providers in force calls it.
+    pub fn size_pools(&self) {
+        for entry in self.entries.values() {
+            entry.pool.resize(entry.plan.concurrency);
+        }
+    }
+
     /// Adds a provider, or replaces the one of that name together with its pool.
     pub fn insert(&mut self, name: &str, plan: ProviderPlan, provider: Arc<dyn Provider>) {
         let pool = Arc::new(Pool::new(plan.concurrency, Arc::clone(&self.clock)));
@@ -174,5 +194,49 @@ fn key(name: &str, plan: &ProviderPlan, env: &dyn Fn(&str) -> Option<String>) ->
             format!("provider `{name}` needs the environment variable {variable}, which is not set"),
         )
         .hint(format!("export {variable}=<key> before starting, or choose another provider"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ManualClock, provider_plan};
+    use futures_util::future::poll_immediate;
+    use ghost_domain::Timestamp;
+
+    fn one(concurrency: u32, url: &str) -> Providers {
+        let plan = ProviderPlan { concurrency, ..provider_plan(ProviderKind::OpenAi, Some(url.to_owned())) };
+        let plan = LlmPlan { providers: BTreeMap::from([("p".to_owned(), plan)]), ..LlmPlan::default() };
+        Providers::build(&plan, &|_| None, ManualClock::at(0)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_replaces_providers_takes_their_pools_over() {
+        let (here, there) = ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1");
+        let before = one(1, here);
+        let slot = before.get("p").unwrap().pool.admit().await;
+        let mut after = one(1, here);
+        after.keep_pools(&before);
+        after.size_pools();
+        let pool = Arc::clone(&after.get("p").unwrap().pool);
+        let mut waits = Box::pin(pool.admit());
+        assert!(poll_immediate(&mut waits).await.is_none(), "the call under way counts");
+        let mut larger = one(2, here);
+        larger.keep_pools(&after);
+        assert!(poll_immediate(&mut waits).await.is_none(), "not in force yet");
+        larger.size_pools();
+        let second = poll_immediate(&mut waits).await.expect("there are two slots now");
+        // Put back, as a reload that fails does.
+        after.size_pools();
+        drop(second);
+        assert!(poll_immediate(&mut Box::pin(pool.admit())).await.is_none());
+        drop(slot);
+        pool.cool_down(Timestamp(5_000));
+        let mut again = one(1, here);
+        again.keep_pools(&after);
+        assert_eq!(again.get("p").unwrap().pool.closed_until(), Some(Timestamp(5_000)), "the pause holds");
+        let mut moved = one(1, there);
+        moved.keep_pools(&after);
+        assert_eq!(moved.get("p").unwrap().pool.closed_until(), None, "another server asked for none");
     }
 }

@@ -26,6 +26,8 @@ pub struct RecordedAnswer {
     pub blocks: Vec<Block>,
     /// What it took.
     pub usage: TokenUsage,
+    /// Why it stopped, as the journal has it.
+    pub stop: Option<String>,
 }
 
 /// The answers of one turn, in order.
@@ -159,7 +161,13 @@ impl Provider for Recorded {
             model: answer.model.clone(),
             blocks: answer.blocks.clone(),
             usage: Some(answer.usage),
-            stop: if calls { Stop::ToolUse } else { Stop::EndTurn },
+            stop: match answer.stop.as_deref() {
+                Some("max_tokens") => Stop::MaxTokens,
+                Some("refused") => Stop::Refused,
+                Some(other) => Stop::Other(other.to_owned()),
+                None if calls => Stop::ToolUse,
+                None => Stop::EndTurn,
+            },
         })
     }
 }
@@ -176,6 +184,7 @@ mod tests {
             model: "m".to_owned(),
             blocks: vec![Block::Text { text: text.to_owned() }],
             usage: TokenUsage::default(),
+            stop: None,
         }
     }
 

@@ -14,23 +14,48 @@ use crate::error::{ErrorKind, ProviderError};
 pub enum Next {
     /// Ask the same model again after this long.
     Retry(Duration),
-    /// Ask the next fall-back model at once.
-    Fallback,
+    /// Ask a fall-back model at once: the one that stands so many places after this, at least 1.
+    Fallback(usize),
     /// End the turn as failed.
     GiveUp,
 }
 
+/// The models that remain to be tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// How many there are.
+    pub models: usize,
+    /// How many places on the first of them stands that is at another provider, at least 1.
+    pub elsewhere: Option<usize>,
+}
+
+impl Rest {
+    /// What remains after a model at `provider`, if `rest` are the providers of the models that follow, in order.
+    pub fn after<'a>(provider: &str, rest: impl IntoIterator<Item = &'a str>) -> Self {
+        let (mut models, mut elsewhere) = (0, None);
+        for next in rest {
+            models += 1;
+            if next != provider {
+                elsewhere = elsewhere.or(Some(models));
+            }
+        }
+        Self { models, elsewhere }
+    }
+}
+
 /// Decides after a failure. `attempt` counts the failures of this model in this call, the present one included (so it
-/// is at least 1); `fallbacks_left` is how many models remain to be tried; `jitter` is any random number.
+/// is at least 1); `rest` is what remains to be tried; `jitter` is any random number.
 ///
 /// A pause that the provider asked for is kept in full, and one longer than `retry_cap` is not waited for. Otherwise
 /// the wait doubles from `retry_base` to at most `retry_cap`, the upper half of it left to chance.
 #[must_use]
-pub fn decide(attempt: u32, error: &ProviderError, plan: &ProviderPlan, fallbacks_left: usize, jitter: u64) -> Next {
-    let fall_back = if fallbacks_left > 0 { Next::Fallback } else { Next::GiveUp };
+pub fn decide(attempt: u32, error: &ProviderError, plan: &ProviderPlan, rest: Rest, jitter: u64) -> Next {
+    let fall_back = if rest.models > 0 { Next::Fallback(1) } else { Next::GiveUp };
     match error.kind {
         // Asking anyone else the same wrong thing, or paying another model for our mistake, helps nobody.
-        ErrorKind::Unauthorized | ErrorKind::BadRequest => return Next::GiveUp,
+        ErrorKind::BadRequest => return Next::GiveUp,
+        // Another model of this provider would be asked with the same key.
+        ErrorKind::Unauthorized => return rest.elsewhere.map_or(Next::GiveUp, Next::Fallback),
         ErrorKind::UnknownModel | ErrorKind::ContextTooLong => return fall_back,
         // A recording that is at its end stays there.
         ErrorKind::BadAnswer if plan.kind == ProviderKind::Recorded => return fall_back,
@@ -74,6 +99,23 @@ mod tests {
         }
     }
 
+    /// So many models at the same provider.
+    fn rest(models: usize) -> Rest {
+        Rest { models, elsewhere: None }
+    }
+
+    #[test]
+    fn a_key_that_is_refused_is_a_matter_of_one_provider() {
+        let refused = ProviderError::new(ErrorKind::Unauthorized, "401");
+        let next = |rest: &[&str]| decide(1, &refused, &plan(), Rest::after("here", rest.iter().copied()), 0);
+        assert_eq!(next(&["there"]), Next::Fallback(1));
+        assert_eq!(next(&["here", "here", "there", "elsewhere"]), Next::Fallback(3));
+        assert_eq!(next(&["here"]), Next::GiveUp);
+        assert_eq!(next(&[]), Next::GiveUp);
+        let busy = ProviderError::new(ErrorKind::UnknownModel, "404");
+        assert_eq!(decide(1, &busy, &plan(), Rest::after("here", ["here", "there"]), 0), Next::Fallback(1));
+    }
+
     #[test]
     fn passing_failures_are_retried_with_doubling_waits() {
         for kind in [
@@ -86,10 +128,10 @@ mod tests {
             ErrorKind::BadAnswer,
         ] {
             let error = ProviderError::new(kind, "x");
-            assert_eq!(decide(1, &error, &plan(), 0, 0), Next::Retry(Duration::from_millis(250)), "{kind}");
-            assert_eq!(decide(2, &error, &plan(), 0, 500), Next::Retry(Duration::from_millis(1_000)), "{kind}");
-            assert_eq!(decide(3, &error, &plan(), 1, 0), Next::Fallback, "{kind}");
-            assert_eq!(decide(3, &error, &plan(), 0, 0), Next::GiveUp, "{kind}");
+            assert_eq!(decide(1, &error, &plan(), rest(0), 0), Next::Retry(Duration::from_millis(250)), "{kind}");
+            assert_eq!(decide(2, &error, &plan(), rest(0), 500), Next::Retry(Duration::from_millis(1_000)), "{kind}");
+            assert_eq!(decide(3, &error, &plan(), rest(1), 0), Next::Fallback(1), "{kind}");
+            assert_eq!(decide(3, &error, &plan(), rest(0), 0), Next::GiveUp, "{kind}");
         }
     }
 
@@ -98,33 +140,34 @@ mod tests {
         let error = |seconds| {
             ProviderError::new(ErrorKind::RateLimited, "slow down").retry_after(Some(Duration::from_secs(seconds)))
         };
-        assert_eq!(decide(1, &error(7), &plan(), 2, 99), Next::Retry(Duration::from_secs(7)));
-        assert_eq!(decide(1, &error(30), &plan(), 2, 0), Next::Retry(Duration::from_secs(30)));
-        assert_eq!(decide(1, &error(31), &plan(), 2, 0), Next::Fallback);
-        assert_eq!(decide(1, &error(31), &plan(), 0, 0), Next::GiveUp);
+        assert_eq!(decide(1, &error(7), &plan(), rest(2), 99), Next::Retry(Duration::from_secs(7)));
+        assert_eq!(decide(1, &error(30), &plan(), rest(2), 0), Next::Retry(Duration::from_secs(30)));
+        assert_eq!(decide(1, &error(31), &plan(), rest(2), 0), Next::Fallback(1));
+        assert_eq!(decide(1, &error(31), &plan(), rest(0), 0), Next::GiveUp);
     }
 
     #[test]
     fn lasting_failures_are_not_retried() {
         for (kind, with, without) in [
+            // The other model is at the same provider.
             (ErrorKind::Unauthorized, Next::GiveUp, Next::GiveUp),
             (ErrorKind::BadRequest, Next::GiveUp, Next::GiveUp),
-            (ErrorKind::UnknownModel, Next::Fallback, Next::GiveUp),
-            (ErrorKind::ContextTooLong, Next::Fallback, Next::GiveUp),
+            (ErrorKind::UnknownModel, Next::Fallback(1), Next::GiveUp),
+            (ErrorKind::ContextTooLong, Next::Fallback(1), Next::GiveUp),
         ] {
             let error = ProviderError::new(kind, "x");
-            assert_eq!(decide(1, &error, &plan(), 1, 0), with, "{kind}");
-            assert_eq!(decide(1, &error, &plan(), 0, 0), without, "{kind}");
+            assert_eq!(decide(1, &error, &plan(), rest(1), 0), with, "{kind}");
+            assert_eq!(decide(1, &error, &plan(), rest(0), 0), without, "{kind}");
         }
         let recorded = ProviderPlan { kind: ProviderKind::Recorded, ..plan() };
-        assert_eq!(decide(1, &ProviderError::new(ErrorKind::BadAnswer, "x"), &recorded, 0, 0), Next::GiveUp);
+        assert_eq!(decide(1, &ProviderError::new(ErrorKind::BadAnswer, "x"), &recorded, rest(0), 0), Next::GiveUp);
     }
 
     proptest! {
         #[test]
         fn waits_stay_within_the_cap(attempt in 1_u32..5_000, base in 0_u64..1 << 40, jitter in any::<u64>()) {
             let plan = ProviderPlan { attempts: u32::MAX, retry_base: Duration::from_millis(base), ..plan() };
-            match decide(attempt, &ProviderError::new(ErrorKind::Server, "x"), &plan, 0, jitter) {
+            match decide(attempt, &ProviderError::new(ErrorKind::Server, "x"), &plan, rest(0), jitter) {
                 Next::Retry(wait) => prop_assert!(wait <= plan.retry_cap),
                 other => prop_assert!(false, "{other:?}"),
             }

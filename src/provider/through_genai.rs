@@ -9,12 +9,14 @@
 //! Must never: retry, or trust an end that has no reason.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::{Either, select};
 use futures_util::{FutureExt, StreamExt};
 use genai::adapter::AdapterKind;
-use genai::chat::{ChatStreamEvent, ContentPart, StopReason, StreamEnd, Usage};
+use genai::chat::{ChatFrameSink, ChatStreamEvent, ContentPart, StopReason, StreamEnd, Usage};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use ghost_domain::redact::Redactor;
@@ -25,8 +27,9 @@ use serde_json::Value;
 
 use crate::blocks::{call, own_ids, settle};
 use crate::error::{ErrorKind, ProviderError};
-use crate::http::{ANSWER_MAX, base_url, chain, client, event_error, redactor, status_error, transport_error};
+use crate::http::{base_url, chain, client, event_error, redactor, status_error, transport_error};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
+use crate::through_genai_bounds::{Arguments, Wire};
 use crate::through_genai_request::{REDACTED, chat_options, chat_request};
 
 /// The protocols that go through genai.
@@ -109,30 +112,29 @@ impl ThroughGenai {
             auth: self.auth.clone(),
             model: ModelIden::new(self.protocol.adapter(), request.model.as_str()),
         };
+        let wire = Arc::new(Wire::default());
         let options = chat_options(self.protocol, request, self.bearer.as_deref());
+        let options = options.with_raw_frame_sink_arc(Arc::clone(&wire) as Arc<dyn ChatFrameSink>);
         let started = self.client.exec_chat_stream(target, chat_request(self.protocol, request), Some(&options));
         let mut stream = started.await.map_err(|error| self.failure(error))?.stream;
-        let mut shown = 0;
-        while let Some(event) = stream.next().await {
-            match event.map_err(|error| self.failure(error))? {
-                ChatStreamEvent::Chunk(chunk) => {
-                    shown += chunk.content.len();
-                    deltas.text(&chunk.content);
+        let (mut full, mut arguments) = (pin!(wire.full()), Arguments::of(self.protocol, request));
+        loop {
+            let event = match select(full, stream.next()).await {
+                Either::Left((error, _)) => return Err(error),
+                Either::Right((None, _)) => return Ok(None),
+                Either::Right((Some(event), waits)) => {
+                    full = waits;
+                    event.map_err(|error| self.failure(error))?
                 }
-                ChatStreamEvent::ReasoningChunk(chunk) => {
-                    shown += chunk.content.len();
-                    deltas.thinking(&chunk.content);
-                }
+            };
+            match event {
+                ChatStreamEvent::Chunk(chunk) => deltas.text(&chunk.content),
+                ChatStreamEvent::ReasoningChunk(chunk) => deltas.thinking(&chunk.content),
                 ChatStreamEvent::End(end) => return Ok(Some(end)),
-                ChatStreamEvent::ToolCallChunk(chunk) => shown += chunk.tool_call.fn_name.len() + 1,
+                ChatStreamEvent::ToolCallChunk(chunk) => arguments.take(&chunk.tool_call.fn_arguments)?,
                 ChatStreamEvent::Start | ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {}
             }
-            if shown > ANSWER_MAX {
-                let words = format!("the answer is longer than {ANSWER_MAX} bytes");
-                return Err(ProviderError::new(ErrorKind::BadAnswer, words));
-            }
         }
-        Ok(None)
     }
 
     fn answer(&self, request: &ModelRequest, end: Option<StreamEnd>) -> Result<ModelAnswer, ProviderError> {
@@ -154,13 +156,16 @@ impl ThroughGenai {
             Some(StopReason::ContentFilter(_)) => Stop::Refused,
             Some(StopReason::Other(reason)) => Stop::Other(ghost_domain::text::clip(reason, 80)),
         };
+        let usage = end.captured_usage.as_ref().filter(|usage| has_counts(Some(usage)));
+        let empty = end.captured_content.as_ref().is_none_or(|content| content.is_empty());
+        let usage = usage.and_then(|usage| tokens(usage, empty));
         // Gemini stops so when it wrote a call that is none.
         if let Stop::Other(reason) = &stop
             && reason == "MALFORMED_FUNCTION_CALL"
         {
-            return Err(ProviderError::new(ErrorKind::BadAnswer, "the model wrote a malformed function call"));
+            let words = "the model wrote a malformed function call";
+            return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
         }
-        let usage = end.captured_usage.as_ref().filter(|usage| has_counts(Some(usage))).map(tokens);
         let mut blocks = blocks(self.protocol, end);
         own_ids(request, &mut blocks);
         settle(request, blocks, usage, stop)
@@ -217,15 +222,22 @@ fn has_counts(usage: Option<&Usage>) -> bool {
     usage.is_some_and(|usage| usage.prompt_tokens.is_some() || usage.completion_tokens.is_some())
 }
 
-fn tokens(usage: &Usage) -> TokenUsage {
+/// What the counts come to; `None` if they do not say what was written, though the answer is not `empty`, or count nothing,
+/// though something was read.
+fn tokens(usage: &Usage, empty: bool) -> Option<TokenUsage> {
     let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0);
     let details = usage.prompt_tokens_details.as_ref();
-    TokenUsage {
-        input: count(usage.prompt_tokens),
-        output: count(usage.completion_tokens),
+    let input = count(usage.prompt_tokens);
+    // The total has what a provider leaves out of the rest: thoughts without an answer.
+    let rest = usage.prompt_tokens.map_or(0, |_| count(usage.total_tokens).saturating_sub(input));
+    let output = count(usage.completion_tokens).max(rest);
+    let said = usage.completion_tokens.is_some() || output > 0 || empty;
+    (said && (input > 0 || output > 0)).then(|| TokenUsage {
+        input,
+        output,
         cache_read: count(details.and_then(|details| details.cached_tokens)),
         cache_write: count(details.and_then(|details| details.cache_creation_tokens)),
-    }
+    })
 }
 
 /// The blocks of an answer, in the order in which they must be sent back: thinking, words, calls.

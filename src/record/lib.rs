@@ -60,6 +60,7 @@ pub fn agent_at_work(answer: &v1::GetAgentResponse) -> Value {
         object.insert("turn_id".into(), answer.turn_id.clone().into());
         object.insert("model".into(), answer.model.clone().into());
         object.insert("tools".into(), answer.tools.into());
+        object.insert("access".into(), answer.access.clone().into());
     }
     object
 }
@@ -84,7 +85,9 @@ pub fn turn(turn: &v1::Turn) -> Value {
         "input_tokens": turn.input_tokens,
         "output_tokens": turn.output_tokens,
         "cost_usd": usd(turn.cost_micros),
+        "unpriced_tokens": turn.unpriced_tokens,
         "text": turn.text,
+        "truncated": turn.truncated,
         "started_at": rfc3339(turn.started_at_ms),
         "ended_at": at(turn.ended_at_ms),
         "crashes": turn.crashes,
@@ -137,6 +140,7 @@ pub fn task_with_history(answer: &v1::GetTaskResponse) -> Value {
             .map(|event| json!({ "at": rfc3339(event.changed_at_ms), "by": event.by, "note": event.note }));
         object.insert("notes".into(), noted.collect());
         object.insert("history".into(), answer.history.iter().map(task_event).collect());
+        object.insert("history_truncated".into(), answer.history_truncated.into());
     }
     object
 }
@@ -223,6 +227,7 @@ pub fn budget(budget: &v1::Budget) -> Value {
         "reserved_usd": usd(budget.reserved_micros),
         "spent_tokens": budget.spent_tokens,
         "spent_usd": usd(budget.spent_micros),
+        "unpriced_tokens": budget.unpriced_tokens,
         "updated_at": rfc3339(budget.updated_at_ms),
     })
 }
@@ -240,6 +245,9 @@ pub fn usage_sum(sum: &v1::UsageSum) -> Value {
         "cache_read_tokens": tokens.cache_read,
         "cache_write_tokens": tokens.cache_write,
         "cost_usd": usd(sum.cost_micros),
+        "estimated_calls": sum.estimated_calls,
+        "estimated_usd": usd(sum.estimated_micros),
+        "unpriced_tokens": sum.unpriced_tokens,
     })
 }
 
@@ -252,6 +260,7 @@ pub fn job(job: &v1::Job) -> Value {
         "files": job.files,
         "result_path": job.result_path,
         "cost_usd": usd(job.cost_micros),
+        "unpriced_tokens": job.unpriced_tokens,
         "root_id": job.root_id,
         "started_at": rfc3339(job.started_at_ms),
         "finished_at": at(job.finished_at_ms),

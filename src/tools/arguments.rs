@@ -1,13 +1,19 @@
-//! What a model wrote, in the form that a tool takes. Done before validation, so that schemas stay plain.
+//! What a model wrote, in the form that a tool takes: normalised, so that schemas stay plain; checked against the schema;
+//! read. Every refusal here names its field (TOOL-06).
 
-use serde_json::Value;
+use ghost_domain::text::{clip, nearest, shown};
+use ghost_domain::{Code, Refusal};
+use jsonschema::error::ValidationErrorKind;
+use serde_json::{Value, json};
+use serde_path_to_error::Segment;
 
-use crate::tool::Tool;
+use crate::tool::{Params, Tool};
 
 impl Tool {
-    /// Arguments as the tool takes them: a null for a parameter that may be left out is left out, an alias brings what
-    /// it presets (BI-01, BI-02), and `target_agent` is `to` (BI-31). Call it before [`validate`](Tool::validate), with
-    /// the alias that [`crate::Registry::find`] gave; journal and ledger keep what the model wrote.
+    /// Arguments as the tool takes them: a null for a parameter that may be left out is left out, an integer written as 2.0
+    /// is 2, an alias brings what it presets (BI-01, BI-02), and `target_agent` is `to` (BI-31). Call it before
+    /// [`validate`](Tool::validate), with the alias that [`crate::Registry::find`] gave; journal and ledger keep what the
+    /// model wrote.
     #[must_use]
     pub fn normalise(&self, alias: Option<&str>, mut arguments: Value) -> Value {
         let Some(object) = arguments.as_object_mut() else {
@@ -28,6 +34,100 @@ impl Tool {
         {
             object.insert("to".into(), target);
         }
+        crate::schema::integers(&self.spec.parameters, &mut arguments);
         arguments
     }
+
+    /// Checks arguments against the schema before anything runs (TOOL-06). The refusal names the field.
+    pub fn validate(&self, arguments: &Value) -> Result<(), Refusal> {
+        if !arguments.is_object() {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("{}: the arguments must be a JSON object", self.spec.name),
+            )
+            .hint("call the tool again with an object that fits its schema"));
+        }
+        let compiled = self.validator.get_or_init(|| jsonschema::validator_for(&self.spec.parameters).ok());
+        let Some(validator) = compiled else {
+            return Err(Refusal::new(Code::Internal, format!("the schema of {} is not valid", self.spec.name)));
+        };
+        let mut problems = Vec::new();
+        for error in validator.iter_errors(arguments) {
+            self.problems_of(&error, &mut problems);
+            if problems.len() >= PROBLEMS_MAX {
+                problems.truncate(PROBLEMS_MAX);
+                break;
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(misfit(Some(&self.spec.name), &problems)) }
+    }
+
+    /// The field and the problem of each thing that a schema error stands for.
+    fn problems_of(&self, error: &jsonschema::ValidationError<'_>, problems: &mut Vec<(String, String)>) {
+        let at = error.instance_path().to_string().trim_start_matches('/').replace('/', ".");
+        let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+        match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                problems.push((inside(property.as_str().unwrap_or_default()), "it is required".to_owned()));
+            }
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let own = self.spec.parameters.get("properties").and_then(Value::as_object);
+                let known: Vec<&str> = own.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+                for name in unexpected.iter().take(PROBLEMS_MAX) {
+                    let near = nearest(name, known.iter().copied()).filter(|_| at.is_empty());
+                    let problem = match near {
+                        Some(near) => format!("there is no such parameter; did you mean `{near}`?"),
+                        None if known.is_empty() => "there is no such parameter; the tool takes none".to_owned(),
+                        None => "there is no such parameter".to_owned(),
+                    };
+                    problems.push((inside(name), problem));
+                }
+            }
+            _ => problems.push((if at.is_empty() { "arguments".to_owned() } else { at }, error.to_string())),
+        }
+    }
+}
+
+/// Problems of one call that are told.
+const PROBLEMS_MAX: usize = 5;
+
+/// Says what does not fit, field by field.
+fn misfit(tool: Option<&str>, problems: &[(String, String)]) -> Refusal {
+    let problems: Vec<(String, String)> =
+        problems.iter().map(|(field, problem)| (shown(field, 80), clip(problem, 200))).collect();
+    let words: Vec<String> = problems.iter().map(|(field, problem)| format!("{field}: {problem}")).collect();
+    let words = words.join("; ");
+    let told: Vec<Value> =
+        problems.iter().map(|(field, problem)| json!({ "field": field, "problem": problem })).collect();
+    Refusal::new(Code::InvalidArguments, tool.map_or(words.clone(), |tool| format!("{tool}: {words}")))
+        .hint("nothing was run; fix the arguments and call again")
+        .details(json!({ "problems": told }))
+}
+
+/// The arguments as the parameters of a tool.
+pub(crate) fn parse<P: Params>(arguments: Value) -> Result<P, Refusal> {
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        let problem = error.inner().to_string();
+        let parts: Vec<String> = error
+            .path()
+            .iter()
+            .filter_map(|part| match part {
+                Segment::Seq { index } => Some(index.to_string()),
+                Segment::Map { key } => Some(key.clone()),
+                Segment::Enum { .. } | Segment::Unknown => None,
+            })
+            .collect();
+        let field = match parts.is_empty() {
+            // A name that is missing or too much stands in the words alone.
+            true => named_in(&problem).unwrap_or("arguments").to_owned(),
+            false => parts.join("."),
+        };
+        misfit(None, &[(field, problem)])
+    })
+}
+
+/// The field that serde says is missing or unknown.
+fn named_in(problem: &str) -> Option<&str> {
+    let rest = ["missing field `", "unknown field `"].into_iter().find_map(|words| problem.strip_prefix(words))?;
+    rest.split_once('`').map(|(name, _)| name)
 }

@@ -99,6 +99,8 @@ pub struct Caller {
     pub write_acl: WriteAcl,
     /// Whether it may change any task, not only its own (TASK-05).
     pub manages_tasks: bool,
+    /// Whether it may change its own, if the world lets owners: nothing denies it the tool or leaves it out.
+    pub updates_own_tasks: bool,
     /// What it is made from.
     pub archetype: String,
     /// The privilege groups that it has.

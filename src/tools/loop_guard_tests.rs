@@ -82,6 +82,7 @@ fn journal(calls: &[(u8, u8)], limits: &Limits) -> (Vec<JournalRow>, LoopGuard, 
                 model: "m".into(),
                 blocks: vec![Block::ToolCall { id: id.clone(), name: tool.clone(), arguments }],
                 usage: TokenUsage::default(),
+                stop: None,
             },
             Step::CallFinished { call_id: CallId(uuid::Uuid::nil()), id, tool, outcome: left },
         ];

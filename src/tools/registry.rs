@@ -2,8 +2,9 @@
 //! with the same access share one list of tools, so that a registry costs an agent next to nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use ghost_config::Plan;
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, from_wire};
 use ghost_domain::transcript::ToolSpec;
@@ -15,7 +16,9 @@ use crate::tool::Tool;
 /// Every tool that the code has, by canonical name.
 pub struct ToolTable {
     tools: BTreeMap<String, Arc<Tool>>,
-    granted: Mutex<BTreeMap<Vec<String>, Arc<Granted>>>,
+    /// Lists by the names that are in them. Those that no registry uses any more are dropped: agents choose sets by
+    /// overrides, and a list is more than a hundred kilobytes.
+    granted: Mutex<BTreeMap<Vec<String>, Weak<Granted>>>,
 }
 
 /// Lists that were built for one set of granted names.
@@ -37,6 +40,12 @@ impl ToolTable {
         Ok(Self { tools: table, granted: Mutex::new(BTreeMap::new()) })
     }
 
+    /// How many lists are held.
+    #[cfg(test)]
+    pub(crate) fn lists_kept(&self) -> usize {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Every name, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
@@ -47,12 +56,18 @@ impl ToolTable {
     pub fn registry(self: &Arc<Self>, caller: Caller, granted: &dyn Fn(&str) -> bool) -> Registry {
         let names: Vec<String> = self.tools.keys().filter(|name| granted(name)).cloned().collect();
         let mut cache = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
-        let granted = cache.entry(names).or_insert_with_key(|names| {
-            let tools: Vec<Arc<Tool>> = names.iter().filter_map(|name| self.tools.get(name)).cloned().collect();
-            let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
-            Arc::new(Granted { tools, specs })
-        });
-        Registry { table: Arc::clone(self), caller: Arc::new(caller), granted: Arc::clone(granted) }
+        let granted = match cache.get(&names).and_then(Weak::upgrade) {
+            Some(granted) => granted,
+            None => {
+                let tools: Vec<Arc<Tool>> = names.iter().filter_map(|name| self.tools.get(name)).cloned().collect();
+                let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+                let granted = Arc::new(Granted { tools, specs });
+                cache.retain(|_, list| list.strong_count() > 0);
+                cache.insert(names, Arc::downgrade(&granted));
+                granted
+            }
+        };
+        Registry { table: Arc::clone(self), caller: Arc::new(caller), granted, plan: None }
     }
 }
 
@@ -62,9 +77,16 @@ pub struct Registry {
     table: Arc<ToolTable>,
     caller: Arc<Caller>,
     granted: Arc<Granted>,
+    plan: Option<Arc<Plan>>,
 }
 
 impl Registry {
+    /// The same, whose refusals name the privilege groups of this plan.
+    #[must_use]
+    pub fn of_plan(self, plan: Arc<Plan>) -> Self {
+        Self { plan: Some(plan), ..self }
+    }
+
     /// Who it was built for.
     #[must_use]
     pub fn caller(&self) -> &Arc<Caller> {
@@ -89,7 +111,7 @@ impl Registry {
         }
         if self.table.tools.contains_key(resolved) {
             return Err(Refusal::new(Code::AccessDenied, format!("{} may not use {resolved}", self.caller.agent_id))
-                .hint("use one of the tools you were given, or ask an agent that has this one"));
+                .hint(self.why_denied(resolved)));
         }
         let near = nearest(&dotted, self.granted.tools.iter().map(|tool| tool.spec.name.as_str()));
         let refusal =
@@ -98,5 +120,18 @@ impl Registry {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
             None => refusal.hint("use one of the tools you were given"),
         })
+    }
+
+    /// What the agent lacks for a tool that is there, and what it can do instead.
+    fn why_denied(&self, tool: &str) -> String {
+        let instead = "use one of the tools you were given, or ask an agent that has this one";
+        let groups = self.plan.as_ref().map(|plan| plan.groups.groups_of(tool)).unwrap_or_default();
+        if groups.is_empty() {
+            instead.to_owned()
+        } else if groups.iter().any(|group| self.caller.groups.contains(*group)) {
+            format!("you are in its group {}, but it is denied to you or left out; {instead}", groups.join(", "))
+        } else {
+            format!("it needs the privilege group {}; {instead}", groups.join(" or "))
+        }
     }
 }

@@ -23,11 +23,67 @@ pub(crate) fn of<P: JsonSchema>() -> Value {
     schema
 }
 
+/// The greatest integer up to which every JSON reader tells one from the next.
+const EXACT_MAX: i64 = (1 << 53) - 1;
+
+/// The least and the greatest number of a Rust type, by the format that it is given. Those of 64 bits end where numbers
+/// are no longer exact.
+fn range(format: &str) -> Option<(i64, i64)> {
+    Some(match format {
+        "uint8" => (0, u8::MAX.into()),
+        "uint16" => (0, u16::MAX.into()),
+        "uint32" => (0, u32::MAX.into()),
+        "uint64" | "uint" => (0, EXACT_MAX),
+        "int8" => (i8::MIN.into(), i8::MAX.into()),
+        "int16" => (i16::MIN.into(), i16::MAX.into()),
+        "int32" => (i32::MIN.into(), i32::MAX.into()),
+        "int64" | "int" => (-EXACT_MAX, EXACT_MAX),
+        _ => return None,
+    })
+}
+
+/// Whether this schema takes integers and no other number.
+fn is_integer(schema: &Value) -> bool {
+    match schema.get("type") {
+        Some(Value::String(name)) => name == "integer",
+        Some(Value::Array(names)) => {
+            names.iter().any(|name| name == "integer") && !names.iter().any(|name| name == "number")
+        }
+        _ => false,
+    }
+}
+
+/// Writes integers as such: to a JSON schema 2.0 is one, to a Rust type it is not.
+pub(crate) fn integers(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Number(number) if is_integer(schema) => {
+            let whole = number.as_f64().filter(|n| number.is_f64() && n.fract() == 0.0 && n.abs() <= EXACT_MAX as f64);
+            if let Some(whole) = whole {
+                // Exact within these bounds.
+                *value = Value::from(whole as i64);
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                items.iter_mut().for_each(|item| integers(schema, item));
+            }
+        }
+        Value::Object(members) => {
+            let Some(schemas) = schema.get("properties").and_then(Value::as_object) else { return };
+            for (name, member) in members {
+                if let Some(schema) = schemas.get(name) {
+                    integers(schema, member);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// An optional parameter is one that may be left out; that it may be null besides is said nowhere (see
 /// [`crate::tool::Tool::normalise`]).
 fn plain(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
-    object.remove("format");
     if object.get("default").is_some_and(Value::is_null) {
         object.remove("default");
     }
@@ -50,6 +106,11 @@ fn plain(schema: &mut Value) {
                 object.entry(key).or_insert(value);
             }
         }
+    }
+    // What the number's type cannot hold is refused by name of the field, before anything tries to read it.
+    if let Some((least, most)) = object.remove("format").as_ref().and_then(Value::as_str).and_then(range) {
+        object.entry("minimum").or_insert(least.into());
+        object.entry("maximum").or_insert(most.into());
     }
     if let Some(items) = object.get_mut("items") {
         plain(items);

@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Ask, Code, Refusal};
+use ghost_domain::{Ask, Refusal};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::arguments::parse;
 use crate::context::CallCx;
 
 /// What a call gave.
@@ -234,7 +235,7 @@ pub struct Tool {
     pub view_bytes: Option<u32>,
     /// Seconds that a call may take; `None` is the world's own bound.
     pub seconds: Option<u32>,
-    validator: OnceLock<Option<jsonschema::Validator>>,
+    pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
 }
 
 impl Tool {
@@ -266,48 +267,9 @@ impl Tool {
         self.view_bytes = Some(bytes);
         self
     }
-
-    /// Checks arguments against the schema before anything runs (TOOL-06). The refusal names the field.
-    pub fn validate(&self, arguments: &Value) -> Result<(), Refusal> {
-        if !arguments.is_object() {
-            return Err(Refusal::new(
-                Code::InvalidArguments,
-                format!("{}: the arguments must be a JSON object", self.spec.name),
-            )
-            .hint("call the tool again with an object that fits its schema"));
-        }
-        let compiled = self.validator.get_or_init(|| jsonschema::validator_for(&self.spec.parameters).ok());
-        let Some(validator) = compiled else {
-            return Err(Refusal::new(Code::Internal, format!("the schema of {} is not valid", self.spec.name)));
-        };
-        let mut problems = Vec::new();
-        for error in validator.iter_errors(arguments).take(5) {
-            let path = error.instance_path().to_string();
-            let field =
-                if path.is_empty() { "arguments".to_owned() } else { path.trim_start_matches('/').replace('/', ".") };
-            problems.push(json!({ "field": field, "problem": ghost_domain::text::clip(&error.to_string(), 200) }));
-        }
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let words: Vec<String> = problems
-            .iter()
-            .map(|p| format!("{}: {}", p["field"].as_str().unwrap_or(""), p["problem"].as_str().unwrap_or("")))
-            .collect();
-        Err(Refusal::new(Code::InvalidArguments, format!("{}: {}", self.spec.name, words.join("; ")))
-            .hint("nothing was run; fix the arguments and call again")
-            .details(json!({ "problems": problems })))
-    }
 }
 
 struct Typed<T>(T);
-
-fn parse<P: Params>(arguments: Value) -> Result<P, Refusal> {
-    serde_json::from_value(arguments).map_err(|error| {
-        Refusal::new(Code::InvalidArguments, error.to_string())
-            .hint("nothing was run; fix the arguments and call again")
-    })
-}
 
 #[async_trait]
 impl<T: ReadTool> ErasedRead for Typed<T> {

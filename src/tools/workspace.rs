@@ -158,7 +158,7 @@ impl Workspace {
     /// The lower-case hexadecimal SHA-256 of the file that a write to `path` would replace; `None` if there is none.
     ///
     /// # Errors
-    /// `PathDenied` if a symbolic link is on the way or something that is no file is in the way.
+    /// `PathDenied` if a symbolic link is on the way or something that is no file is in the way; `TooLarge` above 64 MiB.
     pub async fn hash(&self, path: &WorkspacePath) -> Result<Option<String>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::hash(&disk.root, &path)).await
@@ -199,11 +199,34 @@ impl Workspace {
         .await
     }
 
-    /// What tells this state of the files at or below `path` from another, for at most `most` of them; those of its own
-    /// level only unless `recursive`. `None` if nothing is there. No symbolic link is followed.
+    /// Takes back a planned write that was carried out, for an effect that had to go with it and was refused: removes the
+    /// file if there was none before and it holds what the plan put there. Says whether nothing of the write is left.
     ///
     /// # Errors
-    /// `TooLarge` above the bound; `PathDenied` if a symbolic link or a device is on the way.
+    /// As for [`hash`](Self::hash).
+    pub async fn take_back(&self, plan: &FilePlan) -> Result<bool, Refusal> {
+        let (path, plan) = (WorkspacePath::parse(&plan.path, false)?, plan.clone());
+        self.on_disk(move |disk| {
+            let _held = disk.lock(&path);
+            let found = files::hash(&disk.root, &path)?;
+            if found == plan.before {
+                return Ok(true);
+            }
+            if plan.before.is_some() || found.as_ref() != Some(&plan.after) {
+                return Ok(false);
+            }
+            files::remove(&disk.root, &path).map(|()| true)
+        })
+        .await
+    }
+
+    /// What tells this state of the files at or below `path` from another, for at most `most` of them, and among as many
+    /// directories and links; those of its own level only unless `recursive`. `None` if nothing is there. No symbolic
+    /// link is followed.
+    ///
+    /// # Errors
+    /// `TooLarge` above the bound; `PathDenied` if a symbolic link or a device is on the way, or if a directory is closed
+    /// to the daemon; `Unavailable` if one cannot be looked at now.
     pub async fn stamps(
         &self,
         path: &WorkspacePath,

@@ -90,6 +90,7 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
         "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
     });
     let paused = prepare(&tree, &plan, started).await?;
+    reconcile::log_access(&plan);
     tree.directory.set_paused(paused);
     let (root, root_task) = Actor::spawn(None, Root, Arc::clone(&tree))
         .await

@@ -2,7 +2,7 @@
 
 use ghost_commons::Cx;
 use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::budgets::{self, NewLimits};
+use ghost_commons::budgets;
 use ghost_commons::knowledge;
 use ghost_commons::mail::Chain;
 use ghost_commons::schedules;
@@ -20,6 +20,9 @@ pub struct Reconciled {
     pub created: Vec<AgentId>,
     /// Agents whose record changed.
     pub updated: Vec<AgentId>,
+    /// Agents that the file names again, and that are started again.
+    #[serde(default)]
+    pub started: Vec<AgentId>,
     /// Agents that the file no longer names: stopped and kept.
     pub stopped: Vec<AgentId>,
     /// Entries of knowledge that are new.
@@ -28,8 +31,15 @@ pub struct Reconciled {
     pub plan: String,
 }
 
+/// Tells the log which rule decides what each agent may use (CONF-02).
+pub(crate) fn log_access(plan: &Plan) {
+    for agent in &plan.agents {
+        tracing::info!(agent_id = %agent.agent_id, access = agent.access.mode().as_str(), "tool access");
+    }
+}
+
 /// Brings the records to `plan`. Who was stopped by an operator stays stopped; what the file no longer names is stopped
-/// and kept.
+/// and kept, and starts again when it is named again.
 pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan) -> Result<Reconciled, Refusal> {
     let mut done = Reconciled::default();
     for named in &plan.agents {
@@ -44,6 +54,7 @@ pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan
                     kind: AgentKind::Persistent,
                     desired: if named.autostart { Desired::Running } else { Desired::Stopped },
                     overrides: serde_json::Value::Null,
+                    daily_money: None,
                     goal: None,
                     chain: Chain::root(cx),
                 };
@@ -57,23 +68,20 @@ pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan
                 if changed {
                     done.updated.push(named.agent_id.clone());
                 }
+                if agents::named_again(w, cx, by, &named.agent_id, named.autostart).await? {
+                    done.started.push(named.agent_id.clone());
+                }
             }
         }
     }
     for agent in w.agent_list(false).await? {
         let named = plan.agents.iter().any(|named| named.agent_id == agent.agent_id);
         if agent.kind == AgentKind::Persistent && !named && agent.desired == Desired::Running {
-            agents::stop(w, cx, by, &agent.agent_id, Some("the world file no longer names it")).await?;
+            agents::drop_unnamed(w, cx, by, &agent.agent_id).await?;
             done.stopped.push(agent.agent_id);
         }
     }
-    for (scope, limits) in &plan.budgets {
-        let stored = w.budget_get(scope).await?;
-        if stored.is_none_or(|budget| budget.limits != *limits) {
-            let limits = NewLimits { tokens: Some(limits.tokens), money: Some(limits.money) };
-            budgets::set(w, cx, by, scope, limits).await?;
-        }
-    }
+    budgets::follow_file(w, cx, by, &plan.budgets).await?;
     done.knowledge = knowledge::seed(w, cx, &plan.knowledge).await?;
     let heartbeats = plan.heartbeats.iter().map(|(agent_id, heartbeat)| {
         let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);

@@ -1,5 +1,7 @@
-//! Supervisors: one actor for the world's own agents and one for each team. What a crash means is decided here, by pure
-//! rules: [`RestartWindow`], the strategy, the back-off.
+//! Supervisors: one actor for the world's own agents and one for each team. What a crash means is decided in `crashes`, by
+//! pure rules: [`RestartWindow`], the strategy, the back-off.
+
+mod crashes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,13 +10,11 @@ use std::time::Duration;
 use ghost_agent::{AgentActor, AgentMsg, Arguments, Engine};
 use ghost_commons::agents;
 use ghost_config::plan::TeamPlan;
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::restart::{Intensity, RestartType, RestartWindow, Strategy};
+use ghost_domain::restart::{Intensity, RestartWindow};
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{Activity, Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
 use ghost_store::Writes;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
-use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::directory::Directory;
@@ -177,115 +177,6 @@ impl State {
             // A supervisor that is gone has no use for it: its successor looks at everything anew.
             drop(myself.cast(message));
         });
-    }
-
-    /// A child crashed: its turn is accounted for, and its restart is decided.
-    async fn crashed(&mut self, myself: &ActorRef<TeamMsg>, agent_id: &AgentId, reason: &str) {
-        // A panic's words can hold what the tool was given, and logs are read by others.
-        let reason = &self.tree.engine.office.cx.redactor.redact(reason);
-        tracing::warn!(%agent_id, reason, "an agent crashed");
-        let (id, words) = (agent_id.clone(), reason.to_owned());
-        let recorded =
-            self.write(move |w, cx| Box::pin(async move { agents::crashed(w, &cx, &id, &words).await })).await;
-        match recorded {
-            // What it crashed on is out of the way: its next crash is about something else (promise 3).
-            Ok(true) => drop(self.windows.remove(agent_id)),
-            Ok(false) => {}
-            Err(refusal) => {
-                tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
-                if passing(&refusal) {
-                    self.later(myself, STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
-                }
-                return;
-            }
-        }
-        let record = match self.refresh(agent_id).await {
-            Ok(Some(agent)) if !agent.is_deleted() => agent,
-            Ok(_) => return,
-            Err(refusal) => return self.again(myself, TeamMsg::Restart(agent_id.clone()), &refusal),
-        };
-        if record.desired == Desired::Stopped {
-            return self.stopped(myself, agent_id).await;
-        }
-        let rules = self.tree.engine.office.plan().spec_for(&record).map(|spec| spec.restart).unwrap_or_default();
-        if rules.restart == RestartType::Temporary {
-            return self.failed(agent_id, format!("it crashed and is temporary: {reason}")).await;
-        }
-        let now = self.tree.engine.office.cx.now();
-        let Some(attempt) = self.windows.entry(agent_id.clone()).or_default().record(now, rules.intensity) else {
-            let Intensity { max, window } = rules.intensity;
-            let why =
-                format!("it crashed more than {max} times within {} s; the last time: {reason}", window.as_secs());
-            return self.failed(agent_id, why).await;
-        };
-        if self.team.is_some() && self.team_window.record(now, self.intensity).is_none() {
-            return self.team_failed(reason).await;
-        }
-        self.restart_siblings(agent_id);
-        let jitter = self.tree.engine.office.cx.ports.rng.below(1_000);
-        self.later(myself, rules.backoff.delay(attempt, jitter), TeamMsg::Restart(agent_id.clone()));
-    }
-
-    /// Restarts those whom the team's strategy restarts with a crashed member. They go on from their journals.
-    fn restart_siblings(&self, crashed: &AgentId) {
-        let Some(team) = &self.team else { return };
-        let after = team.agents.iter().position(|member| member == crashed);
-        for (index, member) in team.agents.iter().enumerate() {
-            let with = match team.strategy {
-                Strategy::OneForOne => false,
-                Strategy::OneForAll => member != crashed,
-                Strategy::RestForOne => after.is_some_and(|at| index > at),
-            };
-            if with && let Some(actor) = self.tree.directory.actor(member) {
-                drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
-            }
-        }
-    }
-
-    async fn failed(&mut self, agent_id: &AgentId, why: String) {
-        let id = agent_id.clone();
-        let recorded = self.write(move |w, cx| Box::pin(async move { agents::failed(w, &cx, &id, &why).await })).await;
-        if let Err(refusal) = recorded {
-            tracing::error!(%agent_id, %refusal, "an agent failed and that could not be recorded");
-            self.tree.directory.set_status(agent_id, AgentStatus::Failed);
-            return;
-        }
-        if let Err(refusal) = self.refresh(agent_id).await {
-            tracing::warn!(%agent_id, %refusal, "cannot read the record of a failed agent");
-            self.tree.directory.set_status(agent_id, AgentStatus::Failed);
-        }
-    }
-
-    /// The team passed its restart intensity: all of it stops, and says so.
-    async fn team_failed(&mut self, reason: &str) {
-        let Some(team) = self.team.clone() else { return };
-        let Intensity { max, window } = self.intensity;
-        let why = format!(
-            "team {} had more than {max} crashes within {} s; the last one: {reason}",
-            team.name,
-            window.as_secs(),
-        );
-        let event = NewEvent::new(EventKind::TeamFailed, json!({ "team": team.name, "reason": why }));
-        let recorded = self.write(move |w, cx| Box::pin(async move { cx.emit(w, event).await })).await;
-        if let Err(refusal) = recorded {
-            tracing::error!(team = team.name, %refusal, "a team failed and that could not be recorded");
-        }
-        for member in &team.agents {
-            let runs = self
-                .tree
-                .directory
-                .card(member)
-                .is_some_and(|card| matches!(card.status, AgentStatus::Running | AgentStatus::Restarting));
-            if !runs {
-                continue;
-            }
-            let actor = self.tree.directory.actor(member);
-            self.failed(member, why.clone()).await;
-            if let Some(actor) = actor {
-                drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
-            }
-        }
-        self.team_window.clear();
     }
 
     async fn restart(&mut self, myself: &ActorRef<TeamMsg>, agent_id: AgentId) {

@@ -9,18 +9,21 @@ use ghost_agent::AgentMsg;
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::{AgentId, AskId};
 use ractor::ActorRef;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use crate::directory::{Directory, Route};
 use crate::supervisor::TeamMsg;
+
+/// Closed asks that whoever waits may be behind; then it looks for itself.
+const ASKS: usize = 256;
 
 /// The switchboard.
 pub(crate) struct Switchboard {
     directory: Arc<Directory>,
     /// The world's own supervisor is under `None`.
     teams: Mutex<BTreeMap<Option<Arc<str>>, ActorRef<TeamMsg>>>,
-    /// Rings for those outside who wait for asks: the value only has to change.
-    asks: watch::Sender<Option<AskId>>,
+    /// Rings for those outside who wait for asks. No `watch`: that wakes those who wait in an order of chance (promise 8).
+    asks: broadcast::Sender<AskId>,
     /// Rings for whoever delivers to the outside.
     deliveries: watch::Sender<u64>,
     /// Rings for whoever sets schedules off.
@@ -32,7 +35,7 @@ impl Switchboard {
         Self {
             directory,
             teams: Mutex::default(),
-            asks: watch::Sender::new(None),
+            asks: broadcast::Sender::new(ASKS),
             deliveries: watch::Sender::new(0),
             schedules: watch::Sender::new(0),
         }
@@ -62,8 +65,8 @@ impl Switchboard {
         self.teams.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Changes whenever an ask is closed.
-    pub(crate) fn asks(&self) -> watch::Receiver<Option<AskId>> {
+    /// Says of every ask that it is closed.
+    pub(crate) fn asks(&self) -> broadcast::Receiver<AskId> {
         self.asks.subscribe()
     }
 
@@ -101,7 +104,8 @@ impl Wake for Switchboard {
             match signal {
                 Signal::Wake(agent_id) => self.wake(agent_id),
                 Signal::AskClosed { ask_id, asker } => {
-                    self.asks.send_replace(Some(*ask_id));
+                    // That nobody outside waits for one is no error.
+                    drop(self.asks.send(*ask_id));
                     if let Some(actor) = asker.as_ref().and_then(|asker| self.directory.actor(asker)) {
                         drop(actor.cast(AgentMsg::AskClosed));
                     }

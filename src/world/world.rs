@@ -1,5 +1,6 @@
 //! The handle of a world at work: what the control plane and the daemon ask of it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,15 +8,18 @@ use ghost_agent::Engine;
 use ghost_agent::turn::{self, Bench, Preview};
 use ghost_commons::{Cx, agents};
 use ghost_config::FileChanges;
+use ghost_config::diff::Return;
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
-use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal, TurnId};
+use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Desired, Limits, Party, Refusal, TurnId};
 use ghost_provider::Providers;
 use ghost_store::Store;
 use ghost_tools::skills::SkillShelf;
 use ractor::ActorRef;
 use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -125,7 +129,7 @@ impl World {
     /// Reads the configuration anew and brings the world to it. With `dry_run` it only says what it would do.
     pub async fn reload(&self, by: &Party, dry_run: bool) -> Result<Reconciled, Refusal> {
         let _one = self.reloading.lock().await;
-        let (plan, providers) = (self.reloader)()?;
+        let (plan, mut providers) = (self.reloader)()?;
         let before = self.plan();
         if plan.world_id != before.world_id {
             return Err(Refusal::new(
@@ -139,7 +143,8 @@ impl World {
             scripts: FileChanges::of(self.tree.engine.providers().scripts(), providers.scripts()),
             skills: FileChanges::of(self.tree.engine.office.skills().all(), skills.all()),
         };
-        let changes = ghost_config::diff(&before, &plan, &files);
+        let mut changes = ghost_config::diff(&before, &plan, &files);
+        changes.returning(self.returning(&changes.added, &plan).await?);
         // An agent that someone deleted and the file still names is made again, which no comparison of files shows.
         let again: String = plan
             .agents
@@ -157,6 +162,7 @@ impl World {
         // In force before the records are: an agent that is created must find its archetype.
         let providers_before = self.tree.engine.providers();
         self.tree.engine.office.set_plan(Arc::clone(&plan));
+        providers.keep_pools(&providers_before);
         self.tree.engine.set_providers(Arc::new(providers));
         self.cx().set_limits(plan.limits.clone());
         self.cx().set_chat_wake(plan.chat_wake);
@@ -170,7 +176,8 @@ impl World {
                 Box::pin(async move {
                     let done = reconcile::records(w, &cx, &by, &wanted).await?;
                     let payload = json!({
-                        "by": by, "created": done.created, "updated": done.updated, "stopped": done.stopped, "plan": text,
+                        "by": by, "created": done.created, "updated": done.updated, "started": done.started,
+                        "stopped": done.stopped, "plan": text,
                     });
                     cx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload)).await?;
                     Ok::<_, Refusal>(done)
@@ -196,8 +203,36 @@ impl World {
                 drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
             }
         }
+        reconcile::log_access(&plan);
         done.plan = words;
         Ok(done)
+    }
+
+    /// What becomes of those among `added` that have a record from earlier.
+    async fn returning(&self, added: &[AgentId], plan: &Plan) -> Result<BTreeMap<AgentId, Return>, Refusal> {
+        let ids = added.to_vec();
+        let records: Vec<Agent> = self
+            .store()
+            .read(move |r| {
+                Box::pin(async move {
+                    let mut found = Vec::new();
+                    for agent_id in &ids {
+                        found.extend(r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()));
+                    }
+                    Ok::<_, ghost_store::StoreError>(found)
+                })
+            })
+            .await
+            .map_err(Refusal::from)?;
+        let how = |agent: &Agent| {
+            let autostart = plan.agent(&agent.agent_id).is_some_and(|named| named.autostart);
+            match agent.desired {
+                Desired::Running => Return::Runs,
+                Desired::Stopped if agent.dropped && autostart => Return::Starts,
+                Desired::Stopped => Return::StaysStopped,
+            }
+        };
+        Ok(records.into_iter().map(|agent| (agent.agent_id.clone(), how(&agent))).collect())
     }
 
     /// Tells every supervisor of its team's new rules; makes supervisors for teams that are new.
@@ -232,7 +267,6 @@ impl World {
         let mut rings = self.tree.switchboard.asks();
         let clock = Arc::clone(&self.cx().ports.clock);
         loop {
-            rings.mark_unchanged();
             let ask = self
                 .store()
                 .read(move |r| Box::pin(async move { r.ask_get(ask_id).await }))
@@ -244,8 +278,8 @@ impl World {
             }
             tokio::select! {
                 biased;
-                ring = rings.changed() => {
-                    if ring.is_err() {
+                rings = rung(&mut rings, ask_id) => {
+                    if !rings {
                         return Err(Refusal::new(ghost_domain::Code::Unavailable, "the world is stopping"));
                     }
                 }
@@ -314,7 +348,7 @@ impl World {
         let mut rings = self.tree.switchboard.asks();
         let bell = Arc::clone(&bench);
         let ringing = async move {
-            while rings.changed().await.is_ok() {
+            while !matches!(rings.recv().await, Err(RecvError::Closed)) {
                 bell.bell.notify_waiters();
             }
             std::future::pending::<()>().await;
@@ -380,5 +414,16 @@ impl World {
             })
             .await?;
         self.wait_until_stopped(agent_id).await
+    }
+}
+
+/// Waits until it is said that an ask is closed, or that may have been missed. False if nothing more will be said.
+async fn rung(rings: &mut Receiver<AskId>, ask_id: AskId) -> bool {
+    loop {
+        match rings.recv().await {
+            Ok(closed) if closed != ask_id => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return true,
+            Err(RecvError::Closed) => return false,
+        }
     }
 }

@@ -106,6 +106,7 @@ pub(super) async fn gather(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcom
                         kind: AgentKind::Persistent,
                         desired: Desired::Running,
                         overrides: Value::Null,
+                        daily_money: None,
                         goal: None,
                         chain: Chain::root(&cx),
                     };

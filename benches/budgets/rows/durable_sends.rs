@@ -92,6 +92,7 @@ async fn population(store: &Store, cx: &Cx) -> Outcome<Vec<AgentId>> {
             kind: AgentKind::Persistent,
             desired: Desired::Running,
             overrides: Value::Null,
+            daily_money: None,
             goal: None,
             chain: Chain::root(cx),
         };

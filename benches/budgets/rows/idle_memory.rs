@@ -132,6 +132,7 @@ async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
             kind: AgentKind::Persistent,
             desired: Desired::Running,
             overrides: Value::Null,
+            daily_money: None,
             goal: None,
             chain: Chain::root(world.cx()),
         };

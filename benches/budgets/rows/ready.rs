@@ -15,7 +15,7 @@ use crate::measure::{Outcome, median, now, pause, runtime};
 use crate::table::{Line, Sense};
 use crate::{empty_service, fixture};
 
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 21;
 /// How long a start may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two tries to reach a server that has not bound its socket yet.

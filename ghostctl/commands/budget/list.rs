@@ -11,7 +11,7 @@ use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body, Note};
 use crate::record;
 use crate::table::Table;
-use crate::text::dollars;
+use crate::text::{cost, dollars};
 
 /// List budgets: limit, held and spent
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ impl List {
                 budget.spent_tokens.to_string(),
                 budget.reserved_tokens.to_string(),
                 budget.limit_tokens.map_or("none".to_owned(), |limit| limit.to_string()),
-                dollars(budget.spent_micros),
+                cost(budget.spent_micros, budget.unpriced_tokens),
                 dollars(budget.reserved_micros),
                 budget.limit_micros.map_or("none".to_owned(), dollars),
             ]);

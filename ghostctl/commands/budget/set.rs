@@ -7,16 +7,16 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
-use crate::text::{Limit, dollars, parse_tokens, parse_usd};
+use crate::text::{Limit, cost, dollars, parse_tokens, parse_usd};
 
 /// Set or take away the limits of a scope
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ghostctl budget set world --usd 5\n  ghostctl budget set agent:chora --tokens 200000\n  ghostctl budget set team:desk --usd none"
+    after_help = "Examples:\n  ghostctl budget set world --usd 5\n  ghostctl budget set agent:chora --tokens 200000\n  ghostctl budget set world/day --usd 10\n  ghostctl budget set team:desk --usd none"
 )]
 #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
 pub struct Set {
-    /// world, team:NAME, agent:ID or root:UUID
+    /// world, team:NAME, agent:ID or root:UUID; the first three with /day for one day (UTC)
     scope: String,
     /// Most tokens, or none
     #[arg(long, value_name = "N", group = "limit", value_parser = parse_tokens)]
@@ -46,10 +46,10 @@ impl Set {
         Ok(Answer::object(
             record::budget(&budget),
             format!(
-                "{}: {tokens}, {money} ({} tokens and {} are spent)",
+                "{}: {tokens}, {money} (spent: {} tokens; {})",
                 budget.scope,
                 budget.spent_tokens,
-                dollars(budget.spent_micros)
+                cost(budget.spent_micros, budget.unpriced_tokens)
             ),
         ))
     }

@@ -1,7 +1,7 @@
 //! `ghostctl usage`
 
-use ghost_proto::v1::UsageRequest;
 use ghost_proto::v1::budgets_client::BudgetsClient;
+use ghost_proto::v1::{UsageRequest, UsageSum};
 
 use crate::commands::ledger::since;
 use crate::connection::{Client, rpc};
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
-use crate::text::dollars;
+use crate::text::{cost, dollars};
 
 /// Show what model calls took, by agent and model
 #[derive(Debug, clap::Args)]
@@ -29,23 +29,60 @@ impl Usage {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = UsageRequest { agent_id: self.agent, since_at_ms: self.since_at_ms };
         let usage = rpc!(client, BudgetsClient::usage, request).await?;
-        let mut table =
-            Table::new(&["AGENT", "MODEL", "CALLS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "COST"]);
-        let (mut calls, mut cost, mut all) = (0_u64, 0_u64, [0_u64; 4]);
-        let mut row = |agent: &str, model: &str, calls: u64, tokens: [u64; 4], cost: u64| {
-            let [input, output, read, write] = tokens.map(|count| count.to_string());
-            table.row([agent.into(), model.into(), calls.to_string(), input, output, read, write, dollars(cost)]);
-        };
-        for sum in &usage.sums {
+        let mut table = Table::new(&[
+            "AGENT",
+            "MODEL",
+            "CALLS",
+            "INPUT",
+            "OUTPUT",
+            "CACHE READ",
+            "CACHE WRITE",
+            "COST",
+            "ESTIMATED",
+        ]);
+        let mut row = |sum: &UsageSum| {
             let tokens = sum.tokens.unwrap_or_default();
-            let tokens = [tokens.input, tokens.output, tokens.cache_read, tokens.cache_write];
-            row(&sum.agent_id, &sum.model, sum.calls, tokens, sum.cost_micros);
-            calls = calls.saturating_add(sum.calls);
-            cost = cost.saturating_add(sum.cost_micros);
-            all.iter_mut().zip(tokens).for_each(|(total, count)| *total = total.saturating_add(count));
+            let estimated = match sum.estimated_calls {
+                0 => String::new(),
+                1 => format!("1 call, {}", dollars(sum.estimated_micros)),
+                calls => format!("{calls} calls, {}", dollars(sum.estimated_micros)),
+            };
+            table.row([
+                sum.agent_id.clone(),
+                sum.model.clone(),
+                sum.calls.to_string(),
+                tokens.input.to_string(),
+                tokens.output.to_string(),
+                tokens.cache_read.to_string(),
+                tokens.cache_write.to_string(),
+                cost(sum.cost_micros, sum.unpriced_tokens),
+                estimated,
+            ]);
+        };
+        let mut total = UsageSum { agent_id: "total".into(), ..UsageSum::default() };
+        for sum in &usage.sums {
+            row(sum);
+            add(&mut total, sum);
         }
-        row("total", "", calls, all, cost);
+        row(&total);
         let json = usage.sums.iter().map(record::usage_sum).collect();
         Ok(Body::List { json, table }.into())
+    }
+}
+
+fn add(total: &mut UsageSum, sum: &UsageSum) {
+    let (all, tokens) = (total.tokens.get_or_insert_default(), sum.tokens.unwrap_or_default());
+    for (total, count) in [
+        (&mut all.input, tokens.input),
+        (&mut all.output, tokens.output),
+        (&mut all.cache_read, tokens.cache_read),
+        (&mut all.cache_write, tokens.cache_write),
+        (&mut total.calls, sum.calls),
+        (&mut total.cost_micros, sum.cost_micros),
+        (&mut total.estimated_calls, sum.estimated_calls),
+        (&mut total.estimated_micros, sum.estimated_micros),
+        (&mut total.unpriced_tokens, sum.unpriced_tokens),
+    ] {
+        *total = total.saturating_add(count);
     }
 }

@@ -49,6 +49,9 @@ pub struct Subscribe {
     ephemeral: bool,
 }
 
+/// Kinds that are streamed only and never kept.
+const STREAMED: [&str; 2] = ["model.delta", "tool.progress"];
+
 /// Where to begin.
 #[derive(Clone, Copy, Debug)]
 enum After {
@@ -78,7 +81,24 @@ impl FromStr for After {
 }
 
 impl Subscribe {
+    /// Why nothing of what is asked for would ever come, if so.
+    fn in_vain(&self) -> Option<Failure> {
+        let kinds: Vec<&str> = self.kind.iter().map(String::as_str).filter(|kind| STREAMED.contains(kind)).collect();
+        let missing = match kinds.len() {
+            0 => return None,
+            _ if !self.ephemeral => "--ephemeral",
+            all if all == self.kind.len() && !self.follow => "--follow",
+            _ => return None,
+        };
+        let what =
+            format!("{} is streamed only and never kept: without {missing} nothing of it comes", kinds.join(", "));
+        Some(Failure::new("invalid_arguments", what).hint("give --follow and --ephemeral"))
+    }
+
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
+        if let Some(failure) = self.in_vain() {
+            return Err(failure);
+        }
         let after_seq = match self.after {
             None | Some(After::Oldest) => None,
             Some(After::Seq(seq)) => Some(seq),

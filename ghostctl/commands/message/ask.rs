@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::connection::{ANSWER_BYTES, Client, new_request_id};
 use crate::failure::Failure;
-use crate::output::Answer;
+use crate::output::{Answer, Note};
 use crate::source::words;
 
 /// The daemon ends an ask at its deadline; this much later it is clear that nothing comes.
@@ -49,8 +49,14 @@ impl Ask {
             "agent_id": self.agent_id,
             "status": answer.status,
             "reply": answer.reply,
+            "truncated": answer.truncated,
         });
-        Ok(Answer::object(json, answer.reply.unwrap_or_default()))
+        let note = answer.truncated.then(|| {
+            let words = "the reply was cut: the model reached its token limit for one answer (limits.answer_tokens, \
+                         the archetype's max_tokens, or what a budget had left)";
+            Note::Word(words.to_owned())
+        });
+        Ok(Answer { note, ..Answer::object(json, answer.reply.unwrap_or_default()) })
     }
 }
 

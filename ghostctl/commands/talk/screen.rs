@@ -102,11 +102,12 @@ impl Screen {
                 out.text(&format!("-- {from} took message {} back\n", entry.seq))?;
             }
             "out" => {
-                // It is on the screen already if it came as it was written.
-                let there = !self.streamed.is_empty() && self.streamed.trim().ends_with(entry.content.trim());
+                let rest = still_to_say(&self.streamed, &entry.content).map(str::to_owned);
                 self.end_stream(out)?;
-                if !there {
-                    out.text(&format!("{from}> {}\n", entry.content))?;
+                match rest {
+                    None => out.text(&format!("{from}> {}\n", entry.content))?,
+                    Some(rest) if rest.is_empty() => {}
+                    Some(rest) => out.text(&format!("{rest}\n"))?,
                 }
                 for file in &entry.attachments {
                     out.text(&format!("   file {} ({} bytes): {}\n", file.name, file.bytes, file.path))?;
@@ -150,5 +151,36 @@ impl Screen {
             self.streamed.clear();
         }
         Ok(())
+    }
+}
+
+/// What of an answer is not on the screen yet, where `streamed` is: nothing if it came as it was written, its end if more was
+/// said behind it, such as that it was cut. `None` if something else is there.
+fn still_to_say<'e>(streamed: &str, entry: &'e str) -> Option<&'e str> {
+    let (streamed, entry) = (streamed.trim(), entry.trim());
+    if streamed.is_empty() {
+        return None;
+    }
+    if streamed.ends_with(entry) {
+        return Some("");
+    }
+    entry.strip_prefix(streamed).map(str::trim_start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::still_to_say;
+
+    #[test]
+    fn what_was_streamed_is_not_said_twice() {
+        for (streamed, entry, rest) in [
+            ("", "Yes.", None),
+            ("Yes. \n", "Yes.", Some("")),
+            ("Let me look.\nYes.", "Yes.", Some("")),
+            ("first, the harbour is", "first, the harbour is\n\n[cut: x]", Some("[cut: x]")),
+            ("No, wait", "Yes.", None),
+        ] {
+            assert_eq!(still_to_say(streamed, entry), rest, "{streamed:?}");
+        }
     }
 }

@@ -43,6 +43,9 @@ impl Get {
             table.row([moment(event.changed_at_ms), event.by, event.status, event.owner, note]);
         }
         text.push('\n');
+        if answer.history_truncated {
+            text.push_str("Earlier changes are left out.\n");
+        }
         text.push_str(&table.render());
         Ok(Answer::object(json, text))
     }

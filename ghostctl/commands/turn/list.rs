@@ -9,7 +9,7 @@ use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
-use crate::text::{dollars, moment};
+use crate::text::{cost, moment};
 
 /// List turns, newest first
 #[derive(Debug, clap::Args)]
@@ -53,7 +53,7 @@ impl List {
                 turn.rounds.to_string(),
                 turn.calls.to_string(),
                 turn.input_tokens.saturating_add(turn.output_tokens).to_string(),
-                dollars(turn.cost_micros),
+                cost(turn.cost_micros, turn.unpriced_tokens),
                 turn.reason.clone().unwrap_or_else(|| turn.about.clone()),
             ]);
         }

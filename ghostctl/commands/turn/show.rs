@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::{Answer, Note};
 use crate::record;
 use crate::table::{Table, fields};
-use crate::text::{dollars, moment};
+use crate::text::{cost, moment};
 
 /// Journal rows asked for at once.
 const PAGE: u32 = 200;
@@ -60,7 +60,8 @@ fn text(turn: Turn, steps: &[JournalRow]) -> String {
         ("root_id", format!("{} (hop {})", turn.root_id, turn.hop)),
         ("model", turn.model.unwrap_or_default()),
         ("rounds", format!("{}, with {} tool calls", turn.rounds, turn.calls)),
-        ("tokens", format!("{} in, {} out, {}", turn.input_tokens, turn.output_tokens, dollars(turn.cost_micros))),
+        ("tokens", format!("{} in, {} out", turn.input_tokens, turn.output_tokens)),
+        ("cost", cost(turn.cost_micros, turn.unpriced_tokens)),
         ("started", moment(turn.started_at_ms)),
         ("ended", turn.ended_at_ms.map(moment).unwrap_or_default()),
         ("crashes", if turn.crashes == 0 { String::new() } else { turn.crashes.to_string() }),
@@ -72,7 +73,8 @@ fn text(turn: Turn, steps: &[JournalRow]) -> String {
     text.push('\n');
     text.push_str(&table.render());
     if let Some(last) = turn.text {
-        text.push_str(&format!("\n{last}\n"));
+        let cut = if turn.truncated { "\n\n[cut: the model reached its token limit for one answer]" } else { "" };
+        text.push_str(&format!("\n{last}{cut}\n"));
     }
     text
 }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
 use crate::table::fields;
-use crate::text::{dollars, moment, one_line};
+use crate::text::{cost, dollars, moment, one_line};
 
 /// Show how the world stands
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,13 @@ fn text(status: &WorldStatus) -> String {
     ]);
     if let Some(job) = &status.job {
         let result = job.result_path.as_deref().map(|path| format!(", result in {path}")).unwrap_or_default();
-        let job = format!("{} {}: {} files, {}{result}", job.job_id, job.state, job.files, dollars(job.cost_micros));
+        let job = format!(
+            "{} {}: {} files, {}{result}",
+            job.job_id,
+            job.state,
+            job.files,
+            cost(job.cost_micros, job.unpriced_tokens)
+        );
         text.push_str(&fields(&[("job         ", job)]));
     }
     for budget in &status.budgets_near_bound {

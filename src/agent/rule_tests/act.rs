@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 use ghost_domain::{CallStatus, Code, Kind, TurnStatus};
 use serde_json::json;
 
-use super::fakes::{block, call, calls, say};
+use super::fakes::{FILE, block, call, calls, say};
 use super::rig::{Rig, id, results};
 
 /// The codes of the refusals in a request, `ok` for a result.
@@ -112,6 +112,49 @@ async fn a_tool_that_hangs_ends_at_its_deadline() {
     let rows = rig.ledger().await;
     assert!(rows.iter().all(|row| row.error_code == Some(Code::Timeout) && row.duration_ms >= Some(3_000)), "{rows:?}");
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+}
+
+#[tokio::test]
+async fn a_file_write_and_a_look_end_at_their_deadline_too() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.call_seconds = 3);
+    rig.probe.hangs.store(true, Ordering::SeqCst);
+    rig.model.does(|_, n| match n {
+        0 => calls(vec![block("a", "test.file", json!({ "n": 1 })), block("b", "test.change", json!({ "n": 2 }))]),
+        _ => say("well"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(codes(&rig.model.asked()[1]), ["timeout", "timeout"]);
+    assert!(!rig.file(FILE).exists());
+    let rows = rig.ledger().await;
+    assert!(rows.iter().all(|row| row.error_code == Some(Code::Timeout)), "{rows:?}");
+    assert_eq!((rows.len(), rig.turn("ada").await.status), (2, TurnStatus::Finished));
+}
+
+#[tokio::test]
+async fn a_file_whose_record_is_refused_is_taken_back() {
+    for before in [None, Some("13")] {
+        let rig = Rig::new().await;
+        if let Some(text) = before {
+            std::fs::write(rig.file(FILE), text).unwrap();
+        }
+        rig.model.does(|_, n| match n {
+            0 => call("test.file", json!({ "n": 13 })),
+            _ => say("well"),
+        });
+        rig.send("ada", "go").await;
+        rig.work("ada").await.unwrap();
+        assert_eq!(results(&rig.model.asked()[1])[0]["code"], "inbox_full");
+        assert_eq!(std::fs::read_to_string(rig.file(FILE)).ok().as_deref(), before, "as it was");
+    }
+    let rig = Rig::new().await;
+    std::fs::write(rig.file(FILE), "old").unwrap();
+    rig.model.does(|_, n| if n == 0 { call("test.file", json!({ "n": 13 })) } else { say("well") });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let hint = results(&rig.model.asked()[1])[0]["hint"].as_str().unwrap().to_owned();
+    assert_eq!(hint, format!("wait; `{FILE}` was written and is still there"));
 }
 
 #[tokio::test]

@@ -60,6 +60,8 @@ async fn the_matrix_of_channel_tools() {
     let member = "## Tool Access\nprivilege_groups: communicator\n";
     let outsider = "## Tool Access\nprivilege_groups:\n";
     let denied = "## Tool Access\nprivilege_groups: communicator\ndeny: syscall.channel.send, channel.handoff\n";
+    let minimal = "## Tool Access\nprivilege_groups: communicator\nprofile: minimal\n";
+    let messaging = "## Tool Access\nprivilege_groups: communicator\nprofile: messaging\n";
     for (what, groups, strict, config, with) in [
         ("public: all of them", "", false, outsider, &ALL[..]),
         ("in a group, a member: all", seed, false, member, &ALL),
@@ -74,6 +76,8 @@ async fn the_matrix_of_channel_tools() {
             denied,
             &["channel.file_attach", "channel.send", "message", "syscall.channel.handoff"],
         ),
+        ("a profile beats the context", seed, false, minimal, &[]),
+        ("a profile leaves what is in it", seed, false, messaging, &["message"]),
     ] {
         let (found, without) = tools(groups, strict, config).await;
         assert_eq!(found, names(with), "{what}");

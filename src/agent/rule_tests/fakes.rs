@@ -5,9 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use ghost_domain::journal::FilePlan;
 use ghost_domain::transcript::{Block, TokenUsage};
-use ghost_domain::{Activity, AgentId, Refusal, Timestamp};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Activity, AgentId, Code, Refusal, Timestamp};
 use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Stop};
+use ghost_store::Writes;
+use ghost_tools::tool::{FileTool, FileWork, WorldTool};
+use ghost_tools::workspace::sha256_hex;
 use ghost_tools::{AgentControl, CallCx, Output, OutsideTool, ReadTool, Run, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -195,9 +200,53 @@ impl OutsideTool for Acts {
     }
 }
 
-/// `test.look` changes nothing; `test.act` has an effect outside, and panics when given 666.
-pub(crate) fn tools(probe: &Arc<Probe>) -> [Tool; 2] {
+struct Files(Arc<Probe>);
+
+#[async_trait]
+impl FileTool for Files {
+    type Params = Number;
+
+    async fn prepare(&self, call: &CallCx, params: &Number) -> Result<FileWork, Refusal> {
+        self.0.run().await;
+        let path = WorkspacePath::parse(FILE, false)?;
+        let before = call.office.workspace.hash(&path).await?;
+        let bytes = params.n.to_string().into_bytes();
+        Ok(FileWork { plan: FilePlan { path: FILE.into(), before, after: sha256_hex(&bytes) }, bytes })
+    }
+
+    async fn record(&self, _: &CallCx, params: Number, _: &FilePlan, _: &mut dyn Writes) -> Result<Output, Refusal> {
+        match params.n {
+            13 => Err(Refusal::new(Code::InboxFull, "no place").hint("wait")),
+            n => Ok(json!({ "n": n }).into()),
+        }
+    }
+}
+
+struct Changes(Arc<Probe>);
+
+#[async_trait]
+impl WorldTool for Changes {
+    type Params = Number;
+
+    async fn look(&self, _: &CallCx, arguments: Value) -> Result<Value, Refusal> {
+        self.0.run().await;
+        Ok(arguments)
+    }
+
+    async fn apply(&self, _: &CallCx, params: Number, _: &mut dyn Writes) -> Result<Output, Refusal> {
+        Ok(json!({ "n": params.n }).into())
+    }
+}
+
+/// What `test.file` writes.
+pub(crate) const FILE: &str = "agents/ada/notes/number.md";
+
+/// `test.look` changes nothing; `test.act` has an effect outside, and panics when given 666; `test.file` writes [`FILE`], and
+/// will not record it when given 13; `test.change` looks outside first.
+pub(crate) fn tools(probe: &Arc<Probe>) -> [Tool; 4] {
     [
+        Tool::new::<Number>("test.file", "Writes.", Run::file(Files(Arc::clone(probe)))),
+        Tool::new::<Number>("test.change", "Changes.", Run::world(Changes(Arc::clone(probe)))),
         Tool::new::<Number>("test.look", "Looks.", Run::read(Looks(Arc::clone(probe)))),
         Tool::new::<Number>("test.act", "Acts.", Run::outside(Acts(Arc::clone(probe)))),
     ]

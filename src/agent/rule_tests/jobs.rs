@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ghost_commons::mail::Chain;
 use ghost_commons::schedules::{self, NewSchedule};
-use ghost_domain::budget::Price;
+use ghost_domain::Price;
 use ghost_domain::schedule::{Deliver, JobOptions, Missed, Payload, RunStatus, When};
 use ghost_domain::{Code, Schedule, ScheduleKind, ScheduleRun, Timestamp, TurnStatus};
 use serde_json::json;

@@ -25,7 +25,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
     write!(rig, |w, cx| {
         let turn = turns::take(w, &cx, &id("ada"), None).await?.unwrap().turn;
         turns::brief(w, &cx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
-        let demand = Demand { model: "one".into(), input: 1, max_tokens: 16, price: None };
+        let demand = Demand { provider: "test".into(), model: "one".into(), input: 1, max_tokens: 16, price: None };
         let (reservation_id, _) = turns::model_started(w, &cx, turn.turn_id, &demand).await?;
         let arguments = json!({ "path": "notes/sum.md", "content": "new" });
         let result = ModelResult {
@@ -33,6 +33,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
             provider: "test".into(),
             model: "one".into(),
             blocks: vec![block("c1", "workspace.write", arguments.clone())],
+            stop: None,
             usage: Some(TokenUsage::default()),
             price: None,
             duration_ms: 0,

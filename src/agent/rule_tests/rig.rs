@@ -18,7 +18,7 @@ use ghost_domain::{
 use ghost_provider::testing::{Counting, ManualClock, provider_plan};
 use ghost_provider::{ModelRequest, Provider, Providers};
 use ghost_store::Store;
-use ghost_store::memory::MemoryStore;
+use ghost_store::memory::MemoryDisk;
 use ghost_store::tables::{LedgerFilter, TurnFilter};
 use ghost_tools::workspace::Workspace;
 use ghost_tools::{Office, ToolTable, builtins};
@@ -71,6 +71,7 @@ pub(crate) struct Rig {
     pub(crate) board: Arc<Seen>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) bench: Arc<Bench>,
+    pub(crate) disk: MemoryDisk,
     files: tempfile::TempDir,
 }
 
@@ -110,15 +111,16 @@ impl Rig {
         let cx = Cx::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, plan.limits.clone());
         let (model, probe, board) = (Model::new(), Arc::new(Probe::default()), Arc::new(Seen::default()));
         let workspace = Arc::new(Workspace::inline(&files.path().join("workspace")).unwrap());
-        let office = Office::new(cx, MemoryStore::open(), workspace, Arc::new(Quiet), Arc::new(plan));
+        let disk = MemoryDisk::new();
+        let office = Office::new(cx, disk.open(), workspace, Arc::new(Quiet), Arc::new(plan));
         let mut all = builtins::all();
         all.extend(tools(&probe));
         let provider = provider_plan(ProviderKind::OpenAi, None);
         let providers = Providers::with("test", provider, Arc::clone(&model) as Arc<dyn Provider>, clock.clone());
         let table = Arc::new(ToolTable::new(all).unwrap());
         let engine = Engine::new(Arc::new(office), table, board.clone(), Arc::new(providers));
-        let rig =
-            Self { engine: Arc::new(engine), model, probe, board, clock, bench: Arc::new(Bench::default()), files };
+        let (engine, bench) = (Arc::new(engine), Arc::new(Bench::default()));
+        let rig = Self { engine, model, probe, board, clock, bench, disk, files };
         for name in ["ada", "bob", "cyd"] {
             rig.engine.office.workspace.ensure_agent(&id(name)).await.unwrap();
             let new = NewAgent {
@@ -129,6 +131,7 @@ impl Rig {
                 kind: AgentKind::Persistent,
                 desired: Desired::Running,
                 overrides: Value::Null,
+                daily_money: None,
                 goal: None,
                 chain: Chain::root(rig.cx()),
             };

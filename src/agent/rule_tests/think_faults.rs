@@ -1,10 +1,14 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use ghost_config::plan::ProviderKind;
 use ghost_domain::journal::Step;
+use ghost_domain::transcript::TokenUsage;
 use ghost_domain::{Activity, AskStatus, TurnStatus};
-use ghost_provider::{ErrorKind, ProviderError};
+use ghost_provider::testing::provider_plan;
+use ghost_provider::{ErrorKind, Provider, ProviderError, Providers};
 
-use super::fakes::{Reply, say};
+use super::fakes::{Model, Reply, say};
 use super::rig::{Rig, id, read};
 
 fn fail(kind: ErrorKind) -> Reply {
@@ -56,6 +60,47 @@ async fn a_fall_back_model_is_asked_when_the_first_one_cannot() {
     let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
     assert_eq!(models, ["one", "one", "one", "two", "three"]);
     assert_eq!(rig.turn("ada").await.model.as_deref(), Some("three"));
+}
+
+#[tokio::test]
+async fn a_refused_key_leads_to_a_fall_back_at_another_provider() {
+    let rig = Rig::with(|plan| {
+        for agent in &mut plan.agents {
+            agent.model.fallback_models = vec!["test/two".into(), "other/three".into()];
+        }
+        plan.llm.providers.insert("other".into(), provider_plan(ProviderKind::OpenAi, None));
+    })
+    .await;
+    let provider = |model: &Arc<Model>| Arc::clone(model) as Arc<dyn Provider>;
+    let plan = provider_plan(ProviderKind::OpenAi, None);
+    let mut providers = Providers::with("test", plan.clone(), provider(&rig.model), rig.clock.clone());
+    providers.insert("other", plan, provider(&rig.model));
+    rig.engine.set_providers(Arc::new(providers));
+    rig.model.does(|request, _| match request.model.as_str() {
+        "three" => say("with another key"),
+        _ => fail(ErrorKind::Unauthorized),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
+    assert_eq!(models, ["one", "three"], "the same key is not tried with another model");
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("with another key"));
+}
+
+#[tokio::test]
+async fn a_failed_answer_is_charged_what_the_provider_counted() {
+    let rig = Rig::new().await;
+    let counted = TokenUsage { input: 100, output: 5, ..TokenUsage::default() };
+    rig.model.does(move |_, n| match n {
+        0 => Reply::Fail(ProviderError::new(ErrorKind::BadAnswer, "empty").usage(Some(counted))),
+        _ => fail(ErrorKind::BadRequest),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let sums = read!(rig, |r| r.usage_sum(&Default::default()).await?);
+    assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].tokens), (1, 0, counted));
+    let turn = rig.turn("ada").await;
+    assert_eq!((turn.input_tokens, turn.output_tokens), (100, 5));
 }
 
 #[tokio::test]

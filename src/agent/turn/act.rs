@@ -11,7 +11,7 @@ use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_tools::loop_guard::{Verdict, digest_of};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
-use ghost_tools::{Output, Run, Tool};
+use ghost_tools::{Run, Tool};
 use tokio::sync::Semaphore;
 
 use super::Runner;
@@ -231,7 +231,7 @@ impl Runner {
     async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<Done, Refusal> {
         let start = self.call_start(checked, CallId(self.engine.office.cx.id()), None);
         let call_cx = self.call_cx(start.call_id, &start.id);
-        let arguments = match tool.look(&call_cx, start.arguments.clone()).await {
+        let arguments = match self.in_time(checked, tool.look(&call_cx, start.arguments.clone())).await {
             Ok(arguments) => arguments,
             Err(refusal) => return Ok(Done::Refused(refusal)),
         };
@@ -313,11 +313,11 @@ impl Runner {
     }
 
     /// Runs a call under its deadline.
-    async fn in_time(
+    pub(super) async fn in_time<T>(
         &self,
         checked: &Checked,
-        work: impl Future<Output = Result<Output, Refusal>>,
-    ) -> Result<Output, Refusal> {
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
         let seconds = checked.tool.seconds.unwrap_or(self.limits().call_seconds);
         let most = self.at_most(Limits::seconds(seconds));
         match within(&*self.clock(), most, work).await {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ghost_commons::turns;
 use ghost_domain::journal::{CallOutcome, FilePlan};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{CallId, Refusal};
+use ghost_domain::{CallId, Code, Refusal};
 use ghost_tools::tool::ErasedFile;
 
 use super::Runner;
@@ -23,7 +23,7 @@ impl Runner {
         };
         if let Some((call_id, plan)) = begun {
             let path = WorkspacePath::parse(&plan.path, false)?;
-            let found = match self.engine.office.workspace.hash(&path).await {
+            let found = match self.in_time(checked, self.engine.office.workspace.hash(&path)).await {
                 Ok(found) => found,
                 // What cannot be looked at cannot be told from a write that happened.
                 Err(_) => return Ok(Done::Refused(outcome_unknown(&checked.tool.spec.name))),
@@ -48,13 +48,20 @@ impl Runner {
     ) -> Result<Done, Refusal> {
         let call_id = begun.unwrap_or_else(|| CallId(self.engine.office.cx.id()));
         let call_cx = self.call_cx(call_id, &checked.call.id);
-        let work = match tool.prepare(&call_cx, &checked.call.arguments).await {
+        let work = match self.in_time(checked, tool.prepare(&call_cx, &checked.call.arguments)).await {
             Ok(work) => work,
             Err(refusal) => return Ok(Done::Refused(refusal)),
         };
         // Journaled anew when it goes on: what is there now may not be what was there then.
         self.record_start(self.call_start(checked, call_id, Some(work.plan.clone()))).await?;
-        if let Err(refusal) = self.engine.office.workspace.carry_out(&work.plan, &work.bytes).await {
+        let carried = self.engine.office.workspace.carry_out(&work.plan, &work.bytes);
+        if let Err(refusal) = self.in_time(checked, carried).await {
+            // What the disk was told to do it may still do.
+            let refusal = match refusal.code {
+                Code::Timeout => Refusal::new(Code::OutcomeUnknown, refusal.message)
+                    .hint("it may or may not be written yet: look at the file before you do it again"),
+                _ => refusal,
+            };
             return self.refused_after_start(checked, call_id, refusal).await;
         }
         self.recorded_file(checked, tool, call_id, work.plan).await
@@ -70,7 +77,7 @@ impl Runner {
         let call_cx = self.call_cx(call_id, &checked.call.id);
         let (cx, recorder, turn_id) = (self.engine.office.cx.clone(), Arc::clone(tool), self.turn.turn_id);
         let (id, name) = (checked.call.id.clone(), checked.tool.spec.name.clone());
-        let arguments = checked.call.arguments.clone();
+        let (arguments, written) = (checked.call.arguments.clone(), plan.clone());
         let done = self
             .engine
             .office
@@ -85,7 +92,18 @@ impl Runner {
             .await;
         match done {
             Ok(outcome) => Ok(Done::Recorded(outcome)),
-            Err(InTransaction::Tool(refusal)) => self.refused_after_start(checked, call_id, refusal).await,
+            Err(InTransaction::Tool(refusal)) => {
+                // A refusal leaves nothing behind: what was to go with the file has not happened.
+                let gone = self.in_time(checked, self.engine.office.workspace.take_back(&written)).await;
+                let refusal = match gone {
+                    Ok(true) => refusal,
+                    Ok(false) | Err(_) => {
+                        let hint = refusal.hint.clone().unwrap_or_else(|| "nothing else was done".into());
+                        refusal.hint(format!("{hint}; `{}` was written and is still there", written.path))
+                    }
+                };
+                self.refused_after_start(checked, call_id, refusal).await
+            }
             Err(InTransaction::Turn(refusal)) => Err(refusal),
         }
     }

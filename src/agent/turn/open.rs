@@ -62,6 +62,7 @@ impl Runner {
             }
             spec = Arc::new(own);
         }
+        bench.set_room(turns::mail_room(spec.limits.context_bytes));
         let limits = engine.office.cx.limits();
         let own_view = spec.limits.result_view_bytes;
         let transcript =
@@ -114,6 +115,7 @@ impl Runner {
         let opening_messages = messages.len();
         messages.extend(transcript.messages);
         let guard = LoopGuard::replay(&limits, &sources.journal);
+        let context = spec.limits.context_bytes as usize;
         let held = (!taken.resumed).then(|| taken.mail.iter().map(HeldMail::of).collect());
         Ok(Ok(Self {
             held,
@@ -128,6 +130,7 @@ impl Runner {
             briefed,
             messages,
             opening_messages,
+            context,
             open: transcript.open,
             prepared: None,
             unrecorded: None,
@@ -200,21 +203,29 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     channel_of(taken.mail.iter().filter(|envelope| !joined.contains(&envelope.message_id)))
 }
 
-/// Looks what the agent has to do next and, at the same time, at what the prompt of a new turn needs. No snapshot: only
-/// the agent's own turns change either, and it has none under way.
+/// Looks what the agent has to do next and, at the same time, at what the prompt of a new turn needs; gives how many bytes of
+/// mail that turn has room for, too. No snapshot: only the agent's own turns change either, and it has none under way.
 pub(super) async fn look(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
-    settled: bool,
-    recent: Option<Vec<Arc<Turn>>>,
-) -> Result<(Next, Option<Sources>), Refusal> {
-    let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
+    bench: &Bench,
+) -> Result<(Next, Option<Sources>, usize), Refusal> {
+    let (cx, id, plan) = (engine.office.cx.clone(), agent_id.clone(), engine.office.plan());
+    let (settled, recent, room) = (bench.is_settled(), bench.recall(), bench.room());
     engine
         .office
         .store
         .look(move |r| {
             Box::pin(async move {
-                let mut next = turns::next(r, &cx, &id, settled).await?;
+                let room = match room {
+                    Some(room) => room,
+                    None => {
+                        let spec = r.agent_get(&id).await?.and_then(|agent| plan.spec_for(&agent).ok());
+                        let bytes = spec.map_or_else(|| cx.limits().context_bytes, |spec| spec.limits.context_bytes);
+                        turns::mail_room(bytes)
+                    }
+                };
+                let mut next = turns::next(r, &cx, &id, settled, room).await?;
                 let sources = match &mut next {
                     Next::Mail { skills, .. } => {
                         let history = history(r, &id, cx.limits().history_turns, recent).await?;
@@ -222,7 +233,7 @@ pub(super) async fn look(
                     }
                     Next::Nothing | Next::Resume => None,
                 };
-                Ok((next, sources))
+                Ok((next, sources, room))
             })
         })
         .await

@@ -13,7 +13,7 @@ use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_tools::loop_guard::LoopGuard;
 use serde_json::Value;
 
-use super::{Bench, Runner, end};
+use super::{Bench, Runner};
 use crate::engine::Engine;
 use crate::prompt::Part;
 use crate::transcript::OpenCall;
@@ -66,6 +66,7 @@ pub async fn call_for_operator(
         briefed: true,
         messages: vec![Message { role: Role::Assistant, blocks: vec![call] }],
         opening_messages: 0,
+        context: engine.office.cx.limits().context_bytes as usize,
         open: vec![OpenCall { id: CALL.into(), name: tool.to_owned(), arguments, begun: None }],
         prepared: None,
         unrecorded: None,
@@ -93,6 +94,14 @@ pub async fn call_for_operator(
         },
         Err(refusal) => Ending::Failed(refusal.clone()),
     };
-    end(engine, turn_id, ending).await?;
+    let cx = engine.office.cx.clone();
+    // Written once: whoever called waits for a word, and an operator's turn that is still open is ended by the next start.
+    let finish =
+        engine.office.store.write(move |w| Box::pin(async move { turns::finish(w, &cx, turn_id, ending).await }));
+    match finish.await {
+        Ok(_) => {}
+        Err(refusal) if refusal.code == Code::Cancelled => {}
+        Err(refusal) => return Err(refusal),
+    }
     outcomes.map(|outcome| (turn_id, outcome))
 }

@@ -71,8 +71,7 @@ impl Runner {
     pub(super) async fn flush(&mut self) -> Result<(), Refusal> {
         let Some(unrecorded) = self.unrecorded.take() else { return Ok(()) };
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        let store = &self.engine.office.store;
-        store.write(move |w| Box::pin(async move { unrecorded.record(w, &cx, turn_id).await })).await
+        self.keep(move |w| Box::pin(async move { unrecorded.record(w, &cx, turn_id).await })).await
     }
 
     pub(super) fn call_start(
@@ -118,16 +117,13 @@ impl Runner {
     ) -> Result<CallOutcome, Refusal> {
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
         let (id, name) = (id.to_owned(), tool.to_owned());
-        self.engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await?;
-                    record_either(w, &cx, &turn, call_id, &id, &name, result).await
-                })
+        self.keep(move |w| {
+            Box::pin(async move {
+                let turn = turns::working_turn(w, &cx, turn_id).await?;
+                record_either(w, &cx, &turn, call_id, &id, &name, result).await
             })
-            .await
+        })
+        .await
     }
 
     /// Records start and end of a call in one transaction.
@@ -137,17 +133,14 @@ impl Runner {
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        self.engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await?;
-                    turns::record_call_start(w, &cx, &turn, &start).await?;
-                    record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, result).await
-                })
+        self.keep(move |w| {
+            Box::pin(async move {
+                let turn = turns::working_turn(w, &cx, turn_id).await?;
+                turns::record_call_start(w, &cx, &turn, &start).await?;
+                record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, result).await
             })
-            .await
+        })
+        .await
     }
 
     /// Records a refusal: of a call that never ran, or, with `begun`, of one that was recorded as started.
@@ -177,16 +170,13 @@ impl Runner {
             return self.record_whole(start, Err(refusal)).await;
         }
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        self.engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await?;
-                    record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
-                })
+        self.keep(move |w| {
+            Box::pin(async move {
+                let turn = turns::working_turn(w, &cx, turn_id).await?;
+                record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
             })
-            .await
+        })
+        .await
     }
 }
 

@@ -1,7 +1,8 @@
-//! Streaming an answer while it is made, to whoever watches: redacted before it leaves, though it comes in pieces.
+//! Streaming an answer while it is made, to whoever watches: without reasoning and markup, and redacted before it leaves,
+//! though it comes in pieces.
 //!
-//! Must never: show a part of a secret because the rest of it had not come yet, or keep anything: what counts is the whole
-//! answer in the journal.
+//! Must never: show a part of a secret, or of a model's reasoning, because the rest of it had not come yet, or keep anything:
+//! what counts is the whole answer in the journal.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use ghost_domain::event::{Event, EventKind};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::{AgentId, EventId, TurnId};
-use ghost_provider::Deltas;
+use ghost_provider::{Cleaner, Deltas};
 use serde_json::json;
 
 use super::Runner;
@@ -62,6 +63,11 @@ impl Holding {
         (cut > 0).then(|| redactor.redact(&shown))
     }
 
+    /// Lets go of what was not shown yet.
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
+
     /// Gives the rest, redacted.
     fn end(&mut self, redactor: &Redactor) -> String {
         redactor.redact(&std::mem::take(&mut self.waiting))
@@ -73,25 +79,57 @@ pub(super) struct Streamer {
     engine: Arc<Engine>,
     agent_id: AgentId,
     turn_id: TurnId,
+    model: String,
+    cleaner: Cleaner,
+    /// Whether reasoning was closed that had not been opened: its opening is in a prefix of the provider's.
+    unopened: bool,
     holding: Holding,
     watched: bool,
 }
 
 impl Streamer {
-    pub(super) fn new(runner: &Runner) -> Self {
+    pub(super) fn new(runner: &Runner, model: &str) -> Self {
+        let engine = Arc::clone(&runner.engine);
+        let cleaner = if engine.reasons_first(model) { Cleaner::within_reasoning() } else { Cleaner::default() };
         Self {
-            engine: Arc::clone(&runner.engine),
+            watched: engine.office.store.has_listeners(),
+            engine,
             agent_id: runner.agent_id.clone(),
             turn_id: runner.turn.turn_id,
+            model: model.to_owned(),
+            cleaner,
+            unopened: false,
             holding: Holding::default(),
-            watched: runner.engine.office.store.has_listeners(),
         }
     }
 
-    /// Streams what was held back: the answer has ended.
-    pub(super) fn end(&mut self) {
+    /// Streams what was held back: the answer has ended. One that broke off says nothing about its model.
+    pub(super) fn end(&mut self, whole: bool) {
+        let mut read = String::new();
+        let reasoning = self.cleaner.is_reasoning();
+        self.cleaner.end(&mut read);
+        self.show(&read);
         let text = self.holding.end(&self.engine.office.cx.redactor);
         self.publish(&text);
+        if self.unopened {
+            self.engine.set_reasons_first(&self.model, true);
+        } else if self.watched && whole && reasoning {
+            self.engine.set_reasons_first(&self.model, false);
+        }
+    }
+
+    /// Streams of what may be read as much as holds no part of a secret.
+    fn show(&mut self, read: &str) {
+        if self.cleaner.closed_unopened() {
+            // What has gone out cannot be taken back; the rest of it and all that the model says next does not.
+            self.unopened = true;
+            self.holding.forget();
+        }
+        if !read.is_empty()
+            && let Some(shown) = self.holding.push(read, &self.engine.office.cx.redactor)
+        {
+            self.publish(&shown);
+        }
     }
 
     fn publish(&self, text: &str) {
@@ -114,10 +152,10 @@ impl Streamer {
 
 impl Deltas for Streamer {
     fn text(&mut self, text: &str) {
-        if self.watched
-            && let Some(shown) = self.holding.push(text, &self.engine.office.cx.redactor)
-        {
-            self.publish(&shown);
+        if self.watched {
+            let mut read = String::new();
+            self.cleaner.push(text, &mut read);
+            self.show(&read);
         }
     }
 

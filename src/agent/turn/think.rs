@@ -5,21 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
-use ghost_commons::budgets::Demand;
-use ghost_commons::turns::{self, Ending, ModelResult};
-use ghost_domain::budget::{Allowance, Price};
-use ghost_domain::journal::Effect;
-use ghost_domain::transcript::{Message, Role};
-use ghost_domain::{Activity, CallId, Code, Limits, Refusal, ReservationId};
-use ghost_provider::{
-    Charge, Entry, ErrorKind, ModelAnswer, ModelRequest, Next, ProviderError, Stop, clean_visible, decide,
-    estimate_with, malformed_tool_call,
-};
+use ghost_commons::budgets::{Demand, Settlement, Taken};
+use ghost_commons::turns;
+use ghost_domain::Price;
+use ghost_domain::budget::Allowance;
+use ghost_domain::transcript::Message;
+use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId};
+use ghost_provider::{Charge, Entry, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
+use super::Runner;
 use super::stream::Streamer;
 use super::wait::within;
-use super::{CORRECTIONS_MAX, Runner};
-use crate::transcript::{OpenCall, fit, with_unique_ids};
+use crate::transcript::{bytes_of, fit};
 
 /// What came of thinking.
 pub(super) enum Thought {
@@ -31,13 +28,19 @@ pub(super) enum Thought {
     Ended,
     /// No answer can be had.
     Failed(Refusal),
+    /// No model takes a conversation of this length, and it cannot be made shorter.
+    TooLong(Refusal),
 }
 
+/// What to do when no model has answered.
+const UNANSWERED: &str =
+    "see `ghostctl events --kind model.failed`; the mail of this turn is not tried again by itself";
+
 /// A model at a provider.
-struct Choice {
-    entry: Arc<Entry>,
-    model: String,
-    price: Option<Price>,
+pub(super) struct Choice {
+    pub(super) entry: Arc<Entry>,
+    pub(super) model: String,
+    pub(super) price: Option<Price>,
 }
 
 impl Runner {
@@ -60,6 +63,11 @@ impl Runner {
         if failed > 0 && failed >= choices[at].entry.plan.attempts && at + 1 < choices.len() {
             at += 1;
             failed = 0;
+        }
+        if failed > 0 && failed >= choices[at].entry.plan.attempts {
+            // The attempts were made, and what would have ended the turn was not recorded, or an answer was not.
+            let what = format!("no model answered: {} has failed {failed} times in this turn", choices[at].model);
+            return Ok(Thought::Failed(Refusal::new(Code::Unavailable, what).hint(UNANSWERED)));
         }
         loop {
             let choice = &choices[at];
@@ -84,10 +92,10 @@ impl Runner {
             request.max_tokens = allowance.max_tokens;
             let clock = self.clock();
             let began = clock.now();
-            let mut deltas = Streamer::new(self);
+            let mut deltas = Streamer::new(self, &choice.model);
             let most = self.at_most(Limits::seconds(self.limits().model_seconds));
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
-            deltas.end();
+            deltas.end(matches!(answered, Some(Ok(_))));
             drop(slot);
             let took = clock.now().since(began);
             self.worked += took;
@@ -102,7 +110,7 @@ impl Runner {
             };
             failed += 1;
             let over = if self.timed { self.out_of_time() } else { None };
-            self.failed(choice, reservation_id, &error).await?;
+            self.failed(choice, reservation_id, &error, took).await?;
             if let Some(refusal) = over {
                 return Ok(Thought::Failed(refusal));
             }
@@ -110,23 +118,34 @@ impl Runner {
                 choice.entry.pool.cool_down(clock.now().plus(wait));
             }
             let jitter = self.engine.office.cx.ports.rng.below(1_000);
-            match decide(failed, &error, &choice.entry.plan, choices.len() - at - 1, jitter) {
+            let rest = Rest::after(&choice.entry.name, choices[at + 1..].iter().map(|next| next.entry.name.as_str()));
+            match decide(failed, &error, &choice.entry.plan, rest, jitter) {
                 Next::Retry(wait) => {
                     self.show(Activity::Queued);
                     clock.sleep(wait).await;
                 }
-                Next::Fallback => {
-                    at += 1;
+                Next::Fallback(places) => {
+                    at += places;
                     failed = 0;
+                }
+                Next::GiveUp if error.kind == ErrorKind::ContextTooLong => {
+                    if self.shorten(&request.messages) {
+                        failed = failed.saturating_sub(1);
+                        continue;
+                    }
+                    let refusal = Refusal::new(
+                        Code::TooLarge,
+                        format!("no model takes this conversation: {} ({}): {}", choice.model, choice.entry.name, error.message),
+                    )
+                    .hint("give the agent a model that takes more, or smaller messages; `context_window_tokens` of its archetype is what its model takes");
+                    return Ok(Thought::TooLong(refusal));
                 }
                 Next::GiveUp => {
                     let refusal = Refusal::new(
                         Code::Unavailable,
                         format!("no model answered: {} ({}): {}", choice.model, choice.entry.name, error.message),
                     )
-                    .hint(
-                        "see `ghostctl events --kind model.failed`; the mail of this turn is not tried again by itself",
-                    );
+                    .hint(UNANSWERED);
                     return Ok(Thought::Failed(refusal));
                 }
             }
@@ -141,12 +160,8 @@ impl Runner {
         let model = self.spec.model.model.clone().unwrap_or_else(|| plan.llm.default_model.clone());
         let mut wanted = vec![(first.clone(), model)];
         for fallback in &self.spec.model.fallback_models {
-            match fallback.split_once('/') {
-                Some((provider, model)) if providers.get(provider).is_some() => {
-                    wanted.push((provider.to_owned(), model.to_owned()));
-                }
-                _ => wanted.push((first.clone(), fallback.clone())),
-            }
+            let (provider, model) = plan.llm.fallback_target(&first, fallback);
+            wanted.push((provider.to_owned(), model.to_owned()));
         }
         wanted
             .into_iter()
@@ -163,7 +178,7 @@ impl Runner {
 
     fn request(&self, model: &str) -> ModelRequest {
         let mut messages = self.messages.clone();
-        fit(&mut messages, self.opening_messages, self.spec.limits.context_bytes as usize);
+        fit(&mut messages, self.opening_messages, self.context);
         ModelRequest {
             agent_id: self.agent_id.clone(),
             turn_id: self.turn.turn_id,
@@ -172,9 +187,22 @@ impl Runner {
             messages,
             tools: self.registry.specs(),
             max_tokens: u64::from(self.spec.limits.answer_tokens),
+            calls_bytes: self.limits().calls_bytes(),
             temperature: self.spec.model.temperature,
             thinking: self.spec.model.thinking.clone(),
         }
+    }
+
+    /// Halves what the conversation may take, which `sent` was too long for. Says whether that makes it shorter.
+    fn shorten(&mut self, sent: &[Message]) -> bool {
+        let (whole, half) = (bytes_of(sent), bytes_of(sent) / 2);
+        let mut messages = self.messages.clone();
+        fit(&mut messages, self.opening_messages, half);
+        let shorter = bytes_of(&messages) <= whole - whole / 10;
+        if shorter {
+            self.context = half;
+        }
+        shorter && whole > 0
     }
 
     /// Journals the prompt, if it is not there yet, and the start of the call, with its budget. The inner refusal is the
@@ -185,6 +213,7 @@ impl Runner {
         request: &ModelRequest,
     ) -> Result<Result<(ReservationId, Allowance), Refusal>, Refusal> {
         let demand = Demand {
+            provider: choice.entry.name.clone(),
             model: choice.model.clone(),
             input: estimate_with(request, self.engine.tool_bytes(&request.tools)),
             max_tokens: request.max_tokens,
@@ -227,133 +256,23 @@ impl Runner {
         choice: &Choice,
         reservation_id: ReservationId,
         error: &ProviderError,
+        took: Duration,
     ) -> Result<(), Refusal> {
         let (cx, turn_id, model) = (self.engine.office.cx.clone(), self.turn.turn_id, choice.model.clone());
-        let (text, billed) = (format!("{}: {}", error.kind.as_str(), error.message), error.charge == Charge::Unknown);
-        self.engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(
-                    async move { turns::model_failed(w, &cx, turn_id, reservation_id, &model, &text, billed).await },
-                )
-            })
-            .await
-    }
-
-    async fn answered(
-        &mut self,
-        choice: &Choice,
-        reservation_id: ReservationId,
-        answer: ModelAnswer,
-        took: Duration,
-    ) -> Result<Thought, Refusal> {
-        let blocks = with_unique_ids(answer.blocks);
-        let message = Message { role: Role::Assistant, blocks: blocks.clone() };
-        let calls: Vec<OpenCall> = message
-            .calls()
-            .map(|(id, name, arguments)| OpenCall {
-                id: id.to_owned(),
-                name: name.to_owned(),
-                arguments: arguments.clone(),
-                begun: None,
-            })
-            .collect();
-        let visible = message.visible_text();
-        let flaw = if calls.is_empty() { flaw(&visible, &answer.stop) } else { None };
-        let hopeless = flaw.is_some() && self.corrections >= CORRECTIONS_MAX;
-        let ending = match (&flaw, calls.is_empty()) {
-            (Some(_), _) if hopeless => Some(Ending::Failed(
-                Refusal::new(
-                    Code::InvalidArguments,
-                    format!("{} was corrected {CORRECTIONS_MAX} times and still gave no whole answer", choice.model),
-                )
-                .hint("see its last answers with `ghostctl turn show`; another model may do better"),
-            )),
-            (None, true) if answer.stop == Stop::Refused && visible.trim().is_empty() => Some(Ending::Failed(
-                Refusal::new(Code::PolicyDenied, format!("{} refused to answer", choice.model))
-                    .hint("put the request differently, or give it to another model"),
-            )),
-            (None, true) => Some(Ending::Finished(clean_visible(&visible))),
-            _ => None,
+        let text = format!("{}: {}", error.kind.as_str(), error.message);
+        let settlement = match (error.usage, error.charge) {
+            (Some(tokens), _) => {
+                let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                Settlement::Used(Taken { model: model.clone(), tokens, price: choice.price, duration_ms })
+            }
+            (None, Charge::Nothing) => Settlement::Released,
+            (None, Charge::Unknown) => Settlement::Forfeited,
         };
-        let result = ModelResult {
-            reservation_id,
-            provider: choice.entry.name.clone(),
-            model: answer.model,
-            blocks,
-            usage: answer.usage,
-            price: choice.price,
-            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        };
-        // One call alone is begun by the transaction that journals the answer.
-        let mut start = None;
-        if ending.is_none()
-            && flaw.is_none()
-            && let [call] = calls.as_slice()
-        {
-            let checked = self.check(call.clone());
-            start = match &checked {
-                Ok(checked) if checked.run.effect() == Effect::Outside => {
-                    Some(self.call_start(checked, CallId(self.engine.office.cx.id()), None))
-                }
-                _ => None,
-            };
-            self.prepared = Some((checked, start.as_ref().map(|start| start.call_id)));
-        }
-        let (cx, turn_id, note, ended) =
-            (self.engine.office.cx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
-        let held = self.held.clone();
-        self.turn = self
-            .engine
-            .office
-            .store
-            .write(move |w| {
-                Box::pin(async move {
-                    let turn = turns::model_answered(w, &cx, turn_id, result).await?;
-                    if let Some((malformed, note)) = note {
-                        if let Some(fragment) = malformed {
-                            turns::malformed(w, &cx, &turn, &fragment).await?;
-                        }
-                        turns::note(w, &cx, turn_id, &note).await?;
-                    }
-                    if let Some(start) = start {
-                        turns::record_call_start(w, &cx, &turn, &start).await?;
-                    }
-                    match ending {
-                        Some(ending) => turns::finish_held(w, &cx, turn_id, ending, held).await,
-                        None => Ok(turn),
-                    }
-                })
-            })
-            .await?;
-        if ended {
-            return Ok(Thought::Ended);
-        }
-        self.rounds += 1;
-        self.failures.clear();
-        self.messages.push(message);
-        if let Some((_, note)) = flaw {
-            self.corrections += 1;
-            self.messages.push(Message::text(Role::User, note));
-            return Ok(Thought::Corrected);
-        }
-        self.open = calls;
-        Ok(Thought::Calls)
+        self.keep(move |w| {
+            Box::pin(
+                async move { turns::model_failed(w, &cx, turn_id, reservation_id, &model, &text, settlement).await },
+            )
+        })
+        .await
     }
-}
-
-/// What is wrong with an answer without calls that is no last word: a call that was written as text (TOOL-13), with its
-/// fragment for the ledger, or nothing at all because the answer was cut. Beside it, what the model is told.
-fn flaw(visible: &str, stop: &Stop) -> Option<(Option<String>, String)> {
-    if let Some(fragment) = malformed_tool_call(visible) {
-        let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
-                    interface, or answer in plain words.";
-        return Some((Some(fragment), note.to_owned()));
-    }
-    if *stop == Stop::MaxTokens && visible.trim().is_empty() {
-        let note = "Your last answer was cut before it said anything. Answer again, and more briefly.";
-        return Some((None, note.to_owned()));
-    }
-    None
 }

@@ -1,12 +1,16 @@
 //! What a turn is shown of the channels that its agent is in: one digest a channel, from the cursor to the newest post.
 //! The cursor moves in the transaction that puts the digest into the turn's hands, so that no post is shown twice or lost.
 
+use ghost_domain::mail::{Room, bytes_of};
 use ghost_domain::text::cut_marked;
-use ghost_domain::{AgentId, ChatChannel, ChatMember, ChatPost, Envelope, Kind, Limits, MailState, MessageId, TurnId};
+use ghost_domain::{AgentId, ChatChannel, ChatMember, ChatPost, Envelope, Kind, MailState, MessageId, TurnId};
 use ghost_store::Writes;
 
 use super::{CROWD, shown_name};
 use crate::{Cx, Result};
+
+/// Bytes of a digest that an agent was called for, however little room its turn has left.
+const CALLED_BYTES: usize = 1_024;
 
 /// What reading on gave a turn.
 #[derive(Debug, Default)]
@@ -17,28 +21,30 @@ pub(crate) struct ReadOn {
     pub spent: Vec<MessageId>,
 }
 
-/// Reads the channels of an agent on: those whose wake-ups are among `woken`, and of the others so many that there are at
-/// most `room` digests. What is left is read by a later turn.
+/// Reads the channels of an agent on: those whose wake-ups are among `woken`, and of the others so many that there is
+/// `room` for the digests. What is left is read by a later turn; what a digest has no room for, it says that it left out.
 pub(crate) async fn read_on(
     w: &mut dyn Writes,
     cx: &Cx,
     agent_id: &AgentId,
     turn_id: TurnId,
     woken: &[MessageId],
-    room: usize,
+    room: Room,
 ) -> Result<ReadOn> {
     let mut unread = w.chat_unread(agent_id).await?;
     let called = |member: &ChatMember| member.wake_id.is_some_and(|wake_id| woken.contains(&wake_id));
     unread.sort_by_key(|(member, _)| !called(member));
     let limits = cx.limits();
-    let mut read = ReadOn::default();
+    let (mut read, mut left) = (ReadOn::default(), room.bytes);
     for (member, channel) in unread {
-        if read.digests.len() >= room && !called(&member) {
+        if (read.digests.len() >= room.envelopes || left < CALLED_BYTES) && !called(&member) {
             break;
         }
+        let most = (limits.chat_digest_bytes as usize).min(left.max(CALLED_BYTES));
         // Its own words need not be shown to it; what lies between them does.
         let posts = w.chat_posts(&channel.channel, member.read_seq, 0, limits.chat_digest_posts).await?;
-        if let Some(envelope) = digest(cx, &limits, &member, &channel, &posts, turn_id) {
+        if let Some(envelope) = digest(cx, most, &member, &channel, &posts, turn_id) {
+            left = left.saturating_sub(bytes_of(&envelope));
             w.message_append(&envelope).await?;
             read.digests.push(envelope);
         }
@@ -50,7 +56,7 @@ pub(crate) async fn read_on(
 
 fn digest(
     cx: &Cx,
-    limits: &Limits,
+    most: usize,
     member: &ChatMember,
     channel: &ChatChannel,
     posts: &[ChatPost],
@@ -58,7 +64,7 @@ fn digest(
 ) -> Option<Envelope> {
     let others: Vec<&ChatPost> = posts.iter().filter(|post| post.from.agent() != Some(&member.agent_id)).collect();
     let newest = others.last()?;
-    let body = render(limits, member, channel, posts, &others);
+    let body = render(most, member, channel, posts, &others);
     Some(Envelope {
         message_id: MessageId(cx.id()),
         seq: 0,
@@ -81,14 +87,7 @@ fn digest(
     })
 }
 
-fn render(
-    limits: &Limits,
-    member: &ChatMember,
-    channel: &ChatChannel,
-    posts: &[ChatPost],
-    others: &[&ChatPost],
-) -> String {
-    let most = limits.chat_digest_bytes as usize;
+fn render(most: usize, member: &ChatMember, channel: &ChatChannel, posts: &[ChatPost], others: &[&ChatPost]) -> String {
     let mut left_out = posts.first().map_or(0, |first| (first.seq - 1 - member.read_seq).max(0));
     let (mut entries, mut used) = (Vec::new(), 0);
     for (at, post) in others.iter().enumerate().rev() {

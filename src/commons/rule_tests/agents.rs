@@ -164,3 +164,30 @@ async fn a_free_id_takes_few_looks_however_many_are_taken() {
     assert_eq!(refused.code, Code::Conflict);
     assert!(refused.hint.unwrap().contains("agent_id"));
 }
+
+#[tokio::test]
+async fn a_record_says_when_its_agent_was_last_started() {
+    let rig = Rig::new().await;
+    let second = std::time::Duration::from_secs(1);
+    let created = rig.agent("ada").await;
+    assert_eq!(created.started_at, Some(created.created_at));
+    rig.pass(second);
+    write!(rig, |w, cx| agents::start(w, &cx, &operator(), &id("ada")).await).unwrap();
+    assert_eq!(rig.agent("ada").await.started_at, created.started_at, "it runs already");
+    write!(rig, |w, cx| agents::stop(w, &cx, &operator(), &id("ada"), None).await).unwrap();
+    write!(rig, |w, cx| agents::stopped(w, &cx, &id("ada")).await).unwrap();
+    rig.pass(second);
+    write!(rig, |w, cx| agents::start(w, &cx, &operator(), &id("ada")).await).unwrap();
+    assert_eq!(rig.agent("ada").await.started_at, Some(rig.cx.now()));
+    rig.pass(second);
+    write!(rig, |w, cx| agents::crashed(w, &cx, &id("ada"), "fell").await).unwrap();
+    rig.pass(second);
+    write!(rig, |w, cx| agents::restarted(w, &cx, &id("ada")).await).unwrap();
+    assert_eq!(rig.agent("ada").await.started_at, Some(rig.cx.now()));
+    let waits = NewAgent { desired: Desired::Stopped, ..new_agent(&rig.cx, "eve") };
+    assert_eq!(create(&rig, waits).await.unwrap().started_at, None);
+    // A record of an earlier version does not have it.
+    let mut old = serde_json::to_value(&created).unwrap();
+    old.as_object_mut().unwrap().remove("started_at");
+    assert_eq!(serde_json::from_value::<ghost_domain::Agent>(old).unwrap().started_at, None);
+}

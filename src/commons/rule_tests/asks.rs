@@ -2,10 +2,12 @@ use std::time::Duration;
 
 use ghost_domain::journal::Step;
 use ghost_domain::ports::Signal;
+use ghost_domain::turn::CUT_MARK;
 use ghost_domain::{AskStatus, CallStatus, Code, EventKind, MailState};
 
 use super::rig::{Rig, code, id, operator, write};
-use crate::{agents, asks};
+use crate::turns::Ending;
+use crate::{agents, asks, turns};
 
 #[tokio::test]
 async fn an_answer_ends_the_waiting_call_in_the_transaction_that_ends_the_turn() {
@@ -110,4 +112,24 @@ async fn a_deadline_ends_the_wait_and_a_late_answer_is_kept_and_wakes_nobody() {
     assert!(rig.signals().is_empty());
     let ends = rig.journal(turn.turn_id).await;
     assert_eq!(ends.iter().filter(|row| matches!(row.step, Step::CallFinished { .. })).count(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_says_so_to_whoever_asked() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let (ask, call_id) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
+    let asked = rig.take("bob").await.turn.turn_id;
+    let ending = Ending::Cut("first, the harbour is".to_owned());
+    write!(rig, |w, cx| turns::finish(w, &cx, asked, ending).await).unwrap();
+    let ended = rig.turn(asked).await;
+    assert!(ended.truncated && ended.text.as_deref() == Some("first, the harbour is"));
+    let row = rig.ask_row(ask.ask_id).await;
+    assert!(row.truncated && row.reply.unwrap().ends_with(CUT_MARK));
+    let (_, content, _) = rig.outcome(turn.turn_id, call_id).await.unwrap();
+    assert_eq!(content["truncated"], true);
+    assert!(content["reply"].as_str().unwrap().starts_with("first, the harbour is\n\n[cut"));
+    let events = rig.events().await;
+    let finished = events.iter().find(|event| event.kind == EventKind::TurnFinished).unwrap();
+    assert_eq!(finished.payload["truncated"], true);
 }

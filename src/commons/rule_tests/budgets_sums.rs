@@ -5,7 +5,7 @@ use ghost_store::tables::UsageFilter;
 use proptest::prelude::*;
 
 use super::rig::{Rig, demand, id, operator, read, used, write};
-use crate::budgets::{self, NewLimits};
+use crate::budgets::{self, NewLimits, Settlement};
 use crate::turns;
 
 #[derive(Clone, Debug)]
@@ -79,11 +79,28 @@ async fn run(moves: Vec<Move>, tokens: u64, money: u64) {
                 match how {
                     0 => drop(rig.model_answer(turn, reservation, used(input, most * share / 100)).await.unwrap()),
                     1 => drop(rig.model_answer(turn, reservation, None).await.unwrap()),
-                    2 => write!(rig, |w, cx| turns::model_failed(w, &cx, turn, reservation, "m", "x", false).await)
-                        .unwrap(),
-                    // These two forfeit all that the turn holds.
-                    3 => write!(rig, |w, cx| turns::model_failed(w, &cx, turn, reservation, "m", "x", true).await)
-                        .unwrap(),
+                    2 => write!(rig, |w, cx| turns::model_failed(
+                        w,
+                        &cx,
+                        turn,
+                        reservation,
+                        "m",
+                        "x",
+                        Settlement::Released
+                    )
+                    .await)
+                    .unwrap(),
+                    3 => write!(rig, |w, cx| turns::model_failed(
+                        w,
+                        &cx,
+                        turn,
+                        reservation,
+                        "m",
+                        "x",
+                        Settlement::Forfeited
+                    )
+                    .await)
+                    .unwrap(),
                     _ => drop(rig.take(["ada", "bob"][who]).await),
                 }
                 if how < 3 {

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, CallStatus, DeadLetterStatus, EventKind, Kind, MailState, TurnId, TurnStatus};
+use ghost_domain::{
+    CallId, CallStatus, Code, DeadLetterStatus, EventKind, Kind, MailState, Refusal, TurnId, TurnStatus,
+};
 use serde_json::json;
 
 use super::rig::{Rig, call_start, id, operator, read, write};
@@ -146,4 +148,51 @@ async fn a_stalled_turn_of_several_messages_is_split_first() {
     assert_eq!(rig.turn(turn_id).await.status, TurnStatus::Split);
     assert_eq!(rig.take("ada").await.mail.len(), 1);
     assert!(held(&rig).await.is_empty());
+}
+
+#[tokio::test]
+async fn mail_that_fits_no_model_is_tried_apart_and_then_set_aside() {
+    let rig = Rig::new().await;
+    let too_long = async |turn_id: TurnId| {
+        let refusal = Refusal::new(Code::TooLarge, "it does not fit the model");
+        write!(rig, |w, cx| turns::too_long(w, &cx, turn_id, refusal).await).unwrap().status
+    };
+    let ask = rig.outside_ask("ada").await.unwrap();
+    rig.send("ada", "one").await;
+    let both = rig.take("ada").await.turn.turn_id;
+    assert_eq!(too_long(both).await, TurnStatus::Split);
+    assert!(held(&rig).await.is_empty());
+    let question = rig.take("ada").await;
+    let apart = (question.mail.len(), question.mail[0].crashes, question.earlier.as_slice());
+    assert_eq!(apart, (1, 0, &[both][..]));
+    assert_eq!(too_long(question.turn.turn_id).await, TurnStatus::Dead);
+    assert_eq!(rig.take("ada").await.mail.len(), 1);
+    let letters = held(&rig).await;
+    assert_eq!((letters.len(), letters[0].messages.as_slice()), (1, &[ask.message_id][..]));
+    let told = rig.ask_row(ask.ask_id).await.error.unwrap();
+    assert!(told.contains("could not work off this message and set it aside"), "{told}");
+}
+
+#[tokio::test]
+async fn an_agent_with_too_many_dead_letters_is_stopped_and_says_so() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| (limits.crashes_max, limits.dead_letters_max) = (1, 2));
+    for letters in 1..=2 {
+        rig.send("ada", "poison").await;
+        rig.take("ada").await;
+        let (ada, reason) = (id("ada"), "it fell over");
+        let set_aside = write!(rig, |w, cx| agents::crashed(w, &cx, &ada, reason).await).unwrap();
+        assert!(set_aside);
+        let record = rig.agent("ada").await;
+        assert_eq!(record.desired == ghost_domain::Desired::Stopped, letters == 2, "{record:?}");
+        if letters < 2 {
+            let ada = id("ada");
+            write!(rig, |w, cx| agents::restarted(w, &cx, &ada).await).unwrap();
+        }
+    }
+    let why = rig.agent("ada").await.status_reason.unwrap();
+    assert!(why.contains("2 dead letters") && why.contains("ghostctl dead"), "{why}");
+    assert_eq!(held(&rig).await.len(), 2);
+    rig.send("bob", "hello").await;
+    rig.take("bob").await;
 }

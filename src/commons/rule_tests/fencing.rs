@@ -2,7 +2,7 @@
 
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::{CallId, Code, Refusal, TurnStatus};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::rig::{Rig, call_start, code, demand, id, used, write};
 use crate::agents;
@@ -21,7 +21,16 @@ async fn an_older_epoch_is_refused_everywhere() {
         code(old.try_take("ada").await),
         code(old.model_start(turn_id, demand(1, 16)).await),
         code(old.model_answer(turn_id, held, used(1, 1)).await),
-        code(write!(old, |w, cx| turns::model_failed(w, &cx, turn_id, held, "m", "x", true).await)),
+        code(write!(old, |w, cx| turns::model_failed(
+            w,
+            &cx,
+            turn_id,
+            held,
+            "m",
+            "x",
+            crate::budgets::Settlement::Forfeited
+        )
+        .await)),
         code(write!(old, |w, cx| turns::note(w, &cx, turn_id, "x").await)),
         code(write!(old, |w, cx| {
             turns::brief(w, &cx, turn_id, ("a", "a"), ("b", "b"), String::new(), String::new()).await
@@ -72,7 +81,29 @@ async fn the_record_of_a_call_adds_up() {
     let began = turn.clone();
     write!(rig, |w, cx| turns::record_call_end(w, &cx, &began, call_id, "c1", "t", &outcome).await).unwrap();
     let row = rig.call(call_id).await;
-    assert_eq!((row.duration_ms, row.result.as_deref(), row.truncated), (Some(40), Some("éé"), true));
+    let result = Some("éé\n[cut: 4 of 10 bytes shown]");
+    assert_eq!((row.duration_ms, row.result.as_deref(), row.truncated), (Some(40), result, true));
     assert_eq!(rig.turn(turn.turn_id).await.calls, 1);
     assert_eq!(rig.journal(turn.turn_id).await.len(), 1);
+}
+
+#[tokio::test]
+async fn arguments_that_are_cut_stay_json_and_say_so() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.ledger_result_bytes = 600);
+    let turn = rig.busy("ada").await;
+    for (text, cut) in [("x".repeat(300), false), ("é".repeat(3_000), true)] {
+        let (call_id, began) = (CallId(rig.cx.id()), turn.clone());
+        let arguments = json!({ "path": "notes/a.md", "content": text });
+        let start = turns::CallStart { arguments: arguments.clone(), ..call_start(call_id, "t", Effect::World) };
+        write!(rig, |w, cx| turns::record_call_start(w, &cx, &began, &start).await).unwrap();
+        let outcome = CallOutcome { content: Value::from("short"), refusal: None, truncated: false };
+        let began = turn.clone();
+        write!(rig, |w, cx| turns::record_call_end(w, &cx, &began, call_id, "c1", "t", &outcome).await).unwrap();
+        let row = rig.call(call_id).await;
+        let kept: Value = serde_json::from_str(&row.arguments).unwrap();
+        assert_eq!((row.truncated, kept == arguments, &kept["path"]), (cut, !cut, &json!("notes/a.md")));
+        assert_eq!(kept["content"].as_str().unwrap().contains("bytes shown]"), cut);
+        assert!(row.arguments.len() <= 600, "{}", row.arguments.len());
+    }
 }

@@ -40,7 +40,7 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
             let outcome = CallOutcome { content: json!(said), refusal: None, truncated: false };
             turns::record_call_end(w, &cx, &began, call_id, "c2", "t", &outcome).await?;
             turns::malformed(w, &cx, &began, &said).await?;
-            turns::model_failed(w, &cx, began.turn_id, held, "m", &said, false).await?;
+            turns::model_failed(w, &cx, began.turn_id, held, "m", &said, crate::budgets::Settlement::Released).await?;
             skills::acquire(w, &cx, &began.agent_id, &said).await?;
             let new = NewTask {
                 title: said.chars().take(150).collect(),

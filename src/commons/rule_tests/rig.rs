@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ghost_domain::budget::Price;
+use ghost_domain::Price;
 use ghost_domain::event::EventFilter;
 use ghost_domain::journal::{Effect, JournalRow, Step};
 use ghost_domain::ports::{Ids, Ports, Rng, Signal, Wake};
@@ -120,6 +120,7 @@ pub(crate) fn new_agent(cx: &Cx, name: &str) -> NewAgent {
         kind: AgentKind::Dynamic,
         desired: Desired::Running,
         overrides: Value::Null,
+        daily_money: None,
         goal: None,
         chain: Chain::root(cx),
     }
@@ -299,6 +300,7 @@ impl Rig {
             provider: "p".into(),
             model: "m".into(),
             blocks: vec![Block::Text { text: "well".into() }],
+            stop: None,
             usage,
             price: Some(PRICE),
             duration_ms: 7,
@@ -312,7 +314,7 @@ pub(crate) const PRICE: Price =
     Price { input: Money(1_000_000), output: Money(1_000_000), cache_read: Money(0), cache_write: Money(0) };
 
 pub(crate) fn demand(input: u64, max_tokens: u64) -> Demand {
-    Demand { model: "m".into(), input, max_tokens, price: Some(PRICE) }
+    Demand { provider: "p".into(), model: "m".into(), input, max_tokens, price: Some(PRICE) }
 }
 
 pub(crate) fn used(input: u64, output: u64) -> Option<TokenUsage> {

@@ -176,3 +176,20 @@ async fn near_bounds_are_listed_fullest_first() {
         |limit: &str, about: &str, value, most| NearBound { limit: limit.into(), about: about.into(), value, most };
     assert_eq!(near, [named("inbox_max", "bob", 4, 4), named("root_messages_max", &ROOT.to_string(), 4, 5)]);
 }
+
+#[tokio::test]
+async fn what_would_be_refused_is_known_beforehand_and_nothing_is_counted() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_messages_max = 8);
+    for hop in 1..12 {
+        let (from, to) = if hop % 2 == 1 { ("ada", "bob") } else { ("bob", "ada") };
+        // Words that go round, then words that are new.
+        let text = if hop < 8 { "Thanks!".to_owned() } else { format!("part {hop} of {}", "x".repeat(300)) };
+        let draft = message(from, to, &text, hop);
+        let (before, cx, asked) = (read!(rig, |r| r.root_get(ROOT).await?), rig.cx.clone(), draft.clone());
+        let would = rig.store.read(move |r| Box::pin(async move { mail::would_deliver(r, &cx, &asked).await })).await;
+        assert_eq!(read!(rig, |r| r.root_get(ROOT).await?), before);
+        let done = rig.deliver(draft).await.map(|_| ());
+        assert_eq!(would.map_err(|refusal| refusal.code), done.map_err(|refusal| refusal.code), "hop {hop}");
+    }
+}

@@ -67,6 +67,17 @@ async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
         whole.history.iter().map(|event| event.status).collect::<Vec<_>>(),
         [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Done]
     );
+    // A long history is shown from its new end.
+    let note = TaskChange { note: Some("x".repeat(400_000)), ..TaskChange::default() };
+    let open = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
+    rig.limits(|limits| limits.message_bytes = 1 << 20);
+    for _ in 0..3 {
+        change(&rig, party("bob"), &open, note.clone()).await.unwrap();
+    }
+    let task_id = open.task_id;
+    let whole =
+        rig.store.read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await.unwrap();
+    assert_eq!((whole.history.len(), whole.history_truncated), (2, true));
     // Reassigned: the new owner is told, and it is no longer the old one's.
     let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
     change(&rig, operator(), &task, TaskChange { owner: Some(id("cyd")), ..TaskChange::default() }).await.unwrap();

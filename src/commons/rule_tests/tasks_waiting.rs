@@ -71,7 +71,7 @@ async fn other_dependencies_block_and_free() {
     assert_eq!(free.status, TaskStatus::Pending);
     assert_eq!(rig.inbox("bob").await.len(), 2, "its owner hears that it can begin");
     let task_id = task.task_id;
-    let history: Vec<_> = read!(rig, |r| r.task_events(task_id).await?);
+    let history: Vec<_> = read!(rig, |r| r.task_events(task_id, 100).await?);
     assert_eq!(history.last().unwrap().note, Some(format!("depends on {}", first.task_id)));
     // A task that someone has blocked for another reason stays blocked.
     set(&rig, &task, TaskStatus::Blocked).await.unwrap();

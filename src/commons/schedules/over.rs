@@ -38,24 +38,25 @@ pub async fn turn_ended(
     }
     let (status, note) = match ending {
         Ending::Finished(_) => (RunStatus::Done, None),
+        Ending::Cut(_) => (RunStatus::Done, Some("its answer was cut at the model's token limit".to_owned())),
         Ending::Failed(refusal) => (RunStatus::Failed, Some(cx.excerpt(&refusal.to_string(), NOTE_MAX))),
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", cx.excerpt(why, NOTE_MAX)))),
     };
     let ended = over(w, cx, message_id, status, note).await?;
-    if let (Some((mut run, schedule)), Ending::Finished(text)) = (ended.clone(), ending)
+    if let (Some((mut run, schedule)), Some(text)) = (ended.clone(), ending.said())
         && let Some(options) = run.options.clone()
     {
         let name = schedule.as_ref().map(|schedule| schedule.name.as_str());
-        let trouble = outlet::deliver(w, cx, turn, &run, &options, name, text).await?;
+        let trouble = outlet::deliver(w, cx, turn, &run, &options, name, &text).await?;
         if let Some(why) = trouble {
             run.note = Some(cx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
             w.schedule_run_put(&run).await?;
         }
     }
     if kind == Kind::Heartbeat
-        && let Ending::Finished(text) = ending
+        && let Some(text) = ending.said()
     {
-        let event = match read_heartbeat(text, cx.limits().heartbeat_ack_chars as usize) {
+        let event = match read_heartbeat(&text, cx.limits().heartbeat_ack_chars as usize) {
             HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
                 // The message of a heartbeat is its target.

@@ -2,7 +2,7 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
-use ghost_domain::text::{clip, prefix_bytes};
+use ghost_domain::text::{clip, cut_json, cut_marked};
 use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Refusal, Timestamp, Turn};
 use ghost_store::Writes;
 use ghost_store::tables::LedgerFilter;
@@ -48,28 +48,28 @@ pub async fn record_call_start(w: &mut dyn Writes, cx: &Cx, turn: &Turn, call: &
         };
         w.journal_append(turn.turn_id, &step, now).await?;
     }
-    let arguments = cx.redactor.redact_json(&call.arguments).to_string();
-    let kept = cx.limits().ledger_result_bytes as usize;
+    let arguments = cx.redactor.redact_json(&call.arguments);
+    let (arguments, truncated) = cut_json(&arguments, cx.limits().ledger_result_bytes as usize);
+    let summary = clip(&arguments, 160);
     w.call_put(&LedgerRow {
         call_id: call.call_id,
         agent_id: turn.agent_id.clone(),
         turn_id: turn.turn_id,
         tool: call.tool.clone(),
         alias: call.alias.clone(),
-        arguments: prefix_bytes(&arguments, kept).to_owned(),
+        arguments,
         result: None,
         status: CallStatus::Started,
         error_code: None,
         started_at: call.begun_at.unwrap_or(now),
         duration_ms: None,
-        truncated: false,
+        truncated,
     })
     .await?;
     let event = NewEvent::new(
         EventKind::ToolStarted,
         json!({
-            "turn_id": turn.turn_id, "call_id": call.call_id, "tool": call.tool,
-            "summary": clip(&arguments, 160),
+            "turn_id": turn.turn_id, "call_id": call.call_id, "tool": call.tool, "summary": summary,
         }),
     )
     .agent(&turn.agent_id)
@@ -113,8 +113,9 @@ pub async fn record_call_end(
     let duration_ms = u64::try_from(now.since(row.started_at).as_millis()).unwrap_or(u64::MAX);
     row.status = ledger_status(outcome);
     row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code);
-    row.truncated = outcome.truncated || text.len() > kept;
-    row.result = Some(prefix_bytes(&text, kept).to_owned());
+    let (result, cut) = cut_marked(&text, kept);
+    row.truncated = row.truncated || outcome.truncated || cut;
+    row.result = Some(result);
     row.duration_ms = Some(duration_ms);
     w.call_put(&row).await?;
     let mut counted = w.turn_get(turn.turn_id).await?.unwrap_or_else(|| turn.clone());
@@ -136,19 +137,22 @@ pub async fn record_call_end(
 /// Records a call that a model wrote as text: it never ran, and nothing of it may be lost from sight (TOOL-13).
 pub async fn malformed(w: &mut dyn Writes, cx: &Cx, turn: &Turn, fragment: &str) -> Result<()> {
     let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
+    let arguments = cx.excerpt(fragment, 500);
+    // An ellipsis marks the cut; redaction may have made the text shorter, never what it ends with.
+    let truncated = fragment.chars().count() > 500 && arguments.ends_with('…');
     w.call_put(&LedgerRow {
         call_id: CallId(cx.id()),
         agent_id: turn.agent_id.clone(),
         turn_id: turn.turn_id,
         tool: "malformed".into(),
         alias: None,
-        arguments: cx.excerpt(fragment, 500),
+        arguments,
         result: Some(refusal.message),
         status: CallStatus::Failed,
         error_code: Some(refusal.code),
         started_at: cx.now(),
         duration_ms: Some(0),
-        truncated: false,
+        truncated,
     })
     .await?;
     Ok(())

@@ -1,12 +1,14 @@
-//! What a crash does to the turn that it fell into (DESIGN.md section 3): several messages are tried again one at a
-//! time, a single one goes on from its journal, and one that keeps crashing is set aside.
+//! What becomes of the mail of a turn that cannot go on (DESIGN.md section 3): several messages are tried again one at a
+//! time; a single one goes on from its journal after a crash, and is set aside if it keeps crashing or fits no model.
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, AgentStatus, Code, Desired, Envelope, MailState, MessageId, Refusal, Turn, TurnStatus};
+use ghost_domain::{
+    AgentId, AgentStatus, Code, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn, TurnId, TurnStatus,
+};
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::{Ending, finish};
+use super::{Ending, finish, working_turn};
 use crate::{Cx, Result, asks, budgets, dead_letters};
 
 /// Accounts for a crash inside the process. Deaths of the daemon are not counted here.
@@ -67,6 +69,31 @@ pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Ends a turn whose conversation fits no model. Its mail was accepted and nobody has worked it off: several pieces are
+/// tried again one at a time, and a single one is a dead letter, which another model may yet take. What the world makes
+/// anew by itself is not kept.
+pub async fn too_long(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
+    let turn = working_turn(w, cx, turn_id).await?;
+    let mail = taken_mail(w, &turn).await?;
+    let reason = refusal.to_string();
+    match single(w, &turn, &mail).await? {
+        None => split(w, cx, turn, &mail, &reason, 0).await?,
+        Some(mail) if mail.iter().all(|envelope| envelope.is_chat_wake() || made_anew(envelope.kind)) => {
+            return finish(w, cx, turn_id, Ending::Failed(refusal)).await;
+        }
+        Some(mail) => {
+            let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+            dead_letters::set_aside(w, cx, turn, &ids, &reason, 0).await?;
+        }
+    }
+    w.turn_get(turn_id).await?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))
+}
+
+/// Whether the next slot brings it again.
+fn made_anew(kind: Kind) -> bool {
+    matches!(kind, Kind::Heartbeat | Kind::CronTurn)
 }
 
 async fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {

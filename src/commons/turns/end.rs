@@ -1,9 +1,11 @@
 //! The end of a turn: its status, the consumed mail, the answer that it owed, in one transaction.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
+use ghost_domain::turn::CUT_MARK;
 use ghost_domain::{
     AskId, Code, ConversationId, Envelope, Kind, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus,
 };
@@ -25,10 +27,24 @@ const ACTIVE_EXACT: Duration = Duration::from_secs(60);
 pub enum Ending {
     /// With the model's last text, which may be empty.
     Finished(String),
+    /// With the model's last text, which was cut because it reached its token limit for one answer.
+    Cut(String),
     /// With a reason; whoever asked gets it as the error.
     Failed(Refusal),
     /// Cancelled by someone.
     Cancelled(String),
+}
+
+impl Ending {
+    /// The last text as whoever asked gets it, if there is one: where it was cut, it says so.
+    #[must_use]
+    pub fn said(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Finished(text) => Some(Cow::Borrowed(text)),
+            Self::Cut(text) => Some(Cow::Owned(format!("{text}\n\n{CUT_MARK}"))),
+            Self::Failed(_) | Self::Cancelled(_) => None,
+        }
+    }
 }
 
 /// The mail that a turn holds, as its runner knows it.
@@ -80,10 +96,12 @@ pub async fn finish_held(
         super::owned(w, cx, &turn.agent_id).await?;
     }
     let (status, reason, text) = match &ending {
-        Ending::Finished(text) => (TurnStatus::Finished, None, Some(text.clone())),
+        Ending::Finished(text) | Ending::Cut(text) => (TurnStatus::Finished, None, Some(text.clone())),
         Ending::Failed(refusal) => (TurnStatus::Failed, Some(cx.excerpt(&refusal.to_string(), REASON_MAX)), None),
         Ending::Cancelled(why) => (TurnStatus::Cancelled, Some(cx.excerpt(why, REASON_MAX)), None),
     };
+    let truncated = matches!(ending, Ending::Cut(_));
+    let said = ending.said().unwrap_or_default();
     let held: Held = match held {
         Some(held) => held,
         None => {
@@ -96,7 +114,9 @@ pub async fn finish_held(
     w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0).await?;
     if let Some(conversation_id) = conversations::owed(&held) {
         match &ending {
-            Ending::Finished(text) => conversations::answer(w, cx, &turn, conversation_id, &ids, text).await?,
+            Ending::Finished(_) | Ending::Cut(_) => {
+                conversations::answer(w, cx, &turn, conversation_id, &ids, &said).await?;
+            }
             Ending::Failed(refusal) => {
                 conversations::unanswered(w, cx, &turn, conversation_id, &format!("failed: {}", refusal.message))
                     .await?;
@@ -111,7 +131,7 @@ pub async fn finish_held(
     }
     for ask_id in held.into_iter().filter_map(|mail| mail.ask_id) {
         match &ending {
-            Ending::Finished(text) => asks::answer(w, cx, ask_id, text).await?,
+            Ending::Finished(_) | Ending::Cut(_) => asks::answer(w, cx, ask_id, &said, truncated).await?,
             Ending::Failed(refusal) => asks::fail(w, cx, ask_id, refusal).await?,
             Ending::Cancelled(why) => {
                 let refusal = Refusal::new(Code::Cancelled, format!("{}'s turn was cancelled: {why}", turn.agent_id));
@@ -130,6 +150,7 @@ pub async fn finish_held(
     turn.status = status;
     turn.reason.clone_from(&reason);
     turn.text.clone_from(&text);
+    turn.truncated = truncated;
     turn.ended_at = Some(now);
     w.turn_put(&turn).await?;
     if let Some(mut agent) = w.agent_get(&turn.agent_id).await?
@@ -154,7 +175,9 @@ pub async fn finish_held(
         json!({
             "turn_id": turn_id, "status": status, "reason": reason, "rounds": turn.rounds, "calls": turn.calls,
             "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens, "cost_usd": turn.cost.usd(),
-            "text": text.as_deref().map(|text| cx.excerpt(text, 400)), "root_id": turn.root_id,
+            "unpriced_tokens": turn.unpriced_tokens,
+            "text": text.as_deref().map(|text| cx.excerpt(text, 400)), "truncated": truncated,
+            "root_id": turn.root_id,
         }),
     )
     .agent(&turn.agent_id)

@@ -1,16 +1,16 @@
 //! Model calls: budget is held in the transaction that journals the start, and settled in the one that journals the end.
 
-use ghost_domain::budget::{Allowance, Price};
+use ghost_domain::Price;
+use ghost_domain::budget::Allowance;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, TokenUsage};
-use ghost_domain::usage::UsageRow;
 use ghost_domain::{Money, ReservationId, Turn, TurnId};
 use ghost_store::Writes;
 use serde_json::json;
 
 use super::{owned, working_turn};
-use crate::budgets::{self, Demand, Settlement};
+use crate::budgets::{self, Charged, Demand, Settlement, Taken};
 use crate::{Cx, Result};
 
 /// Journals the prompt that was assembled for a turn: the hashes of its stable parts, which are kept once, and the rest.
@@ -65,6 +65,8 @@ pub struct ModelResult {
     pub model: String,
     /// What it said.
     pub blocks: Vec<Block>,
+    /// See [`Step::ModelAnswered`].
+    pub stop: Option<String>,
     /// What it took; `None` if the provider did not say, and then the reservation counts.
     pub usage: Option<TokenUsage>,
     /// The price, if known.
@@ -76,41 +78,25 @@ pub struct ModelResult {
 /// Journals an answer and settles its budget. Gives the turn as it stands after it.
 pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
     let mut turn = working_turn(w, cx, turn_id).await?;
-    let held = turn.held.clone().filter(|held| held.reservation_id == result.reservation_id);
-    let (tokens, cost, estimated, settlement) = match (result.usage, &held) {
-        (Some(usage), _) => {
-            let cost = result.price.map_or(Money(0), |price| price.of(usage));
-            (usage, cost, false, Settlement::Used { tokens: usage.total(), money: cost })
-        }
-        (None, Some(held)) => {
-            let usage = TokenUsage { input: held.tokens, ..TokenUsage::default() };
-            (usage, held.money, true, Settlement::Forfeited)
-        }
-        (None, None) => (TokenUsage::default(), Money(0), true, Settlement::Forfeited),
-    };
-    // A reservation that was forfeited meanwhile has its usage row already.
-    if budgets::settle(w, cx, &mut turn, result.reservation_id, settlement).await?.is_some() {
-        w.usage_append(&UsageRow {
-            agent_id: turn.agent_id.clone(),
-            turn_id,
-            root_id: turn.root_id,
-            provider: result.provider.clone(),
+    let settlement = match result.usage {
+        Some(tokens) => Settlement::Used(Taken {
             model: result.model.clone(),
             tokens,
-            cost,
-            estimated,
+            price: result.price,
             duration_ms: result.duration_ms,
-            at: cx.now(),
-        })
-        .await?;
-    }
+        }),
+        None => Settlement::Forfeited,
+    };
+    let settled = budgets::settle(w, cx, &mut turn, result.reservation_id, settlement).await?;
+    // A reservation that was forfeited meanwhile has been charged as such, and the answer is not charged again.
+    let told = |tokens| Charged { tokens, cost: result.price.map(|price| price.of(tokens)), estimated: false };
+    let charged = settled.or_else(|| result.usage.map(told)).unwrap_or(Charged::NOTHING);
+    let tokens = charged.tokens;
     let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
-    let step = Step::ModelAnswered { model: result.model.clone(), blocks: result.blocks, usage: tokens };
+    let (model, blocks, stop) = (result.model.clone(), result.blocks, result.stop);
+    let step = Step::ModelAnswered { model, blocks, usage: tokens, stop };
     w.journal_append(turn_id, &step, cx.now()).await?;
     turn.rounds = turn.rounds.saturating_add(1);
-    turn.input_tokens = turn.input_tokens.saturating_add(tokens.input);
-    turn.output_tokens = turn.output_tokens.saturating_add(tokens.output);
-    turn.cost = turn.cost.plus(cost);
     turn.model = Some(result.model.clone());
     w.turn_put(&turn).await?;
     let event = NewEvent::new(
@@ -118,7 +104,8 @@ pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result
         json!({
             "turn_id": turn_id, "model": result.model, "input_tokens": tokens.input, "output_tokens": tokens.output,
             "cache_read": tokens.cache_read, "cache_write": tokens.cache_write,
-            "cost_usd": cost.usd(), "duration_ms": result.duration_ms, "tool_calls": calls,
+            "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
+            "duration_ms": result.duration_ms, "tool_calls": calls,
         }),
     )
     .agent(&turn.agent_id)
@@ -127,7 +114,7 @@ pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result
     Ok(turn)
 }
 
-/// Journals a model call that failed. `billed` says whether tokens may have been used all the same.
+/// Journals a model call that failed, and settles its budget: what it took is known, nothing, or anybody's guess.
 pub async fn model_failed(
     w: &mut dyn Writes,
     cx: &Cx,
@@ -135,15 +122,27 @@ pub async fn model_failed(
     reservation_id: ReservationId,
     model: &str,
     error: &str,
-    billed: bool,
+    settlement: Settlement,
 ) -> Result<()> {
     let mut turn = working_turn(w, cx, turn_id).await?;
-    if billed {
-        budgets::forfeit_held(w, cx, &mut turn).await?;
-    } else {
-        budgets::settle(w, cx, &mut turn, reservation_id, Settlement::Released).await?;
-    }
+    let charged = budgets::settle(w, cx, &mut turn, reservation_id, settlement).await?.unwrap_or(Charged::NOTHING);
     let error = cx.excerpt(error, 1_000);
+    let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
+    w.journal_append(turn_id, &step, cx.now()).await?;
+    let payload = json!({
+        "turn_id": turn_id, "model": model, "error": error,
+        "input_tokens": charged.tokens.input, "output_tokens": charged.tokens.output,
+        "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
+    });
+    let event = NewEvent::new(EventKind::ModelFailed, payload).agent(&turn.agent_id).correlation(turn_id);
+    cx.emit(w, event).await
+}
+
+/// Journals that an answer is there which the store does not take, so that a daemon which dies before it does counts the
+/// attempt. What was held for the call stays held: the answer settles it, or a restart does.
+pub async fn answer_waits(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+    let turn = working_turn(w, cx, turn_id).await?;
+    let error = cx.excerpt(&format!("its answer is kept in memory until the store takes it: {why}"), 300);
     let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
     w.journal_append(turn_id, &step, cx.now()).await?;
     let event = NewEvent::new(EventKind::ModelFailed, json!({ "turn_id": turn_id, "model": model, "error": error }))

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
+use ghost_domain::AgentId;
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::tool_catalogue::Profile;
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{AgentId, BudgetLimits};
 
 use super::llm::{ModelEntry, read_model};
-use super::{Named, budget, intensity, names, read_intensity, section, write_acl};
+use super::{BudgetEntry, Named, budget, intensity, names, read_intensity, section, write_acl};
 use crate::heartbeat::{self, HeartbeatBlock};
 use crate::plan::{AgentLimits, RestartPlan};
 use crate::reader::{Field, Map};
@@ -38,7 +38,7 @@ pub struct AgentEntry<'n> {
     /// `write_acl`.
     pub write_acl: Option<(Field<'n>, WriteAcl)>,
     /// `budget`.
-    pub budget: Option<(Field<'n>, BudgetLimits)>,
+    pub budget: Option<(Field<'n>, BudgetEntry)>,
     /// The model in `overrides`.
     pub model: ModelEntry<'n>,
     /// The bounds in `overrides`.
@@ -82,7 +82,8 @@ fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
     let restart = section(&map, "restart", |inner| Some(restart(inner))).unwrap_or_default();
     let groups = map.get("privilege_groups").map(|field| names(&field)).unwrap_or_default();
     let profile = map.get("profile").and_then(|field| field.choice(&Profile::NAMES)).and_then(Profile::named);
-    let acl = map.get("write_acl").and_then(|field| write_acl(&field).map(|acl| (field, acl)));
+    let acl = map.get("write_acl");
+    let acl = acl.and_then(|field| write_acl(&field, agent_id.as_ref()).map(|acl| (field, acl)));
     let spend = map.get("budget").and_then(|field| {
         let inner = field.map()?;
         let limits = budget(&inner);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ghost_domain::Money;
-use ghost_domain::budget::Price;
+use ghost_domain::Price;
 
 use super::{Named, section, variable};
 use crate::files::is_plain_relative;

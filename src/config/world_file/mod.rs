@@ -56,7 +56,7 @@ pub struct WorldFile<'n> {
     /// `limits`.
     pub limits: Limits,
     /// `budgets`, with the fields of scopes that must exist.
-    pub budgets: Vec<(Field<'n>, Scope, BudgetLimits)>,
+    pub budgets: Vec<(Field<'n>, Scope, BudgetEntry)>,
     /// `write_acls`.
     pub write_acls: BTreeMap<AgentId, (Field<'n>, WriteAcl)>,
     /// `chat.wake`.
@@ -264,16 +264,30 @@ fn limits(map: &Map<'_>) -> Limits {
     }
 }
 
-/// `tokens` and `usd` in `map`.
-pub fn budget(map: &Map<'_>) -> BudgetLimits {
-    let usd = map.get("usd").and_then(|field| field.number(0.0..=1e9));
-    BudgetLimits {
-        tokens: map.get("tokens").and_then(|field| field.count(0..=1_000_000_000_000_000)),
-        money: usd.and_then(|usd| Money::from_usd(usd).ok()),
-    }
+/// The limits of one scope: in all, and for one day.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BudgetEntry {
+    /// `tokens` and `usd`; `None` if it names neither, and a day's are named.
+    pub whole: Option<BudgetLimits>,
+    /// `tokens_per_day` and `usd_per_day`; `None` if it names neither.
+    pub day: Option<BudgetLimits>,
 }
 
-fn budgets<'n>(map: &Map<'n>) -> Vec<(Field<'n>, Scope, BudgetLimits)> {
+/// Reads `tokens` and `usd`, and the same per day.
+pub fn budget(map: &Map<'_>) -> BudgetEntry {
+    let limits = |tokens: &'static str, usd: &'static str| {
+        let usd = map.get(usd).and_then(|field| field.number(0.0..=1e9));
+        BudgetLimits {
+            tokens: map.get(tokens).and_then(|field| field.count(0..=1_000_000_000_000_000)),
+            money: usd.and_then(|usd| Money::from_usd(usd).ok()),
+        }
+    };
+    let (whole, day) = (limits("tokens", "usd"), limits("tokens_per_day", "usd_per_day"));
+    let named = |limits: &BudgetLimits| *limits != BudgetLimits::default();
+    BudgetEntry { whole: (named(&whole) || !named(&day)).then_some(whole), day: Some(day).filter(named) }
+}
+
+fn budgets<'n>(map: &Map<'n>) -> Vec<(Field<'n>, Scope, BudgetEntry)> {
     let mut found = Vec::new();
     let read = |field: &Field<'n>| {
         let inner = field.map()?;
@@ -307,16 +321,20 @@ fn report_key(field: &Field<'_>, refusal: &ghost_domain::Refusal) {
     field.error(refusal.message.clone(), refusal.hint.clone());
 }
 
-/// A list of write prefixes (ACL-02, ACL-08).
-pub fn write_acl(field: &Field<'_>) -> Option<WriteAcl> {
+/// An agent's list of write prefixes (ACL-02, ACL-03, ACL-08). Of one whose id cannot be read the shape alone is checked.
+pub fn write_acl(field: &Field<'_>, agent: Option<&AgentId>) -> Option<WriteAcl> {
+    let read = |prefixes: &[String]| match agent {
+        Some(agent) => WriteAcl::of(agent, prefixes),
+        None => WriteAcl::new(prefixes),
+    };
     let mut prefixes = Vec::new();
     for (item, prefix) in field.texts(1_024) {
-        match WriteAcl::new(&[prefix.to_owned()]) {
+        match read(&[prefix.to_owned()]) {
             Ok(_) => prefixes.push(prefix.to_owned()),
             Err(refusal) => item.error(refusal.message, refusal.hint),
         }
     }
-    WriteAcl::new(&prefixes).ok()
+    read(&prefixes).ok()
 }
 
 fn write_acls<'n>(map: &Map<'n>) -> BTreeMap<AgentId, (Field<'n>, WriteAcl)> {
@@ -324,7 +342,7 @@ fn write_acls<'n>(map: &Map<'n>) -> BTreeMap<AgentId, (Field<'n>, WriteAcl)> {
     for (key, field) in map.get("write_acls").map(|field| field.entries()).unwrap_or_default() {
         match key.text.parse() {
             Ok(id) => {
-                if let Some(acl) = write_acl(&field) {
+                if let Some(acl) = write_acl(&field, Some(&id)) {
                     found.insert(id, (field, acl));
                 }
             }

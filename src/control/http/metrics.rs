@@ -74,13 +74,16 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
 type Figure = fn(&ghost_domain::Budget) -> Option<u64>;
 
 /// The figures of budgets that have a limit.
-const BUDGETS: [(&str, &str, &str, Figure); 6] = [
+const BUDGETS: [(&str, &str, &str, Figure); 7] = [
     ("ghost_budget_tokens_spent", "gauge", "Tokens spent.", |budget| Some(budget.spent_tokens)),
     ("ghost_budget_tokens_reserved", "gauge", "Tokens held for calls under way.", |budget| {
         Some(budget.reserved_tokens)
     }),
     ("ghost_budget_tokens_limit", "gauge", "Limit in tokens.", |budget| budget.limits.tokens),
     ("ghost_budget_micros_spent", "gauge", "Millionths of a dollar spent.", |budget| Some(budget.spent_money.0)),
+    ("ghost_budget_tokens_unpriced", "gauge", "Tokens spent without a known price.", |budget| {
+        Some(budget.unpriced_tokens)
+    }),
     ("ghost_budget_micros_reserved", "gauge", "Millionths of a dollar held for calls under way.", |budget| {
         Some(budget.reserved_money.0)
     }),

@@ -8,7 +8,7 @@ use ghost_world::World;
 use super::{Page, Result, WINDOW};
 use crate::convert::input::bad_cursor;
 
-/// Budgets in order of scope text. `sort` is `world`, `team`, `agent` or `root`; without it roots are left out. Besides
+/// Budgets in order of scope text. `sort` is `world`, `team`, `agent`, `root` or `day`; without it roots are left out. Besides
 /// them, whether the store holds more than it gives at once, so that the list ends before they do.
 pub async fn budgets(
     world: &World,
@@ -19,11 +19,12 @@ pub async fn budgets(
     let after: Option<Scope> =
         if cursor.is_empty() { None } else { Some(cursor.parse().map_err(|_: Refusal| bad_cursor(cursor))?) };
     let teams: Vec<Scope> = world.plan().teams.iter().map(|team| Scope::Team(team.name.clone())).collect();
+    let now = world.cx().now();
     let (rows, full): (Vec<Budget>, bool) = world
         .store()
         .read(move |r| {
             Box::pin(async move {
-                let mut rows = ghost_commons::budgets::list(r, true).await?;
+                let mut rows = ghost_commons::budgets::list(r, now, true).await?;
                 let full = rows.len() >= WINDOW as usize;
                 // A list that is full may have ended before the scopes that come last.
                 for scope in std::iter::once(Scope::World).chain(teams) {
@@ -40,6 +41,7 @@ pub async fn budgets(
         Scope::Team(_) => "team",
         Scope::Agent(_) => "agent",
         Scope::Root(_) => "root",
+        Scope::Day(_) => "day",
     };
     let wanted = |scope: &Scope| sort.map_or(sort_of(scope) != "root", |sort| sort_of(scope) == sort);
     let mut keyed: Vec<(String, Budget)> = rows

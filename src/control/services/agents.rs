@@ -73,6 +73,7 @@ impl Wanted {
             return Err(Refusal::new(Code::Conflict, format!("the world file names an agent `{agent_id}`"))
                 .hint("choose another id, or reload the world to have that agent back"));
         }
+        let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
         let new = NewAgent {
             name: self.name.unwrap_or_else(|| agent_id.to_string()),
             agent_id,
@@ -81,6 +82,7 @@ impl Wanted {
             kind: AgentKind::Dynamic,
             desired: Desired::Running,
             overrides: self.overrides,
+            daily_money,
             goal: self.goal,
             chain: Chain::root(cx),
         };
@@ -150,6 +152,7 @@ impl AgentsService {
             turn_id: shown.work.turn_id.map(|id| id.to_string()),
             model: shown.model.clone(),
             tools: shown.tools,
+            access: shown.access.map(str::to_owned),
         })
     }
 

@@ -15,7 +15,7 @@ use crate::refusal::to_status;
 use crate::{caller, queries};
 
 /// The sorts of scopes.
-const SORTS: [&str; 4] = ["world", "team", "agent", "root"];
+const SORTS: [&str; 5] = ["world", "team", "agent", "root", "day"];
 /// The largest limit that is taken for one: beyond it no sum is exact.
 const LIMIT_MAX: u64 = 1_000_000_000_000_000;
 

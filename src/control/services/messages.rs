@@ -126,6 +126,7 @@ impl Messages for MessagesService {
             error,
             error_code,
             hint,
+            truncated: ask.truncated && ask.status == AskStatus::Answered,
         }))
     }
 

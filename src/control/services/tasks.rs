@@ -76,6 +76,7 @@ impl TasksService {
         Ok(v1::GetTaskResponse {
             task: Some(convert::task(&found.task, redactor)),
             history: found.history.iter().map(|event| convert::task_event(event, redactor)).collect(),
+            history_truncated: found.history_truncated,
         })
     }
 }

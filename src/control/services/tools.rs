@@ -215,7 +215,12 @@ impl Tools for ToolsService {
         let tools = listed(&self.0.world, &agent_id).await.map_err(to_status)?;
         let tools = tools
             .iter()
-            .map(|tool| v1::ToolSummary { name: tool.name.clone(), description: tool.description.clone() })
+            .map(|tool| v1::ToolSummary {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                label: tool.label().to_owned(),
+                section: tool.section().unwrap_or_default().to_owned(),
+            })
             .collect();
         Ok(Response::new(v1::ListToolsResponse { tools }))
     }

@@ -15,7 +15,8 @@ use ghost_commons::status::Facts;
 use ghost_commons::storms;
 use ghost_domain::text::one_line;
 use ghost_domain::transcript::TokenUsage;
-use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Money, Party, Refusal, RequestKey};
+use ghost_domain::usage::Spending;
+use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
 use ghost_proto::v1::{
     self, NamedCount, NearBound, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse, ReloadRequest,
     ReloadResponse, ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest,
@@ -108,9 +109,9 @@ impl WorldService {
                 Box::pin(async move { Ok::<_, Refusal>((Facts::read(r).await?, storms::near(r, &cx).await?)) })
             })
             .await?;
-        let cost = match &facts.job {
-            Some(job) => self.cost(UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() }).await?,
-            None => Money(0),
+        let spent = match &facts.job {
+            Some(job) => self.spent(UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() }).await?,
+            None => Spending::default(),
         };
         let (plan, directory, cx) = (world.plan(), world.directory(), world.cx());
         let (agents_by_status, agents_by_activity) = population(&self.0);
@@ -134,7 +135,7 @@ impl WorldService {
                 .collect(),
             warnings: plan.warnings.iter().map(|warning| one_line(&warning.bare().to_string())).collect(),
             endpoints: endpoints.to_vec(),
-            job: facts.job.map(|facts| job(facts, cost)),
+            job: facts.job.map(|facts| job(facts, spent)),
             now_at_ms: cx.now().0,
         })
     }
@@ -215,6 +216,7 @@ impl WorldService {
             cache_read: all.cache_read.saturating_add(sum.tokens.cache_read),
             cache_write: all.cache_write.saturating_add(sum.tokens.cache_write),
         });
+        let spent = Spending::of(&sums);
         let living = agents.iter().filter(|agent| !agent.is_deleted());
         let agents = living.map(|agent| convert::agent(agent, activities.get(&agent.agent_id).copied()));
         Ok(ReflectResponse {
@@ -224,7 +226,8 @@ impl WorldService {
             uptime_ms: u64::try_from(now.since(directory.started_at()).as_millis()).unwrap_or(u64::MAX),
             agents: agents.collect(),
             token_usage: Some(convert::token_usage(tokens)),
-            cost_micros: sums.iter().fold(Money(0), |cost, sum| cost.plus(sum.cost)).0,
+            cost_micros: spent.cost.0,
+            unpriced_tokens: spent.unpriced_tokens,
         })
     }
 
@@ -252,9 +255,8 @@ impl WorldService {
         })
     }
 
-    async fn cost(&self, filter: UsageFilter) -> Result<Money, Refusal> {
-        let sums = queries::usage(&self.0.world, filter).await?;
-        Ok(sums.iter().fold(Money(0), |cost, sum| cost.plus(sum.cost)))
+    async fn spent(&self, filter: UsageFilter) -> Result<Spending, Refusal> {
+        Ok(Spending::of(&queries::usage(&self.0.world, filter).await?))
     }
 
     async fn open_turns(&self) -> Result<u64, Refusal> {
@@ -309,13 +311,14 @@ fn named<T: Copy>(counts: &BTreeMap<T, u64>, name: impl Fn(T) -> &'static str) -
     counts.iter().map(|(what, count)| NamedCount { name: name(*what).into(), count: *count }).collect()
 }
 
-fn job(job: Job, cost: Money) -> v1::Job {
+fn job(job: Job, spent: Spending) -> v1::Job {
     v1::Job {
         state: if job.finished_at.is_some() { "finished" } else { "running" }.into(),
         job_id: job.job_id,
         files: job.files,
         result_path: job.result_path,
-        cost_micros: cost.0,
+        cost_micros: spent.cost.0,
+        unpriced_tokens: spent.unpriced_tokens,
         root_id: job.root_id.to_string(),
         started_at_ms: job.started_at.0,
         finished_at_ms: job.finished_at.map(|at| at.0),

@@ -126,3 +126,16 @@ async fn thinking_is_asked_for_within_the_limit_of_the_answer() {
         assert_eq!(sent.get("temperature").is_some(), budget.is_none());
     }
 }
+
+#[tokio::test]
+async fn what_is_kept_and_never_told_of_is_bounded_too() {
+    let mut list = answer();
+    let block = json!({ "type": "redacted_thinking", "data": "x".repeat(1 << 20) });
+    let start = json!({ "type": "content_block_start", "index": 1, "content_block": block });
+    list.splice(6..6, std::iter::repeat_n(start, 33));
+    let body = events(&list);
+    let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
+    let adapter = adapter(ProviderKind::Anthropic, server.url());
+    let error = adapter.complete(&conversation("m"), &mut crate::model::NoDeltas).await.unwrap_err();
+    assert!(error.kind == crate::ErrorKind::BadAnswer && error.message.contains("is longer than"), "{error}");
+}

@@ -136,14 +136,74 @@ async fn an_empty_answer_is_a_bad_one_unless_it_follows_results() {
             ProviderKind::Ollama => ("application/x-ndjson", ollama::lines(&ollama::answer()[4..])),
             _ => {
                 let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
-                ("text/event-stream", sse(&[end]) + "data: [DONE]\n\n")
+                let usage = json!({ "choices": [], "usage": { "prompt_tokens": 100, "completion_tokens": 20 } });
+                ("text/event-stream", sse(&[end, usage]) + "data: [DONE]\n\n")
             }
         };
         let server = serve(move |_| FakeReply::new(200, content_type, body.clone())).await;
         let adapter = adapter(kind, server.url());
         let error = adapter.complete(&request("m", "hello"), &mut NoDeltas).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::BadAnswer, "{kind:?} {error}");
+        // It is charged what the provider says, and no more.
+        assert_eq!(error.usage.map(|usage| (usage.input, usage.output)), Some((100, 20)), "{kind:?}");
         assert_eq!(ask(&adapter, &conversation("m")).await.blocks, [text("")], "{kind:?}");
+    }
+}
+
+/// A whole answer of one call or many, whose arguments come to 2.5 MiB in pieces of 64 KiB.
+fn endless(kind: ProviderKind) -> (&'static str, String) {
+    const PIECES: usize = 40;
+    let piece = "x".repeat(65_536);
+    match kind {
+        ProviderKind::Anthropic => {
+            let mut list = anthropic::answer();
+            let delta = json!({ "type": "content_block_delta", "index": 3,
+                "delta": { "type": "input_json_delta", "partial_json": piece } });
+            // Into the first of its two calls.
+            list.splice(16..16, std::iter::repeat_n(delta, PIECES));
+            ("text/event-stream", anthropic::events(&list))
+        }
+        ProviderKind::Gemini => {
+            let mut list = gemini::answer();
+            let part = json!({ "functionCall": { "name": "workspace__read", "args": { "path": piece } } });
+            let call = json!({ "candidates": [{ "content": { "parts": [part], "role": "model" }, "index": 0 }] });
+            list.splice(1..1, std::iter::repeat_n(call, PIECES));
+            ("text/event-stream", sse(&list))
+        }
+        ProviderKind::Ollama => {
+            let mut list = ollama::answer();
+            let call = json!({ "function": { "name": "workspace__read", "arguments": { "path": piece } } });
+            let line =
+                json!({ "message": { "role": "assistant", "content": "", "tool_calls": [call] }, "done": false });
+            list.splice(1..1, std::iter::repeat_n(line, PIECES));
+            ("application/x-ndjson", ollama::lines(&list))
+        }
+        _ => {
+            let delta = json!({ "tool_calls": [{ "index": 0, "id": "a",
+                "function": { "name": "workspace__read", "arguments": piece } }] });
+            let mut list = vec![json!({ "choices": [{ "index": 0, "delta": delta }] }); PIECES];
+            list.push(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "tool_calls" }] }));
+            ("text/event-stream", sse(&list) + "data: [DONE]\n\n")
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_without_end_are_cut_off() {
+    for kind in KINDS {
+        let (content_type, body) = endless(kind);
+        let server = serve(move |_| FakeReply::new(200, content_type, body.clone())).await;
+        let adapter = adapter(kind, server.url());
+        let turn = |calls_bytes| ModelRequest { calls_bytes, ..conversation("m") };
+        // As much as one call may have is always read: that it is too much is said where calls are checked.
+        for most in [0, 2 << 20] {
+            let error = adapter.complete(&turn(most), &mut NoDeltas).await.unwrap_err();
+            assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
+            let words = format!("longer than {} bytes", most.max(1 << 20));
+            assert!(error.message.contains(&words), "{kind:?} {error}");
+        }
+        let answer = adapter.complete(&turn(3 << 20), &mut NoDeltas).await.unwrap();
+        assert!(!answer.blocks.is_empty(), "{kind:?}");
     }
 }
 

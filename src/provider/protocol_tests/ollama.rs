@@ -66,3 +66,22 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
         ])
     );
 }
+
+#[tokio::test]
+async fn counts_that_leave_the_answer_out_are_none() {
+    for (counts, expected) in [
+        (json!({ "prompt_eval_count": 100 }), None),
+        (json!({ "prompt_eval_count": 0, "eval_count": 0 }), None),
+        // What stands in the model's cache is not read again, and older versions then say nothing of it.
+        (json!({ "eval_count": 20 }), Some((0, 20))),
+    ] {
+        let mut list = answer();
+        let last = list.last_mut().unwrap().as_object_mut().unwrap();
+        last.retain(|key, _| !key.ends_with("eval_count"));
+        last.extend(counts.as_object().unwrap().clone());
+        let body = lines(&list);
+        let server = serve(move |_| FakeReply::new(200, "application/x-ndjson", body.clone())).await;
+        let answer = ask(&adapter(ProviderKind::Ollama, server.url()), &conversation("m")).await;
+        assert_eq!(answer.usage.map(|usage| (usage.input, usage.output)), expected, "{counts}");
+    }
+}

@@ -116,6 +116,22 @@ async fn the_oddities_of_compatible_servers_are_understood() {
             vec![chunk(json!({ "content": [{ "type": "text", "text": "hi" }] }), Value::Null), end.clone()],
             vec![text("hi")],
         ),
+        // Calls among the parts, in every spelling; one without an id is none.
+        (
+            vec![
+                chunk(
+                    json!({ "content": [
+                        { "type": "toolCall", "id": "x", "name": "a", "arguments": args("a") },
+                        { "type": "tool_use", "id": "y", "name": "b", "input": "{\"path\": \"b\"}" },
+                        { "type": "functionCall", "id": "", "name": "c", "args": {} },
+                        { "type": "image", "data": "x" },
+                    ] }),
+                    Value::Null,
+                ),
+                end.clone(),
+            ],
+            vec![call("x", "a", args("a")), call("y", "b", args("b"))],
+        ),
         // Nothing to add to results.
         (vec![end.clone()], vec![text("")]),
     ] {
@@ -127,6 +143,45 @@ async fn the_oddities_of_compatible_servers_are_understood() {
         assert_eq!(answer.blocks, blocks);
         assert_eq!(answer.usage, None);
     }
+}
+
+#[tokio::test]
+async fn usage_that_says_nothing_is_none_and_what_is_missing_in_it_is_made_up_for() {
+    let of = |input, output| Some(TokenUsage { input, output, ..TokenUsage::default() });
+    for (usage, expected) in [
+        (json!({}), None),
+        (Value::Null, None),
+        (json!({ "total_tokens": 105 }), None),
+        (json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }), None),
+        (json!({ "prompt_tokens": 100, "completion_tokens": null }), None),
+        (json!({ "prompt_tokens": 100, "completion_tokens": null, "total_tokens": 105 }), of(100, 5)),
+        (
+            json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 605,
+                "completion_tokens_details": { "reasoning_tokens": 500 } }),
+            of(100, 505),
+        ),
+    ] {
+        let events = [
+            chunk(json!({ "content": "Two files." }), Value::Null),
+            chunk(json!({}), json!("stop")),
+            json!({ "choices": [], "usage": usage }),
+        ];
+        let body = sse(&events) + "data: [DONE]\n\n";
+        let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
+        let answer = ask(&adapter(ProviderKind::OpenAi, server.url()), &conversation("m")).await;
+        assert_eq!((answer.blocks, answer.usage), (vec![text("Two files.")], expected), "{usage}");
+    }
+}
+
+#[tokio::test]
+async fn counts_of_an_answer_that_breaks_off_are_not_those_of_the_whole() {
+    let so_far = json!({ "choices": [{ "index": 0, "delta": { "content": "Two" } }],
+        "usage": { "prompt_tokens": 100, "completion_tokens": 1 } });
+    let body = sse(&[so_far]) + "data: {\"choices\": nonsense\n\n";
+    let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
+    let adapter = adapter(ProviderKind::OpenAi, server.url());
+    let error = adapter.complete(&conversation("m"), &mut crate::model::NoDeltas).await.unwrap_err();
+    assert_eq!((error.kind, error.usage), (crate::ErrorKind::BadAnswer, None));
 }
 
 #[tokio::test]

@@ -206,4 +206,6 @@ fn rule_error(rules: &RuleSet, rule: &str, line: usize, error: &str) -> Provider
 }
 
 #[cfg(test)]
+mod problem_tests;
+#[cfg(test)]
 mod tests;

@@ -2,20 +2,19 @@ use std::fs;
 use std::time::Duration;
 
 use ghost_domain::transcript::{Message, Role};
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::model::NoDeltas;
 use crate::testing::{ManualClock, request};
 
-struct Script {
+pub(super) struct Script {
     _dir: tempfile::TempDir,
     clock: Arc<ManualClock>,
     provider: Scripted,
 }
 
-fn load(rules: &str) -> Result<Script, String> {
+pub(super) fn load(rules: &str) -> Result<Script, String> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.yaml"), rules).unwrap();
     let clock = ManualClock::at(0);
@@ -227,252 +226,6 @@ otherwise: [{ say: "none" }]
     assert!(error.message.contains("rule `r` at") && error.message.contains("in `let` of `x`"), "{}", error.message);
 }
 
-/// Everything that is wrong with a file, in order of line.
-fn check(rules: &str) -> Vec<ghost_config::Problem> {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("m.yaml"), rules).unwrap();
-    Problems::sorted(survey(dir.path()).problems).0
-}
-
-/// Every one of these is told on its line, and nothing else is.
-fn told(rules: &str, expected: &[(usize, &str)]) {
-    let problems = check(rules);
-    let found: Vec<(usize, String)> = problems.iter().map(|p| (p.line, p.bare().to_string())).collect();
-    for (line, part) in expected {
-        assert!(found.iter().any(|(l, told)| l == line && told.contains(part)), "{line} {part}: {found:#?}");
-    }
-    assert_eq!(found.len(), expected.len(), "each told once: {found:#?}");
-}
-
-#[test]
-fn a_name_is_defined_once_and_above_its_use() {
-    let rules = r#"let:
-  first: "second[1:] | length"
-  second: "mail | lines"
-  itself: "itself ~ 'x'"
-  one: "other"
-  other: "one"
-  mail: "text"
-  range: "1"
-  Bad-Name: "1"
-  twice: "1"
-  twice: "2"
-  number: 7
-  broken: "1 +"
-  slip: "secnd"
-  each: "item.path"
-rules:
-  - name: r
-    let:
-      second: "1"
-      own: "second"
-    do: [{ say: "{{ own }} {{ owm }}" }]
-  - name: s
-    do: [{ say: "{{ own }}" }]
-otherwise: [{ say: "{{ first }}" }]
-"#;
-    told(
-        rules,
-        &[
-            (2, "`second` is not defined yet"),
-            (4, "`itself` is not defined yet"),
-            (5, "`other` is not defined yet"),
-            (7, "`mail` means something already"),
-            (8, "`range` means something already"),
-            (9, "cannot be a name"),
-            (11, "the key `twice` stands here a second time"),
-            (12, "is no expression"),
-            (13, "let.broken: syntax error"),
-            (14, "did you mean `second`?"),
-            (15, "only under `for_each`"),
-            (19, "`second` is defined twice"),
-            (21, "did you mean `own`?"),
-            (23, "`own` is not defined"),
-        ],
-    );
-    let many: String = (0..201).map(|n| format!("  n{n}: '1'\n")).collect();
-    assert!(load(&format!("let:\n{many}otherwise: [{{ say: x }}]")).err().unwrap().contains("more than 200"));
-    for wrong in ["let: [a]", "let: x"] {
-        assert!(load(&format!("{wrong}\notherwise: [{{ say: x }}]")).is_err(), "{wrong}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn any_definitions_are_checked_without_a_panic(
-        pairs in prop::collection::vec(("[a-c]", "[a-c |+.(){}'~%]{0,12}"), 0..6),
-    ) {
-        let lets: String = pairs.iter().map(|(name, source)| format!("  {name}: {source:?}\n")).collect();
-        check(&format!("let:\n{lets}otherwise: [{{ say: '{{{{ a }}}}' }}]\n"));
-    }
-}
-
-#[test]
-fn every_mistake_is_reported_with_its_line() {
-    let rules = r#"rules:
-  - name: one
-    when: { mail: '(' }
-    do:
-      - say: "{{ mial }}"
-  - name: two
-    when:
-      round: many
-    do:
-      - call: x
-        say: y
-      - wait: soon
-      - say: |
-          fine
-          {{ mail | headngs }}
-      - fail: { kind: tired }
-  - do: []
-"#;
-    told(
-        rules,
-        &[
-            (0, "there is no `otherwise`"),
-            (3, "rules[0].when.mail: `(` is not a regular expression"),
-            (5, "did you mean `mail`?"),
-            (8, "`many` is not a count"),
-            (10, "none or several actions"),
-            (12, "`soon` is not a duration"),
-            (15, "did you mean `headings`?"),
-            (16, "not a kind of failure"),
-            (17, "does nothing"),
-        ],
-    );
-    told("otherwise: [{ say: x }]\na: [\n", &[(2, "this is not YAML")]);
-    assert!(survey(Path::new("/absent")).problems[0].message.contains("cannot be read"));
-    assert!(Scripted::load(Path::new("/absent"), ManualClock::at(0), &Vetted::default()).is_err());
-    assert!(path_of(Path::new("d"), "../x").is_none() && path_of(Path::new("d"), "a.b-c").is_some());
-}
-
-#[test]
-fn an_unknown_key_hides_nothing() {
-    let rules = r#"abuot: x
-vars: { a: 1 }
-rules:
-  - nmae: one
-    when: { mial: x, rond: 0, agent: [a, { b: c }], failed: yes }
-    do:
-      - cal: x
-        say: "{{ nothing }} {{ mial }}"
-      - { call: y, args: { a: 1 }, with: [1] }
-      - { say: x, with: { a: "{{ oops }}" } }
-      - { fail: { kind: server, tmes: 2 } }
-    doo: 1
-  - when: { if: "1 +" }
-  - x-note: free
-    do: { say: x }
-otherwise:
-"#;
-    told(
-        rules,
-        &[
-            (1, "did you mean `about`?"),
-            (4, "did you mean `name`?"),
-            (5, "did you mean `mail`?"),
-            (5, "did you mean `round`?"),
-            (5, "rules[0].when.agent[1]: a map is not text"),
-            (5, "`yes` is not a truth value"),
-            (7, "did you mean `call`?"),
-            (8, "`nothing` is not defined"),
-            (8, "did you mean `mail`?"),
-            (9, "write `with`"),
-            (9, "`with` is not an object"),
-            (10, "belong to a `call`"),
-            (10, "`oops` is not defined"),
-            (11, "did you mean `times`?"),
-            (12, "did you mean `do`?"),
-            (13, "rules[1].when.if: syntax error"),
-            (13, "`do` is missing"),
-            (15, "a map is not a list"),
-            (16, "otherwise: does nothing"),
-        ],
-    );
-}
-
-#[test]
-fn problems_within_texts_of_several_lines_are_told_on_their_lines() {
-    let rules = r#"let:
-  long: >-
-    mail | lines
-    | frist
-rules:
-  - when: { if: long }
-    do:
-      - say: |
-
-          fine {{ mail }}
-          {% for x in mail | lines %}
-          {{ x }} {{ wrong }}
-          {% endfor %}
-          {{ mail | headngs }} {{ mail | headngs }}
-      - say: "in quotes
-          {{ mail }}
-          {{ wrng }}"
-      - call: workspace.write
-        with:
-          content: &text |2-
-                deep
-              {{ deeep }}
-          other: |
-            {% if mail %}
-            {{ mail
-            {% endif %}
-      - say: *text
-otherwise: [{ say: x }]
-"#;
-    told(
-        rules,
-        &[
-            (4, "did you mean `first`?"),
-            (12, "`wrong` is not defined"),
-            (14, "there is no filter `headngs`"),
-            (17, "`wrng` is not defined"),
-            (22, "with.content: `deeep` is not defined"),
-            (22, "do[3].say: `deeep` is not defined"),
-            (26, "syntax error"),
-        ],
-    );
-}
-
-#[test]
-fn a_thorough_look_compiles_what_is_written_out_and_knows_the_tools() {
-    let rules = r#"vars: { good: 'a+', bad: 'a(', unused: '(' }
-let: { x: "mail | regex_find(vars.bad)" }
-rules:
-  - when: { tool: a.b, tools_called: { c.d: 1 }, tools_ok: { e.f: 1 }, called_all: [g.h], not_called: [i.j] }
-    do:
-      - call: k.l
-      - call: "{{ mail }}.m"
-      - say: |
-          {{ mail | regex_replace(vars.good, '(') | regex_find(mail) }}
-          {{ [mail] | map('regex_find', "\d[") | join }} {{ results | of('n.o') | length }}
-otherwise: [{ say: "{{ x }}" }]
-"#;
-    told(rules, &[(1, "vars.bad: `a(` is not a regular expression"), (10, r"`\d[` is not a regular expression")]);
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("m.yaml"), rules).unwrap();
-    let survey = survey(dir.path());
-    let names: Vec<(usize, &str, bool)> =
-        survey.models["m"].iter().map(|tool| (tool.line, tool.name.as_str(), tool.called)).collect();
-    assert_eq!(
-        names,
-        [
-            (4, "a.b", false),
-            (4, "c.d", false),
-            (4, "e.f", false),
-            (4, "g.h", false),
-            (4, "i.j", false),
-            (6, "k.l", true),
-            (10, "n.o", false),
-        ]
-    );
-    // A start leaves what a rule may never reach.
-    assert!(load(rules).is_ok());
-}
-
 #[tokio::test]
 async fn values_keep_their_types_and_aliases_stand_for_what_they_name() {
     let script = load(
@@ -482,12 +235,4 @@ async fn values_keep_their_types_and_aliases_stand_for_what_they_name() {
     let answer = ask(&script, &request("m", "x")).await.unwrap();
     let [.., Block::ToolCall { arguments, .. }] = &answer.blocks[..] else { panic!("{answer:?}") };
     assert_eq!(arguments, &json!({ "n": 7, "f": 1.5, "t": "7", "y": true, "l": [16, "007", "no"], "e": "" }));
-}
-
-proptest! {
-    #[test]
-    fn any_file_is_read_without_a_panic(text in ".{0,300}") {
-        check(&format!("otherwise:\n  - say: {text}\n"));
-        check(&text);
-    }
 }

@@ -48,6 +48,7 @@ pub fn request(model: &str, text: &str) -> ModelRequest {
         messages: vec![Message::text(Role::User, text)],
         tools: Arc::from([]),
         max_tokens: 1_024,
+        calls_bytes: 1 << 20,
         temperature: None,
         thinking: None,
     }

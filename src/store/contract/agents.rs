@@ -25,6 +25,7 @@ pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
         restarts: 4,
         overrides: json!({"tools": ["a", "b"], "deep": {"n": 1.5, "none": null}}),
         epoch: 9,
+        started_at: Some(at(2)),
         last_active_at: Some(at(3)),
         deleted_at: Some(at(4)),
         ..agent("c")

@@ -22,6 +22,7 @@ pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
     };
     let late = Ask {
         reply: Some(AWKWARD.to_owned()),
+        truncated: true,
         error: Some("too late".to_owned()),
         ..ask(2, "a", "b", AskStatus::TimedOut)
     };
@@ -96,4 +97,12 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
     assert_eq!(ids(&of_a), [letter_id(2), letter_id(1)]);
     assert_eq!((ids(&held_of_a), ids(&dropped)), (vec![letter_id(1)], vec![]));
     assert_eq!(all[2].created_at, at(1));
+    let counts = look!(&store, |r| {
+        (
+            r.dead_letter_count_held(None).await?,
+            r.dead_letter_count_held(Some(&who("a"))).await?,
+            r.dead_letter_count_held(Some(&who("c"))).await?,
+        )
+    });
+    assert_eq!(counts, (2, 1, 0));
 }

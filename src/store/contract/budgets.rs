@@ -24,6 +24,7 @@ pub(super) async fn budgets_are_listed_by_scope(medium: Arc<dyn Medium>) {
         reserved_money: Money(LARGE),
         spent_tokens: LARGE,
         spent_money: Money(LARGE),
+        unpriced_tokens: LARGE,
         ..budget(Scope::World, Some(LARGE), Some(LARGE))
     };
     let wanted = (Some(full.clone()), None);
@@ -116,13 +117,31 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
         // Rows have no key: the same twice is two.
         w.usage_append(&usage(4, "a", "m", 40)).await?;
         w.usage_append(&UsageRow { root_id: root_id(2), ..usage(5, "b", "m", 50) }).await?;
+        let estimated = |cost| UsageRow { cost, estimated: true, ..usage(6, "d", "m", 50) };
+        w.usage_append(&estimated(Some(Money(9)))).await?;
+        w.usage_append(&estimated(None)).await?;
+        w.usage_append(&UsageRow { cost: None, ..usage(6, "d", "m", 70) }).await?;
+        w.usage_append(&UsageRow { cost: Some(Money(0)), ..usage(6, "d", "m", 90) }).await?;
     });
+    let unlike = UsageSum {
+        agent_id: who("d"),
+        model: "m".to_owned(),
+        calls: 4,
+        tokens: TokenUsage { input: 260, output: 4, cache_read: 8, cache_write: 12 },
+        cost: Money(9),
+        estimated_calls: 2,
+        estimated_cost: Money(9),
+        unpriced_tokens: 122,
+    };
     let sum = |agent: &str, model: &str, calls: u64, input: u64| UsageSum {
         agent_id: who(agent),
         model: model.to_owned(),
         calls,
         tokens: TokenUsage { input, output: calls, cache_read: 2 * calls, cache_write: 3 * calls },
         cost: Money(7 * calls),
+        estimated_calls: 0,
+        estimated_cost: Money(0),
+        unpriced_tokens: 0,
     };
     let sums = |agent_id: Option<AgentId>, root: Option<u64>, since: Option<u64>| {
         let filter = UsageFilter { agent_id, root_id: root.map(root_id), since: since.map(at) };
@@ -131,11 +150,12 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
     };
     assert_eq!(
         sums(None, None, None).await,
-        [sum("a", "m", 3, LARGE + 80), sum("a", "n", 1, 20), sum("b", "m", 2, 60)]
+        [sum("a", "m", 3, LARGE + 80), sum("a", "n", 1, 20), sum("b", "m", 2, 60), unlike.clone()]
     );
+    assert_eq!(sums(Some(who("d")), None, None).await, std::slice::from_ref(&unlike));
     assert_eq!(sums(Some(who("b")), None, None).await, [sum("b", "m", 2, 60)]);
     assert_eq!(sums(None, Some(2), None).await, [sum("b", "m", 1, 50)]);
-    assert_eq!(sums(None, None, Some(4)).await, [sum("a", "m", 2, 80), sum("b", "m", 1, 50)]);
+    assert_eq!(sums(None, None, Some(4)).await, [sum("a", "m", 2, 80), sum("b", "m", 1, 50), unlike]);
     assert_eq!(sums(Some(who("c")), None, None).await, []);
 }
 

@@ -100,7 +100,7 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
         line!(r.turns_open().await?);
         line!(r.turn_list(&TurnFilter { limit: 1_000, ..TurnFilter::default() }).await?);
         for n in 0..6 {
-            line!(n, r.task_events(task_id(n)).await?, r.task_dependants(task_id(n)).await?);
+            line!(n, r.task_events(task_id(n), 100).await?, r.task_dependants(task_id(n)).await?);
             let steps = r.journal_of(turn_id(n)).await?.into_iter().map(|row| (row.step, row.at));
             line!(n, steps.collect::<Vec<_>>());
             let mail = r.messages_of_turn(turn_id(n)).await?.into_iter().map(|mail| mail.message_id);

@@ -191,8 +191,9 @@ pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
     };
     prune_all(&store, Family::Tasks, 40).await;
     assert_eq!(kept(&store).await, [task_id(1), task_id(2), task_id(5), task_id(50)]);
-    let history =
-        look!(&store, |r| { (r.task_events(task_id(1)).await?.len(), r.task_events(task_id(3)).await?.len()) });
+    let history = look!(&store, |r| {
+        (r.task_events(task_id(1), 100).await?.len(), r.task_events(task_id(3), 100).await?.len())
+    });
     assert_eq!(history, (1, 0));
     assert_eq!(look!(&store, |r| { r.task_dependants(task_id(3)).await? }), []);
     keep!(&store, |w| { w.task_put(&on(2, 1, TaskStatus::Done)).await? });

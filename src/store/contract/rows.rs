@@ -85,8 +85,10 @@ pub(super) fn agent(name: &str) -> Agent {
         epoch: 1,
         created_at: at(1),
         updated_at: at(1),
+        started_at: None,
         last_active_at: None,
         deleted_at: None,
+        dropped: false,
     }
 }
 
@@ -131,8 +133,10 @@ pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
         input_tokens: 0,
         output_tokens: 0,
         cost: Money(0),
+        unpriced_tokens: 0,
         held: None,
         text: None,
+        truncated: false,
         started_at: at(n),
         ended_at: (status != TurnStatus::Open).then(|| at(n + 1)),
         crashes: 0,
@@ -169,6 +173,7 @@ pub(super) fn ask(n: u64, asker: &str, target: &str, status: AskStatus) -> Ask {
         deadline_at: at(n + 100),
         status,
         reply: None,
+        truncated: false,
         error: None,
         created_at: at(n),
         closed_at: (status != AskStatus::Open).then(|| at(n + 1)),
@@ -182,10 +187,12 @@ pub(super) fn budget(scope: Scope, tokens: Option<u64>, money: Option<u64>) -> B
 pub(super) fn reservation(n: u64) -> Reservation {
     Reservation {
         reservation_id: reservation_id(n),
+        provider: "p".to_owned(),
         model: "m".to_owned(),
         scopes: vec![Scope::World, Scope::Team("news".to_owned()), Scope::Agent(who("a")), Scope::Root(root_id(1))],
         tokens: 100,
-        money: Money(5),
+        output: 40,
+        money: Some(Money(5)),
     }
 }
 
@@ -197,7 +204,7 @@ pub(super) fn usage(at_second: u64, agent: &str, model: &str, tokens: u64) -> Us
         provider: "p".to_owned(),
         model: model.to_owned(),
         tokens: TokenUsage { input: tokens, output: 1, cache_read: 2, cache_write: 3 },
-        cost: Money(7),
+        cost: Some(Money(7)),
         estimated: false,
         duration_ms: 12,
         at: at(at_second),

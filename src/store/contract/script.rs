@@ -341,7 +341,7 @@ impl Op {
             What::ScanTasks => {
                 let filter = TaskFilter { owner: (b % 2 == 0).then(|| name.clone()), ..TaskFilter::default() };
                 let lists = (w.task_list(&filter).await?, w.task_dependants(task_id(c % 6)).await?);
-                format!("{lists:?} {} {:?}", w.task_count_open().await?, w.task_events(task_id(a % 6)).await?)
+                format!("{lists:?} {} {:?}", w.task_count_open().await?, w.task_events(task_id(a % 6), 100).await?)
             }
             What::ScanTurns => {
                 let filter = TurnFilter { status: Some(one_of(TurnStatus::ALL, b)), ..TurnFilter::default() };

@@ -112,13 +112,30 @@ pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
         w.task_event_append(&event(1, 1, TaskStatus::Pending)).await?;
         w.task_event_append(&event(2, 2, TaskStatus::Pending)).await?;
         w.task_event_append(&event(3, 1, TaskStatus::InProgress)).await?;
-        assert_eq!(w.task_events(task_id(1)).await?.len(), 2);
+        assert_eq!(w.task_events(task_id(1), 100).await?.len(), 2);
     });
     keep!(&store, |w| {
         w.task_event_append(&event(4, 1, TaskStatus::Done)).await?;
-        assert_eq!(w.task_events(task_id(1)).await?.len(), 3);
+        assert_eq!(w.task_events(task_id(1), 100).await?.len(), 3);
     });
-    let (one, none) = look!(&store, |r| { (r.task_events(task_id(1)).await?, r.task_events(task_id(3)).await?) });
+    let (one, none) =
+        look!(&store, |r| { (r.task_events(task_id(1), 100).await?, r.task_events(task_id(3), 100).await?) });
     let wanted = [event(1, 1, TaskStatus::Pending), event(3, 1, TaskStatus::InProgress), event(4, 1, TaskStatus::Done)];
     assert_eq!((one, none), (wanted.to_vec(), vec![]));
+    assert_eq!(look!(&store, |r| { r.task_events(task_id(1), 2).await? }), wanted[1..]);
+
+    // Of more than are kept the oldest go, task by task, a few at a time.
+    keep!(&store, |w| {
+        for _ in 0..3 {
+            w.task_event_append(&event(2, 2, TaskStatus::Pending)).await?;
+        }
+        assert_eq!(w.prune_task_events(4, 10).await?, 0);
+        assert_eq!((w.prune_task_events(2, 2).await?, w.prune_task_events(2, 2).await?), (2, 1));
+        assert_eq!(w.prune_task_events(2, 2).await?, 0);
+        w.task_event_append(&event(4, 1, TaskStatus::Done)).await?;
+    });
+    let (one, two) =
+        look!(&store, |r| { (r.task_events(task_id(1), 100).await?, r.task_events(task_id(2), 100).await?) });
+    assert_eq!(one, [wanted[1].clone(), wanted[2].clone(), wanted[2].clone()]);
+    assert_eq!(two, [event(2, 2, TaskStatus::Pending), event(2, 2, TaskStatus::Pending)]);
 }

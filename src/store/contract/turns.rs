@@ -30,8 +30,10 @@ pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
         input_tokens: LARGE,
         output_tokens: LARGE,
         cost: Money(LARGE),
+        unpriced_tokens: LARGE,
         held: Some(reservation(7)),
         text: Some(AWKWARD.to_owned()),
+        truncated: true,
         crashes: 2,
         boot_mark: 6,
         stalled_boots: 1,
@@ -130,6 +132,7 @@ fn steps() -> Vec<Step> {
                 },
             ],
             usage: TokenUsage { input: LARGE, output: 1, cache_read: 2, cache_write: 3 },
+            stop: Some("max_tokens".to_owned()),
         },
         Step::ModelFailed { model: "m".to_owned(), error: AWKWARD.to_owned() },
         Step::CallStarted {

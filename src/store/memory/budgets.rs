@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{Budget, Money, Scope};
 
@@ -29,23 +28,26 @@ impl BudgetReads for Session<'_> {
                 && filter.root_id.is_none_or(|root_id| row.root_id == root_id)
                 && filter.since.is_none_or(|since| row.at >= since);
             if wanted {
-                let (calls, tokens, cost) = sums.entry((row.agent_id.clone(), row.model.clone())).or_insert((
-                    0_u64,
-                    TokenUsage::default(),
-                    Money(0),
-                ));
-                *calls += 1;
+                let key = (row.agent_id.clone(), row.model.clone());
+                let sum = sums.entry(key).or_insert_with(|| UsageSum::new(&row.agent_id, &row.model));
+                let tokens = &mut sum.tokens;
+                sum.calls += 1;
                 tokens.input = tokens.input.saturating_add(row.tokens.input);
                 tokens.output = tokens.output.saturating_add(row.tokens.output);
                 tokens.cache_read = tokens.cache_read.saturating_add(row.tokens.cache_read);
                 tokens.cache_write = tokens.cache_write.saturating_add(row.tokens.cache_write);
-                *cost = cost.plus(row.cost);
+                let cost = row.cost.unwrap_or(Money(0));
+                sum.cost = sum.cost.plus(cost);
+                if row.estimated {
+                    sum.estimated_calls += 1;
+                    sum.estimated_cost = sum.estimated_cost.plus(cost);
+                }
+                if row.cost.is_none() {
+                    sum.unpriced_tokens = sum.unpriced_tokens.saturating_add(row.tokens.total());
+                }
             }
         }
-        Ok(sums
-            .into_iter()
-            .map(|((agent_id, model), (calls, tokens, cost))| UsageSum { agent_id, model, calls, tokens, cost })
-            .collect())
+        Ok(sums.into_values().collect())
     }
 }
 

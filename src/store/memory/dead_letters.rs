@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
 
-use super::session::{LIST_MAX, Session};
+use super::session::{LIST_MAX, Session, count};
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
 
 #[async_trait]
@@ -28,6 +28,13 @@ impl DeadLetterReads for Session<'_> {
             .collect();
         found.sort_by_key(|letter| std::cmp::Reverse((letter.created_at, letter.dead_letter_id)));
         Ok(found.into_iter().take(LIST_MAX).cloned().collect())
+    }
+
+    async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
+        let held = self.tables.dead_letters.values().filter(|letter| {
+            letter.status == DeadLetterStatus::Held && agent_id.is_none_or(|agent_id| letter.agent_id == *agent_id)
+        });
+        Ok(count(held.count()))
     }
 }
 

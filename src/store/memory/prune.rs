@@ -232,4 +232,20 @@ impl PruneWrites for Session<'_> {
         let pruned = self.tables.prune_conversation_entries(before, keep, bound(limit));
         Ok(u64::try_from(pruned).unwrap_or(u64::MAX))
     }
+
+    async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
+        let mut newest_first: Vec<(TaskId, i64)> = self.tables.task_events.iter().map(|(place, _)| *place).collect();
+        newest_first.sort_by_key(|(task_id, seq)| (*task_id, std::cmp::Reverse(*seq)));
+        let mut old: Vec<(TaskId, i64)> = newest_first
+            .chunk_by(|(a, _), (b, _)| a == b)
+            .flat_map(|events| events.iter().skip(bound(keep.max(1))))
+            .copied()
+            .collect();
+        old.sort_unstable();
+        old.truncate(bound(limit));
+        for place in &old {
+            self.tables.task_events.remove(place);
+        }
+        Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
+    }
 }

@@ -35,9 +35,11 @@ impl TaskReads for Session<'_> {
         Ok(count(self.tables.tasks.values().filter(|task| !task.status.is_terminal()).count()))
     }
 
-    async fn task_events(&mut self, task_id: TaskId) -> Result<Vec<TaskEvent>> {
+    async fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
         let all = (task_id, i64::MIN)..=(task_id, i64::MAX);
-        Ok(self.tables.task_events.range(all).map(|(_, event)| event.clone()).collect())
+        let events: Vec<&TaskEvent> = self.tables.task_events.range(all).map(|(_, event)| event).collect();
+        let older = events.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(events.into_iter().skip(older).cloned().collect())
     }
 }
 

@@ -17,6 +17,9 @@ pub trait DeadLetterReads {
         agent_id: Option<&AgentId>,
         status: Option<DeadLetterStatus>,
     ) -> Result<Vec<DeadLetter>>;
+
+    /// How many are held; those of this agent if one is given.
+    async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32>;
 }
 
 /// Writing dead letters.

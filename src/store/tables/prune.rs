@@ -86,4 +86,8 @@ pub trait PruneWrites {
     /// newest `keep` of its conversation; that is a draft or waits to be delivered; that an open turn wrote; or whose mail
     /// waits, is in a turn's hands or is held as a dead letter. Conversations keep their sequence. Gives how many went.
     async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64>;
+
+    /// Deletes the oldest changes of tasks that have more than `keep` (at least 1) of them, at most `limit`, task by task in
+    /// order of id. Gives how many went.
+    async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64>;
 }

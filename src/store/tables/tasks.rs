@@ -33,8 +33,8 @@ pub trait TaskReads {
     /// How many tasks have not ended.
     async fn task_count_open(&mut self) -> Result<u32>;
 
-    /// The history of a task, oldest first.
-    async fn task_events(&mut self, task_id: TaskId) -> Result<Vec<TaskEvent>>;
+    /// The newest `limit` changes of a task, oldest first.
+    async fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>>;
 }
 
 /// Writing tasks.

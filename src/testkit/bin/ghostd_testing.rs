@@ -12,9 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use ghost_daemon::{Options, Terminal, system_ports};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use ghost_daemon::{Options, Terminal};
 
 use crate::arguments::{Arguments, Command};
 
@@ -46,29 +44,11 @@ fn main() -> ExitCode {
         overrides: ghost_daemon::Overrides { provider: up.provider, model: up.model, base_url: up.base_url },
         env: Arc::new(env),
         extra_tools: ghost_testkit::blackbox::test_tools(&env),
-        ports: system_ports(),
+        ports: ghost_testkit::blackbox::test_ports(ghost_daemon::system_ports(), &env),
         page_limit: env("GHOST_DATABASE_PAGES").and_then(|pages| pages.parse().ok()),
         terminal: Terminal::new(std::io::stdout()),
     };
-    let outcome = runtime.block_on(async {
-        let (stop, stopped) = watch::channel(false);
-        let signals = signal(SignalKind::terminate()).and_then(|term| Ok((term, signal(SignalKind::interrupt())?)));
-        let (mut terminate, mut interrupt) = match signals {
-            Ok(signals) => signals,
-            Err(error) => {
-                let words = format!("signals cannot be received: {error}");
-                return Err(ghost_domain::Refusal::new(ghost_domain::Code::Internal, words).into());
-            }
-        };
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            stop.send_replace(true);
-        });
-        ghost_daemon::run(options, stopped).await
-    });
+    let outcome = runtime.block_on(async { ghost_daemon::run(options, ghost_daemon::stop_signal()?).await });
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,6 +6,7 @@
 // A black-box test has nothing to recover to: what goes wrong here is told by the panic that fails the test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod clock;
 mod daemon;
 mod database;
 mod house;
@@ -17,6 +18,7 @@ mod tools;
 mod wait;
 mod world_dir;
 
+pub use clock::{AHEAD, test_ports};
 pub use daemon::Daemon;
 pub use database::Database;
 pub use house::{House, Ran};

@@ -96,6 +96,7 @@ impl ScriptedRoles {
             messages,
             tools: Arc::from([]),
             max_tokens: 100_000,
+            calls_bytes: 1 << 20,
             temperature: None,
             thinking: None,
         };

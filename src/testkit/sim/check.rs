@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ghost_domain::budget::Scope;
+use ghost_domain::Scope;
 use ghost_domain::journal::Step;
 use ghost_domain::{
-    AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, LedgerRow, MailState, Money, TurnId, TurnStatus,
+    AgentId, AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, LedgerRow, MailState, Money, TurnId, TurnStatus,
 };
 
 use super::facts::{Facts, argument, token_of};
@@ -48,6 +48,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<String> {
     model(facts, asked, wrongs);
     asks(facts, acknowledged, wrongs);
     budgets(facts, wrongs);
+    turns_and_usage(facts, wrongs);
     dead_letters(facts, wrongs);
     found
 }
@@ -289,22 +290,51 @@ fn budgets(facts: &Facts, wrongs: &mut Vec<String>) {
         for sum in &facts.usage {
             let counts = match scope {
                 Scope::World => true,
-                Scope::Agent(agent_id) => sum.agent_id == *agent_id,
-                Scope::Team(team) => {
-                    facts.agents.get(&sum.agent_id).and_then(|agent| agent.team.as_ref()) == Some(team)
-                }
-                Scope::Root(_) => continue,
+                Scope::Agent(_) | Scope::Team(_) => charged(facts, &sum.agent_id, scope),
+                Scope::Root(_) | Scope::Day(_) => continue,
             };
             if counts {
                 tokens += sum.tokens.total();
                 money = money.plus(sum.cost);
             }
         }
-        if !matches!(scope, Scope::Root(_)) && (tokens, money) != (budget.spent_tokens, budget.spent_money) {
+        if !matches!(scope, Scope::Root(_) | Scope::Day(_))
+            && (tokens, money) != (budget.spent_tokens, budget.spent_money)
+        {
             wrongs.push(format!(
                 "{scope} spent {} tokens and {}; its usage rows say {tokens} and {money}",
                 budget.spent_tokens, budget.spent_money
             ));
+        }
+    }
+}
+
+/// Whether the calls of an agent are charged to the scope of an agent or a team: its own, and those of whoever created it.
+fn charged(facts: &Facts, agent_id: &AgentId, scope: &Scope) -> bool {
+    let Some(agent) = facts.agents.get(agent_id) else { return false };
+    let own = match scope {
+        Scope::Agent(payer) => payer == agent_id,
+        Scope::Team(team) => agent.team.as_ref() == Some(team),
+        Scope::World | Scope::Root(_) | Scope::Day(_) => false,
+    };
+    // No agent of a simulation is deleted and made anew by one of its own.
+    own || agent.creator().is_some_and(|creator| charged(facts, &creator, scope))
+}
+
+/// What turns say that they took is what the usage rows say.
+fn turns_and_usage(facts: &Facts, wrongs: &mut Vec<String>) {
+    for agent_id in facts.agents.keys() {
+        let of_turns =
+            facts.turns.values().filter(|turn| turn.agent_id == *agent_id).fold((0, 0, 0), |all, turn| {
+                (all.0 + turn.input_tokens, all.1 + turn.output_tokens, all.2 + turn.cost.0)
+            });
+        let of_rows = facts
+            .usage
+            .iter()
+            .filter(|sum| sum.agent_id == *agent_id)
+            .fold((0, 0, 0), |all, sum| (all.0 + sum.tokens.input, all.1 + sum.tokens.output, all.2 + sum.cost.0));
+        if of_turns != of_rows {
+            wrongs.push(format!("the turns of {agent_id} took {of_turns:?}; its usage rows say {of_rows:?}"));
         }
     }
 }

@@ -262,6 +262,7 @@ impl Operator {
                     kind: AgentKind::Dynamic,
                     desired: Desired::Running,
                     overrides: serde_json::Value::Null,
+                    daily_money: None,
                     goal,
                     chain: Chain::root(&cx),
                 };

@@ -11,7 +11,7 @@ use ghost_config::plan::{
     AgentLimits, AgentPlan, Archetype, ArchetypeConfig, LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan,
     RestartPlan, TeamPlan,
 };
-use ghost_domain::budget::Price;
+use ghost_domain::Price;
 use ghost_domain::restart::{Intensity, Strategy};
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{AgentId, BudgetLimits, Limits, Money, Refusal, Scope};

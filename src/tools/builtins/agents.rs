@@ -23,6 +23,8 @@ const NAME_MAX: usize = 100;
 /// Memory files that are listed, and the levels of them.
 const MEMORY_FILES: usize = 500;
 const MEMORY_DEPTH: u32 = 4;
+/// What to do about a path that is no memory file.
+const MEMORY_HINT: &str = "give the path of a text file of its memory; without a path the call lists them";
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -103,6 +105,7 @@ pub(super) struct InspectParams {
     path: Option<String>,
     /// Lines to read, or files to list, at most.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     limit: Option<u32>,
 }
 
@@ -131,9 +134,11 @@ impl ReadTool for List {
     }
 }
 
-/// Seconds since a running agent could work: since the daemon serves the world, or since it was last started.
+/// Seconds since a running agent could work: since the daemon serves the world, or since it was last started or restarted.
 pub(super) fn uptime(call: &CallCx, agent: &Agent) -> Option<u64> {
-    let since = call.office.control.started_at().max(agent.created_at);
+    // A record of an earlier version does not say when; its creation is the best that is known.
+    let started = agent.started_at.unwrap_or(agent.created_at);
+    let since = call.office.control.started_at().max(started);
     (agent.status == AgentStatus::Running).then(|| call.office.cx.now().since(since).as_secs())
 }
 
@@ -145,7 +150,8 @@ impl WorldTool for Create {
 
     async fn apply(&self, call: &CallCx, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let overrides = params.overrides.map_or(Value::Null, Value::Object);
-        call.office.plan().check_create(&params.archetype, &overrides)?;
+        let plan = call.office.plan();
+        plan.check_create(&params.archetype, &overrides)?;
         if let Some(goal) = &params.goal {
             not_blank("goal", goal)?;
         }
@@ -153,6 +159,7 @@ impl WorldTool for Create {
             Some(text) => text.parse()?,
             None => rules::free_id(w, &params.archetype).await?,
         };
+        let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
         let name = params.name.as_deref().map(one_line).filter(|name| !name.is_empty());
         let new = NewAgent {
             name: name.map_or_else(|| new_id.to_string(), |name| clip(&name, NAME_MAX)),
@@ -162,6 +169,7 @@ impl WorldTool for Create {
             kind: AgentKind::Dynamic,
             desired: Desired::Running,
             overrides,
+            daily_money,
             goal: params.goal,
             chain: call.chain(),
         };
@@ -223,7 +231,12 @@ impl ReadTool for Inspect {
                 .hint("ask the agent itself instead"));
         };
         let (root, inside) = (data.join("agents"), format!("{target}/memory"));
-        let wanted = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose()?;
+        if params.limit == Some(0) {
+            return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
+                .hint("leave it out to get as much as one result holds"));
+        }
+        let wanted = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose();
+        let wanted = wanted.map_err(|refusal| refusal.hint(MEMORY_HINT))?;
         let max_bytes = call.office.cx.limits().file_bytes as usize;
         call.office
             .workspace
@@ -250,13 +263,14 @@ fn memory_file(
     limit: Option<u32>,
     max_bytes: usize,
 ) -> Result<Output, Refusal> {
-    let missing = |refusal: Refusal| match refusal.code {
-        Code::NotFound => refusal.hint("call it without a path to see which files there are"),
+    // What the workspace says of a path is not true of memory.
+    let hinted = |refusal: Refusal| match refusal.code {
+        Code::NotFound | Code::PathDenied | Code::InvalidArguments => refusal.hint(MEMORY_HINT),
         _ => refusal,
     };
-    let memory = memory.ok_or_else(|| missing(Refusal::not_found("memory file", path.as_str(), None)))?;
-    let lines = Lines { first: 1, count: limit.map(u64::from), max_bytes };
-    let text = read_text(memory, path, lines).map_err(missing)?;
+    let memory = memory.ok_or_else(|| hinted(Refusal::not_found("memory file", path.as_str(), None)))?;
+    let lines = Lines { first: 1, skip: 0, count: limit.map(u64::from), max_bytes };
+    let text = read_text(memory, path, lines).map_err(hinted)?;
     let content = json!({
         "agent_id": target, "path": path.as_str(), "content": text.content, "truncated": text.truncated,
     });

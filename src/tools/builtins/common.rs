@@ -3,8 +3,8 @@
 use ghost_domain::text::nearest;
 pub(super) use ghost_domain::text::not_blank;
 use ghost_domain::transcript::TokenUsage;
-use ghost_domain::usage::UsageSum;
-use ghost_domain::{AgentId, Money, Refusal};
+use ghost_domain::usage::{Spending, UsageSum};
+use ghost_domain::{AgentId, Refusal};
 use ghost_store::Reads;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,15 +47,16 @@ pub(super) fn fitting(items: impl IntoIterator<Item = Value>, bytes: usize) -> (
 
 /// Sums of model use as results show them.
 pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
-    let (mut tokens, mut cost, mut calls) = (TokenUsage::default(), Money(0), 0_u64);
+    let (mut tokens, mut calls) = (TokenUsage::default(), 0_u64);
     for sum in sums {
         tokens.input = tokens.input.saturating_add(sum.tokens.input);
         tokens.output = tokens.output.saturating_add(sum.tokens.output);
-        cost = cost.plus(sum.cost);
         calls = calls.saturating_add(sum.calls);
     }
+    let spent = Spending::of(sums);
     json!({
-        "model_calls": calls, "input_tokens": tokens.input, "output_tokens": tokens.output, "cost_usd": cost.usd(),
+        "model_calls": calls, "input_tokens": tokens.input, "output_tokens": tokens.output,
+        "cost_usd": spent.cost.usd(), "unpriced_tokens": spent.unpriced_tokens,
     })
 }
 

@@ -148,28 +148,14 @@ impl FileTool for SendFile {
             .hint("write it to the workspace in parts and send the paths"));
         }
         let name = file_name(params.filename.as_deref().unwrap_or_default())?;
-        let (named, hop) = (params.to.clone(), call.chain().hop);
-        // What would be refused when the mail is delivered is refused before the file is there.
+        let named = params.to.clone();
         let to = call
             .office
             .store
             .read(move |r| {
                 Box::pin(async move {
                     let to = agent_id(r, &named).await?;
-                    let to = agent_named(r, &to).await?.agent_id;
-                    if hop > limits.hops_max {
-                        return Err(Refusal::new(
-                            Code::HopLimit,
-                            format!("this message would be hop {hop} of its chain; the limit is {}", limits.hops_max),
-                        )
-                        .hint("end the exchange here; new work from outside starts a new chain"));
-                    }
-                    let depth = r.inbox_depth(&to).await?;
-                    if depth >= limits.inbox_max {
-                        return Err(Refusal::new(Code::InboxFull, format!("the inbox of {to} holds {depth} messages"))
-                            .hint("try again when it has worked some of them off"));
-                    }
-                    Ok(to)
+                    Ok::<_, Refusal>(agent_named(r, &to).await?.agent_id)
                 })
             })
             .await?;
@@ -180,6 +166,9 @@ impl FileTool for SendFile {
             return Err(Refusal::new(Code::Conflict, format!("{to} has another file `{name}` in its inbox"))
                 .hint("nothing was sent; choose another filename"));
         }
+        // What would be refused when the mail is delivered is refused before the file is there.
+        let (cx, draft) = (call.office.cx.clone(), told(call, params, &to, path.as_str()));
+        call.office.store.read(move |r| Box::pin(async move { mail::would_deliver(r, &cx, &draft).await })).await?;
         let plan = FilePlan { path: path.as_str().to_owned(), before, after };
         Ok(FileWork { plan, bytes: params.content.clone().into_bytes() })
     }
@@ -192,22 +181,27 @@ impl FileTool for SendFile {
         w: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
         let to = agent_id(w, &params.to).await?;
-        let subject = params.subject();
         let bytes = params.content.len();
-        let body = if params.content.chars().count() <= INLINE_CHARS {
-            format!("File for you: {}\n\n{}", plan.path, params.content)
-        } else {
-            format!("File for you ({bytes} bytes): {}\n\nIt begins:\n{}", plan.path, clip(&params.content, 500))
-        };
-        let draft = Draft {
-            subject,
-            wake: params.wake,
-            attachments: vec![plan.path.clone()],
-            ..Draft::new(&to, call.party(), Kind::Message, body, call.chain())
-        };
+        let draft = told(call, &params, &to, &plan.path);
         let envelope = mail::deliver(w, &call.office.cx, draft).await?;
         let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
         Ok(content.into())
+    }
+}
+
+/// The mail that tells of a file at `path`.
+fn told(call: &CallCx, params: &SendParams, to: &AgentId, path: &str) -> Draft {
+    let bytes = params.content.len();
+    let body = if params.content.chars().count() <= INLINE_CHARS {
+        format!("File for you: {path}\n\n{}", params.content)
+    } else {
+        format!("File for you ({bytes} bytes): {path}\n\nIt begins:\n{}", clip(&params.content, 500))
+    };
+    Draft {
+        subject: params.subject(),
+        wake: params.wake,
+        attachments: vec![path.to_owned()],
+        ..Draft::new(to, call.party(), Kind::Message, body, call.chain())
     }
 }
 

@@ -269,7 +269,7 @@ fn check_own(call: &CallCx, task: &Task, params: &UpdateParams) -> Result<(), Re
             "send its owner or its creator a message instead",
         );
     }
-    if !call.office.plan().owner_may_update_tasks {
+    if !(call.caller.updates_own_tasks && call.office.plan().owner_may_update_tasks) {
         return denied(
             format!("{own} may not change tasks in this world, not even its own"),
             "tell the task's creator how far it is",

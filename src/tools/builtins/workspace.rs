@@ -38,8 +38,12 @@ pub(super) struct ReadParams {
     /// First line to read, counted from 1.
     #[serde(default)]
     offset: Option<u64>,
+    /// Bytes of that first line to pass over: the `next_skip_bytes` of a result that ended within a long line.
+    #[serde(default)]
+    skip_bytes: Option<u64>,
     /// How many lines to read at most.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     limit: Option<u64>,
     /// `agent`: relative to your own directory; `world`: relative to the shared root.
     #[serde(default)]
@@ -184,20 +188,28 @@ impl ReadTool for Read {
 
     async fn run(&self, call: &CallCx, params: ReadParams) -> Result<Output, Refusal> {
         let path = resolve(call, &params.path, params.scope, false)?;
-        let first = params.offset.unwrap_or(1).max(1);
-        let lines = Lines { first, count: params.limit, max_bytes: call.office.cx.limits().file_bytes as usize };
+        if params.limit == Some(0) {
+            return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
+                .hint("leave it out to read as much as one result holds"));
+        }
+        let (first, skip) = (params.offset.unwrap_or(1).max(1), params.skip_bytes.unwrap_or(0));
+        // Any one character fits, so that reading on always gets somewhere.
+        let max_bytes = (call.office.cx.limits().file_bytes as usize).max(4);
+        let lines = Lines { first, skip, count: params.limit, max_bytes };
         let text = call
             .office
             .workspace
             .read_text(&path, lines)
             .await
             .map_err(|refusal| hinted(refusal, &params.path, params.scope))?;
-        // A last line that was cut is read again from its beginning, unless there is no other.
-        let whole = if text.content.ends_with('\n') || text.lines <= 1 { text.lines } else { text.lines - 1 };
-        let next = text.truncated.then(|| first.saturating_add(whole.max(1)));
+        // A last line that was cut is read again from its beginning; one that is longer than a result is read on.
+        let cut = !text.content.ends_with('\n');
+        let whole = if cut { text.lines.saturating_sub(1) } else { text.lines };
+        let next = text.truncated.then(|| first.saturating_add(whole));
+        let next_skip = (text.truncated && cut && whole == 0).then(|| skip.saturating_add(text.content.len() as u64));
         let content = without_nulls(json!({
             "path": path.as_str(), "content": text.content, "bytes": text.bytes, "lines": text.lines,
-            "truncated": text.truncated, "next_offset": next,
+            "truncated": text.truncated, "next_offset": next, "next_skip_bytes": next_skip,
         }));
         Ok(Output { content, truncated: text.truncated, events: Vec::new() })
     }

@@ -19,7 +19,8 @@ use super::parents;
 /// How the names of temporary files begin. No path that an agent gives may hold such a name.
 pub(super) const TEMP_PREFIX: &str = ".ghost-tmp-";
 
-/// Bytes of a file that are looked at in search of a line.
+/// Bytes of a file that are looked at: in search of a line, or to know what a write would replace. No write of ours is as
+/// large as that, so whatever a tool wrote another can replace.
 const SCAN_MAX: u64 = 64 * 1024 * 1024;
 
 /// Names that are tried for a temporary file. Each is new to this process, so the first one fits unless a crashed
@@ -33,6 +34,8 @@ static TEMP_COUNT: AtomicU64 = AtomicU64::new(0);
 pub struct Lines {
     /// The first line, counted from 1; 0 counts as 1.
     pub first: u64,
+    /// Bytes of that first line that are passed over.
+    pub skip: u64,
     /// How many lines at most; `None` is all.
     pub count: Option<u64>,
     /// Bytes of text at most.
@@ -116,6 +119,12 @@ fn too_large(path: &WorkspacePath, size: u64, most: u64) -> Refusal {
         .hint("read it in parts with offset and limit, or spread the content over several files")
 }
 
+fn beyond_line(path: &WorkspacePath, line: u64, has: u64, skip: u64) -> Refusal {
+    let shown = clip(path.as_str(), 120);
+    Refusal::new(Code::InvalidArguments, format!("line {line} of `{shown}` has {has} bytes; {skip} were to be skipped"))
+        .hint("give the next_skip_bytes of the result before, with its next_offset")
+}
+
 fn binary(path: &WorkspacePath) -> Refusal {
     Refusal::new(Code::InvalidArguments, format!("`{}` is a binary file, not UTF-8 text", clip(path.as_str(), 120)))
         .hint("only text can be read this way")
@@ -146,7 +155,7 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
     let mut reader = BufReader::with_capacity(64 * 1024, file.take(SCAN_MAX));
     let first = wanted.first.max(1);
     let end = wanted.count.map_or(u64::MAX, |count| first.saturating_add(count));
-    let (mut line, mut scanned, mut out, mut full) = (1_u64, 0_u64, Vec::new(), false);
+    let (mut line, mut scanned, mut skipped, mut out, mut full) = (1_u64, 0_u64, 0_u64, Vec::new(), false);
     'scan: while line < end {
         let buffer = reader.fill_buf().map_err(|error| io_refusal("read", path.as_str(), &error))?;
         if buffer.is_empty() {
@@ -154,7 +163,12 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
         }
         let mut used = 0;
         for byte in buffer {
-            if line >= first {
+            if line == first && skipped < wanted.skip {
+                if *byte == b'\n' {
+                    return Err(beyond_line(path, first, skipped, wanted.skip));
+                }
+                skipped += 1;
+            } else if line >= first {
                 if out.len() == wanted.max_bytes {
                     full = true;
                     break 'scan;
@@ -172,10 +186,22 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
         scanned += used as u64;
         reader.consume(used);
     }
-    if scanned >= SCAN_MAX && size > scanned && line < first {
+    let stopped = scanned >= SCAN_MAX && size > scanned;
+    if stopped && out.is_empty() {
         return Err(too_large(path, size, SCAN_MAX));
     }
-    let content = text_of(out, full).ok_or_else(|| binary(path))?;
+    if line == first && skipped < wanted.skip {
+        return Err(beyond_line(path, first, skipped, wanted.skip));
+    }
+    // The continuation of a character is the one kind of byte that no character begins with.
+    if wanted.skip > 0 && out.first().is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000) {
+        return Err(Refusal::new(
+            Code::InvalidArguments,
+            format!("byte {} of line {first} of `{}` is inside a character", wanted.skip, clip(path.as_str(), 120)),
+        )
+        .hint("give the next_skip_bytes of the result before"));
+    }
+    let content = text_of(out, full || stopped).ok_or_else(|| binary(path))?;
     let lines = content.lines().count() as u64;
     Ok(FileText { truncated: full || scanned < size, content, bytes: size, lines })
 }
@@ -236,16 +262,35 @@ pub(super) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Re
 }
 
 pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>, Refusal> {
-    let Some((mut file, _)) = open_for_change(root, path)? else { return Ok(None) };
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0_u8; 64 * 1024]);
+    let Some((mut file, size)) = open_for_change(root, path)? else { return Ok(None) };
+    let refused = |size| too_large(path, size, SCAN_MAX).hint("nothing was written; choose another path");
+    if size > SCAN_MAX {
+        return Err(refused(size));
+    }
+    let (mut hasher, mut buffer, mut hashed) = (Sha256::new(), vec![0_u8; 64 * 1024], 0_u64);
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(Some(hex(&hasher.finalize()))),
-            Ok(count) => hasher.update(&buffer[..count]),
+            Ok(count) => {
+                // The file may grow while it is read.
+                hashed += count as u64;
+                if hashed > SCAN_MAX {
+                    return Err(refused(hashed));
+                }
+                hasher.update(&buffer[..count]);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(io_refusal("read", path.as_str(), &error)),
         }
     }
+}
+
+/// Removes the file at `path`. Whether it was there is for the caller to know.
+pub(super) fn remove(root: &Dir, path: &WorkspacePath) -> Result<(), Refusal> {
+    let failed = |error: Errno| io_refusal("remove", path.as_str(), &error.into());
+    let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(()) };
+    rustix::fs::unlinkat(&parent, name, AtFlags::empty()).map_err(failed)?;
+    rustix::fs::fsync(&parent).map_err(failed)
 }
 
 pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {

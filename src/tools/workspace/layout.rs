@@ -50,17 +50,24 @@ pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal
 pub(super) fn sweep(root: &Dir) -> Result<(), Refusal> {
     let failed = |error: std::io::Error| io_refusal("sweep", "", &error);
     let mut left = SWEEP_ENTRIES;
-    let mut waiting = vec![(root.try_clone().map_err(failed)?, 0_usize)];
-    while let Some((dir, depth)) = waiting.pop() {
-        for entry in dir.entries().map_err(failed)? {
+    let mut waiting = vec![(String::new(), 0_usize)];
+    while let Some((below, depth)) = waiting.pop() {
+        let entries = match parents::again(root, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
+            Ok(Some(entries)) => entries,
+            Ok(None) => continue,
+            // A directory that is closed to us holds nothing of ours: writes could not enter it either.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        for entry in entries {
             let Some(less) = left.checked_sub(1) else { return Ok(()) };
             left = less;
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() && depth < SWEEP_DEPTH {
-                // A directory that cannot be entered holds nothing of ours: writes could not enter it either.
-                if let Ok(inner) = entry.open_dir() {
-                    waiting.push((inner, depth + 1));
+                // A name that is no text is none that a write could have passed.
+                if let Ok(name) = entry.file_name().into_string() {
+                    waiting.push((if below.is_empty() { name } else { format!("{below}/{name}") }, depth + 1));
                 }
             } else if kind.is_file() && entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
                 entry.remove_file().map_err(failed)?;

@@ -10,12 +10,13 @@ use serde::Serialize;
 
 use super::faults::io_refusal;
 use super::files::TEMP_PREFIX;
+use super::parents;
 
 /// Levels that a listing goes down, at most.
 pub const DEPTH_MAX: u32 = 8;
 /// Entries of one listing, at most.
 pub const ENTRIES_MAX: usize = 2_000;
-/// Entries that one listing looks at in search of those that are wanted.
+/// Entries that one listing looks at in search of those that are wanted. Bounds its directories too: each of them is one.
 const SCAN_MAX: usize = 50_000;
 
 /// What an entry is.
@@ -49,7 +50,7 @@ pub struct Entry {
 pub struct Listing {
     /// The entries, sorted by path.
     pub entries: Vec<Entry>,
-    /// Whether a bound left some out.
+    /// Whether some were left out: beyond a bound, or in a directory that could not be opened.
     pub truncated: bool,
 }
 
@@ -67,13 +68,30 @@ pub(crate) fn list(
         return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a directory", path.as_str()))
             .hint("use workspace.read to read a file"));
     }
-    let dir = root.open_dir(start).map_err(|error| io_refusal("list", path.as_str(), &error))?;
-    let mut waiting = VecDeque::from([(dir, path.as_str().to_owned(), 1)]);
+    let top = root.open_dir(start).map_err(|error| io_refusal("list", path.as_str(), &error))?;
+    // Below it, as paths: an open handle for each that waits would take every one that the daemon may have.
+    let mut waiting = VecDeque::from([(String::new(), 1)]);
     let mut listing = Listing::default();
     let mut scanned = 0;
-    'walk: while let Some((dir, base, level)) = waiting.pop_front() {
+    'walk: while let Some((below, level)) = waiting.pop_front() {
+        let base = match (path.as_str(), below.as_str()) {
+            ("", only) | (only, "") => only.to_owned(),
+            (start, below) => format!("{start}/{below}"),
+        };
         let failed = |error: std::io::Error| io_refusal("list", &base, &error);
-        for entry in dir.entries().map_err(failed)? {
+        let entries = match parents::again(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
+            Ok(Some(entries)) => entries,
+            // It has gone meanwhile.
+            Ok(None) => continue,
+            Err(error) if below.is_empty() => return Err(failed(error)),
+            // It is shown without what is in it, and that is said.
+            Err(error) => {
+                tracing::debug!(path = base, %error, "a directory was left out of a listing");
+                listing.truncated = true;
+                continue;
+            }
+        };
+        for entry in entries {
             if scanned == SCAN_MAX {
                 listing.truncated = true;
                 break 'walk;
@@ -87,10 +105,7 @@ pub(crate) fn list(
             let full = if base.is_empty() { name.clone() } else { format!("{base}/{name}") };
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() && level < depth {
-                // It may have gone meanwhile, or be closed to us: then it is shown without what is in it.
-                if let Ok(inner) = entry.open_dir() {
-                    waiting.push_back((inner, full.clone(), level + 1));
-                }
+                waiting.push_back((if below.is_empty() { name.clone() } else { format!("{below}/{name}") }, level + 1));
             }
             let wanted = pattern.is_none_or(|pattern| glob(pattern, &full) || glob(pattern, &name));
             if wanted {

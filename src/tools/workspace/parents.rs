@@ -1,6 +1,6 @@
-//! The way to a file that is to be written: one component after the other, each opened relative to the one before and
-//! none of them a symbolic link. Whoever swaps a directory for a link meanwhile changes nothing: the handle that is
-//! held stays the directory that it was.
+//! The way to a file that is to be written, and back to a directory that was seen: one component after the other, each
+//! opened relative to the one before and none of them a symbolic link. Whoever swaps a directory for a link meanwhile
+//! changes nothing: the handle that is held stays the directory that it was.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,17 +28,32 @@ pub(super) fn parent_of<'p>(
 
 /// The directory at `path` (clean components, or empty for the root itself).
 pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<OwnedFd>, Refusal> {
-    let refusal = |error: Errno| io_refusal("open", path, &io::Error::from(error));
-    let mut at = open_dir(root, ".").map_err(refusal)?;
+    match walk(root, path, create) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(io_refusal("open", path, &io::Error::from(error))),
+    }
+}
+
+/// The directory at `path` below `top`, in which it was seen a moment ago. `None` if it is gone, also for something else
+/// that is in its place. A walk that keeps paths and comes back this way holds one handle, however wide the tree.
+pub(super) fn again(top: &Dir, path: &str) -> io::Result<Option<Dir>> {
+    match walk(top, path, false) {
+        Ok(fd) => Ok(Some(Dir::from_std_file(fd.into()))),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn walk(root: &Dir, path: &str, create: bool) -> Result<OwnedFd, Errno> {
+    let mut at = open_dir(root, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
         at = match open_dir(&at, part) {
-            Ok(next) => next,
-            Err(Errno::NOENT) if create => make_dir(&at, part).map_err(refusal)?,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(refusal(error)),
+            Err(Errno::NOENT) if create => make_dir(&at, part)?,
+            next => next?,
         };
     }
-    Ok(Some(at))
+    Ok(at)
 }
 
 fn open_dir(at: impl std::os::fd::AsFd, part: &str) -> Result<OwnedFd, Errno> {

@@ -1,6 +1,8 @@
 //! What tells one state of the files below a path from another: a look for watches (SCHED-03). Bounded, and no symbolic
 //! link is followed.
 
+use std::io;
+
 use cap_std::fs::{Dir, Metadata, MetadataExt};
 use ghost_domain::schedule::FileStamp;
 use ghost_domain::write_acl::WorkspacePath;
@@ -13,7 +15,8 @@ use super::parents;
 /// Levels that a look goes down.
 const DEPTH_MAX: usize = 32;
 
-/// The regular files at or below `path`, those of its own level only unless `recursive`. `None` if nothing is there.
+/// The regular files at or below `path`, those of its own level only unless `recursive`. `None` if nothing is there. All
+/// of them or a refusal: a file that is there and was not seen would be reported as removed.
 pub(super) fn stamps(
     root: &Dir,
     path: &WorkspacePath,
@@ -26,7 +29,7 @@ pub(super) fn stamps(
         let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(None) };
         let facts = match Dir::from_std_file(parent.into()).symlink_metadata(name) {
             Ok(facts) => facts,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io_refusal("look at", path.as_str(), &error)),
         };
         if facts.is_file() {
@@ -38,36 +41,60 @@ pub(super) fn stamps(
         }
     }
     let Some(top) = parents::directory(root, path.as_str(), false)? else { return Ok(None) };
-    let mut waiting = vec![(Dir::from_std_file(top.into()), path.as_str().to_owned(), 1)];
-    while let Some((dir, base, level)) = waiting.pop() {
-        // What goes away or is closed to us while we look holds nothing that can be told.
-        let Ok(entries) = dir.entries() else { continue };
-        for entry in entries.flatten() {
-            let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else { continue };
+    let top = Dir::from_std_file(top.into());
+    // Below it, as paths: an open handle for each that waits would take every one that the daemon may have.
+    let mut waiting = vec![(String::new(), 1)];
+    let mut others = 0_usize;
+    while let Some((below, level)) = waiting.pop() {
+        let full = |name: &str| {
+            let parts = [path.as_str(), below.as_str(), name];
+            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+        };
+        let failed = |error: io::Error| io_refusal("look at", &full(""), &error);
+        let entries = parents::again(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose());
+        let Some(entries) = entries.map_err(failed)? else { continue };
+        for entry in entries {
+            let Some(entry) = there(entry).map_err(failed)? else { continue };
+            let Some(kind) = there(entry.file_type()).map_err(failed)? else { continue };
+            if !kind.is_file() {
+                others += 1;
+                if others > most {
+                    return Err(too_many(most, "directories and links", path));
+                }
+            }
+            let Ok(name) = entry.file_name().into_string() else { continue };
             // Temporary files of writes under way are not anybody's business, and control characters nobody's to read.
             if name.starts_with(TEMP_PREFIX) || name.chars().any(char::is_control) {
                 continue;
             }
-            let full = if base.is_empty() { name } else { format!("{base}/{name}") };
             if kind.is_dir() && recursive && level < DEPTH_MAX {
-                if let Ok(inner) = entry.open_dir() {
-                    waiting.push((inner, full, level + 1));
-                }
+                waiting.push((if below.is_empty() { name } else { format!("{below}/{name}") }, level + 1));
             } else if kind.is_file()
-                && let Ok(facts) = entry.metadata()
+                && let Some(facts) = there(entry.metadata()).map_err(failed)?
             {
                 if seen.files.len() >= most {
-                    return Err(Refusal::new(
-                        Code::TooLarge,
-                        format!("there are more than {most} files below `{}`", path.as_str()),
-                    )
-                    .hint("watch a smaller directory; limits.watch_files_max is the bound"));
+                    return Err(too_many(most, "files", path));
                 }
-                seen.files.insert(full, stamp(&facts));
+                seen.files.insert(full(&name), stamp(&facts));
             }
         }
     }
     Ok(Some(seen))
+}
+
+/// What goes away while we look is not there; anything else that keeps us from seeing it is an error.
+fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn too_many(most: usize, what: &str, path: &WorkspacePath) -> Refusal {
+    let shown = if path.as_str().is_empty() { "." } else { path.as_str() };
+    Refusal::new(Code::TooLarge, format!("there are more than {most} {what} below `{shown}`"))
+        .hint("watch a smaller directory; limits.watch_files_max is the bound")
 }
 
 fn stamp(facts: &Metadata) -> FileStamp {

@@ -22,7 +22,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Code {
 }
 
 fn all_lines(max_bytes: usize) -> Lines {
-    Lines { first: 1, count: None, max_bytes }
+    Lines { first: 1, skip: 0, count: None, max_bytes }
 }
 
 /// Every name under `root` that is a temporary file.
@@ -69,11 +69,11 @@ async fn files_are_written_read_and_hashed() {
     workspace.write_atomic(&file, "one\ntwo\nthree é\n".as_bytes()).await.unwrap();
     workspace.write_atomic(&file, "one\ntwo\nthree é\n".as_bytes()).await.unwrap();
     assert_eq!(workspace.hash(&file).await.unwrap().unwrap(), sha256_hex("one\ntwo\nthree é\n".as_bytes()));
-    let text = workspace.read_text(&file, Lines { first: 2, count: Some(1), max_bytes: 100 }).await.unwrap();
+    let text = workspace.read_text(&file, Lines { first: 2, skip: 0, count: Some(1), max_bytes: 100 }).await.unwrap();
     assert_eq!((text.content.as_str(), text.lines, text.bytes, text.truncated), ("two\n", 1, 17, true));
     let text = workspace.read_text(&file, all_lines(15)).await.unwrap();
     assert_eq!((text.content.as_str(), text.truncated), ("one\ntwo\nthree ", true));
-    let text = workspace.read_text(&file, Lines { first: 9, count: None, max_bytes: 100 }).await.unwrap();
+    let text = workspace.read_text(&file, Lines { first: 9, skip: 0, count: None, max_bytes: 100 }).await.unwrap();
     assert_eq!((text.content.as_str(), text.lines, text.truncated), ("", 0, false));
     assert_eq!(code(workspace.read(&file, 16).await), Code::TooLarge);
     assert_eq!(workspace.read(&file, 17).await.unwrap().len(), 17);
@@ -245,6 +245,114 @@ async fn listings_are_sorted_and_bounded() {
     assert_eq!(code(workspace.list(&path("none"), 1, None, 1).await), Code::NotFound);
 }
 
+/// Set in the process that runs a test again with few handles to open.
+const FEW_HANDLES: &str = "GHOST_TEST_FEW_HANDLES";
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the bound on handles is a process's: this one keeps its own")]
+fn a_wide_tree_is_walked_with_few_handles() {
+    if std::env::var_os(FEW_HANDLES).is_none() {
+        let mut again = std::process::Command::new("/bin/sh");
+        again.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+        again.args(["--exact", "workspace::tests::a_wide_tree_is_walked_with_few_handles", "--test-threads=1"]);
+        let output = again.env(FEW_HANDLES, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let (dir, workspace) = rig();
+    for n in 0..300 {
+        let sub = dir.path().join(format!("ws/projects/p/{n:03}"));
+        std::fs::create_dir_all(&sub).unwrap();
+        std::fs::write(sub.join("x.md"), "x").unwrap();
+        std::fs::write(sub.join(".ghost-tmp-1"), "x").unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let listing = runtime.block_on(workspace.list(&path("projects/p"), 2, Some("x.md"), 2_000)).unwrap();
+    assert_eq!((listing.entries.len(), listing.truncated), (300, false));
+    let seen = runtime.block_on(workspace.stamps(&path("projects"), true, 1_000)).unwrap().unwrap();
+    assert_eq!(seen.files.len(), 300);
+    Workspace::inline(&dir.path().join("ws")).unwrap();
+    assert_eq!(temps(dir.path()), 0);
+}
+
+/// Takes from this thread alone what lets root pass every mode.
+fn as_anyone() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, sets).unwrap();
+}
+
+#[test]
+fn what_cannot_be_looked_into_is_told_and_never_taken_for_gone() {
+    // A thread of its own, for the capabilities that it gives up.
+    std::thread::spawn(|| {
+        let (dir, workspace) = rig();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let closed = dir.path().join("ws/shared/closed");
+        std::fs::create_dir(&closed).unwrap();
+        std::fs::write(closed.join("x"), "x").unwrap();
+        std::fs::write(dir.path().join("ws/shared/y"), "y").unwrap();
+        let list = || runtime.block_on(workspace.list(&path("shared"), 2, None, 100)).unwrap();
+        let stamps = || runtime.block_on(workspace.stamps(&path("shared"), true, 100));
+        assert!(!list().truncated && stamps().unwrap().unwrap().files.len() == 2);
+        as_anyone();
+        let mode =
+            |mode| std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        mode(0o000);
+        let listing = list();
+        assert!(listing.truncated && listing.entries.len() == 2, "{listing:?}");
+        let refusal = stamps().unwrap_err();
+        assert!(refusal.code == Code::PathDenied && refusal.message.contains("shared/closed"), "{refusal}");
+        // A boot finds nothing of its own in there.
+        Workspace::inline(&dir.path().join("ws")).unwrap();
+        mode(0o755);
+    })
+    .join()
+    .unwrap();
+}
+
+#[tokio::test]
+async fn directories_below_a_watch_are_bounded_too() {
+    let (dir, workspace) = rig();
+    for n in 0..5 {
+        std::fs::create_dir(dir.path().join(format!("ws/shared/{n}"))).unwrap();
+    }
+    assert!(workspace.stamps(&path("shared"), true, 5).await.unwrap().unwrap().files.is_empty());
+    let refusal = workspace.stamps(&path("shared"), true, 4).await.unwrap_err();
+    assert!(refusal.code == Code::TooLarge && refusal.message.contains("4 directories"), "{refusal}");
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_be_looked_at_is_not_replaced() {
+    let (dir, workspace) = rig();
+    let big = std::fs::File::create(dir.path().join("ws/shared/big")).unwrap();
+    // Nothing of it lies on the disk.
+    big.set_len(65 * 1024 * 1024).unwrap();
+    assert_eq!(code(workspace.hash(&path("shared/big")).await), Code::TooLarge);
+    let plan = FilePlan { path: "shared/big".into(), before: None, after: sha256_hex(b"x") };
+    assert_eq!(code(workspace.carry_out(&plan, b"x").await), Code::TooLarge);
+}
+
+#[tokio::test]
+async fn a_write_is_taken_back_only_if_it_is_all_that_is_there() {
+    let (dir, workspace) = rig();
+    let plan = |before: Option<&[u8]>| FilePlan {
+        path: "shared/new".into(),
+        before: before.map(sha256_hex),
+        after: sha256_hex(b"new"),
+    };
+    let at = dir.path().join("ws/shared/new");
+    workspace.carry_out(&plan(None), b"new").await.unwrap();
+    assert!(workspace.take_back(&plan(None)).await.unwrap() && !at.exists());
+    assert!(workspace.take_back(&plan(None)).await.unwrap(), "nothing is there");
+    std::fs::write(&at, "someone else's").unwrap();
+    assert!(!workspace.take_back(&plan(None)).await.unwrap() && at.exists());
+    std::fs::write(&at, "new").unwrap();
+    assert!(!workspace.take_back(&plan(Some(b"old"))).await.unwrap() && at.exists());
+    assert!(workspace.take_back(&plan(Some(b"new"))).await.unwrap() && at.exists(), "it was there before");
+}
+
 #[tokio::test]
 async fn a_panic_in_offloaded_work_is_the_callers() {
     let dir = tempfile::tempdir().unwrap();
@@ -266,7 +374,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             workspace.write_atomic(&path("shared/t"), text.as_bytes()).await.unwrap();
-            let got = workspace.read_text(&path("shared/t"), Lines { first, count, max_bytes }).await.unwrap();
+            let got = workspace.read_text(&path("shared/t"), Lines { first, skip: 0, count, max_bytes }).await.unwrap();
             let skip = usize::try_from(first.max(1) - 1).unwrap();
             let take = count.map_or(usize::MAX, |count| usize::try_from(count).unwrap());
             let wanted: String = text.split_inclusive('\n').skip(skip).take(take).collect();

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use ghost_commons::agents;
 use ghost_config::plan::Plan;
 use ghost_domain::budget::BudgetLimits;
 use ghost_domain::event::EventFilter;
@@ -127,4 +128,94 @@ async fn of_two_reloads_at_once_the_second_begins_when_the_first_has_ended() {
     assert_eq!((world.plan().limits.hops_max, world.cx().limits().hops_max), (8, 8));
     let cyd = world.wait_until_stopped(&id("cyd")).await.unwrap();
     assert_eq!((cyd.desired, cyd.status), (Desired::Stopped, AgentStatus::Stopped));
+}
+
+/// The outcomes of one reload after another.
+async fn reloads(world: &World, count: usize) -> Vec<crate::Reconciled> {
+    let mut done = Vec::new();
+    for _ in 0..count {
+        done.push(world.reload(&by(), false).await.unwrap());
+    }
+    done
+}
+
+#[tokio::test]
+async fn an_agent_that_the_file_names_again_is_back() {
+    let with = |autostart: bool| {
+        first().replace(
+            "{ id: ben, archetype: worker, team: desk }",
+            &format!("{{ id: ben, archetype: worker, team: desk, autostart: {autostart} }}"),
+        )
+    };
+    let without = first().replace("  - { id: ben, archetype: worker, team: desk }\n", "");
+    let ground = Ground::new(&first());
+    let plans =
+        [&without, &with(true), &without, &with(false), &with(true), &without, &with(true), &without, &with(true)];
+    let plans: Vec<Plan> = plans.iter().map(|file| ground.plan(file)).collect();
+    ground.plan(&first());
+    let model = TestModel::new(|_| say("well"));
+    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &model)).await;
+
+    let [gone, back] = reloads(&world, 2).await.try_into().unwrap();
+    assert_eq!((gone.stopped, back.started), (vec![id("ben")], vec![id("ben")]));
+    assert!(back.plan.contains("> agent ben: named again") && !back.plan.contains("+ agent"), "{}", back.plan);
+    assert_eq!(ask(&world, "ben", "are you there?").await.reply.unwrap(), "well");
+    assert_eq!(record(&world, "ben").await.unwrap().status_reason, None);
+
+    // One that is not to start by itself is there, and waits; no later reload takes that for its own doing.
+    let [_, waits, still] = reloads(&world, 3).await.try_into().unwrap();
+    assert!(
+        waits.started.is_empty() && waits.plan.contains("~ agent ben: named again; stays stopped"),
+        "{}",
+        waits.plan
+    );
+    let ben = record(&world, "ben").await.unwrap();
+    assert_eq!(
+        (ben.desired, ben.status_reason.as_deref(), still.started),
+        (Desired::Stopped, Some("not started yet"), vec![])
+    );
+
+    // Who was stopped by someone stays stopped: before it was dropped (it is already), and after.
+    let [_, stays] = reloads(&world, 2).await.try_into().unwrap();
+    assert!(stays.started.is_empty() && stays.plan.contains("stays stopped"), "{}", stays.plan);
+    let (cx, ben) = (world.cx().clone(), id("ben"));
+    let start = world.store().write(move |w| Box::pin(async move { agents::start(w, &cx, &by(), &ben).await }));
+    start.await.unwrap();
+    reloads(&world, 1).await;
+    world.stop_agent(&by(), &id("ben"), Some("for good".into())).await.unwrap();
+    assert!(!record(&world, "ben").await.unwrap().dropped);
+    let [stays] = reloads(&world, 1).await.try_into().unwrap();
+    assert!(stays.started.is_empty() && stays.plan.contains("stays stopped"), "{}", stays.plan);
+}
+
+#[tokio::test]
+async fn a_budget_that_the_file_names_no_longer_is_lifted() {
+    let limited = format!("{}budgets: {{ world: {{ tokens: 5 }} }}\n", first());
+    let ground = Ground::new(&limited);
+    let plans = vec![ground.plan(&first())];
+    ground.plan(&limited);
+    let model = TestModel::new(|_| say("well"));
+    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &model)).await;
+    let limits = async || {
+        let read = world.store().read(|r| Box::pin(async move { r.budget_get(&Scope::World).await })).await;
+        read.map_err(Refusal::from).unwrap().map(|budget| budget.limits)
+    };
+    assert_eq!(limits().await.unwrap().tokens, Some(5));
+    let [done] = reloads(&world, 1).await.try_into().unwrap();
+    assert_eq!(done.plan, "~ budget world: no longer named; what the file set is lifted\n2 agents unchanged");
+    assert!(limits().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_reload_keeps_the_line_before_each_provider() {
+    let ground = Ground::new(&first());
+    let plans = vec![ground.plan(&first())];
+    let later = TestModel::new(|_| say("of the new plan"));
+    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &later)).await;
+    let pool = || Arc::clone(&world.engine().providers().get("test").unwrap().pool);
+    let (before, _slot) = (pool(), pool().admit().await);
+    reloads(&world, 1).await;
+    assert!(Arc::ptr_eq(&pool(), &before));
+    assert_eq!(pool().in_use(), 1, "the call under way counts");
+    assert_eq!(ask(&world, "ben", "whose are you?").await.reply.unwrap(), "of the new plan");
 }

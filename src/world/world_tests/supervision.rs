@@ -95,6 +95,7 @@ async fn orders_that_a_dead_supervisor_never_read_are_carried_out() {
             kind: AgentKind::Dynamic,
             desired: Desired::Running,
             overrides: serde_json::Value::Null,
+            daily_money: None,
             goal: Some("begin".into()),
             chain: Chain::root(&cx),
         };

@@ -7,6 +7,9 @@ use crate::chat::NewPost;
 use crate::mail::{self, Chain, Draft};
 use crate::turns::{self, Next, Seen};
 
+/// Bytes that a turn has room for.
+const ROOM: usize = 100_000;
+
 async fn room(rig: &Rig) {
     rig.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
 }
@@ -207,9 +210,9 @@ async fn posts_between_the_look_and_the_turn_are_not_lost() {
     rig.send("bob", "work").await;
     let look = async || {
         let (cx, agent_id) = (rig.cx.clone(), id("bob"));
-        let next = rig.store.read(move |r| Box::pin(async move { turns::next(r, &cx, &agent_id, true).await }));
+        let next = rig.store.read(move |r| Box::pin(async move { turns::next(r, &cx, &agent_id, true, ROOM).await }));
         match next.await.unwrap() {
-            Next::Mail { mail, unread, .. } => Seen { mail, unread },
+            Next::Mail { mail, unread, .. } => Seen { mail, unread, room: ROOM },
             other => panic!("{other:?}"),
         }
     };

@@ -21,6 +21,8 @@ pub(super) struct Shown {
     pub(super) model: Option<String>,
     /// How many tools it has.
     pub(super) tools: u32,
+    /// Which rule decides what tools it has.
+    pub(super) access: Option<&'static str>,
 }
 
 #[derive(Default)]
@@ -92,11 +94,11 @@ impl Recent {
         let work = queries::at_work(world, agent_id).await?;
         // An agent whose archetype is gone has no outfit, but is there to be looked at.
         let outfit = world.engine().outfit(&work.agent).ok();
-        let (model, tools) = match outfit {
-            Some((spec, registry)) => (spec.model.model, registry.specs().len()),
-            None => (None, 0),
+        let (model, tools, access) = match outfit {
+            Some((spec, registry)) => (spec.model.model, registry.specs().len(), Some(spec.access.mode().as_str())),
+            None => (None, 0, None),
         };
-        let shown = Arc::new(Shown { work, model, tools: u32::try_from(tools).unwrap_or(u32::MAX) });
+        let shown = Arc::new(Shown { work, model, tools: u32::try_from(tools).unwrap_or(u32::MAX), access });
         let mut read = self.at(seq);
         if read.seq == seq && read.shown.len() < AGENTS_MAX {
             read.shown.insert(agent_id.clone(), Arc::clone(&shown));

@@ -99,11 +99,12 @@ fn change(line: &str) -> Option<Change> {
     };
     let (action, rest) = match line.split_once(' ') {
         Some(("+", rest)) => ("create", rest),
+        Some((">", rest)) => ("start", rest),
         Some(("~", rest)) => ("update", rest),
         Some(("-", rest)) => ("stop", rest),
         _ => return made("keep", "world".into(), line),
     };
-    for noun in ["agent", "archetype", "team", "script", "skill"] {
+    for noun in ["agent", "archetype", "team", "script", "skill", "budget"] {
         if let Some(named) = rest.strip_prefix(noun).and_then(|rest| rest.strip_prefix(' ')) {
             let (name, detail) = named.split_once(": ").unwrap_or((named, "as the world file names it"));
             return made(action, format!("{noun}:{name}"), detail);
@@ -116,13 +117,15 @@ fn change(line: &str) -> Option<Change> {
 mod tests {
     use super::*;
     use ghost_config::ReloadPlan;
-    use ghost_config::diff::AgentChange;
+    use ghost_config::diff::{AgentChange, Return};
     use ghost_domain::Code;
 
     #[test]
     fn every_line_of_a_plan_is_a_change() {
         let plan = ReloadPlan {
             added: vec!["new".parse().unwrap()],
+            returning: [("back".parse().unwrap(), Return::Starts)].into(),
+            budgets: [("team:desk".to_owned(), "no longer named; what the file set is lifted")].into(),
             changed: vec![AgentChange { agent_id: "ada".parse().unwrap(), fields: vec!["name".into(), "team".into()] }],
             dropped: vec!["old".parse().unwrap()],
             unchanged: 3,
@@ -141,10 +144,12 @@ mod tests {
             rows,
             [
                 ("update", "world", "laws"),
+                ("update", "budget:team:desk", "no longer named; what the file set is lifted"),
                 ("update", "archetype:worker", "soul"),
                 ("update", "script:scripts/ada.yaml", "changed"),
                 ("update", "skill:python", "added"),
                 ("create", "agent:new", "as the world file names it"),
+                ("start", "agent:back", "named again"),
                 ("update", "agent:ada", "name, team"),
                 ("stop", "agent:old", "no longer named; stopped and kept"),
                 ("keep", "world", "3 agents unchanged"),

@@ -35,6 +35,7 @@ async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
     let get = |agent_id: &str| v1::GetAgentRequest { agent_id: agent_id.into() };
     let shown = agents.get(get(&id)).await.unwrap().into_inner();
     assert_eq!((shown.inbox_pending, shown.turn_id, shown.model.as_deref()), (0, None, Some("test")));
+    assert_eq!(shown.access.as_deref(), Some("privileges"));
     assert!(shown.tools > 0 && shown.agent.unwrap().last_active_at_ms.is_some());
     let delete = v1::DeleteAgentRequest { request_id: "r3".into(), agent_id: id.clone(), reason: Some("done".into()) };
     let gone = agents.delete(delete.clone()).await.unwrap().into_inner().agent.unwrap();

@@ -24,6 +24,8 @@ async fn tools_are_listed_briefed_and_called_once() {
     let list = tools.list(v1::ListToolsRequest { agent_id: "ada".into() }).await.unwrap().into_inner().tools;
     let brief = tools.brief(v1::BriefToolsRequest { agent_id: "ada".into() }).await.unwrap().into_inner().text;
     assert_eq!(brief.lines().count(), list.len());
+    let read = list.iter().find(|tool| tool.name == "workspace.read").unwrap();
+    assert_eq!((read.label.as_str(), read.section.as_str()), ("Read a file", "fs"));
     assert!(brief.starts_with(&format!("- {}: {}", list[0].name, list[0].description)));
     let list_agents = call("1", "syscall.agent.list", "");
     let done = tools.call(list_agents.clone()).await.unwrap().into_inner();

@@ -59,8 +59,8 @@ impl Row for Numbered<UsageRow> {
     const TABLE: &'static str = "usage";
     const SHAPE: Shape = Shape {
         head: "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, \
-               cache_write, cost, estimated, duration_ms, at) VALUES ",
-        columns: 14,
+               cache_write, cost, estimated, unpriced, duration_ms, at) VALUES ",
+        columns: 15,
         tail: "",
     };
 
@@ -76,8 +76,9 @@ impl Row for Numbered<UsageRow> {
             .count(row.tokens.output)
             .count(row.tokens.cache_read)
             .count(row.tokens.cache_write)
-            .count(row.cost.0)
+            .count(row.cost.map_or(0, |cost| cost.0))
             .put(row.estimated)
+            .put(row.cost.is_none())
             .count(row.duration_ms)
             .int(row.at.0);
         Ok(())
@@ -102,8 +103,8 @@ impl BudgetReads for Session {
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
         self.scan(bit::USAGE).await?;
         let (mut sql, args) = Conditions::new(
-            "SELECT agent_id, model, count(*), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost) \
-             FROM usage",
+            "SELECT agent_id, model, count(*), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost), \
+             sum(estimated), sum(iif(estimated, cost, 0)), sum(iif(unpriced, input + output, 0)) FROM usage",
         )
         .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
             args.text(id.as_str());
@@ -128,6 +129,9 @@ fn read_sum(row: &SqliteRow) -> Result<UsageSum> {
         calls: count(2)?,
         tokens: TokenUsage { input: count(3)?, output: count(4)?, cache_read: count(5)?, cache_write: count(6)? },
         cost: Money(count(7)?),
+        estimated_calls: count(8)?,
+        estimated_cost: Money(count(9)?),
+        unpriced_tokens: count(10)?,
     })
 }
 

@@ -5,7 +5,7 @@ use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
 use sqlx::sqlite::SqliteRow;
 
 use super::{Conditions, LIST_MAX, shelf};
-use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
 
@@ -84,6 +84,20 @@ impl DeadLetterReads for Session {
             .order("created_at DESC, dead_letter_id DESC", i64::from(LIST_MAX));
         self.scan(DeadLetter::BIT).await?;
         self.rows_of(sql, args).await?.iter().map(DeadLetter::read).collect()
+    }
+
+    async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
+        self.scan(DeadLetter::BIT).await?;
+        let mut args = Args::default();
+        let sql = match agent_id {
+            None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",
+            Some(agent_id) => {
+                args.text(agent_id.as_str());
+                "SELECT count(*) FROM dead_letters WHERE status = 'held' AND agent_id = ?"
+            }
+        };
+        let row = self.row(sql, args).await?;
+        row.map_or(Ok(0), |row| get_count(DeadLetter::TABLE, &row, 0))
     }
 }
 

@@ -12,6 +12,7 @@ mod events;
 mod jobs;
 mod knowledge;
 mod ledger;
+mod mail;
 mod messages;
 mod prune;
 mod requests;
@@ -24,7 +25,7 @@ mod turns;
 
 pub(super) use agents::Meta;
 pub(super) use budgets::Numbered;
-pub(super) use messages::Head;
+pub(super) use mail::Head;
 pub(super) use schedules::Seen;
 pub(super) use tasks::TaskHistory;
 pub(super) use turns::Prompt;

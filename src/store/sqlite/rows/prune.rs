@@ -103,6 +103,12 @@ const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations A
     WHERE m.message_id = unhex(replace(json_extract(e.record, '$.message_id'), '-', '')) AND m.state <> 'consumed'))) \
     ORDER BY updated_at, conversation_id LIMIT ?2+0";
 
+/// The oldest changes of tasks that have too many.
+const TASK_EVENTS: &str = "DELETE FROM task_events WHERE seq IN (SELECT e.seq FROM \
+    (SELECT task_id FROM task_events GROUP BY task_id HAVING count(*) > ?1) AS t CROSS JOIN task_events AS e \
+    ON e.task_id = t.task_id AND e.seq < (SELECT seq FROM task_events AS k WHERE k.task_id = t.task_id \
+    ORDER BY seq DESC LIMIT 1 OFFSET ?1 - 1) ORDER BY e.task_id, e.seq LIMIT ?2+0)";
+
 /// Every conversation that goes on is cut from its start only, up to the first of its oldest entries that must stay. Only
 /// those are looked at that have an entry which is old enough, or more than they keep.
 const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conversation_id, seq) IN (\
@@ -209,6 +215,12 @@ impl PruneWrites for Session {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(i64::from(keep));
         self.change(bit::ALL, CONVERSATION_ENTRIES, args).await
+    }
+
+    async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
+        let mut args = Args::default();
+        args.int(i64::from(keep.max(1))).int(i64::from(limit));
+        self.change(bit::TASK_EVENTS, TASK_EVENTS, args).await
     }
 
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {

@@ -121,12 +121,13 @@ impl TaskReads for Session {
         row.map_or(Ok(0), |row| get_count(Task::TABLE, &row, 0))
     }
 
-    async fn task_events(&mut self, task_id: TaskId) -> Result<Vec<TaskEvent>> {
+    async fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
+        const SQL: &str = "SELECT record FROM task_events WHERE task_id = ? ORDER BY seq DESC LIMIT ?+0";
         self.scan(bit::TASK_EVENTS).await?;
         let mut args = Args::default();
-        args.id(task_id.0);
-        let rows = self.rows("SELECT record FROM task_events WHERE task_id = ? ORDER BY seq", args).await?;
-        rows.iter().map(|row| from_record(TaskHistory::TABLE, row)).collect()
+        args.id(task_id.0).int(i64::from(limit));
+        let rows = self.rows(SQL, args).await?;
+        rows.iter().rev().map(|row| from_record(TaskHistory::TABLE, row)).collect()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use ghost_domain::transcript::TokenUsage;
+use ghost_domain::usage::UsageSum;
 use ghost_domain::{Agent, ChatChannel, Envelope, Money, Party, Scope, Timestamp};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
@@ -11,10 +13,12 @@ use crate::StoreError;
 use crate::sqlite::is_current;
 use crate::sqlite::row::{Args, Row};
 use crate::sqlite::schema;
+use crate::tables::UsageFilter;
 
 const FIRST: &str = include_str!("../migrations/0001_spine.sql");
 const SECOND: &str = include_str!("../migrations/0002_together.sql");
 const THIRD: &str = include_str!("../migrations/0003_lean.sql");
+const FOURTH: &str = include_str!("../migrations/0004_cron_turns.sql");
 
 /// An agent as the first version wrote it.
 const AGENT: &str = r#"{"agent_id":"a","incarnation":3,"archetype":"writer","name":"Ann","team":null,"owner":null,
@@ -173,7 +177,40 @@ async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_job
         assert_eq!(depth(&store, "a").await, 2);
         store.close().await;
         let mut conn = connect(&path).await;
-        assert_eq!((number(&mut conn, index).await, number(&mut conn, "PRAGMA user_version").await), (1, 4));
+        assert_eq!(
+            (number(&mut conn, index).await, number(&mut conn, "PRAGMA user_version").await),
+            (1, schema::VERSION)
+        );
         conn.close().await.unwrap();
     }
+}
+
+/// Whether there was a price was not written down before the fifth version: what it cost then goes on being what it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_the_fourth_version_keeps_its_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ghost.db");
+    first_version(&path).await;
+    let mut conn = connect(&path).await;
+    let row = "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, cost, \
+        estimated, duration_ms, at) VALUES (1, 'a', zeroblob(16), zeroblob(16), 'p', 'm', 90, 10, 0, 0, 7, 1, 3, 5)";
+    for sql in [SECOND, THIRD, FOURTH, row, "PRAGMA user_version = 4"] {
+        sqlx::raw_sql(sql).execute(&mut conn).await.unwrap();
+    }
+    conn.close().await.unwrap();
+    let store = open(&path).await;
+    let sums = store
+        .read::<_, StoreError, _>(|r| Box::pin(async move { r.usage_sum(&UsageFilter::default()).await }))
+        .await
+        .unwrap();
+    let was = UsageSum {
+        calls: 1,
+        tokens: TokenUsage { input: 90, output: 10, ..TokenUsage::default() },
+        cost: Money(7),
+        estimated_calls: 1,
+        estimated_cost: Money(7),
+        ..UsageSum::new(&who("a"), "m")
+    };
+    assert_eq!(sums, [was]);
+    store.close().await;
 }

@@ -1,4 +1,4 @@
-use ghost_domain::{AgentKind, Code};
+use ghost_domain::{Agent, AgentKind, Code, Refusal, Timestamp};
 use serde_json::json;
 
 use super::rig::{Rig, code, id};
@@ -68,6 +68,28 @@ async fn agents_stop_and_start() {
 }
 
 #[tokio::test]
+async fn uptime_counts_from_the_last_start() {
+    let rig = Rig::new().await;
+    let uptime = async |created: i64, started: Option<i64>| {
+        let (now, ago) = (rig.office.cx.now(), |seconds: i64| Timestamp(rig.office.cx.now().0 - seconds * 1_000));
+        let (created_at, started_at) = (ago(created), started.map(ago));
+        let write = rig.office.store.write(move |w| {
+            Box::pin(async move {
+                let agent = w.agent_get(&id("ada")).await?.unwrap();
+                w.agent_put(&Agent { created_at, started_at, updated_at: now, ..agent }).await?;
+                Ok::<_, Refusal>(())
+            })
+        });
+        write.await.unwrap();
+        rig.content("syscall.session.status", json!({})).await["uptime_seconds"].as_u64().unwrap()
+    };
+    // The daemon has served the world for 60 seconds.
+    assert_eq!(uptime(50, Some(10)).await, 10);
+    assert_eq!(uptime(500, Some(400)).await, 60);
+    assert_eq!(uptime(30, None).await, 30, "a record of an earlier version");
+}
+
+#[tokio::test]
 async fn memory_is_looked_into_and_no_further() {
     let rig = Rig::new().await;
     let files = rig.content("syscall.agent.inspect", json!({ "agent_id": "bob" })).await;
@@ -85,7 +107,11 @@ async fn memory_is_looked_into_and_no_further() {
         ("days", Code::InvalidArguments),
     ] {
         let arguments = json!({ "agent_id": "bob", "path": path });
-        assert_eq!(code(rig.call("syscall.agent.inspect", arguments).await), expected, "{path}");
+        let refusal = rig.call("syscall.agent.inspect", arguments).await.unwrap_err();
+        assert_eq!(refusal.code, expected, "{path}");
+        // Memory is not the workspace, and no tool of the workspace reaches it.
+        let hint = refusal.hint.unwrap();
+        assert!(hint.contains("memory") && !hint.contains("workspace") && !hint.contains("output"), "{path}: {hint}");
     }
     let none = json!({ "agent_id": "ada", "path": "x" });
     assert_eq!(code(rig.call("syscall.agent.inspect", none).await), Code::NotFound);

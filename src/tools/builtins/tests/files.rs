@@ -1,4 +1,5 @@
 use ghost_domain::{Code, EventKind};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::rig::{Rig, code, with};
@@ -120,4 +121,66 @@ async fn sizes_are_bounded() {
     assert_eq!(rest["content"], "line\n");
     std::fs::write(rig.dir.path().join("data/workspace/agents/ada/blob"), [0xff, 0xfe]).unwrap();
     assert_eq!(code(rig.call("workspace.read", json!({ "path": "blob" })).await), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn a_long_line_is_read_on_and_a_slip_in_that_is_told() {
+    let rig = Rig::new().await;
+    let most = usize::try_from(rig.office.cx.limits().file_bytes).unwrap();
+    let text = format!("{}\nend\n", "é".repeat(most));
+    std::fs::write(rig.dir.path().join("data/workspace/agents/ada/long"), &text).unwrap();
+    let first = rig.content("workspace.read", json!({ "path": "long" })).await;
+    assert_eq!((&first["next_offset"], &first["next_skip_bytes"]), (&json!(1), &json!(most)));
+    let more = rig.content("workspace.read", json!({ "path": "long", "offset": 1, "skip_bytes": most })).await;
+    assert_eq!((&more["next_offset"], &more["next_skip_bytes"]), (&json!(1), &json!(2 * most)));
+    let last = rig.content("workspace.read", json!({ "path": "long", "offset": 1, "skip_bytes": 2 * most })).await;
+    assert_eq!((&last["content"], &last["truncated"]), (&json!("\nend\n"), &json!(false)));
+    for (wrong, words) in [
+        (json!({ "path": "long", "skip_bytes": 3 }), "inside a character"),
+        (json!({ "path": "long", "skip_bytes": 2 * most + 1 }), "were to be skipped"),
+        (json!({ "path": "long", "offset": 2, "skip_bytes": 9 }), "has 3 bytes"),
+        (json!({ "path": "long", "limit": 0 }), "limit"),
+    ] {
+        let refusal = rig.call("workspace.read", wrong).await.unwrap_err();
+        assert!(refusal.code == Code::InvalidArguments && refusal.message.contains(words), "{refusal}");
+    }
+    let unchecked = json!({ "path": "long", "limit": 0 });
+    let refusal = rig.run(&rig.ada, &rig.tools["workspace.read"], unchecked).await.unwrap_err();
+    assert_eq!(refusal.message, "limit is 0; it must be 1 or more");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn reading_on_gives_the_whole_file(text in "([a-zé€]{0,24}\n?){0,8}", most in 1u32..24, limit in 0u64..4) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let rig = Rig::new().await;
+            std::fs::write(rig.dir.path().join("data/workspace/agents/ada/t"), &text).unwrap();
+            let mut limits = (*rig.office.cx.limits()).clone();
+            limits.file_bytes = most;
+            rig.office.cx.set_limits(limits);
+            let mut got = String::new();
+            let mut arguments = json!({ "path": "t" });
+            if limit > 0 {
+                arguments["limit"] = limit.into();
+            }
+            for _ in 0..=text.len() {
+                let part = rig.content("workspace.read", arguments.clone()).await;
+                let content = part["content"].as_str().unwrap();
+                let whole: usize = content.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(str::len).sum();
+                if part["truncated"] == false {
+                    got.push_str(content);
+                    break;
+                }
+                // What is read again was not read yet.
+                let kept = if part.get("next_skip_bytes").is_some() { content.len() } else { whole };
+                assert!(kept > 0, "{part}");
+                got.push_str(&content[..kept]);
+                arguments["offset"] = part["next_offset"].clone();
+                arguments["skip_bytes"] = part.get("next_skip_bytes").cloned().unwrap_or(json!(0));
+            }
+            assert_eq!(got, text);
+        });
+    }
 }

@@ -42,6 +42,30 @@ async fn a_file_goes_into_the_other_ones_inbox_directory() {
     assert!(!rig.dir.path().join("data/workspace/agents/nobody").exists());
 }
 
+/// A change of the bounds.
+type Change = fn(&mut ghost_domain::Limits);
+
+#[tokio::test]
+async fn a_file_whose_mail_would_be_refused_is_not_written() {
+    let bounds: [(&str, Code, Change); 5] = [
+        ("world_mail_max", Code::InboxFull, |limits| limits.world_mail_max = 1),
+        ("inbox_max", Code::InboxFull, |limits| limits.inbox_max = 1),
+        ("root_messages_max", Code::RateLimited, |limits| limits.root_messages_max = 1),
+        ("message_bytes", Code::TooLarge, |limits| limits.message_bytes = 8),
+        ("hops_max", Code::HopLimit, |limits| limits.hops_max = 0),
+    ];
+    for (name, expected, change) in bounds {
+        let rig = Rig::new().await;
+        rig.content("syscall.message.send", json!({ "to": "bob", "content": "first" })).await;
+        let mut limits = (*rig.office.cx.limits()).clone();
+        change(&mut limits);
+        rig.office.cx.set_limits(limits);
+        let send = json!({ "to": "bob", "content": "figures", "filename": "f.md" });
+        assert_eq!(code(rig.call("syscall.message.send", send).await), expected, "{name}");
+        assert!(!rig.dir.path().join("data/workspace/agents/bob/inbox/f.md").exists(), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn an_ask_opens_and_what_can_never_be_answered_is_refused() {
     let rig = Rig::new().await;

@@ -249,6 +249,7 @@ async fn add_agent(cx: &Cx, store: &Store, name: &str, archetype: &str) {
         kind: AgentKind::Dynamic,
         desired: Desired::Running,
         overrides: Value::Null,
+        daily_money: None,
         goal: None,
         chain: Chain::root(cx),
     };
@@ -279,6 +280,7 @@ pub(super) async fn caller(office: &Arc<Office>, name: &str) -> CallCx {
             write_acl: WriteAcl::new(&[format!("agents/{agent_id}/"), "output/reports/".into()]).unwrap(),
             agent_id,
             manages_tasks: false,
+            updates_own_tasks: true,
             archetype: "writer".into(),
             groups: BTreeSet::new(),
             skills: None,

@@ -1,12 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use ghost_config::Plan;
 use ghost_config::access::{AccessDefault, ExtraTools, Groups, resolve};
-use ghost_domain::{Code, tool_catalogue};
+use ghost_domain::{Code, Refusal, tool_catalogue};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::rig::{Rig, code};
 use crate::builtins::all;
+use crate::registry::Registry;
 use crate::tool::Tool;
 
 const NAMES: [&str; 46] = [
@@ -115,12 +118,12 @@ fn every_schema_is_plain_and_strict() {
         }
         let mut unknown = least.clone();
         unknown["actor"] = json!("someone else");
-        assert_eq!(code(tool.validate(&unknown)), Code::InvalidArguments, "{name}");
+        assert_eq!(field_of(tool.validate(&unknown).unwrap_err()), "actor", "{name}");
         assert_eq!(code(tool.validate(&json!([]))), Code::InvalidArguments, "{name}");
         for field in minimal(&tool).keys() {
             let mut lacking = minimal(&tool);
             lacking.remove(field);
-            assert_eq!(code(tool.validate(&Value::Object(lacking))), Code::InvalidArguments, "{name}.{field}");
+            assert_eq!(field_of(tool.validate(&Value::Object(lacking)).unwrap_err()), *field, "{name}");
         }
     }
 }
@@ -133,6 +136,66 @@ async fn unknown_fields_are_refused_behind_the_schema_too() {
         arguments["actor"] = json!("bob");
         assert_eq!(code(rig.run(&rig.ada, tool, arguments).await), Code::InvalidArguments, "{}", tool.spec.name);
     }
+}
+
+/// The field that a refusal of arguments names first.
+fn field_of(refusal: Refusal) -> String {
+    assert_eq!(refusal.code, Code::InvalidArguments);
+    let field = refusal.details.as_ref().unwrap()["problems"][0]["field"].as_str().unwrap().to_owned();
+    assert!(refusal.message.contains(&format!("{field}: ")), "{refusal}");
+    field
+}
+
+#[tokio::test]
+async fn every_number_is_taken_or_refused_by_its_field() {
+    let rig = Rig::new().await;
+    for tool in rig.tools.values() {
+        let name = &tool.spec.name;
+        for (field, schema) in properties(tool) {
+            if schema["type"] != "integer" {
+                continue;
+            }
+            assert!(schema["minimum"].is_i64() && schema["maximum"].is_i64(), "{name}.{field}: {schema}");
+            let with = |value: Value| {
+                let mut arguments = Value::Object(minimal(tool));
+                arguments[&field] = value;
+                tool.normalise(None, arguments)
+            };
+            let whole = with(json!(2.0));
+            assert_eq!(whole[&field].to_string(), "2", "{name}.{field}");
+            for wrong in [json!(2.5), json!(1e30), json!(-1e30), json!(u64::MAX), json!("2"), json!(true)] {
+                let refusal = tool.validate(&with(wrong.clone())).unwrap_err();
+                assert_eq!(field_of(refusal), field, "{name} {wrong}");
+            }
+            // What fits the schema fits the type: nothing is said of a number that cannot be read.
+            for fits in [&schema["minimum"], &schema["maximum"]] {
+                let arguments = with(fits.clone());
+                tool.validate(&arguments).unwrap();
+                if let Err(refusal) = rig.run(&rig.ada, tool, arguments).await {
+                    assert!(!refusal.message.contains(", expected "), "{name}.{field}: {refusal}");
+                }
+            }
+        }
+    }
+    let list = &rig.tools["workspace.list"];
+    assert!(list.validate(&list.normalise(None, json!({ "depth": 2.0 }))).is_ok());
+    let refusal = list.validate(&json!({ "limit": 5_000_000_000_u64 })).unwrap_err();
+    assert!(
+        refusal.message.starts_with("workspace.list: limit: ") && refusal.message.contains("4294967295"),
+        "{refusal}"
+    );
+    let refusal = list.validate(&json!({ "pth": "a" })).unwrap_err();
+    assert_eq!(refusal.message, "workspace.list: pth: there is no such parameter; did you mean `path`?");
+}
+
+#[tokio::test]
+async fn what_the_schema_did_not_see_names_its_field_too() {
+    let rig = Rig::new().await;
+    let run = async |arguments: Value| rig.run(&rig.ada, &rig.tools["workspace.list"], arguments).await.unwrap_err();
+    assert_eq!(field_of(run(json!({ "depth": "deep" })).await), "depth");
+    assert_eq!(field_of(run(json!({ "actor": "bob" })).await), "actor");
+    let read = rig.run(&rig.ada, &rig.tools["workspace.read"], json!({})).await.unwrap_err();
+    assert_eq!(field_of(read), "path");
 }
 
 #[test]
@@ -162,9 +225,32 @@ async fn a_registry_holds_what_was_granted_and_nothing_else() {
     assert_eq!(registry.specs().len(), NAMES.len() - 1);
     assert_eq!(code(registry.find("syscall.agent.create").map(|_| ())), Code::AccessDenied);
     assert_eq!(code(registry.find("workspace.raed").map(|_| ())), Code::UnknownTool);
+    let hint = |registry: &Registry| registry.find("syscall.agent.create").map(|_| ()).unwrap_err().hint.unwrap();
+    assert!(!hint(&registry).contains("admin"));
+    let plan = Arc::new(Plan { groups, ..(*rig.office.plan()).clone() });
+    let registry = registry.of_plan(Arc::clone(&plan));
+    assert!(hint(&registry).starts_with("it needs the privilege group admin; use one"), "{}", hint(&registry));
+    let mut member = (*rig.ada.caller).clone();
+    member.groups.insert("admin".to_owned());
+    let narrowed = table.registry(member, &|_| false).of_plan(plan);
+    assert!(hint(&narrowed).starts_with("you are in its group admin, but"), "{}", hint(&narrowed));
     let (tool, alias) = registry.find("file_read").unwrap();
     assert_eq!((tool.spec.name.as_str(), alias.as_deref()), ("workspace.read", Some("file_read")));
     assert!(registry.find("workspace__read").unwrap().1.is_none());
+}
+
+#[tokio::test]
+async fn lists_that_no_registry_uses_are_dropped() {
+    let rig = Rig::new().await;
+    let table = rig.table();
+    let registry = |without: &str| table.registry((*rig.ada.caller).clone(), &|name| name != without);
+    let (kept, same) = (registry("channel.send"), registry("channel.send"));
+    assert!(std::sync::Arc::ptr_eq(&kept.specs(), &same.specs()), "one list for the same access");
+    for name in NAMES {
+        registry(name);
+    }
+    assert_eq!(table.lists_kept(), 2, "the one that is in use and the last one");
+    assert!(std::sync::Arc::ptr_eq(&kept.specs(), &registry("channel.send").specs()));
 }
 
 fn leaf() -> impl Strategy<Value = Value> {

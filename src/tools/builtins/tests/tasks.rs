@@ -77,9 +77,15 @@ async fn without_the_privilege_only_ones_own_tasks_may_be_changed() {
     assert_eq!(code(rig.call_as(&manager, "syscall.task.update", None, round).await), Code::Conflict);
     let given = rig.call_as(&manager, "syscall.task.update", None, away).await.unwrap();
     assert_eq!(given.content["owner"], "bob");
+    let own = rig.content("syscall.task.create", json!({ "title": "C" })).await["task_id"].clone();
+    let denied = with(&rig.ada, |caller| caller.updates_own_tasks = false);
+    assert_eq!(
+        code(rig.call_as(&denied, "syscall.task.update", None, status(&own)).await),
+        Code::AccessDenied,
+        "a denial holds for the owner, too"
+    );
     let mut plan = (*rig.office.plan()).clone();
     plan.owner_may_update_tasks = false;
     rig.office.set_plan(plan.into());
-    let own = rig.content("syscall.task.create", json!({ "title": "C" })).await["task_id"].clone();
     assert_eq!(code(rig.call("syscall.task.update", status(&own)).await), Code::AccessDenied);
 }

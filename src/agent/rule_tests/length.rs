@@ -1,0 +1,111 @@
+//! Conversations that are too long for their model, and answers that are.
+
+use std::sync::{Arc, Mutex};
+
+use ghost_domain::journal::Step;
+use ghost_domain::transcript::Block;
+use ghost_domain::turn::CUT_MARK;
+use ghost_domain::{DeadLetterStatus, TurnStatus};
+use ghost_provider::{ErrorKind, ModelRequest, ProviderError, Stop};
+use serde_json::json;
+
+use super::fakes::{Reply, call, say};
+use super::rig::{Rig, read};
+use crate::transcript::bytes_of;
+
+/// The messages that a request's mail holds.
+fn mail_of(request: &ModelRequest) -> Vec<String> {
+    let mail = request.messages.iter().map(|message| message.visible_text()).find(|text| text.contains("<inbox>"));
+    mail.unwrap().split("<message ").skip(1).map(str::to_owned).collect()
+}
+
+fn too_long() -> Reply {
+    Reply::Fail(ProviderError::new(ErrorKind::ContextTooLong, "more than this model takes"))
+}
+
+#[tokio::test]
+async fn a_turn_takes_no_more_mail_than_its_model_has_room_for() {
+    let rig = Rig::with(|plan| plan.limits.context_bytes = 64_000).await;
+    for n in 0..30 {
+        rig.send("ada", &format!("number {n} {}", "x".repeat(12_000))).await;
+    }
+    rig.work("ada").await.unwrap();
+    let asked = rig.model.asked();
+    assert_eq!(asked.len(), 15, "two at a time");
+    assert!(asked.iter().all(|request| bytes_of(&request.messages) <= 64_000));
+    let shown: Vec<String> = asked.iter().flat_map(mail_of).collect();
+    assert_eq!(shown.len(), 30);
+    assert!((0..30).all(|n| shown[n].contains(&format!("number {n} "))), "each is shown once, in order");
+    assert!(rig.inbox("ada").await.is_empty());
+}
+
+#[tokio::test]
+async fn mail_that_no_model_takes_is_tried_apart_and_the_rest_is_a_dead_letter() {
+    let rig = Rig::new().await;
+    rig.model.does(|request, _| {
+        let mail = mail_of(request);
+        if mail.len() > 1 || mail[0].contains("huge") { too_long() } else { say("well") }
+    });
+    for body in ["one", "huge", "two"] {
+        rig.send("ada", body).await;
+    }
+    let ask = rig.ask("ada").await;
+    // The mail that went back wakes the agent anew.
+    for _ in 0..3 {
+        rig.work("ada").await.unwrap();
+    }
+    assert!(rig.inbox("ada").await.is_empty());
+    let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+    assert_eq!(held.len(), 1);
+    assert!(held[0].reason.contains("no model takes this conversation"), "{}", held[0].reason);
+    assert_eq!(rig.ask_row(ask.ask_id).await.reply.as_deref(), Some("well"));
+    let turns = read!(rig, |r| r.turn_list(&Default::default()).await?);
+    let ended = |status| turns.iter().filter(|turn| turn.status == status).count();
+    assert_eq!((ended(TurnStatus::Finished), ended(TurnStatus::Dead), ended(TurnStatus::Failed)), (3, 1, 0));
+}
+
+#[tokio::test]
+async fn a_conversation_that_grew_too_long_is_shortened_before_it_is_given_up() {
+    let rig = Rig::new().await;
+    let opening = Arc::new(Mutex::new(0));
+    rig.model.does(move |request, n| {
+        let bytes = bytes_of(&request.messages);
+        if n == 0 {
+            *opening.lock().unwrap() = bytes;
+            return call("test.look", json!({ "n": 1, "long": "y".repeat(200_000) }));
+        }
+        if bytes > *opening.lock().unwrap() + 5_000 { too_long() } else { say("short now") }
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
+    assert_eq!(rig.model.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_is_delivered_as_such() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, n| match n {
+        // Cut within its reasoning it has said nothing yet.
+        0 => Reply::Say(vec![Block::Text { text: "<think>first, the".into() }], Stop::MaxTokens),
+        _ => Reply::Say(vec![Block::Text { text: "first, the harbour is".into() }], Stop::MaxTokens),
+    });
+    let ask = rig.ask("ada").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.model.asked().len(), 2);
+    let turn = rig.turn("ada").await;
+    assert_eq!((turn.status, turn.truncated), (TurnStatus::Finished, true));
+    assert_eq!(turn.text.as_deref(), Some("first, the harbour is"));
+    let ask = rig.ask_row(ask.ask_id).await;
+    assert!(ask.truncated && ask.reply.unwrap().ends_with(CUT_MARK));
+    let stops: Vec<Option<String>> = rig
+        .steps("ada")
+        .await
+        .into_iter()
+        .filter_map(|step| match step {
+            Step::ModelAnswered { stop, .. } => Some(stop),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(stops, [Some("max_tokens".to_owned()), Some("max_tokens".to_owned())]);
+}

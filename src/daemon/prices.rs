@@ -1,0 +1,152 @@
+//! Models without a price where money is limited: every call of one would be refused, turn after turn.
+//!
+//! Must never: keep a world from starting. What has no price may be a model that is never reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_config::plan::{ModelChoice, Plan};
+use ghost_config::{Problem, Severity};
+use ghost_domain::Scope;
+use ghost_domain::text::clip;
+use ghost_provider::price;
+
+/// The world file, for what has no line in it.
+const WORLD_FILE: &str = "world-config.yaml";
+
+/// Whom a model without a price would fail.
+#[derive(Default)]
+struct Failing<'p> {
+    /// The line of the first of them in the world file; 0 if none stands there.
+    line: usize,
+    who: Vec<String>,
+    scopes: BTreeSet<&'p Scope>,
+}
+
+/// A warning for each model without a price that someone thinks with, or falls back to, while money is limited for them.
+pub(crate) fn unpriced(plan: &Plan) -> Vec<Problem> {
+    let limited: BTreeSet<&Scope> =
+        plan.budgets.iter().filter(|(_, limits)| limits.money.is_some()).map(|(scope, _)| scope).collect();
+    if limited.is_empty() {
+        return Vec::new();
+    }
+    let mut failing: BTreeMap<String, Failing<'_>> = BTreeMap::new();
+    let mut look = |line: usize, who: &dyn Fn() -> String, choice: &ModelChoice, scopes: &[Scope]| {
+        let bound: Vec<&Scope> = limited
+            .iter()
+            .filter(|limited| scopes.iter().any(|scope| is_or_is_daily(limited, scope)))
+            .copied()
+            .collect();
+        if bound.is_empty() {
+            return;
+        }
+        for model in models_without_price(plan, choice) {
+            let failing = failing.entry(model).or_default();
+            if failing.line == 0 {
+                failing.line = line;
+            }
+            failing.who.push(who());
+            failing.scopes.extend(&bound);
+        }
+    };
+    for agent in &plan.agents {
+        let own = [Scope::World, Scope::Agent(agent.agent_id.clone())];
+        let scopes: Vec<Scope> = own.into_iter().chain(agent.team.clone().map(Scope::Team)).collect();
+        look(agent.line, &|| agent.agent_id.to_string(), &agent.model, &scopes);
+    }
+    // Who is created is charged to the world in any case.
+    for archetype in plan.creatable.iter().filter_map(|name| plan.archetypes.get(name)) {
+        let who = || format!("agents created from {}", archetype.name);
+        look(0, &who, &archetype.config.model, &[Scope::World]);
+    }
+    failing.into_iter().map(|(model, failing)| problem(plan, &model, &failing)).collect()
+}
+
+fn is_or_is_daily(limited: &Scope, scope: &Scope) -> bool {
+    limited == scope || scope.daily().as_ref() == Some(limited)
+}
+
+/// The models of a choice, fall-backs included, whose price nobody has said, as `provider/model`.
+fn models_without_price(plan: &Plan, choice: &ModelChoice) -> BTreeSet<String> {
+    let resolved = plan.llm.resolve(choice);
+    let (Some(provider), Some(model)) = (&resolved.provider, &resolved.model) else { return BTreeSet::new() };
+    let fallbacks = resolved.fallback_models.iter().map(|entry| plan.llm.fallback_target(provider, entry));
+    std::iter::once((provider.as_str(), model.as_str()))
+        .chain(fallbacks)
+        .filter(|(provider, model)| {
+            // A provider that is not there is told elsewhere.
+            let kind = plan.llm.providers.get(*provider).map(|provider| provider.kind);
+            kind.is_some_and(|kind| price(&plan.llm, provider, kind, model).is_none())
+        })
+        .map(|(provider, model)| format!("{provider}/{model}"))
+        .collect()
+}
+
+fn problem(plan: &Plan, model: &str, failing: &Failing<'_>) -> Problem {
+    let model = clip(model, 120);
+    let scopes: Vec<String> = failing.scopes.iter().map(ToString::to_string).collect();
+    Problem {
+        severity: Severity::Warning,
+        file: plan.dir.join(WORLD_FILE),
+        line: failing.line,
+        field: "llm.prices".into(),
+        message: format!(
+            "`{model}` has no price, and money is limited ({}): every call of it is refused, for {}",
+            clip(&scopes.join(", "), 200),
+            clip(&failing.who.join(", "), 200)
+        ),
+        hint: Some(format!("write `{model}: {{ input: …, output: … }}` under `llm.prices`, or limit tokens instead")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warnings(more: &str) -> Vec<(usize, String)> {
+        let dir = tempfile::tempdir().unwrap();
+        let world = format!(
+            "world: {{ id: test }}\nagents:\n  - {{ id: ada, archetype: worker, team: desk }}\n  - {{ id: ben, archetype: \
+             worker, overrides: {{ model: gpt-4o, fallback_models: [spare] }} }}\nteams: [ {{ name: desk }} ]\n\
+             llm: {{ default_provider: openai, default_model: nobody-knows, providers: {{ openai: {{ kind: openai, \
+             base_url: 'http://127.0.0.1:1' }} }} }}\n{more}"
+        );
+        for (path, text) in [
+            ("world-config.yaml", world.as_str()),
+            ("archetype/worker/soul.md", "s"),
+            ("archetype/worker/goal.md", "g"),
+        ] {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let plan = ghost_config::load(dir.path(), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
+        unpriced(&plan).into_iter().map(|problem| (problem.line, problem.message)).collect()
+    }
+
+    #[test]
+    fn a_model_without_a_price_is_told_where_money_is_limited() {
+        let said = |model: &str, scopes: &str, who: &str| {
+            format!(
+                "`openai/{model}` has no price, and money is limited ({scopes}): every call of it is refused, for {who}"
+            )
+        };
+        assert_eq!(warnings(""), []);
+        assert_eq!(warnings("budgets: { world: { tokens: 5 } }\n"), []);
+        assert_eq!(
+            warnings("budgets: { world: { usd: 5 } }\n"),
+            [(3, said("nobody-knows", "world", "ada")), (4, said("spare", "world", "ben"))],
+            "the list has a price for gpt-4o"
+        );
+        assert_eq!(
+            warnings("budgets: { team: { desk: { usd: 5 } } }\n"),
+            [(3, said("nobody-knows", "team:desk", "ada"))]
+        );
+        assert_eq!(warnings("budgets: { agent: { ben: { usd: 5 } } }\n"), [(4, said("spare", "agent:ben", "ben"))]);
+        let priced = "budgets: { world: { usd: 5 } }\nagents_may_create: [worker]\n";
+        assert_eq!(
+            warnings(priced)[0].1,
+            said("nobody-knows", "world", "ada, agents created from worker"),
+            "who is created is charged to the world"
+        );
+    }
+}

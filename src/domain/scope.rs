@@ -1,0 +1,145 @@
+//! What a budget covers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, RootId};
+use crate::refusal::{Code, Refusal};
+
+/// What a budget covers. Its text form is what `ghostctl budget` takes: `world`, `team:news`, `agent:chora`,
+/// `root:<uuid>`, and `world/day`, `team:news/day`, `agent:chora/day` for what these may use in one day.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Scope {
+    /// Everything.
+    World,
+    /// The agents of one team, and those that they created.
+    Team(String),
+    /// One agent, those that it created, and those that these created.
+    Agent(AgentId),
+    /// Everything that follows from one root.
+    Root(RootId),
+    /// What happens within one day, from midnight to midnight UTC (LOOP-09).
+    Day(Daily),
+}
+
+/// What a budget for one day covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Daily {
+    /// Everything.
+    World,
+    /// The agents of one team.
+    Team(String),
+    /// One agent.
+    Agent(AgentId),
+}
+
+impl Daily {
+    /// The same without the bound in time.
+    #[must_use]
+    pub fn whole(&self) -> Scope {
+        match self {
+            Self::World => Scope::World,
+            Self::Team(name) => Scope::Team(name.clone()),
+            Self::Agent(id) => Scope::Agent(id.clone()),
+        }
+    }
+}
+
+/// The end of a scope's text that bounds it to a day.
+const DAY: &str = "/day";
+
+impl Scope {
+    /// The same within one day; `None` if it is bounded already, or is a root, which is short-lived.
+    #[must_use]
+    pub fn daily(&self) -> Option<Self> {
+        match self {
+            Self::World => Some(Self::Day(Daily::World)),
+            Self::Team(name) => Some(Self::Day(Daily::Team(name.clone()))),
+            Self::Agent(id) => Some(Self::Day(Daily::Agent(id.clone()))),
+            Self::Root(_) | Self::Day(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::World => f.write_str("world"),
+            Self::Team(name) => write!(f, "team:{name}"),
+            Self::Agent(id) => write!(f, "agent:{id}"),
+            Self::Root(id) => write!(f, "root:{id}"),
+            Self::Day(daily) => write!(f, "{}{DAY}", daily.whole()),
+        }
+    }
+}
+
+impl FromStr for Scope {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let unknown = || {
+            Refusal::new(Code::InvalidArguments, format!("`{}` is not a budget scope", crate::text::shown(text, 80)))
+                .hint("a scope is world, team:<name>, agent:<id> or root:<id>; the first three with /day for one day")
+        };
+        if let Some(whole) = text.strip_suffix(DAY) {
+            if whole.ends_with(DAY) {
+                return Err(unknown());
+            }
+            return whole.parse::<Self>()?.daily().ok_or_else(unknown);
+        }
+        match text.split_once(':') {
+            None if text == "world" => Ok(Self::World),
+            Some(("team", name)) if !name.is_empty() && name.len() <= 64 && !name.ends_with(DAY) => {
+                Ok(Self::Team(name.to_owned()))
+            }
+            Some(("agent", id)) => Ok(Self::Agent(id.parse()?)),
+            Some(("root", id)) => Ok(Self::Root(id.parse()?)),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl TryFrom<String> for Scope {
+    type Error = Refusal;
+
+    fn try_from(text: String) -> Result<Self, Refusal> {
+        text.parse()
+    }
+}
+
+impl From<Scope> for String {
+    fn from(scope: Scope) -> Self {
+        scope.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_scope_is_told() {
+        for text in
+            ["root:019f9c68-0000-7000-8000-000000000000/day", "world/day/day", "/day", "team:/day", "world/days"]
+        {
+            assert!(text.parse::<Scope>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn scopes_read_back(name in "[a-z][a-z0-9-]{0,20}") {
+            for text in ["world".to_owned(), format!("team:{name}"), format!("agent:{name}")] {
+                let scope: Scope = text.parse().unwrap();
+                let daily = format!("{text}/day");
+                prop_assert_eq!(scope.daily(), Some(daily.parse::<Scope>().unwrap()));
+                prop_assert_eq!(scope.daily().unwrap().to_string(), daily);
+                prop_assert_eq!(scope.to_string(), text);
+            }
+        }
+    }
+}

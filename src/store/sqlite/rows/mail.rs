@@ -1,0 +1,175 @@
+//! The rows of mail. What is fixed in a piece of mail and what changes are written apart: the mail once, its head (state,
+//! turn, crashes) as often as it is marked.
+
+use ghost_domain::{AgentId, AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
+use sqlx::sqlite::SqliteRow;
+
+use super::shelf;
+use crate::sqlite::row::{
+    Args, Keyed, Row, Shape, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
+};
+use crate::tables::Result;
+
+/// The columns of mail, in the order of its shape.
+macro_rules! columns {
+    () => {
+        "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, root_id, \
+         hop, wake, created_at, state, turn_id, crashes"
+    };
+}
+pub(super) use columns;
+
+impl Row for Envelope {
+    const TABLE: &'static str = "messages";
+    const SHAPE: Shape =
+        Shape { head: concat!("INSERT INTO messages (", columns!(), ") VALUES "), columns: 17, tail: "" };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let attachments = match self.attachments.is_empty() {
+            true => None,
+            false => Some(to_json(Self::TABLE, self.message_id, &self.attachments)?),
+        };
+        args.int(self.seq)
+            .id(self.message_id.0)
+            .text(self.to.as_str())
+            .put(self.from.to_string())
+            .text(self.kind.as_str())
+            .maybe_text(self.subject.as_deref())
+            .text(&self.body)
+            .put(attachments)
+            .maybe_id(self.ask_id.map(|id| id.0))
+            .maybe_text(self.conversation_id.as_deref())
+            .id(self.root_id.0)
+            .int(i64::from(self.hop))
+            .put(self.wake)
+            .int(self.created_at.0)
+            .text(self.state.as_str())
+            .maybe_id(self.turn_id.map(|id| id.0))
+            .int(i64::from(self.crashes));
+        Ok(())
+    }
+}
+
+impl Keyed for Envelope {
+    type Key = MessageId;
+    const KEPT: usize = 0;
+    const SELECT: &'static str = concat!("SELECT ", columns!(), " FROM messages WHERE message_id = ?");
+    shelf!(mail, MAIL);
+
+    fn key(&self) -> MessageId {
+        self.message_id
+    }
+
+    fn bind_key(key: &MessageId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        const TABLE: &str = Envelope::TABLE;
+        let attachments: Option<&str> = get(TABLE, row, 7)?;
+        let attachments = match attachments {
+            Some(text) => serde_json::from_str(text).map_err(|error| unreadable(TABLE, text, error))?,
+            None => Vec::new(),
+        };
+        Ok(Self {
+            seq: get(TABLE, row, 0)?,
+            message_id: MessageId(get_id(TABLE, row, 1)?),
+            to: get_parsed(TABLE, row, 2)?,
+            from: get_parsed(TABLE, row, 3)?,
+            kind: get_parsed(TABLE, row, 4)?,
+            subject: get(TABLE, row, 5)?,
+            body: get(TABLE, row, 6)?,
+            attachments,
+            ask_id: get_maybe_id(TABLE, row, 8)?.map(AskId),
+            conversation_id: get(TABLE, row, 9)?,
+            root_id: RootId(get_id(TABLE, row, 10)?),
+            hop: get_count(TABLE, row, 11)?,
+            wake: get(TABLE, row, 12)?,
+            created_at: Timestamp(get(TABLE, row, 13)?),
+            state: get_parsed(TABLE, row, 14)?,
+            turn_id: get_maybe_id(TABLE, row, 15)?.map(TurnId),
+            crashes: get_count(TABLE, row, 16)?,
+        })
+    }
+}
+
+/// What changes of a piece of mail, and whose inbox it lies in.
+#[derive(Clone, Debug)]
+pub(in crate::sqlite) struct Head {
+    pub(super) message_id: MessageId,
+    pub(super) to: AgentId,
+    pub(super) state: MailState,
+    pub(super) turn_id: Option<TurnId>,
+    pub(super) crashes: u32,
+    pub(super) wake: bool,
+}
+
+impl Head {
+    pub(super) fn of(envelope: &Envelope) -> Self {
+        Self {
+            message_id: envelope.message_id,
+            to: envelope.to.clone(),
+            state: envelope.state,
+            turn_id: envelope.turn_id,
+            crashes: envelope.crashes,
+            wake: envelope.wake,
+        }
+    }
+
+    pub(super) fn apply(&self, envelope: &mut Envelope) {
+        envelope.state = self.state;
+        envelope.turn_id = self.turn_id;
+        envelope.crashes = self.crashes;
+        envelope.wake = self.wake;
+    }
+}
+
+impl Row for Head {
+    const TABLE: &'static str = "messages";
+    const SHAPE: Shape = Shape {
+        head: "UPDATE messages SET state = v.column2, turn_id = v.column3, crashes = v.column4, wake = v.column5 \
+               FROM (VALUES ",
+        columns: 5,
+        tail: ") AS v WHERE messages.message_id = v.column1",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.message_id.0)
+            .text(self.state.as_str())
+            .maybe_id(self.turn_id.map(|id| id.0))
+            .int(i64::from(self.crashes))
+            .put(self.wake);
+        Ok(())
+    }
+}
+
+impl Keyed for Head {
+    type Key = MessageId;
+    const KEPT: usize = 16_384;
+    const SELECT: &'static str =
+        "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages WHERE message_id = ?";
+    shelf!(heads, HEADS);
+
+    fn key(&self) -> MessageId {
+        self.message_id
+    }
+
+    fn bind_key(key: &MessageId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        Ok(Self {
+            message_id: MessageId(get_id(Self::TABLE, row, 0)?),
+            to: get_parsed(Self::TABLE, row, 1)?,
+            state: get_parsed(Self::TABLE, row, 2)?,
+            turn_id: get_maybe_id(Self::TABLE, row, 3)?.map(TurnId),
+            crashes: get_count(Self::TABLE, row, 4)?,
+            wake: get(Self::TABLE, row, 5)?,
+        })
+    }
+
+    fn keep(&self) -> bool {
+        matches!(self.state, MailState::Pending | MailState::Taken)
+    }
+}

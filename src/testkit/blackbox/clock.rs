@@ -1,0 +1,56 @@
+//! A clock that a test sets forward while the daemon runs: the system's, and as many milliseconds as a file says.
+//!
+//! Must never: be the clock of a daemon that ships.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_domain::Timestamp;
+use ghost_domain::ports::Ports;
+use ghost_domain::time::{BoxFuture, Clock};
+
+/// Names the file that holds the milliseconds.
+pub const AHEAD: &str = "GHOST_TEST_AHEAD";
+/// How soon a sleeper sees that the clock was set.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The ports of a daemon; the clock is the test's, if the environment names its file.
+#[must_use]
+pub fn test_ports(ports: Ports, env: &dyn Fn(&str) -> Option<String>) -> Ports {
+    match env(AHEAD) {
+        Some(file) => {
+            let clock = Ahead { system: Arc::clone(&ports.clock), file: file.into() };
+            Ports { clock: Arc::new(clock), ..ports }
+        }
+        None => ports,
+    }
+}
+
+#[derive(Clone)]
+struct Ahead {
+    system: Arc<dyn Clock>,
+    file: PathBuf,
+}
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        let ahead = std::fs::read_to_string(&self.file).ok().and_then(|text| text.trim().parse().ok());
+        self.system.now().plus(Duration::from_millis(ahead.unwrap_or(0)))
+    }
+
+    // The test sets the clock from outside: nothing but time passing tells of it.
+    #[allow(clippy::disallowed_methods)]
+    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
+        let clock = self.clone();
+        Box::pin(async move {
+            loop {
+                let left = until.since(clock.now());
+                if left.is_zero() {
+                    return;
+                }
+                tokio::time::sleep(left.min(LOOK)).await;
+            }
+        })
+    }
+}
