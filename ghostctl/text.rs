@@ -98,6 +98,9 @@ pub fn parse_usd(text: &str) -> Result<Limit, String> {
     if !(0.0..=1e15).contains(&micros) {
         return Err(wrong());
     }
+    if micros > 0.0 && micros.round() < 1.0 {
+        return Err(format!("`{text}` is less than a millionth of a dollar, which is the least that is kept"));
+    }
     // In range by the check above, which also refuses what is not a number.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     Ok(Limit::At(micros.round() as u64))
@@ -191,7 +194,7 @@ mod tests {
     fn amounts_are_read_to_the_millionth() {
         assert_eq!(parse_usd("2.50"), Ok(Limit::At(2_500_000)));
         assert_eq!(parse_usd("none"), Ok(Limit::None));
-        for wrong in ["-1", "NaN", "inf", "1e300", "two", ""] {
+        for wrong in ["-1", "NaN", "inf", "1e300", "two", "", "0.0000001"] {
             assert!(parse_usd(wrong).is_err(), "{wrong}");
         }
         assert_eq!(parse_tokens("1_000_000"), Ok(Limit::At(1_000_000)));

@@ -187,6 +187,19 @@ fn a_rule_file_is_read_again_when_it_or_what_is_known_of_it_has_changed() {
         nothing_is_lost(&house, &world);
         assert_eq!(std::fs::read_to_string(&known).unwrap(), text);
     }
+    // What stands where it is written is not written through, and nobody but its owner reads it.
+    let (precious, new) = (house.join("precious"), house.data("home").join("vetted-scripts.new"));
+    std::fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, &new).unwrap();
+    std::fs::write(&known, "").unwrap();
+    nothing_is_lost(&house, &world);
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+    assert_eq!(std::fs::symlink_metadata(&known).unwrap().permissions().mode() & 0o777, 0o600);
+    // A pipe at which nobody stands makes nobody wait.
+    std::fs::remove_file(&known).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &known, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    nothing_is_lost(&house, &world);
+    assert_eq!(std::fs::read_to_string(&known).unwrap(), text);
     // Whether it can be kept is nobody's concern.
     std::fs::remove_file(&known).unwrap();
     std::fs::create_dir(&known).unwrap();

@@ -17,7 +17,7 @@ pub(crate) use keep::Pauses;
 pub use open::{Preview, preview};
 pub use operator::call_for_operator;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -275,6 +275,8 @@ struct Runner {
     looped: Option<Refusal>,
     /// Time spent on the turn's own work; waiting in a pool or for a reply does not count.
     worked: Duration,
+    /// For how long its writes have waited for the store, in milliseconds.
+    paused_ms: AtomicU64,
     bench: Arc<Bench>,
     /// Whether its time is a job's own, which cuts off what is under way when it ends.
     timed: bool,

@@ -267,7 +267,14 @@ pub async fn follow_file(w: &mut dyn Writes, cx: &Cx, by: &Party, named: &[(Scop
         }
     }
     let named: BTreeSet<&Scope> = named.iter().map(|(scope, _)| scope).collect();
-    for budget in w.budget_list(false).await? {
+    let mut stored = w.budget_list(false).await?;
+    // A list that is full may have ended before the world's own.
+    for scope in std::iter::once(Scope::World).chain(Scope::World.daily()) {
+        if !stored.iter().any(|budget| budget.scope == scope) {
+            stored.extend(w.budget_get(&scope).await?);
+        }
+    }
+    for budget in stored {
         if budget.of_file.is_none() || named.contains(&budget.scope) {
             continue;
         }

@@ -1,9 +1,9 @@
 //! Facts about the whole world that only the store knows, for status and reflection (CP-12).
 
-use ghost_domain::{Budget, Job};
+use ghost_domain::{Budget, Job, Timestamp};
 use ghost_store::Reads;
 
-use crate::Result;
+use crate::{Result, budgets};
 
 /// A budget with this share spent or held is near its bound.
 const NEAR: f64 = 0.8;
@@ -24,14 +24,14 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads them.
-    pub async fn read(r: &mut dyn Reads) -> Result<Self> {
+    /// Reads them, as they are at `now`.
+    pub async fn read(r: &mut dyn Reads, now: Timestamp) -> Result<Self> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         Ok(Self {
             open_turns: count(r.turns_open().await?.len()),
             inbox_total: r.inbox_total().await?,
             dead_letters: r.dead_letter_count_held(None).await?,
-            budgets: r.budget_list(false).await?,
+            budgets: budgets::list(r, now, false).await?,
             job: r.job_list().await?.into_iter().next(),
         })
     }

@@ -24,7 +24,7 @@ pub const ARCHETYPES_MAX: usize = 200;
 const MACHINE: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
 
 /// Files with an older name; if both are there, the older one is appended.
-const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
+pub(crate) const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
 
 /// Files that mean something themselves, so that none of them can be meant to be another one.
 const OWN: [&str; 9] =

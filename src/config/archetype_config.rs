@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ghost_domain::Money;
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, Profile};
 
@@ -17,8 +16,8 @@ use crate::reader::{Field, Map};
 use crate::report::{FileReport, did_you_mean};
 use crate::toolbox::{Toolbox, check_reference};
 use crate::world_file::agents::agent_limits;
-use crate::world_file::channels;
 use crate::world_file::llm::read_model;
+use crate::world_file::{channels, money};
 use crate::yaml::{Key, Node, Value};
 
 /// The sections that are known, as they are compared.
@@ -157,8 +156,7 @@ fn one_section(
         "limits" => pairs(section, &[], file, |map| {
             read.limits_line = section.line;
             read.config.limits = agent_limits(map);
-            let daily = map.get("daily_cost_usd").and_then(|field| field.number(0.0..=1e9));
-            read.config.daily_money = daily.and_then(|usd| Money::from_usd(usd).ok());
+            read.config.daily_money = map.get("daily_cost_usd").and_then(|field| money(&field));
         }),
         "tool access" => read.config.access = Some(tool_access(section, known, file)),
         "toolbox" => toolbox(section, known, file, &mut read.config, toolbox_tools),

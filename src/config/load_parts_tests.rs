@@ -294,7 +294,7 @@ fn files_whose_names_are_nearly_right_are_told() {
     let problems = world.problems();
     for told in [
         "doer/Config.md: the file is not read: its name is not `config.md` in every letter\n  hint: rename it",
-        "doer/agents.md: the file is not read: its name is not `AGENTS.md`",
+        "doer/agents.md: the file is not read: its name is not `agent.md`",
         "error: Laws.md: the file is not read: its name is not `laws.md`",
     ] {
         assert!(problems.contains(told), "{told} is not in {problems}");

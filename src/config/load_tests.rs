@@ -281,7 +281,7 @@ fn a_budget_for_a_day_comes_from_the_world_file_or_from_the_archetype() {
         ]
     );
     assert_eq!(plan.archetypes["doer"].config.daily_money, Some(Money(500_000)));
-    for bad in ["daily_cost_usd: -1", "daily_cost_usd: much"] {
+    for bad in ["daily_cost_usd: -1", "daily_cost_usd: much", "daily_cost_usd: 0.0000001"] {
         world.write("archetype/doer/config.md", format!("## Limits\n{bad}\n"));
         assert!(world.problems().to_string().contains("daily_cost_usd"), "{bad}");
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use ghost_domain::text::nearest_within;
 
+use crate::archetype::OLDER;
 use crate::files::DIR_ENTRIES_MAX;
 use crate::report::FileReport;
 
@@ -43,6 +44,7 @@ pub fn report<'n, 'r>(
     };
     for name in names.filter(|name| !known.contains(name)) {
         if let Some(meant) = known.iter().find(|known| known.eq_ignore_ascii_case(name)) {
+            let meant = OLDER.iter().find(|(_, old)| old == meant).map_or(meant, |(new, _)| new);
             let hint = format!("rename it to `{meant}`");
             at(name).error(
                 0,
@@ -63,7 +65,7 @@ fn meant<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let (stem, ending) = (stem.to_ascii_lowercase(), ending.to_ascii_lowercase());
     let stem_of = |known: &'k str| known.rsplit_once('.').map_or(known, |(stem, _)| stem);
     let is = |known: &&&'k str| stem_of(known).eq_ignore_ascii_case(&stem);
-    if OTHER_ENDINGS.contains(&ending.as_str()) {
+    if OTHER_ENDINGS.contains(&ending.as_str()) && !(stem == "tools" && matches!(&*ending, "yaml" | "yml")) {
         return known.iter().find(is).copied();
     }
     if ending != "md" {
@@ -75,11 +77,13 @@ fn meant<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
             short.len() >= 3
                 && long.strip_prefix(short).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_alphabetic()))
         };
-        cut(&known, &stem) || cut(&stem, &known)
+        // A name cut short, one with an `s` too many, and what config.md is often called; `lawsuit` is somebody's own.
+        cut(&known, &stem) || stem.strip_suffix('s') == Some(&*known) || (known == "config" && stem == "configuration")
     };
     // Half of a short name is no slip: `logs` is not `laws`.
-    let limit = if stem.len() < 6 { 1 } else { 2 };
-    let near = nearest_within(&stem, known.iter().map(|known| stem_of(known)), limit);
+    let limit = if stem.len() < 8 { 1 } else { 2 };
+    let today = known.iter().filter(|known| OLDER.iter().all(|(_, old)| old != *known)).map(|known| stem_of(known));
+    let near = nearest_within(&stem, today, limit);
     near.and_then(|near| known.iter().find(|known| stem_of(known) == near))
         .or_else(|| known.iter().find(longer))
         .copied()
@@ -101,6 +105,7 @@ mod tests {
             ("config.yaml", "config.md"),
             ("Config.txt", "config.md"),
             ("goals.md", "goal.md"),
+            ("users.md", "user.md"),
             ("heart-beat.md", "HEARTBEAT.md"),
         ] {
             assert_eq!(meant(name, &ARCHETYPE), Some(known), "{name}");
@@ -113,6 +118,10 @@ mod tests {
             "TODO.md",
             "CHANGELOG.md",
             "history.md",
+            "agenda.md",
+            "agency.md",
+            "goalkeeper.md",
+            "usermanual.md",
             "config.md.bak",
             "x",
             "a.md",
@@ -120,7 +129,7 @@ mod tests {
             assert_eq!(meant(name, &ARCHETYPE), None, "{name}");
         }
         assert_eq!(meant("law.md", &["laws.md", "tools.md"]), Some("laws.md"));
-        for name in ["README.md", "logs.md", "maps.md"] {
+        for name in ["README.md", "logs.md", "maps.md", "lawsuit.md", "tools.yaml"] {
             assert_eq!(meant(name, &["laws.md", "tools.md"]), None, "{name}");
         }
     }

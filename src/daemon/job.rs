@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ghost_commons::{feed::Subscription, jobs};
 use ghost_config::plan::{JobPlan, Plan};
@@ -19,6 +20,10 @@ use sha2::{Digest, Sha256};
 const INPUTS: &str = "inputs";
 /// Directories inside a job's input.
 const DEPTH_MAX: usize = 8;
+/// Between two attempts to get a job going again, or to write its end down.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Attempts after the first to get a job going again.
+const TRIES: u32 = 20;
 
 /// One file of a job's input.
 pub struct Input {
@@ -116,7 +121,17 @@ pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<(Jo
     Ok((job, brief))
 }
 
-/// Gets a job going again that stands still.
+/// Gets a job going again that stands still. Gives whether it did; not if something is at work, or the store cannot write.
+async fn revived(world: &World, plan: &JobPlan, job: &Job, brief: &str) -> Result<bool, Refusal> {
+    match revive(world, plan, job, brief).await {
+        Err(refusal) if refusal.code == Code::Unavailable => {
+            tracing::warn!(%refusal, "the job cannot be begun again yet");
+            Ok(false)
+        }
+        other => other,
+    }
+}
+
 async fn revive(world: &World, plan: &JobPlan, job: &Job, brief: &str) -> Result<bool, Refusal> {
     let (cx, job_id, lead, brief) = (world.cx().clone(), job.job_id.clone(), plan.lead.clone(), brief.to_owned());
     world.store().write(move |w| Box::pin(async move { jobs::revive(w, &cx, &job_id, &lead, brief).await })).await
@@ -250,16 +265,19 @@ pub async fn follow(
     let began = world.store().last_seq();
     let mut told = String::new();
     let mut writer: Option<(String, String)> = None;
-    // When a day begins whose budget is not spent yet, if today's is.
-    let mut tomorrow: Option<Timestamp> = None;
+    // When it is tried to get the job going again, and how often it is tried after that: something else may be at work just
+    // then, or the store may be unable to write.
+    let mut again: Option<(Timestamp, u32)> = None;
     loop {
         let mut events = Subscription::open(world.store(), Some(after), filter.clone(), true).await?;
         loop {
             let next = tokio::select! {
                 next = events.next() => next,
-                () = world.cx().ports.clock.sleep_until(tomorrow.unwrap_or(Timestamp(0))), if tomorrow.is_some() => {
-                    tomorrow = None;
-                    revive(&world, &plan, &job, &brief).await?;
+                () = world.cx().ports.clock.sleep_until(again.map_or(Timestamp(0), |(at, _)| at)), if again.is_some() => {
+                    let tries = again.take().map_or(0, |(_, tries)| tries);
+                    if !revived(&world, &plan, &job, &brief).await? && tries > 0 {
+                        again = Some((world.cx().now().plus(AGAIN), tries - 1));
+                    }
                     continue;
                 }
             };
@@ -285,21 +303,32 @@ pub async fn follow(
                 && text("status") == "finished"
             {
                 let (cx, job_id, path) = (world.cx().clone(), job.job_id.clone(), path.clone());
-                let finished = world
-                    .store()
-                    .write(move |w| Box::pin(async move { jobs::finish(w, &cx, &job_id, &path).await }))
-                    .await?;
-                return Ok(finished.unwrap_or(job));
+                loop {
+                    let (cx, job_id, path) = (cx.clone(), job_id.clone(), path.clone());
+                    let finished = world
+                        .store()
+                        .write(move |w| Box::pin(async move { jobs::finish(w, &cx, &job_id, &path).await }))
+                        .await;
+                    match finished {
+                        Ok(finished) => return Ok(finished.unwrap_or(job)),
+                        // A full disk: the result is there, and so it is written down as soon as that can be.
+                        Err(refusal) if refusal.code == Code::Unavailable => {
+                            tracing::warn!(%refusal, "the end of the job cannot be written down yet");
+                            world.cx().ports.clock.sleep(AGAIN).await;
+                        }
+                        Err(refusal) => return Err(refusal),
+                    }
+                }
             } else if event.seq > began {
                 // What happened before is history: a job that stood still then was begun again when this daemon started.
                 if event.kind == EventKind::BudgetSet {
-                    revive(&world, &plan, &job, &brief).await?;
+                    again = Some((world.cx().now(), TRIES));
                     continue;
                 }
                 if event.kind == EventKind::BudgetExhausted {
                     let scope = event.payload.pointer("/details/scope").and_then(|scope| scope.as_str());
                     let daily = matches!(scope.unwrap_or_default().parse(), Ok(Scope::Day(_)));
-                    tomorrow = daily.then(|| next_day(event.ts)).or(tomorrow);
+                    again = daily.then(|| (next_day(event.ts), TRIES)).or(again);
                     continue;
                 }
                 let why = match event.kind {

@@ -49,7 +49,7 @@ pub(crate) async fn begin(
                 let spent = spent(&world, &job).await.unwrap_or_default();
                 terminal.job_done(&job, &root, spent);
             }
-            Err(refusal) => tracing::debug!(%refusal, "the job is no longer followed"),
+            Err(refusal) => tracing::warn!(%refusal, "the job is no longer followed"),
         }
     })))
 }

@@ -3,11 +3,12 @@
 //! Must never: keep a world from starting. Without this file a start takes a few milliseconds longer, and nothing else.
 
 use std::fs;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use ghost_provider::scripted::Vetted;
+use rustix::fs::{Mode, OFlags};
 
 /// The file in the data directory.
 const FILE: &str = "vetted-scripts";
@@ -18,7 +19,13 @@ const SIZE_MAX: u64 = 1 << 20;
 pub(crate) fn read(data_dir: &Path) -> Vetted {
     let read = || -> io::Result<Vetted> {
         let mut text = String::new();
-        fs::File::open(data_dir.join(FILE))?.take(SIZE_MAX).read_to_string(&mut text)?;
+        // Whatever else stands there, such as a pipe, must not make the start wait.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::File::from(rustix::fs::open(data_dir.join(FILE), flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no file"));
+        }
+        file.take(SIZE_MAX).read_to_string(&mut text)?;
         Ok(Vetted::parse(&text, &program()?))
     };
     match read() {
@@ -33,8 +40,17 @@ pub(crate) fn read(data_dir: &Path) -> Vetted {
 /// Keeps the rule files that are good, whole or not at all.
 pub(crate) fn keep(data_dir: &Path, good: &Vetted) {
     let (file, new) = (data_dir.join(FILE), data_dir.join(format!("{FILE}.new")));
-    let kept = program().and_then(|program| fs::write(&new, good.text(&program))).and_then(|()| fs::rename(new, file));
-    if let Err(error) = kept {
+    let write = || -> io::Result<()> {
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // New, so that nothing which stands there is written through.
+        let mut made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        made.write_all(good.text(&program()?).as_bytes())?;
+        fs::rename(&new, file)
+    };
+    if let Err(error) = write() {
         tracing::debug!(%error, "the next start reads every rule file");
     }
 }

@@ -10,7 +10,7 @@ use ghost_store::StoreError;
 use ractor::Actor;
 use serde_json::json;
 
-use super::fakes::{Reply, call, say};
+use super::fakes::{Reply, block, call, calls, say};
 use super::rig::{Rig, id, read, results};
 use crate::{AgentActor, AgentMsg, Arguments};
 
@@ -104,6 +104,28 @@ async fn what_an_outside_call_gave_is_kept_until_the_store_takes_it() {
     assert_eq!(rig.probe.of(|probe| &probe.outside), 1);
     assert_eq!(results(rig.model.asked().last().unwrap())[0]["n"], 7, "nobody is told that it may have happened");
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("seven"));
+}
+
+#[tokio::test]
+async fn waiting_for_the_store_is_no_work_of_the_turns() {
+    let rig = Rig::new().await;
+    let two = || calls(vec![block("c1", "test.act", json!({ "n": 7 })), block("c2", "test.act", json!({ "n": 8 }))]);
+    rig.model.does(move |_, n| if n == 0 { two() } else { say("done") });
+    rig.send("ada", "go").await;
+    let disk = rig.disk.clone();
+    let fills = async {
+        rig.probe.entered.notified().await;
+        // More than the 300 seconds that a turn may work.
+        disk.fail_next_commits(24, || StoreError::Full);
+    };
+    let began = rig.cx().now();
+    let (worked, ()) = tokio::join!(rig.work("ada"), fills);
+    if worked.is_err() {
+        rig.work("ada").await.unwrap();
+    }
+    assert!(rig.cx().now().since(began).as_secs() > 300);
+    let turn = rig.turn("ada").await;
+    assert_eq!(turn.text.as_deref(), Some("done"), "{turn:?}");
 }
 
 #[tokio::test]

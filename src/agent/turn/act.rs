@@ -165,7 +165,7 @@ impl Runner {
         let places = Semaphore::new(self.limits().calls_parallel as usize);
         let this: &Self = self;
         let runs = group.iter().map(|checked| async {
-            let began = clock.now();
+            let (began, paused) = (clock.now(), this.paused());
             let outcome = match &checked.run {
                 Run::Ask(tool) => this.ask(checked, tool).await?,
                 Run::Read(tool) => {
@@ -182,9 +182,10 @@ impl Runner {
                     format!("{} cannot run beside other calls", checked.tool.spec.name),
                 )),
             };
-            // Waiting for an answer is no work of this turn's.
+            // Waiting for an answer is no work of this turn's, nor is waiting for a store that cannot write.
             let waited = checked.run.effect() == Effect::Wait;
-            let worked = if waited { Duration::ZERO } else { clock.now().since(began) };
+            let worked = clock.now().since(began).saturating_sub(this.paused().saturating_sub(paused));
+            let worked = if waited { Duration::ZERO } else { worked };
             this.recorded(checked, outcome).await.map(|outcome| (outcome, worked))
         });
         let outcomes: Vec<Result<_, Refusal>> = join_all(runs).await;
@@ -202,7 +203,7 @@ impl Runner {
             self.held = None;
         }
         let clock = self.clock();
-        let began = clock.now();
+        let (began, paused) = (clock.now(), self.paused());
         let done = match &checked.run {
             Run::World(tool) => self.in_world(&checked, tool).await?,
             Run::File(tool) => self.file(&checked, tool).await?,
@@ -210,7 +211,7 @@ impl Runner {
                 Done::Refused(Refusal::new(Code::Internal, format!("{} cannot run alone", checked.tool.spec.name)))
             }
         };
-        self.worked += clock.now().since(began);
+        self.worked += clock.now().since(began).saturating_sub(self.paused().saturating_sub(paused));
         self.recorded(&checked, done).await
     }
 

@@ -5,6 +5,7 @@
 //! was refused for a reason.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ghost_domain::time::BoxFuture;
@@ -111,7 +112,24 @@ impl Runner {
         if !self.shown {
             return attempt(&self.engine, work).await.map_err(Refusal::from);
         }
-        keep(&self.engine, self.turn.turn_id, work).await
+        let mut pauses = Pauses::default();
+        loop {
+            match attempt(&self.engine, work.clone()).await {
+                Ok(kept) => return Ok(kept),
+                Err(Unkept::Refused(refusal)) => return Err(refusal),
+                Err(Unkept::Passing(refusal)) => {
+                    let began = self.clock().now();
+                    wait(&self.engine, self.turn.turn_id, &mut pauses, &refusal).await;
+                    let took = u64::try_from(self.clock().now().since(began).as_millis()).unwrap_or(u64::MAX);
+                    self.paused_ms.fetch_add(took, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// For how long its calls have waited for a store that could not write. Those that waited side by side count each.
+    pub(super) fn paused(&self) -> Duration {
+        Duration::from_millis(self.paused_ms.load(Ordering::Relaxed))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ghost_commons::turns::{self, HeldMail, Next, Taken};
@@ -140,6 +141,7 @@ impl Runner {
             guard,
             looped: None,
             worked: Duration::ZERO,
+            paused_ms: AtomicU64::new(0),
             bench: Arc::clone(bench),
             timed,
             shown: true,

@@ -3,6 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -74,6 +75,7 @@ pub async fn call_for_operator(
         corrections: 0,
         failures: Vec::new(),
         worked: Duration::ZERO,
+        paused_ms: AtomicU64::new(0),
         bench: Arc::clone(bench),
         timed: false,
         shown: false,

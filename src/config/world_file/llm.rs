@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ghost_domain::Money;
 use ghost_domain::Price;
 
-use super::{Named, section, variable};
+use super::{Named, money, section, variable};
 use crate::files::is_plain_relative;
 use crate::models::check_base_url;
 use crate::plan::{ModelChoice, ProviderKind};
@@ -147,10 +146,7 @@ fn prices(llm: &Map<'_>) -> BTreeMap<String, Price> {
     let mut prices = BTreeMap::new();
     for (key, field) in llm.get("prices").map(|field| field.entries()).unwrap_or_default() {
         let Some(map) = field.map() else { continue };
-        let usd = |key| {
-            let usd = map.get(key).and_then(|field| field.number(0.0..=1e6));
-            usd.and_then(|usd| Money::from_usd(usd).ok())
-        };
+        let usd = |key| map.get(key).and_then(|field| money(&field));
         let (input, output, cache_read, cache_write) =
             (usd("input"), usd("output"), usd("cache_read"), usd("cache_write"));
         // A price that misses half of what is billed would let a money budget run over.

@@ -273,14 +273,17 @@ pub struct BudgetEntry {
     pub day: Option<BudgetLimits>,
 }
 
+/// An amount of dollars.
+pub fn money(field: &Field<'_>) -> Option<Money> {
+    let usd = field.number(0.0..=1e9)?;
+    Money::from_usd(usd).map_err(|refusal| field.error(refusal.message, refusal.hint)).ok()
+}
+
 /// Reads `tokens` and `usd`, and the same per day.
 pub fn budget(map: &Map<'_>) -> BudgetEntry {
     let limits = |tokens: &'static str, usd: &'static str| {
-        let usd = map.get(usd).and_then(|field| field.number(0.0..=1e9));
-        BudgetLimits {
-            tokens: map.get(tokens).and_then(|field| field.count(0..=1_000_000_000_000_000)),
-            money: usd.and_then(|usd| Money::from_usd(usd).ok()),
-        }
+        let usd = map.get(usd).and_then(|field| money(&field));
+        BudgetLimits { tokens: map.get(tokens).and_then(|field| field.count(0..=1_000_000_000_000_000)), money: usd }
     };
     let (whole, day) = (limits("tokens", "usd"), limits("tokens_per_day", "usd_per_day"));
     let named = |limits: &BudgetLimits| *limits != BudgetLimits::default();

@@ -14,7 +14,8 @@ use crate::services::{Control, population};
 /// All figures. Reads the store once.
 pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     let world = &control.world;
-    let facts = world.store().read(|r| Box::pin(async move { Facts::read(r).await })).await?;
+    let now = world.cx().now();
+    let facts = world.store().read(move |r| Box::pin(async move { Facts::read(r, now).await })).await?;
     let (statuses, activities) = population(control);
     let now = world.cx().now();
     let mut page = Page::default();

@@ -106,7 +106,9 @@ impl WorldService {
         let (facts, bounds) = world
             .store()
             .read(move |r| {
-                Box::pin(async move { Ok::<_, Refusal>((Facts::read(r).await?, storms::near(r, &cx).await?)) })
+                Box::pin(
+                    async move { Ok::<_, Refusal>((Facts::read(r, cx.now()).await?, storms::near(r, &cx).await?)) },
+                )
             })
             .await?;
         let spent = match &facts.job {
@@ -260,7 +262,8 @@ impl WorldService {
     }
 
     async fn open_turns(&self) -> Result<u64, Refusal> {
-        let facts = self.0.world.store().read(|r| Box::pin(async move { Facts::read(r).await })).await?;
+        let now = self.0.world.cx().now();
+        let facts = self.0.world.store().read(move |r| Box::pin(async move { Facts::read(r, now).await })).await?;
         Ok(facts.open_turns.into())
     }
 }

@@ -195,16 +195,22 @@ impl Readers {
         if !ended {
             tracing::warn!("a query is still under way while the store closes");
         }
-        loop {
-            let under_way = std::mem::take(&mut *lock(&self.under_way));
-            if under_way.is_empty() {
-                break;
-            }
-            for task in under_way {
-                if let Err(error) = task.await {
-                    tracing::debug!(%error, "a connection for queries was not opened or closed");
+        let all = async {
+            loop {
+                let under_way = std::mem::take(&mut *lock(&self.under_way));
+                if under_way.is_empty() {
+                    break;
+                }
+                for task in under_way {
+                    if let Err(error) = task.await {
+                        tracing::debug!(%error, "a connection for queries was not opened or closed");
+                    }
                 }
             }
+        };
+        #[allow(clippy::disallowed_methods)]
+        if tokio::time::timeout(FAREWELL, all).await.is_err() {
+            tracing::warn!("a connection for queries is still being closed while the store closes");
         }
         let idle = std::mem::take(&mut *lock(&self.idle));
         for session in idle {

@@ -21,18 +21,19 @@ impl ReadTool for Reflect {
     type Params = Nothing;
 
     async fn run(&self, call: &CallCx, _: Nothing) -> Result<Output, Refusal> {
+        let now = call.office.cx.now();
         let (agents, sums, facts) = call
             .office
             .store
-            .read(|r| {
+            .read(move |r| {
                 Box::pin(async move {
                     let agents = r.agent_list(false).await?;
                     let sums = r.usage_sum(&UsageFilter::default()).await?;
-                    Ok::<_, Refusal>((agents, sums, Facts::read(r).await?))
+                    Ok::<_, Refusal>((agents, sums, Facts::read(r, now).await?))
                 })
             })
             .await?;
-        let (plan, now, activities) = (call.office.plan(), call.office.cx.now(), call.office.control.activities());
+        let (plan, activities) = (call.office.plan(), call.office.control.activities());
         let rows = agents.iter().map(|agent| {
             without_nulls(json!({
                 "agent_id": agent.agent_id, "name": agent.name, "archetype": agent.archetype, "status": agent.status,
