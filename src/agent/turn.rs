@@ -206,8 +206,12 @@ async fn held_back(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(), Refus
 /// Ends a turn, whose end is not given up because the store cannot take it for the moment.
 async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
     let cx = engine.office.cx.clone();
-    let finish =
-        keep::keep(engine, turn_id, move |w| Box::pin(async move { turns::finish(w, &cx, turn_id, ending).await }));
+    let finish = keep::keep(
+        engine,
+        turn_id,
+        move |w| Box::pin(async move { turns::finish(w, &cx, turn_id, ending).await }),
+        drop,
+    );
     match finish.await {
         Ok(_) => Ok(()),
         Err(refusal) if refusal.code == Code::Cancelled => Ok(()),

@@ -76,11 +76,16 @@ where
     engine.office.store.write(move |w| Box::pin(async move { work(w).await.map_err(Unkept::from) })).await
 }
 
-/// Writes until the store has taken it.
+/// Writes until the store has taken it. Each pause is told to `paused`.
 ///
 /// # Errors
 /// When it is refused for a reason: the turn was ended, the agent is another daemon's.
-pub(super) async fn keep<T, F>(engine: &Arc<Engine>, turn_id: TurnId, work: F) -> Result<T, Refusal>
+pub(super) async fn keep<T, F>(
+    engine: &Arc<Engine>,
+    turn_id: TurnId,
+    work: F,
+    paused: impl Fn(Duration),
+) -> Result<T, Refusal>
 where
     T: Send + 'static,
     F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, Refusal>> + Clone + Send + 'static,
@@ -90,7 +95,12 @@ where
         match attempt(engine, work.clone()).await {
             Ok(kept) => return Ok(kept),
             Err(Unkept::Refused(refusal)) => return Err(refusal),
-            Err(Unkept::Passing(refusal)) => wait(engine, turn_id, &mut pauses, &refusal).await,
+            Err(Unkept::Passing(refusal)) => {
+                let clock = &engine.office.cx.ports.clock;
+                let began = clock.now();
+                wait(engine, turn_id, &mut pauses, &refusal).await;
+                paused(clock.now().since(began));
+            }
         }
     }
 }
@@ -112,19 +122,11 @@ impl Runner {
         if !self.shown {
             return attempt(&self.engine, work).await.map_err(Refusal::from);
         }
-        let mut pauses = Pauses::default();
-        loop {
-            match attempt(&self.engine, work.clone()).await {
-                Ok(kept) => return Ok(kept),
-                Err(Unkept::Refused(refusal)) => return Err(refusal),
-                Err(Unkept::Passing(refusal)) => {
-                    let began = self.clock().now();
-                    wait(&self.engine, self.turn.turn_id, &mut pauses, &refusal).await;
-                    let took = u64::try_from(self.clock().now().since(began).as_millis()).unwrap_or(u64::MAX);
-                    self.paused_ms.fetch_add(took, Ordering::Relaxed);
-                }
-            }
-        }
+        let paused = |pause: Duration| {
+            let took = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            self.paused_ms.fetch_add(took, Ordering::Relaxed);
+        };
+        keep(&self.engine, self.turn.turn_id, work, paused).await
     }
 
     /// For how long its calls have waited for a store that could not write. Those that waited side by side count each.
