@@ -73,7 +73,11 @@ fn a_webhook_does_what_the_world_file_lists() {
     let http = http_of(&daemon);
     let body = json!({ "thread": "t", "from": "eve", "text": "act please", "message_id": "m-1" }).to_string();
     assert_eq!(deliver(&http, "d-1", now(), &body).0, 202);
-    let all = receiver.wait_until(|got| got.iter().any(|got| got.json()["text"] == "Done, and more."));
+    // What opens a thread belongs to another one than the answer: no order holds between the two.
+    let all = receiver.wait_until(|got| {
+        let has = |field: &str, value: &str| got.iter().any(|got| got.json()[field] == value);
+        has("text", "Done, and more.") && has("type", "thread")
+    });
     let kinds: Vec<Value> = all.iter().map(|got| got.json()["type"].clone()).collect();
     assert!(kinds.contains(&json!("thread")) && !kinds.contains(&json!("react")), "{kinds:?}");
     daemon.stop();
