@@ -208,6 +208,7 @@ impl Readers {
                 }
             }
         };
+        // As above: a connection that hangs must not keep the daemon from ending, whatever any clock says.
         #[allow(clippy::disallowed_methods)]
         if tokio::time::timeout(FAREWELL, all).await.is_err() {
             tracing::warn!("a connection for queries is still being closed while the store closes");
