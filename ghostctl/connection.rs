@@ -247,6 +247,14 @@ macro_rules! rpc {
 }
 pub(crate) use rpc;
 
+/// A part of an answer that the contract promises and the wire format cannot.
+pub fn required<T>(part: Option<T>, what: &str) -> Result<T, Failure> {
+    part.ok_or_else(|| {
+        Failure::new("internal", format!("the daemon's answer has no {what}"))
+            .hint("this daemon and this ghostctl are of different versions")
+    })
+}
+
 /// A name for one mutation, never used twice.
 pub fn new_request_id() -> String {
     uuid::Uuid::now_v7().to_string()

@@ -15,6 +15,7 @@ mod failure;
 mod line;
 mod lists;
 mod output;
+mod process;
 mod record;
 mod source;
 mod table;

@@ -4,7 +4,7 @@
 use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
-pub use ghost_record::rfc3339;
+pub use ghost_record::{dollars, rfc3339};
 
 /// Reads a whole number from `least` to `most`. What is wrong with another text is said in words that fit after its name.
 pub fn whole<T: TryFrom<i64>>(text: &str, least: i64, most: i64) -> Result<T, String> {
@@ -104,13 +104,6 @@ pub fn parse_usd(text: &str) -> Result<Limit, String> {
     // In range by the check above, which also refuses what is not a number.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     Ok(Limit::At(micros.round() as u64))
-}
-
-/// `$1.2345`: cents, and smaller parts as far as they say something.
-pub fn dollars(micros: u64) -> String {
-    let whole = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
-    let kept = whole.trim_end_matches('0').len().max(whole.len() - 4);
-    format!("${}", &whole[..kept])
 }
 
 /// What something cost, as far as anybody knows: the price of a model may not be known.

@@ -106,6 +106,10 @@ const PAIRS: &[(&str, &[&str])] = &[
 
 /// The failure with every field called what the command calls it that was run.
 pub fn as_typed(failure: Failure, line: &Line) -> Failure {
+    // These are of fields inside the JSON that was typed, where they are called so.
+    if failure.details.as_ref().is_some_and(|details| details.get("problems").is_some()) {
+        return failure;
+    }
     let name = |word: &str| typed(word, line);
     // Only these are nobody's ordinary words: they are never left as they are, even if the command does not take them.
     let unusual = |word: &str| {
@@ -248,6 +252,32 @@ mod tests {
         ] {
             assert_eq!(told(message, hint, field, line), (wanted.0.to_owned(), wanted.1.to_owned()), "{line}");
         }
+    }
+
+    #[test]
+    fn what_stands_in_json_keeps_its_name() {
+        let args: Vec<OsString> =
+            ["ghostctl", "tool", "call", "ada", "syscall.task.update", "{}"].map(OsString::from).into();
+        let matches = command().try_get_matches_from(&args).unwrap();
+        let line = Line::new(&command(), &matches, &args);
+        for message in [
+            "syscall.task.update: task_id: it is required",
+            "syscall.agent.get: agent_id: it is required",
+            "syscall.message.send: timeout_seconds: -1 is less than the minimum of 1",
+        ] {
+            let failure = Failure {
+                details: Some(json!({ "problems": [{ "field": "task_id", "problem": "it is required" }] })),
+                ..Failure::new("invalid_arguments", message).hint("write task_id")
+            };
+            assert_eq!(as_typed(failure.clone(), &line), failure);
+        }
+        let ours = Failure {
+            details: Some(json!({ "field": "arguments_json" })),
+            ..Failure::new("invalid_arguments", "arguments_json is not a JSON object")
+        };
+        assert_eq!(as_typed(ours, &line).message, "JSON is not a JSON object");
+        let waited = Failure::new("timeout", "the call has not ended within timeout_ms");
+        assert_eq!(as_typed(waited, &line).message, "the call has not ended within --timeout");
     }
 
     #[test]

@@ -74,6 +74,51 @@ fn every_tool_of_the_code_is_in_the_catalogue() {
     }
 }
 
+/// The table of the catalogue as the documents have it (ACC-14).
+fn catalogue() -> String {
+    let code = registered();
+    let mut text = "| name | | section | profiles | also | |\n|---|---|---|---|---|---|\n".to_owned();
+    for entry in CATALOGUE {
+        let profiles: Vec<String> =
+            entry.profiles.iter().map(|profile| format!("{profile:?}")[..3].to_ascii_lowercase()).collect();
+        let also: Vec<String> = entry.aliases.iter().map(|alias| format!("`{alias}`")).collect();
+        let marks = [
+            (entry.of_ghost, "ghost"),
+            (entry.always_on, "always"),
+            (entry.dangerous, "!"),
+            (!code.contains(entry.name), "absent"),
+        ];
+        let marks: Vec<&str> = marks.into_iter().filter_map(|(holds, mark)| holds.then_some(mark)).collect();
+        writeln!(
+            text,
+            "| `{}` | {} | {} | {} | {} | {} |",
+            entry.name,
+            entry.description,
+            entry.section,
+            profiles.join(", "),
+            also.join(", "),
+            marks.join(", ")
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_documents_have_the_catalogue_as_it_is() {
+    const BEGIN: &str = "cargo test --test access_matrix` -->\n";
+    let file = Path::new(ROOT).join("docs/tools.md");
+    let document = std::fs::read_to_string(&file).unwrap();
+    let (before, rest) = document.split_once(BEGIN).expect("the table's beginning is marked");
+    let (known, after) = rest.split_once("<!-- end of catalogue -->").expect("its end is marked");
+    let table = catalogue();
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&file, format!("{before}{BEGIN}{table}<!-- end of catalogue -->{after}")).unwrap();
+    } else {
+        assert!(known == table, "{} has another catalogue than the code; UPDATE_SNAPSHOTS=1 writes it", file.display());
+    }
+}
+
 #[test]
 fn the_matrix_of_every_shipped_world() {
     let mut worlds = 0;

@@ -230,3 +230,65 @@ fn every_shipped_world_is_without_a_doubt() {
         assert!(ran.out.contains("0 errors, 0 warnings"), "{}{}", ran.out, ran.err);
     }
 }
+
+#[test]
+fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
+    let (house, world) = house();
+    let path = world.path().to_str().unwrap();
+    house.ghostd(&["check", path]).ok();
+    let wrong = WORLD
+        .replace("archetype: lead", "archetype: leed")
+        .replace("id: ada, archetype: clerk", "id: ada, archetype: clerk, team: pear")
+        .replace("[syscall.task.create]", "[syscall.task.crate]");
+    world
+        .config(&format!(
+            "{wrong}limits: {{ mesage_bytes: 2000, hops_max: 0 }}\nteams: [{{ name: pair, agents: [ada] }}]\n"
+        ))
+        .write("archetype/clerk/config.md", "## Tool Access\nprivilege_groups: evryone\n")
+        .write("scripts/clerk.yaml", "rules: []\n");
+    house.ghostd(&["check", path]).exits(2).says(&[
+        "world-config.yaml:4:",
+        "pear",
+        "did you mean `pair`?",
+        "world-config.yaml:5:",
+        "leed",
+        "world-config.yaml:7:",
+        "did you mean `syscall.task.create`?",
+        "world-config.yaml:10:",
+        "did you mean `message_bytes`?",
+        "hops_max",
+        "archetype/clerk/config.md:2:",
+        "did you mean `everyone`?",
+        "scripts/clerk.yaml",
+    ]);
+    let problems: Value = serde_json::from_str(&house.ghostd(&["check", "--json", path]).exits(2).out).unwrap();
+    let problems = problems.as_array().unwrap();
+    assert!(problems.len() >= 6, "{problems:#?}");
+    for problem in problems {
+        for key in ["severity", "file", "line", "message"] {
+            assert!(problem.get(key).is_some(), "no `{key}` in {problem:#}");
+        }
+    }
+    // The same words when it is started, and nothing is.
+    house.ghostd(&["up", path]).exits(2).says(&["world-config.yaml:4:", "Nothing was started"]);
+    assert!(!house.data("home").exists());
+    house.ghostd(&["check", "/nowhere/at/all"]).exits(2).says(&["/nowhere/at/all"]);
+}
+
+#[test]
+fn a_world_from_init_is_checked_and_does_its_job() {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let dir = house.join("first");
+    let path = dir.to_str().unwrap();
+    house.ghostd(&["init", path]).ok();
+    let checked = house.ghostd(&["check", path]);
+    checked.ok();
+    assert!(checked.out.contains("0 errors, 0 warnings"), "{}{}", checked.out, checked.err);
+    // It never overwrites.
+    house.ghostd(&["init", path]).exits(7);
+    let daemon = house.up(&dir, &[]);
+    let line = daemon.wait_for_line("the result", Deadline::seconds(60), |line| line.starts_with("  result  "));
+    let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();
+    assert!(briefing.contains("## harbour.md") && briefing.contains("## library.md"), "{briefing}");
+    daemon.stop();
+}

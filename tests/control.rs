@@ -289,7 +289,9 @@ fn tcp_needs_the_token() {
     runtime().block_on(async {
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         let mut world = WorldClient::new(channel.clone());
-        assert_eq!(world.status(StatusRequest {}).await.unwrap_err().code(), Code::Unauthenticated);
+        let none = world.status(StatusRequest {}).await.unwrap_err();
+        assert_eq!(none.code(), Code::Unauthenticated);
+        assert!(none.metadata().contains_key("ghost-refusal-bin"), "{none:?}");
         let mut wrong = Request::new(StatusRequest {});
         wrong.metadata_mut().insert("authorization", "Bearer nonsense".parse().unwrap());
         assert_eq!(world.status(wrong).await.unwrap_err().code(), Code::Unauthenticated);
@@ -298,8 +300,30 @@ fn tcp_needs_the_token() {
         assert_eq!(AgentsClient::new(channel).list(right).await.unwrap().into_inner().agents.len(), 2);
     });
     house.ctl(&["--endpoint", &address, "--token", &token, "status"]).ok();
-    house.ctl(&["--endpoint", &address, "--token", "nonsense", "status"]).exits(4);
+    house.ctl(&["--endpoint", &address, "--token", "nonsense", "status"]).exits(4).says(&["hint: ", "--token"]);
     daemon.stop();
+}
+
+#[test]
+fn a_shutdown_returns_when_the_daemon_is_gone() {
+    let (house, world) = house();
+    let log = house.data("open").join("ghost.db-wal");
+    for _ in 0..3 {
+        let mut daemon = house.up(&world, &[]);
+        house.ctl(&["send", "ada", "hello"]).ok();
+        house.ctl(&["shutdown"]).ok();
+        assert!(daemon.has_ended(), "its process has ended");
+        assert!(!log.exists(), "its database is closed");
+    }
+    // Over TCP nobody sees the process, but its doors close after its database, and the next daemon waits for its lock.
+    for _ in 0..3 {
+        let daemon = house.up(&world, &["--listen", "127.0.0.1:0"]);
+        let (address, token) = (address(&daemon), token(&house.data("open")));
+        house.ctl(&["--endpoint", &address, "--token", &token, "send", "ada", "hello"]).ok();
+        house.ctl(&["--endpoint", &address, "--token", &token, "shutdown"]).ok();
+        assert!(!log.exists(), "its database is closed");
+    }
+    house.up(&world, &[]).stop();
 }
 
 /// An authority, and certificates that it signs, as PEM files of the house: `<name>.pem` and `<name>.key`.

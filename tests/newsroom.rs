@@ -93,6 +93,13 @@ fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
     }
     assert_eq!(house.json(&["dead", "list"]), serde_json::json!([]));
     daemon.stop();
+
+    // Whoever takes the briefing away is told so at the next start, and how to have it again.
+    std::fs::remove_file(&path).unwrap();
+    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains("but its result is gone"));
+    daemon.wait_for_line("what to do", Deadline::seconds(30), |line| line.contains("ghostctl send primus"));
+    daemon.stop();
 }
 
 #[test]
@@ -148,6 +155,59 @@ fn own_folder(files: &[(&str, &str)]) {
     daemon.stop();
 }
 
+/// Lines of so many bytes together, with a figure in each.
+fn long_text(title: &str, bytes: usize) -> String {
+    let mut text = format!("# {title}\n\n");
+    for n in 1.. {
+        if text.len() >= bytes {
+            break;
+        }
+        text.push_str(&format!("Gauge {title}{n} stood at {} mm in the night.\n", 1_000 + n * 7));
+    }
+    text
+}
+
+#[test]
+fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told() {
+    let house = house();
+    let input = house.join("long");
+    std::fs::create_dir(&input).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(input.join(name), text).unwrap();
+    write("hundred.md", &long_text("H", 100_000));
+    write("seven-hundred.txt", &long_text("S", 700_000));
+    write("beyond.md", &long_text("B", 1_200_000));
+    // One line that ends nowhere, and one without so much as a space; a figure that only the end of a file has.
+    let line: Vec<String> = (0..6_000).map(|n| format!("Item {n} costs {} euros.", 5 + n * 3)).collect();
+    write("line.txt", &line.join(" "));
+    let list: Vec<String> = (0..20_000).map(|n| (n * n).to_string()).collect();
+    write("list.json", &format!("[{}]", list.join(";")));
+    write("late.txt", &format!("{}\nIn the end there were 4,711 of them.\n", "Nothing to count yet.\n".repeat(5_000)));
+    write("none.txt", &"There is nothing to count in here.\n".repeat(3_000));
+    write("short.md", "\u{feff}# Short\n\nThe mill ground 412 tonnes.\n");
+    let daemon = house.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
+    let path = briefing(&daemon);
+    check(&path, &input);
+    daemon.stop();
+
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains("reviewed and approved by subrosa"), "{text}");
+    assert!(!text.contains("could not be read"), "{text}");
+    let section = |name: &str| text.split("\n## ").find(|section| section.contains(name)).unwrap();
+    // Figures come from all over a file, not from what the first read gives.
+    let last = |name: &str, title: &str| {
+        let mark = format!("Gauge {title}");
+        let gauges = section(name).split(&mark).skip(1);
+        gauges.filter_map(|rest| rest.split(' ').next()?.parse::<u32>().ok()).max().unwrap()
+    };
+    assert!(last("seven-hundred.txt", "S") > 12_000, "{text}");
+    assert!(last("hundred.md", "H") > 1_700, "{text}");
+    assert!(section("late.txt").contains("4,711"), "{text}");
+    assert!(section("none.txt").contains("No figures in this input."), "{text}");
+    assert!(section("short.md").contains("**Short**"), "{text}");
+    let read = "lines of it were read: with 12000";
+    assert!(section("beyond.md").contains(read) && text.matches("Only the first").count() == 1, "{text}");
+}
+
 #[test]
 fn one_file_is_a_job() {
     own_folder(&[("only.md", "# Only\n\nThe mill ground 412 tonnes of rye in March.\n")]);
@@ -182,7 +242,14 @@ fn an_input_that_cannot_be_taken_is_told_and_nothing_is_started() {
     let house = house();
     let missing = house.join("missing");
     let ran = house.ghostd(&["up", NEWSROOM, "--input", missing.to_str().unwrap()]);
-    ran.exits(2).says(&["missing", "is not a directory", "--input"]);
+    ran.exits(3).says(&["missing", "is not there", "--input"]);
+    let large = house.join("large");
+    std::fs::create_dir(&large).unwrap();
+    std::fs::write(large.join("large.md"), vec![b'7'; 9 * 1024 * 1024]).unwrap();
+    house
+        .ghostd(&["up", NEWSROOM, "--input", large.to_str().unwrap()])
+        .exits(8)
+        .says(&["large.md", "limits.job_bytes"]);
     let empty = house.join("empty");
     std::fs::create_dir(&empty).unwrap();
     house.ghostd(&["up", NEWSROOM, "--input", empty.to_str().unwrap()]).exits(2).says(&["holds no files"]);

@@ -350,6 +350,76 @@ fn two_signals_are_not_needed_and_the_end_is_orderly() {
 }
 
 #[test]
+fn a_second_signal_ends_at_once_what_the_first_lets_finish() {
+    let (house, world) = house();
+    std::fs::write(world.join("scripts/clerk.yaml"), "otherwise: [{ wait: 600s }, { say: Here. }]\n").unwrap();
+    let mut daemon = house.up(&world, &[]);
+    house.ctl(&["send", "ada", "take your time"]).ok();
+    Deadline::seconds(30).until("a turn to begin", || match house.json(&["turn", "list"])[0]["status"].as_str() {
+        Some("open") => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    daemon.terminate();
+    daemon.wait_for_line("the first to be heard", Deadline::seconds(10), |line| line.contains("Stopping (signal)"));
+    assert!(!daemon.has_ended());
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 130);
+}
+
+/// Makes a pipe that nobody writes to.
+fn pipe(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+}
+
+#[test]
+fn a_start_that_waits_for_a_file_can_be_ended() {
+    let (mut house, world) = house();
+    let key = house.join("key");
+    pipe(&key);
+    house.set("GHOST_TLS_CERT", &key).set("GHOST_TLS_KEY", &key).set("GHOST_TLS_CA", &key);
+    let mut daemon = house.start(&world, &["--listen", "127.0.0.1:0"]);
+    let lock = house.data("home").join("lock");
+    Deadline::seconds(30).until("the start", || if lock.exists() { Ok(()) } else { Err("no lock".to_owned()) });
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+    assert!(!daemon.out.text().contains(" is up. "), "{}", daemon.out.text());
+}
+
+#[test]
+fn a_pipe_among_the_files_holds_up_neither_a_start_nor_a_reload_nor_a_check() {
+    let (house, world) = house();
+    let (rules, dir) = (world.join("scripts/extra.yaml"), world.to_str().unwrap());
+    let tells = |ran: Ran, told: &[&str]| {
+        let all = format!("{}{}", ran.exits(2).out, ran.err);
+        assert!(told.iter().all(|words| all.contains(words)), "{}: {all}", ran.call);
+        all
+    };
+    let daemon = house.up(&world, &[]);
+    pipe(&rules);
+    let told = ["scripts/extra.yaml", "it is not a regular file", "put a file of text in its place"];
+    tells(house.ctl(&["reload", "--dry-run"]), &told);
+    tells(house.ctl(&["reload"]), &told);
+    tells(house.ghostd(&["check", dir]), &told);
+    assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+    std::fs::remove_file(&rules).unwrap();
+    house.ctl(&["reload"]).ok();
+    daemon.stop();
+
+    pipe(&rules);
+    tells(up(&house, &world, &[]), &told);
+    std::fs::remove_file(&rules).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", &rules).unwrap();
+    let all = tells(house.ghostd(&["check", dir]), &["scripts/extra.yaml", "leaves the world's directory"]);
+    assert!(!all.contains("root:"), "{all}");
+    std::fs::remove_file(&rules).unwrap();
+    let token = house.data("home").join("token");
+    // There is none unless this world has listened on TCP.
+    drop(std::fs::remove_file(&token));
+    pipe(&token);
+    up(&house, &world, &["--listen", "127.0.0.1:0"]).exits(5).says(&["token", "not a regular file"]);
+}
+
+#[test]
 fn output_that_nobody_reads_ends_quietly_and_output_that_cannot_be_written_is_told() {
     let (house, world) = house();
     let run = |args: &[&str], out: Stdio| {

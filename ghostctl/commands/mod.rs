@@ -13,6 +13,7 @@ pub mod knowledge;
 pub mod ledger;
 pub mod message;
 pub mod schedule;
+mod since;
 pub mod state;
 pub mod talk;
 pub mod task;
@@ -21,13 +22,3 @@ pub mod tool;
 pub mod turn;
 pub mod watch;
 pub mod world;
-
-use crate::failure::Failure;
-
-/// A part of an answer that the contract promises and the wire format cannot.
-pub fn required<T>(part: Option<T>, what: &str) -> Result<T, Failure> {
-    part.ok_or_else(|| {
-        Failure::new("internal", format!("the daemon's answer has no {what}"))
-            .hint("this daemon and this ghostctl are of different versions")
-    })
-}

@@ -1,9 +1,9 @@
 //! Knowledge and shared state as JSON objects.
 
 use ghost_proto::v1;
+use ghost_record::parsed;
 use serde_json::{Value, json};
 
-use super::parsed;
 use crate::text::rfc3339;
 
 /// An entry; in lists without its text.

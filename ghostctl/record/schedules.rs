@@ -1,9 +1,9 @@
 //! Timers, cron jobs, watches and heartbeats as JSON objects.
 
 use ghost_proto::v1;
+use ghost_record::parsed;
 use serde_json::{Value, json};
 
-use super::parsed;
 use crate::text::rfc3339;
 
 /// A schedule.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use super::fake::{Daemon, End, Fake, refused};
-use super::{Ran, ghostctl};
+use super::ran::{Ran, ghostctl};
 
 /// A daemon with a directory of its own.
 pub struct Scene {
@@ -40,6 +40,18 @@ async fn a_reply_that_was_cut_says_so() {
     assert_eq!((ran.code, &ran.json()["truncated"]), (0, &serde_json::json!(true)));
     let ran = scene.run(&["ask", "a", "why?"]).await;
     assert!(ran.code == 0 && ran.err.contains("the reply was cut"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_prompt_ends_with_what_its_sections_take() {
+    let scene = Scene::new(Fake::default());
+    let ran = scene.run(&["agent", "prompt", "a"]).await;
+    let table = "PART      SECTION  BYTES  TOKENS AT MOST\nsystem    laws     4      2\nbriefing  goal     6      2\n\
+                 all                10     4\n";
+    assert!(ran.code == 0 && ran.out.ends_with(&format!("Laws\n\n<goal>\n\n{table}")), "{}", ran.out);
+    let ran = scene.run(&["--json", "agent", "prompt", "a"]).await;
+    let section = json!({ "part": "briefing", "name": "goal", "bytes": 6, "estimated_tokens": 2 });
+    assert_eq!((ran.json()["sections"].as_array().unwrap().len(), &ran.json()["sections"][1]), (2, &section));
 }
 
 #[tokio::test]
@@ -287,6 +299,20 @@ async fn limits_are_set_kept_or_taken_away() {
     let asked = scene.fake.asked();
     assert!(asked[0].1.contains("limit_tokens: None, limit_micros: Some(2500000), clear_tokens: false"), "{asked:?}");
     assert!(asked[1].1.contains("limit_micros: None, clear_tokens: true, clear_micros: false"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_limit_that_is_passed_already_is_told() {
+    let scene = Scene::new(Fake::default());
+    let said = async |args: &[&str]| scene.run(&[&["budget", "set"], args].concat()).await.out;
+    let both = said(&["world", "--tokens", "100", "--usd", "2.5"]).await;
+    let line = both.lines().nth(1).unwrap();
+    assert!(line.starts_with("already passed: 120 of 100 tokens, $2.50 of $2.50; "), "{both}");
+    assert!(line.ends_with("until it is raised"), "{both}");
+    assert!(said(&["world/day", "--tokens", "120"]).await.trim_end().ends_with("until it is raised, or 00:00 UTC"));
+    assert_eq!(said(&["world", "--tokens", "121"]).await.lines().count(), 1);
+    let json = scene.run(&["--json", "budget", "set", "world", "--tokens", "7"]).await.json();
+    assert_eq!(json["passed"], serde_json::json!(["tokens"]));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Channels: pages of posts joined, and posts as they happen.
 
 use super::fake::{End, Fake, Feed};
-use super::ghostctl;
+use super::ran::ghostctl;
 
 fn seqs(value: &serde_json::Value) -> Vec<i64> {
     value.as_array().unwrap().iter().map(|post| post["seq"].as_i64().unwrap()).collect()

@@ -3,7 +3,7 @@
 use tonic::{Code, Status};
 
 use super::fake::{End, Fake, Feed};
-use super::{Ran, ghostctl};
+use super::ran::{Ran, ghostctl};
 
 fn feed(upto: i64, end: End) -> Feed {
     Feed { upto, repeats: true, end }

@@ -66,7 +66,7 @@ async fn lists_of_knowledge_are_given_left_or_emptied() {
 #[tokio::test]
 async fn a_list_that_the_daemon_cut_says_so() {
     let scene = Scene::new(Fake::default().rows(3).truncated());
-    for (list, hint) in [("dead", "--agent"), ("budget", "--scope"), ("cron", "--agent"), ("timer", "--agent")] {
+    for (list, hint) in [("dead", "--agent"), ("cron", "--agent"), ("timer", "--agent")] {
         let plain = scene.run(&[list, "list"]).await;
         assert!(plain.err.starts_with("note: ") && plain.err.contains(hint), "{}", plain.err);
         assert_eq!((plain.code, plain.out.lines().count(), plain.err.lines().count()), (0, 4, 1));

@@ -91,6 +91,10 @@ unary!(Agents {
         system: "Laws".into(),
         briefing: "<goal>".into(),
         tools_json: "[]".into(),
+        sections: vec![
+            PromptSection { part: "system".into(), name: "laws".into(), bytes: 4, estimated_tokens: 2 },
+            PromptSection { part: "briefing".into(), name: "goal".into(), bytes: 6, estimated_tokens: 2 },
+        ],
         ..AgentPromptResponse::default()
     };
     inspect(InspectAgentRequest) -> InspectAgentResponse = |_fake, _asked| InspectAgentResponse::default();
@@ -230,13 +234,21 @@ unary!(Budgets {
     list(ListBudgetsRequest) -> ListBudgetsResponse = |fake, asked| {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
         let budgets = rows.map(|n| Budget { scope: format!("agent:{n}"), ..Budget::default() }).collect();
-        let truncated = next_cursor.is_empty() && fake.script().truncated;
-        ListBudgetsResponse { budgets, next_cursor, truncated }
+        ListBudgetsResponse { budgets, next_cursor }
     };
     set(SetBudgetRequest) -> Budget = |_fake, asked| Budget {
         scope: asked.scope,
         limit_tokens: asked.limit_tokens,
         limit_micros: asked.limit_micros,
+        spent_tokens: 120,
+        spent_micros: 2_500_000,
+        passed: [
+            asked.limit_tokens.filter(|limit| *limit <= 120).map(|_| "tokens".to_owned()),
+            asked.limit_micros.filter(|limit| *limit <= 2_500_000).map(|_| "usd".to_owned()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         ..Budget::default()
     };
     usage(UsageRequest) -> UsageResponse = |fake, _asked| UsageResponse {

@@ -6,7 +6,7 @@ use ghost_proto::v1::AskResponse;
 use tonic::{Code, Status};
 
 use super::fake::{End, Fake};
-use super::ghostctl;
+use super::ran::ghostctl;
 
 fn unavailable() -> End {
     End::Status(Status::unavailable("booting"))

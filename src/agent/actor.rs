@@ -13,6 +13,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
+use crate::panics;
 use crate::turn::{self, Bench, Pauses};
 
 /// What an agent's actor is told.
@@ -97,7 +98,7 @@ impl State {
         let task = self.tasks;
         self.task = Some(Task(tokio::spawn(async move {
             let result = AssertUnwindSafe(turn::work(&engine, &agent_id, &bench)).catch_unwind().await;
-            let result = result.map_err(|panic| panic_text(&*panic));
+            let result = result.map_err(|panic| panics::text(&*panic));
             // Failing to tell means that the actor is gone; whoever ended it looks after the inbox.
             let _ = myself.cast(AgentMsg::Worked { task, result });
         })));
@@ -212,13 +213,4 @@ impl Actor for AgentActor {
         }
         Ok(())
     }
-}
-
-/// The words of a panic.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without words".to_owned())
 }

@@ -46,7 +46,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::outfit_for`].
     pub fn kit(&self, agent: &Agent, channel: Option<ChannelContext>, held: &[HeldSkill]) -> Result<Arc<Kit>, Refusal> {
-        self.kits.of(self, agent, channel, held)
+        self.kits.of(self.office.plan(), agent, channel, held, || self.outfit_for(agent, channel))
     }
 
     /// Bytes of a list of tools as a request carries it. Agents with the same access share one list, so there are few.

@@ -11,7 +11,6 @@ use ghost_config::spec::AgentSpec;
 use ghost_domain::{Agent, AgentId, ChannelContext, HeldSkill, Refusal};
 use ghost_tools::Registry;
 
-use crate::engine::Engine;
 use crate::prompt::{self, Part};
 
 /// Kits that are kept: some kilobytes each. A world with more agents at work makes some of them anew.
@@ -19,7 +18,8 @@ const KITS_MAX: usize = 256;
 
 /// See the module.
 pub struct Kit {
-    plan: Arc<Plan>,
+    /// What it was made by.
+    pub plan: Arc<Plan>,
     agent: Agent,
     channel: Option<ChannelContext>,
     held: Vec<HeldSkill>,
@@ -53,25 +53,26 @@ pub struct Kits {
 }
 
 impl Kits {
-    /// The agent's kit for a turn with this channel context and these skills.
+    /// The agent's kit under `plan` for a turn with this channel context and these skills. `outfit` says what the agent is
+    /// and may use, if that has to be found out.
     ///
     /// # Errors
-    /// When the agent cannot be fitted out: its archetype is gone, or forbids it.
+    /// Those of `outfit`.
     pub fn of(
         &self,
-        engine: &Engine,
+        plan: Arc<Plan>,
         agent: &Agent,
         channel: Option<ChannelContext>,
         held: &[HeldSkill],
+        outfit: impl FnOnce() -> Result<(AgentSpec, Registry), Refusal>,
     ) -> Result<Arc<Kit>, Refusal> {
-        let plan = engine.office.plan();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kit) = kept.get(&agent.agent_id)
             && kit.fits(&plan, agent, channel, held)
         {
             return Ok(Arc::clone(kit));
         }
-        let (spec, registry) = engine.outfit_for(agent, channel)?;
+        let (spec, registry) = outfit()?;
         let system = Part::new(prompt::join(&prompt::system(&plan, agent, &spec)));
         let briefing = Part::new(prompt::join(&prompt::briefing(&spec, &registry.specs(), held)));
         let kit = Arc::new(Kit {

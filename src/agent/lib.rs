@@ -7,7 +7,9 @@
 pub mod actor;
 pub mod board;
 pub mod engine;
+pub mod fit;
 pub mod kit;
+mod panics;
 pub mod prompt;
 pub mod transcript;
 pub mod turn;

@@ -1,20 +1,26 @@
-//! Agents as records: created, asked to run or to stop, and what the supervisor says of them. The supervisor works
-//! towards what is recorded here, so that an order survives whatever dies while it is carried out.
+//! Agents as records: created, asked to run or to stop, changed and deleted. The supervisor works towards what is recorded
+//! here, so that an order survives whatever dies while it is carried out; what it says of them itself is in [`life`].
+
+mod life;
+pub(crate) mod orders;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::text::clip;
 use ghost_domain::{
-    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, MailState, MessageId, Money, Party, Refusal, Scope,
-    TurnStatus,
+    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, MailState, MessageId, Money, Party, Refusal, Timestamp,
 };
 use ghost_store::Writes;
 use serde_json::{Value, json};
 
-use crate::budgets::NewLimits;
-use crate::mail::{self, Chain, Draft};
+use crate::chain::Chain;
+use crate::mail::{self, Draft};
+use crate::roster::{agent_named, gone, put};
 use crate::turns::{self, Ending};
-use crate::{Cx, Result, asks, budgets, chat, conversations, schedules};
+use crate::{Cx, Result, asks, budgets, chat, conversations, schedules, tasks};
+
+pub use life::{claim_all, crashed, failed, mended, restarted, stopped, unfit};
+pub use orders::{drop_unnamed, named_again, start, stop};
 
 /// An agent to be created.
 #[derive(Clone, Debug)]
@@ -43,6 +49,9 @@ pub struct NewAgent {
 
 /// The number that ids of one archetype have reached, as a fact about the world.
 const NUMBER: &str = "agent_number:";
+
+/// Messages, and tasks, that the end of an agent names one by one; more are counted.
+const NAMED: usize = 100;
 
 /// Ids that are looked at for one that is free.
 const TRIES: u32 = 48;
@@ -85,15 +94,36 @@ pub async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
         .hint("give it an agent_id of its own"))
 }
 
+/// Creates an agent, unless the same was done before: one that is there, made from the same archetype with the same overrides
+/// and by whoever asks, is given as it stands. Says whether it is new. With a goal it is always to be new: what an agent is
+/// told may not come to nothing.
+pub async fn create_once(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
+    let there = w.agent_get(&new.agent_id).await?.filter(|agent| !agent.is_deleted());
+    let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
+    let same = |there: &Agent| {
+        let own = by.agent().is_none() || there.owner == Some(by.to_string());
+        let overrides = there.overrides == new.overrides || (bare(&there.overrides) && bare(&new.overrides));
+        own && overrides && there.kind == new.kind && there.archetype == new.archetype && new.goal.is_none()
+    };
+    match there {
+        Some(there) if same(&there) => Ok((there, false)),
+        _ => create(w, cx, by, new).await.map(|agent| (agent, true)),
+    }
+}
+
 /// Creates an agent. An id that a living agent bears is a conflict. The incarnation counts on after a tombstone, and
 /// after one that was pruned: a turn or a dead letter of a predecessor that is still there must not be taken for its own.
 pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> Result<Agent> {
     let before = w.agent_get(&new.agent_id).await?;
-    if before.as_ref().is_some_and(|agent| !agent.is_deleted()) {
-        return Err(Refusal::new(Code::Conflict, format!("there is an agent `{}` already", new.agent_id))
-            .hint("choose another id, or delete that agent first"));
+    if let Some(there) = before.as_ref().filter(|agent| !agent.is_deleted()) {
+        let Agent { agent_id, status, archetype, .. } = there;
+        return Err(Refusal::new(Code::Conflict, format!("there is an agent `{agent_id}` already; it is {status}"))
+            .hint("choose another id, or delete that agent first")
+            .details(json!({ "agent_id": agent_id, "status": status, "archetype": archetype })));
     }
+    new.agent_id.check_new()?;
     if new.kind == AgentKind::Dynamic {
+        not_of_another(w, by, before.as_ref()).await?;
         crate::storms::spawned(w, cx, by, new.chain).await?;
         budgets::may_create(w, by).await?;
         let (count, most) = (w.agent_count_dynamic().await?, cx.limits().dynamic_agents_max);
@@ -106,11 +136,13 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
         }
         crate::storms::filled(w, cx, "dynamic_agents_max", None, count.into(), most.into()).await?;
     }
+    let now = cx.now();
+    let owner = (new.kind == AgentKind::Dynamic).then(|| by.to_string());
+    let paid_since = before.as_ref().and_then(|old| paid_since(old, new.team.as_deref(), owner.as_deref(), now));
     let last = match before {
         Some(old) => old.incarnation,
         None => w.agent_incarnation_floor().await?,
     };
-    let now = cx.now();
     let running = new.desired == Desired::Running;
     let agent = Agent {
         agent_id: new.agent_id,
@@ -118,7 +150,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
         archetype: new.archetype,
         name: new.name,
         team: new.team,
-        owner: (new.kind == AgentKind::Dynamic).then(|| by.to_string()),
+        owner,
         kind: new.kind,
         desired: new.desired,
         status: if running { AgentStatus::Running } else { AgentStatus::Stopped },
@@ -132,14 +164,13 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
         updated_at: now,
         last_active_at: None,
         deleted_at: None,
+        paid_since,
         dropped: false,
+        unfit: false,
     };
     w.agent_put(&agent).await?;
-    if let Some((day, money)) = Scope::Agent(agent.agent_id.clone()).daily().zip(new.daily_money) {
-        // One that is created again under its id goes on with what it spent today.
-        let limits = NewLimits { tokens: None, money: Some(Some(money)) };
-        budgets::set(w, cx, by, &day, limits).await?;
-    }
+    // One that is created again under its id goes on with what it spent today.
+    budgets::of_archetype(w, cx, by, &agent.agent_id, new.daily_money).await?;
     let payload = json!({
         "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
     });
@@ -154,156 +185,30 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
         };
         mail::deliver(w, cx, draft).await?;
     }
+    if last > 0 {
+        tasks::handed_on(w, cx, &agent.agent_id).await?;
+    }
     w.signal(Signal::Reconcile(agent.agent_id.clone()));
     Ok(agent)
 }
 
-/// Asks an agent to run. Says whether that changed anything.
-pub async fn start(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
-    let mut agent = mail::agent_named(w, agent_id).await?;
-    let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
-    if agent.desired == Desired::Running && runs {
-        return Ok((agent, false));
-    }
-    agent.desired = Desired::Running;
-    agent.status = AgentStatus::Running;
-    agent.status_reason = None;
-    agent.started_at = Some(cx.now());
-    agent.dropped = false;
-    put(w, cx, &mut agent).await?;
-    cx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(agent_id)).await?;
-    w.signal(Signal::Reconcile(agent_id.clone()));
-    Ok((agent, true))
-}
-
-/// Asks an agent to stop. The supervisor lets its turn finish, and then records [`stopped`]. Questions that it has not
-/// begun to work on are failed at once.
-pub async fn stop(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    by: &Party,
-    agent_id: &AgentId,
-    reason: Option<&str>,
-) -> Result<(Agent, bool)> {
-    let mut agent = mail::agent_named(w, agent_id).await?;
-    if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
-        if std::mem::take(&mut agent.dropped) {
-            // From now on it is stopped because someone said so.
-            put(w, cx, &mut agent).await?;
-        }
-        return Ok((agent, false));
-    }
-    let changed = agent.desired != Desired::Stopped;
-    agent.dropped = false;
-    agent.desired = Desired::Stopped;
-    if agent.status != AgentStatus::Stopped {
-        agent.status = AgentStatus::Stopping;
-    }
-    agent.status_reason = Some(match reason {
-        Some(reason) => format!("by {by}: {}", cx.excerpt(reason, 300)),
-        None => format!("by {by}"),
-    });
-    put(w, cx, &mut agent).await?;
-    let refusal = gone(&agent, "was stopped");
-    for ask in w.asks_open_to(agent_id).await? {
-        let waits = w.message_get(ask.message_id).await?.is_some_and(|mail| mail.state == MailState::Pending);
-        if waits {
-            asks::fail(w, cx, ask.ask_id, &refusal).await?;
-        }
-    }
-    w.signal(Signal::Reconcile(agent_id.clone()));
-    Ok((agent, changed))
-}
-
-/// Stops an agent that the world file names no longer. It is kept, and [`named_again`] brings it back.
-pub async fn drop_unnamed(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<()> {
-    let (mut agent, _) = stop(w, cx, by, agent_id, Some("the world file no longer names it")).await?;
-    agent.dropped = true;
-    put(w, cx, &mut agent).await
-}
-
-/// Takes up an agent that the world file names again: one that it had dropped is started, if it is to start by itself.
-/// Gives whether it was. Who was stopped by someone, before or after, stays stopped.
-pub async fn named_again(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId, autostart: bool) -> Result<bool> {
-    let mut agent = mail::agent_named(w, agent_id).await?;
-    if !agent.dropped {
-        return Ok(false);
-    }
-    if autostart {
-        return start(w, cx, by, agent_id).await.map(|(_, changed)| changed);
-    }
-    agent.dropped = false;
-    agent.status_reason = Some("not started yet".to_owned());
-    put(w, cx, &mut agent).await?;
-    Ok(false)
-}
-
-/// Records that an agent has stopped. An open turn stays open: it goes on when the agent is started again.
-pub async fn stopped(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
-    let mut agent = turns::owned(w, cx, agent_id).await?;
-    if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
+/// Refuses an agent the id of a deleted one that living agents lead back to, unless it has created that one itself: they
+/// would pay to someone else from then on, or to nobody but one another.
+async fn not_of_another(w: &mut dyn Writes, by: &Party, before: Option<&Agent>) -> Result<()> {
+    let Some(old) = before.filter(|old| by.agent().is_some() && old.owner != Some(by.to_string())) else {
         return Ok(());
-    }
-    agent.status = AgentStatus::Stopped;
-    put(w, cx, &mut agent).await?;
-    let_go(w, cx, agent_id).await?;
-    asks::fail_all_to(w, cx, agent_id, &gone(&agent, "was stopped")).await?;
-    let payload = json!({ "reason": agent.status_reason });
-    cx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
-}
-
-/// Records a crash: the turn's accounts, and that a restart will follow. Says whether its mail was set aside, so that what
-/// made it crash is out of the way.
-pub async fn crashed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<bool> {
-    turns::owned(w, cx, agent_id).await?;
-    let turn_id = w.turn_open_of(agent_id).await?.map(|turn| turn.turn_id);
-    turns::crashed(w, cx, agent_id, reason).await?;
-    // What was set aside may have stopped it.
-    let mut agent = turns::owned(w, cx, agent_id).await?;
-    let set_aside = match turn_id {
-        Some(turn_id) => w.turn_get(turn_id).await?.is_some_and(|turn| turn.status == TurnStatus::Dead),
-        None => false,
     };
-    let reason = cx.excerpt(reason, 500);
-    if agent.desired == Desired::Running && agent.status == AgentStatus::Running {
-        agent.status = AgentStatus::Restarting;
-        agent.status_reason = Some(reason.clone());
-        put(w, cx, &mut agent).await?;
-    }
-    cx.emit(w, NewEvent::new(EventKind::AgentCrashed, json!({ "reason": reason })).agent(agent_id)).await?;
-    Ok(set_aside)
-}
-
-/// Records that a crashed agent is back.
-pub async fn restarted(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
-    let mut agent = turns::owned(w, cx, agent_id).await?;
-    if agent.status != AgentStatus::Restarting {
+    let living = w.agent_list(false).await?;
+    let Some(child) = living.iter().find(|agent| agent.creator().as_ref() == Some(&old.agent_id)) else {
         return Ok(());
-    }
-    agent.status = AgentStatus::Running;
-    agent.status_reason = None;
-    agent.restarts = agent.restarts.saturating_add(1);
-    agent.started_at = Some(cx.now());
-    put(w, cx, &mut agent).await?;
-    let payload = json!({ "restarts": agent.restarts });
-    cx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id)).await?;
-    cx.wake(w, agent_id);
-    Ok(())
+    };
+    let what = format!("`{}` was deleted, and `{}`, which it created, is still there", old.agent_id, child.agent_id);
+    Err(Refusal::new(Code::Conflict, what).hint("choose another id"))
 }
 
-/// Records that an agent will not be restarted any more.
-pub async fn failed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &str) -> Result<()> {
-    let mut agent = turns::owned(w, cx, agent_id).await?;
-    let reason = cx.excerpt(reason, 1_000);
-    agent.status = AgentStatus::Failed;
-    agent.status_reason = Some(reason.clone());
-    put(w, cx, &mut agent).await?;
-    let_go(w, cx, agent_id).await?;
-    asks::fail_all_to(w, cx, agent_id, &gone(&agent, "has failed")).await?;
-    cx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id)).await
-}
-
-/// Deletes an agent: a tombstone with its incarnation stays, and everything that waited on it is failed.
+/// Deletes an agent: a tombstone with its incarnation stays, and everything that waited on it is failed. Its tasks stay open, and
+/// their creators are told; what mail it had not read is told in the event. What its archetype
+/// let it cost in a day is lifted with it; a limit that someone set for its id stays.
 pub async fn delete(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<Agent> {
     delete_because(w, cx, by, agent_id, None).await
 }
@@ -316,7 +221,7 @@ pub async fn delete_because(
     agent_id: &AgentId,
     reason: Option<&str>,
 ) -> Result<Agent> {
-    let mut agent = mail::agent_named(w, agent_id).await?;
+    let mut agent = agent_named(w, agent_id).await?;
     let refusal = gone(&agent, "was deleted");
     let ending = format!("{agent_id} was deleted by {by}");
     // The operator's turns in its name are among them.
@@ -324,6 +229,7 @@ pub async fn delete_because(
         turns::finish(w, cx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;
         w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
     }
+    let mut dropped = Vec::new();
     loop {
         // Its successor must not find mail that was meant for it.
         let mail = w.inbox_pending(agent_id, 500).await?;
@@ -335,15 +241,18 @@ pub async fn delete_because(
         for mail in &mail {
             schedules::lost(w, cx, mail.message_id, mail.kind, &ending).await?;
         }
+        dropped.extend(mail.iter().filter(|mail| !mail.is_chat_wake()).map(|mail| mail.message_id));
         let pending: Vec<MessageId> = mail.into_iter().map(|mail| mail.message_id).collect();
         w.message_mark(&pending, MailState::Consumed, None, 0).await?;
     }
     asks::fail_all_to(w, cx, agent_id, &refusal).await?;
     chat::leave_all(w, cx, by, agent_id).await?;
     schedules::cancel_all(w, cx, by, agent_id).await?;
+    let left = tasks::left_behind(w, cx, agent_id).await?;
     for held in w.skills_held(agent_id).await? {
         w.skill_remove(agent_id, &held.skill).await?;
     }
+    budgets::of_archetype(w, cx, by, agent_id, None).await?;
     agent.desired = Desired::Stopped;
     agent.status = AgentStatus::Stopped;
     let reason = reason.map(|reason| cx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
@@ -353,29 +262,14 @@ pub async fn delete_because(
     });
     agent.deleted_at = Some(cx.now());
     put(w, cx, &mut agent).await?;
-    let payload = json!({ "by": by, "incarnation": agent.incarnation, "reason": reason });
+    let payload = json!({
+        "by": by, "incarnation": agent.incarnation, "reason": reason,
+        "mail_dropped": dropped.len(), "messages": &dropped[..dropped.len().min(NAMED)],
+        "tasks_left": left.len(), "tasks": &left[..left.len().min(NAMED)],
+    });
     cx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id)).await?;
     w.signal(Signal::Reconcile(agent_id.clone()));
     Ok(agent)
-}
-
-/// Takes ownership of every agent for this daemon's epoch, and settles what a death of the last one left half-said.
-pub async fn claim_all(w: &mut dyn Writes, cx: &Cx) -> Result<Vec<Agent>> {
-    let mut agents = w.agent_list(false).await?;
-    for agent in &mut agents {
-        agent.node = cx.node.to_string();
-        agent.epoch = cx.epoch;
-        if agent.status == AgentStatus::Restarting {
-            agent.status = AgentStatus::Running;
-        }
-        w.agent_put(agent).await?;
-        if agent.status == AgentStatus::Stopping {
-            // The daemon died before it could say so: whoever waits for the agent is told now.
-            stopped(w, cx, &agent.agent_id).await?;
-            agent.status = AgentStatus::Stopped;
-        }
-    }
-    Ok(agents)
 }
 
 /// Changes what the world file says of an agent. Gives whether anything changed.
@@ -387,7 +281,7 @@ pub async fn update(
     name: &str,
     team: Option<&str>,
 ) -> Result<bool> {
-    let mut agent = mail::agent_named(w, agent_id).await?;
+    let mut agent = agent_named(w, agent_id).await?;
     let same = agent.archetype == archetype
         && agent.name == name
         && agent.team.as_deref() == team
@@ -395,6 +289,7 @@ pub async fn update(
     if same {
         return Ok(false);
     }
+    agent.paid_since = paid_since(&agent, team, agent.owner.as_deref(), cx.now());
     agent.archetype = archetype.to_owned();
     agent.name = name.to_owned();
     agent.team = team.map(str::to_owned);
@@ -406,21 +301,8 @@ pub async fn update(
     Ok(true)
 }
 
-async fn put(w: &mut dyn Writes, cx: &Cx, agent: &mut Agent) -> Result<()> {
-    agent.updated_at = cx.now();
-    w.agent_put(agent).await?;
-    Ok(())
-}
-
-/// Counts as spent what the open turn of an agent that no longer runs still holds: its model call was cut off, and it may
-/// be long before the turn goes on.
-async fn let_go(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<()> {
-    if let Some(mut turn) = w.turn_open_of(agent_id).await? {
-        budgets::forfeit_held(w, cx, &mut turn).await?;
-    }
-    Ok(())
-}
-
-fn gone(agent: &Agent, how: &str) -> Refusal {
-    Refusal::new(Code::Unavailable, format!("{} {how}", agent.agent_id)).hint("ask someone else, or try later")
+/// Since when `team` and `owner` pay for the id of `before`: as long as before if they did already, else from `now` on.
+fn paid_since(before: &Agent, team: Option<&str>, owner: Option<&str>, now: Timestamp) -> Option<Timestamp> {
+    let same = before.team.as_deref() == team && before.owner.as_deref() == owner;
+    if same { before.paid_since } else { Some(now) }
 }

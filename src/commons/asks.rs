@@ -9,14 +9,14 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::ends_exchange;
-use ghost_domain::{
-    AgentId, AgentStatus, AskId, CallId, CallStatus, Code, Desired, Party, Refusal, TurnId, TurnStatus,
-};
+use ghost_domain::{AgentId, AgentStatus, AskId, CallId, Code, Desired, Party, Refusal, TurnId, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
-use crate::mail::{self, Chain, Draft};
-use crate::{Cx, Result};
+use crate::chain::Chain;
+use crate::mail::{self, Draft};
+use crate::turns::calls::record_call_end;
+use crate::{Cx, Result, roster};
 
 /// Where an agent's ask comes from.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub async fn open(
     timeout: Duration,
     chain: Chain,
 ) -> Result<Ask> {
-    let agent = mail::agent_named(w, target).await?;
+    let agent = roster::agent_named(w, target).await?;
     if let Some(refusal) = unanswerable(&agent) {
         return Err(refusal);
     }
@@ -119,10 +119,12 @@ pub(crate) fn unanswerable(agent: &ghost_domain::Agent) -> Option<Refusal> {
         (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => "is stopped",
         _ => return None,
     };
-    Some(
-        Refusal::new(Code::Conflict, format!("{} {why} and cannot answer", agent.agent_id))
-            .hint(format!("start it with `ghostctl agent start {}`, or ask someone else", agent.agent_id)),
-    )
+    let refusal = Refusal::new(Code::Conflict, format!("{} {why} and cannot answer", agent.agent_id));
+    Some(match &agent.status_reason {
+        // No start would help: its reason says what does.
+        Some(reason) if agent.unfit => refusal.hint(reason.clone()),
+        _ => refusal.hint(format!("start it with `ghostctl agent start {}`, or ask someone else", agent.agent_id)),
+    })
 }
 
 /// Gives an ask its answer; one that is `REPLY_SKIP` says nothing and ends the exchange (HB-07). After the deadline the
@@ -225,7 +227,7 @@ async fn close(w: &mut dyn Writes, cx: &Cx, mut ask: Ask, status: AskStatus, out
         let id = ask.asker.provider_call_id.clone().unwrap_or_default();
         // Several tools can ask; the ledger knows which one did.
         let tool = w.call_get(call_id).await?.map_or_else(|| "syscall.ask".to_owned(), |row| row.tool);
-        crate::turns::record_call_end(w, cx, &turn, call_id, &id, &tool, &outcome).await?;
+        record_call_end(w, cx, &turn, call_id, &id, &tool, &outcome).await?;
     }
     closed(w, cx, &ask).await
 }
@@ -242,14 +244,4 @@ async fn closed(w: &mut dyn Writes, cx: &Cx, ask: &Ask) -> Result<()> {
     cx.emit(w, NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id)).await?;
     w.signal(Signal::AskClosed { ask_id: ask.ask_id, asker: ask.asker.party.agent().cloned() });
     Ok(())
-}
-
-/// The status of a ledger row that an outcome makes.
-#[must_use]
-pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
-    match &outcome.refusal {
-        None => CallStatus::Ok,
-        Some(refusal) if refusal.code == Code::OutcomeUnknown => CallStatus::Unknown,
-        Some(_) => CallStatus::Failed,
-    }
 }

@@ -1,22 +1,20 @@
 //! Budgets: one account per scope, held before a model call and settled after it (DESIGN.md section 2, "Budgets").
 
+mod limits;
 mod payers;
 
-use std::collections::BTreeSet;
-
-use ghost_domain::budget::{Allowance, Budget, BudgetLimits, Reservation, allow, this_day};
-use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::budget::{Allowance, Budget, Reservation, allow};
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Agent, Code, Money, Party, Refusal, ReservationId, Timestamp, Turn};
+use ghost_domain::{Agent, Money, ReservationId, Turn};
 use ghost_domain::{Price, Scope};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
-use serde_json::json;
 
+pub use limits::{NewLimits, each, follow_file, of_archetype, set};
 pub use payers::OWNERS_MAX;
 pub(crate) use payers::may_create;
-use payers::{Everyone, payers};
+use payers::payers;
 
 use crate::{Cx, Result};
 
@@ -63,7 +61,9 @@ pub async fn reserve(
     // Whoever was to settle it is gone.
     forfeit_held(w, cx, turn).await?;
     let mut budgets = accounts(w, cx, agent, turn).await?;
-    let allowance = allow(&budgets, demand.input, demand.max_tokens, ANSWER_FLOOR, demand.price.as_ref())?;
+    let model = format!("{}/{}", demand.provider, demand.model);
+    let price = demand.price.as_ref();
+    let allowance = allow(&budgets, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price)?;
     for budget in &mut budgets {
         budget.reserved_tokens = budget.reserved_tokens.saturating_add(allowance.tokens);
         budget.reserved_money = budget.reserved_money.plus(allowance.money);
@@ -194,140 +194,6 @@ pub async fn forfeit_held(w: &mut dyn Writes, cx: &Cx, turn: &mut Turn) -> Resul
         settle(w, cx, turn, reservation_id, Settlement::Forfeited).await?;
     }
     Ok(())
-}
-
-/// Sets the limits of a scope. `None` in a field leaves that limit as it is; an outer `Some(None)` lifts it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NewLimits {
-    /// Tokens.
-    pub tokens: Option<Option<u64>>,
-    /// Money.
-    pub money: Option<Option<Money>>,
-}
-
-/// Sets limits, and gives the account. A new one starts with what its scope has spent, as far as the usage rows go back.
-pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
-    let agents = w.agent_list(false).await?;
-    let whole = match scope {
-        Scope::Day(daily) => &daily.whole(),
-        whole => whole,
-    };
-    if let Scope::Agent(agent_id) = whole {
-        crate::mail::agent_named(w, agent_id).await?;
-    }
-    if let Scope::Team(team) = whole
-        && !agents.iter().any(|agent| agent.team.as_ref() == Some(team))
-    {
-        let near = ghost_domain::text::nearest(team, agents.iter().filter_map(|agent| agent.team.as_deref()));
-        let refusal = Refusal::not_found("team", team, near);
-        return Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file names them") });
-    }
-    if limits == NewLimits::default() {
-        return Err(
-            Refusal::new(Code::InvalidArguments, "no limit was given").hint("give limit_tokens, limit_micros or both")
-        );
-    }
-    let mut budget = match w.budget_get(scope).await? {
-        Some(budget) => budget.at(cx.now()),
-        None => opened_late(w, cx, scope).await?,
-    };
-    budget.limits = BudgetLimits {
-        tokens: limits.tokens.unwrap_or(budget.limits.tokens),
-        money: limits.money.unwrap_or(budget.limits.money),
-    };
-    // Whatever the file says of these does not count any more.
-    budget.of_file = BudgetLimits {
-        tokens: budget.of_file.tokens.filter(|_| limits.tokens.is_none()),
-        money: budget.of_file.money.filter(|_| limits.money.is_none()),
-    };
-    put_limits(w, cx, by, &mut budget).await?;
-    Ok(budget)
-}
-
-async fn put_limits(w: &mut dyn Writes, cx: &Cx, by: &Party, budget: &mut Budget) -> Result<()> {
-    budget.updated_at = cx.now();
-    w.budget_put(budget).await?;
-    let payload = json!({
-        "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
-    });
-    cx.emit(w, NewEvent::new(EventKind::BudgetSet, payload)).await
-}
-
-/// Sets the limits that the world file names, and lifts those that it has set before and names no longer. What someone
-/// has set since for a scope that the file names no longer stays.
-pub async fn follow_file(w: &mut dyn Writes, cx: &Cx, by: &Party, named: &[(Scope, BudgetLimits)]) -> Result<()> {
-    for (scope, limits) in named {
-        let mut budget = match w.budget_get(scope).await? {
-            Some(budget) if budget.limits == *limits => budget,
-            _ => set(w, cx, by, scope, NewLimits { tokens: Some(limits.tokens), money: Some(limits.money) }).await?,
-        };
-        if budget.of_file != *limits {
-            budget.of_file = *limits;
-            w.budget_put(&budget).await?;
-        }
-    }
-    let named: BTreeSet<&Scope> = named.iter().map(|(scope, _)| scope).collect();
-    let mut stored = w.budget_list(false).await?;
-    // A list that is full may have ended before the world's own.
-    for scope in std::iter::once(Scope::World).chain(Scope::World.daily()) {
-        if !stored.iter().any(|budget| budget.scope == scope) {
-            stored.extend(w.budget_get(&scope).await?);
-        }
-    }
-    for budget in stored {
-        if budget.of_file.is_none() || named.contains(&budget.scope) {
-            continue;
-        }
-        let limits = BudgetLimits {
-            tokens: budget.limits.tokens.filter(|_| budget.of_file.tokens.is_none()),
-            money: budget.limits.money.filter(|_| budget.of_file.money.is_none()),
-        };
-        let mut lifted = Budget { limits, of_file: BudgetLimits::default(), ..budget.at(cx.now()) };
-        put_limits(w, cx, by, &mut lifted).await?;
-    }
-    Ok(())
-}
-
-/// An account for a scope that has spent already. The calls under way are charged to it too: their usage rows are not there
-/// yet.
-async fn opened_late(w: &mut dyn Writes, cx: &Cx, scope: &Scope) -> Result<Budget> {
-    let mut budget = Budget::open(scope.clone(), cx.now());
-    let everyone = Everyone::read(w).await?;
-    let (whole, since) = match scope {
-        Scope::Day(daily) => (daily.whole(), Some(this_day(cx.now()))),
-        whole => (whole.clone(), None),
-    };
-    let mut filter = UsageFilter { since, ..UsageFilter::default() };
-    if let Scope::Root(root_id) = &whole {
-        filter.root_id = Some(*root_id);
-    }
-    for sum in w.usage_sum(&filter).await? {
-        if matches!(whole, Scope::Agent(_) | Scope::Team(_)) && !everyone.pays(&whole, &sum.agent_id) {
-            continue;
-        }
-        budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(sum.unpriced_tokens);
-        budget.spent_tokens = budget.spent_tokens.saturating_add(sum.tokens.total());
-        budget.spent_money = budget.spent_money.plus(sum.cost);
-    }
-    for mut turn in w.turns_open().await? {
-        let charged = match &whole {
-            Scope::World | Scope::Day(_) => true,
-            Scope::Team(_) | Scope::Agent(_) => everyone.pays(&whole, &turn.agent_id),
-            Scope::Root(root_id) => turn.root_id == *root_id,
-        };
-        if charged && let Some(held) = &mut turn.held {
-            budget.reserved_tokens = budget.reserved_tokens.saturating_add(held.tokens);
-            budget.reserved_money = budget.reserved_money.plus(held.money.unwrap_or(Money(0)));
-            held.scopes.push(scope.clone());
-            w.turn_put(&turn).await?;
-        }
-    }
-    Ok(budget)
-}
-
-/// Accounts as they are at `now`, those without a limit only if asked for.
-pub async fn list(r: &mut dyn Reads, now: Timestamp, all: bool) -> Result<Vec<Budget>> {
-    Ok(r.budget_list(all).await?.into_iter().map(|budget| budget.at(now)).collect())
 }
 
 /// Sums of usage.

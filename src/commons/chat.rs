@@ -3,14 +3,19 @@
 //!
 //! Must never: read or write a row per member where one look at the roster does.
 
+mod channel;
 mod digest;
 mod history;
 mod post;
+mod speaker;
 
+use channel::CROWD;
+pub use channel::channel_named;
 pub(crate) use digest::{ReadOn, read_on};
 pub use history::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, history};
 pub(crate) use post::post_last_words;
 pub use post::{NewPost, Posted, Skipped, post};
+pub use speaker::{Speaker, shown_name};
 
 use std::collections::BTreeSet;
 
@@ -21,7 +26,7 @@ use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::mail::agent_named;
+use crate::roster::agent_named;
 use crate::{Cx, Result, storms};
 
 /// Characters of a topic.
@@ -30,31 +35,8 @@ pub const TOPIC_MAX: usize = 200;
 pub const MEMBERS_SHOWN: usize = 1_000;
 /// Members whom a list of channels names of each.
 pub const MEMBERS_LISTED: usize = 100;
-/// Members from which on an ungated channel is advised against (CHAT-10).
-const CROWD: u32 = 3;
 /// Agents that are looked up one by one; of more, the list of all is read.
 const FEW: usize = 32;
-
-/// Who acts in a channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Speaker {
-    /// In whose name, and with whose rights.
-    pub party: Party,
-    /// On whose word, if that is someone else: an operator who speaks as an agent.
-    pub via: Option<Party>,
-}
-
-impl From<Party> for Speaker {
-    fn from(party: Party) -> Self {
-        Self { party, via: None }
-    }
-}
-
-/// The name that a post is shown under: an agent's id, or the party as text.
-#[must_use]
-pub fn shown_name(party: &Party) -> String {
-    party.agent().map_or_else(|| party.to_string(), ToString::to_string)
-}
 
 /// A channel to be created.
 #[derive(Clone, Debug)]
@@ -87,19 +69,6 @@ pub struct Created {
     pub view: ChannelView,
     /// Advice on gating (CHAT-10).
     pub advisory: Option<String>,
-}
-
-/// The channel of this name, or a refusal that names the nearest.
-pub async fn channel_named(r: &mut dyn Reads, channel: &ChannelName) -> Result<ChatChannel> {
-    match r.chat_channel_get(channel).await? {
-        Some(found) => Ok(found),
-        None => {
-            let all = r.chat_channel_list().await?;
-            let near = nearest(channel.as_str(), all.iter().map(|channel| channel.channel.as_str()));
-            let refusal = Refusal::not_found("channel", channel.as_str(), near);
-            Err(if near.is_some() { refusal } else { refusal.hint("the list of channels has their names") })
-        }
-    }
 }
 
 /// Creates a channel. Its name must be free and its members must exist; an agent that stays out of it is not among them.
@@ -318,12 +287,6 @@ fn not_yours(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
             None => "operators may".to_owned(),
         },
     )
-}
-
-fn outsider(channel: &ChatChannel, party: &Party, what: &str) -> Refusal {
-    let creator = channel.creator.agent().map(|creator| format!(", its creator {creator}")).unwrap_or_default();
-    Refusal::new(Code::AccessDenied, format!("{} is no member of #{}", shown_name(party), channel.channel))
-        .hint(format!("only its members{creator} and operators may {what}"))
 }
 
 /// The channels of an agent, which are those that it is in or has created, or all; in order of name.

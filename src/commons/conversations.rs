@@ -4,38 +4,40 @@
 //! Must never: deliver anything itself. What waits to go out is a row; the adapters at the edge work it off.
 
 mod actions;
+mod bounds;
 mod delivery;
 mod handoff;
+mod log;
 mod out;
 
 pub use actions::{Deed, Means, act, check_supported};
+use bounds::{check_count, check_room};
 pub use delivery::{Outcome, Parcel, attempt, due, redeliver, settle};
 pub use handoff::{Handover, handoff};
+use log::{Line, append, emit};
+pub use log::{entry, get};
 pub use out::{Post, attach, check_speaker, post};
 pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
 
 use ghost_domain::conversation::CONTROL;
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
+use ghost_domain::event::EventKind;
+use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::options::OWN_THREADS;
-use ghost_domain::text::{not_blank, shown};
+use ghost_domain::text::shown;
 use ghost_domain::{
-    Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Envelope,
-    Kind, MessageId, Party, Refusal, TurnId,
+    AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Direction, Envelope, Kind, Party,
+    Refusal,
 };
-use ghost_store::{Reads, Writes};
+use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::chat::shown_name;
-use crate::mail::{self, Chain, Draft};
-use crate::{Cx, Result, asks};
+use crate::chain::Chain;
+use crate::mail::{self, Draft};
+use crate::{Cx, Result, asks, roster};
 
 /// Characters of the name under which the outside knows a conversation.
 const THREAD_MAX: usize = 200;
-/// Entries that are looked back over for what a reply answers and for what was attached to it.
-const LOOK_BACK: i64 = 256;
-
 /// A conversation to be begun.
 #[derive(Clone, Debug)]
 pub struct Start {
@@ -73,24 +75,6 @@ pub struct Heard {
     pub entry: ConversationEntry,
 }
 
-/// A conversation, or a refusal.
-pub async fn get(r: &mut dyn Reads, conversation_id: ConversationId) -> Result<Conversation> {
-    match r.conversation_get(conversation_id).await? {
-        Some(conversation) => Ok(conversation),
-        None => Err(Refusal::not_found("conversation", &conversation_id.to_string(), None)
-            .hint("see `ghostctl conversation list`")),
-    }
-}
-
-/// One entry of a conversation, or a refusal.
-pub async fn entry(r: &mut dyn Reads, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
-    let found = r.conversation_entries(conversation_id, seq.saturating_sub(1), 1).await?.into_iter().next();
-    found.filter(|entry| entry.seq == seq).ok_or_else(|| {
-        Refusal::not_found("entry", &format!("{conversation_id}/{seq}"), None)
-            .hint(format!("see `ghostctl conversation show {conversation_id}`"))
-    })
-}
-
 /// Begins a conversation. One that the adapter has under this name already is a conflict.
 pub async fn begin(w: &mut dyn Writes, cx: &Cx, start: Start) -> Result<Conversation> {
     let (count, most) = (w.conversation_count().await?, cx.limits().conversations_max);
@@ -102,7 +86,7 @@ pub async fn begin(w: &mut dyn Writes, cx: &Cx, start: Start) -> Result<Conversa
         .hint("go on with one of them, or raise limits.conversations_max")
         .details(json!({ "limit": "conversations_max" })));
     }
-    let owner = mail::agent_named(w, &start.owner).await?.agent_id;
+    let owner = roster::agent_named(w, &start.owner).await?.agent_id;
     let conversation_id = ConversationId(cx.id());
     let thread = match start.thread {
         Some(thread) => named_thread(&thread)?,
@@ -221,128 +205,6 @@ async fn hear(w: &mut dyn Writes, cx: &Cx, mut conversation: Conversation, said:
         append(w, cx, &mut conversation, Line::new(Direction::Note, Party::System, text)).await?;
     }
     Ok(Heard { conversation, entry })
-}
-
-/// Refuses to make a conversation longer that has twice the entries that are kept of one: something at its beginning, such as
-/// a dead letter, keeps retention from it, and would for ever. What turns end with and notes still have room. They are few
-/// where nothing more is heard, and the step that they belong to must not fail.
-async fn check_room(r: &mut dyn Reads, cx: &Cx, conversation: &Conversation) -> Result<()> {
-    let most = i64::from(cx.limits().conversation_entries_max).saturating_mul(2);
-    if conversation.last_seq < most {
-        return Ok(());
-    }
-    let id = conversation.conversation_id;
-    let first = r.conversation_entries(id, 0, 1).await?.into_iter().next();
-    let count = first.map_or(0, |first| conversation.last_seq.saturating_sub(first.seq).saturating_add(1));
-    if count < most {
-        return Ok(());
-    }
-    let what = format!("conversation {id} has {count} entries, twice what is kept of one");
-    Err(Refusal::new(Code::RateLimited, what)
-        .hint(
-            "old entries go within the hour unless a dead letter or a delivery holds them: the operator looks with \
-             `ghostctl dead list` and `ghostctl conversation show`; else go on in another conversation",
-        )
-        .details(json!({ "limit": "conversation_entries_max" })))
-}
-
-/// Refuses more files than one message may have.
-fn check_count(cx: &Cx, count: usize) -> Result<()> {
-    let most = cx.limits().attachments_max;
-    if count > most as usize {
-        return Err(Refusal::new(Code::TooLarge, format!("{count} files are attached; at most {most} are taken"))
-            .hint("send the rest with another message")
-            .details(json!({ "limit": "attachments_max" })));
-    }
-    Ok(())
-}
-
-/// An entry to be made.
-struct Line {
-    message_id: Option<MessageId>,
-    direction: Direction,
-    from: Party,
-    content: String,
-    attachments: Vec<Attachment>,
-    reply_to: Option<String>,
-    external_id: Option<String>,
-    turn_id: Option<TurnId>,
-    delivery: Delivery,
-    action: Option<Action>,
-}
-
-impl Line {
-    fn new(direction: Direction, from: Party, content: String) -> Self {
-        Self {
-            message_id: None,
-            direction,
-            from,
-            content,
-            attachments: Vec::new(),
-            reply_to: None,
-            external_id: None,
-            turn_id: None,
-            delivery: Delivery::None,
-            action: None,
-        }
-    }
-}
-
-/// Adds an entry under the conversation's next sequence and states it.
-async fn append(w: &mut dyn Writes, cx: &Cx, conversation: &mut Conversation, line: Line) -> Result<ConversationEntry> {
-    let now = cx.now();
-    conversation.last_seq += 1;
-    conversation.updated_at = now;
-    let pending = line.delivery == Delivery::Pending;
-    let entry = ConversationEntry {
-        conversation_id: conversation.conversation_id,
-        seq: conversation.last_seq,
-        message_id: line.message_id.unwrap_or_else(|| MessageId(cx.id())),
-        direction: line.direction,
-        from: line.from,
-        content: line.content,
-        attachments: line.attachments,
-        reply_to: line.reply_to,
-        external_id: line.external_id,
-        turn_id: line.turn_id,
-        delivery: line.delivery,
-        attempts: 0,
-        next_at: pending.then_some(now),
-        error: None,
-        at: now,
-        action: line.action,
-        deleted: false,
-    };
-    w.conversation_put(conversation).await?;
-    w.conversation_entry_put(&entry).await?;
-    let files: Vec<&str> = entry.attachments.iter().map(|file| file.path.as_str()).collect();
-    let payload = json!({
-        "conversation_id": entry.conversation_id, "seq": entry.seq, "message_id": entry.message_id,
-        "direction": entry.direction, "from": shown_name(&entry.from), "turn_id": entry.turn_id, "delivery": entry.delivery,
-        "preview": cx.excerpt(&entry.content, 200), "attachments": files, "action": entry.action,
-    });
-    emit(w, cx, EventKind::ConversationMessage, conversation, payload).await?;
-    if pending {
-        w.signal(Signal::Delivery);
-    }
-    Ok(entry)
-}
-
-async fn emit(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    kind: EventKind,
-    conversation: &Conversation,
-    payload: serde_json::Value,
-) -> Result<()> {
-    let event = NewEvent::new(kind, payload).agent(&conversation.owner).correlation(conversation.conversation_id);
-    cx.emit(w, event).await
-}
-
-/// The last entries of a conversation, oldest first.
-async fn recent(r: &mut dyn Reads, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
-    let after = conversation.last_seq.saturating_sub(LOOK_BACK);
-    Ok(r.conversation_entries(conversation.conversation_id, after, u32::MAX).await?)
 }
 
 /// Tells those who wait in the conversations of mail that will not be worked off.

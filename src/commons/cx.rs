@@ -1,23 +1,26 @@
 //! What every rule needs besides its transaction: time, ids, bounds, redaction, and which node speaks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ghost_domain::event::NewEvent;
 use ghost_domain::ports::{Ports, Signal};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, prefix_bytes};
-use ghost_domain::{AgentId, ChatWake, EventId, Limits, Timestamp};
+use ghost_domain::{Agent, AgentId, ChatWake, EventId, Limits, RootId, Timestamp};
 use ghost_store::Writes;
 use uuid::Uuid;
 
-use crate::Result;
+use crate::result::Result;
 
 /// The longest secret that is recognised across the end of an excerpt, in bytes.
 const SECRET_BYTES: usize = 4_096;
 
-/// The context of a world's rules. Cheap to clone; a reload changes the limits, whom chat wakes and where webhooks lead for
-/// all clones at once.
+/// Says whether the world's files have a place for an agent, or why not.
+pub type Fitness = Arc<dyn Fn(&Agent) -> Result<()> + Send + Sync>;
+
+/// The context of a world's rules. Cheap to clone; a reload changes the limits, whom chat wakes, where webhooks lead and who
+/// can run for all clones at once.
 #[derive(Clone)]
 pub struct Cx {
     /// Clock, ids and jitter.
@@ -31,11 +34,13 @@ pub struct Cx {
     limits: Arc<RwLock<Arc<Limits>>>,
     chat_wake: Arc<RwLock<ChatWake>>,
     webhooks: Arc<RwLock<BTreeMap<String, AgentId>>>,
+    jobs: Arc<RwLock<Arc<BTreeSet<RootId>>>>,
+    fitness: Arc<RwLock<Fitness>>,
 }
 
 impl Cx {
-    /// A context. Chat wakes whom a post mentions until [`Cx::set_chat_wake`] says otherwise, and there are no webhooks until
-    /// [`Cx::set_webhooks`] names them.
+    /// A context. Chat wakes whom a post mentions until [`Cx::set_chat_wake`] says otherwise, there are no webhooks until
+    /// [`Cx::set_webhooks`] names them, and every agent can run until [`Cx::set_fitness`] knows better.
     #[must_use]
     pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
         Self {
@@ -46,6 +51,8 @@ impl Cx {
             limits: Arc::new(RwLock::new(Arc::new(limits))),
             chat_wake: Arc::new(RwLock::new(ChatWake::Mentions)),
             webhooks: Arc::default(),
+            jobs: Arc::default(),
+            fitness: Arc::new(RwLock::new(Arc::new(|_| Ok(())))),
         }
     }
 
@@ -93,6 +100,31 @@ impl Cx {
     /// Puts other webhooks in force: the agents that their threads go to, by name.
     pub fn set_webhooks(&self, webhooks: BTreeMap<String, AgentId>) {
         *self.webhooks.write().unwrap_or_else(PoisonError::into_inner) = webhooks;
+    }
+
+    /// The roots of main jobs, each of which has its work to itself so that it is known what it cost.
+    #[must_use]
+    pub fn jobs(&self) -> Arc<BTreeSet<RootId>> {
+        Arc::clone(&self.jobs.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds roots of main jobs.
+    pub fn add_jobs(&self, roots: impl IntoIterator<Item = RootId>) {
+        Arc::make_mut(&mut self.jobs.write().unwrap_or_else(PoisonError::into_inner)).extend(roots);
+    }
+
+    /// Whether an agent can run by the world's files.
+    ///
+    /// # Errors
+    /// Why not, and what to mend.
+    pub fn may_run(&self, agent: &Agent) -> Result<()> {
+        let fitness = Arc::clone(&self.fitness.read().unwrap_or_else(PoisonError::into_inner));
+        fitness(agent)
+    }
+
+    /// Puts another judgement of who can run in force.
+    pub fn set_fitness(&self, fitness: Fitness) {
+        *self.fitness.write().unwrap_or_else(PoisonError::into_inner) = fitness;
     }
 
     /// States an event in the transaction that makes it true, redacted.

@@ -7,7 +7,10 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
-use crate::turns::HeldMail;
+use crate::agents::orders::stop;
+use crate::roster::agent_named;
+use crate::turns::calls::orphan;
+use crate::turns::ending::HeldMail;
 use crate::{Cx, Result, asks, budgets, conversations, schedules};
 
 /// Sets a turn's mail aside. Whoever asked is told at once.
@@ -22,7 +25,7 @@ pub async fn set_aside(
     let dead_letter = hold(w, cx, &turn, messages, reason, crashes).await?;
     asks::abandon(w, cx, turn.turn_id).await?;
     budgets::forfeit_held(w, cx, &mut turn).await?;
-    crate::turns::orphan(w, cx, &turn).await?;
+    orphan(w, cx, &turn).await?;
     turn.status = TurnStatus::Dead;
     turn.reason = Some(dead_letter.reason.clone());
     turn.ended_at = Some(cx.now());
@@ -80,7 +83,7 @@ pub(crate) async fn hold(
             "{held} dead letters are held for it (limits.dead_letters_max): retry or drop them with `ghostctl dead`, then \
              start it again"
         );
-        crate::agents::stop(w, cx, &Party::System, &turn.agent_id, Some(&why)).await?;
+        stop(w, cx, &Party::System, &turn.agent_id, Some(&why)).await?;
     }
     Ok(dead_letter)
 }
@@ -88,7 +91,7 @@ pub(crate) async fn hold(
 /// Puts a dead letter back to work: from its journal, or afresh if asked for.
 pub async fn retry(w: &mut dyn Writes, cx: &Cx, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id).await?;
-    let agent = crate::mail::agent_named(w, &dead_letter.agent_id).await?;
+    let agent = agent_named(w, &dead_letter.agent_id).await?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id).await? {
         if turn.incarnation != agent.incarnation {
             return Err(Refusal::new(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ghost_domain::event::{Event, EventFilter};
 use ghost_domain::{Code, Refusal};
-use ghost_store::Store;
+use ghost_store::{Store, StoreError};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -163,7 +163,8 @@ impl Subscription {
             .store
             .read(move |r| {
                 Box::pin(async move {
-                    Ok::<_, Refusal>((r.event_bounds().await?, r.event_list(after, &filter, PAGE).await?))
+                    let bounds = r.event_bounds().await?;
+                    Ok::<_, Refusal>((bounds, r.event_list(after, &filter, PAGE).await.map_err(unreadable)?))
                 })
             })
             .await?;
@@ -188,6 +189,22 @@ impl Subscription {
         Refusal::new(Code::RateLimited, format!("this reader fell too far behind after sequence {}", self.seen))
             .hint("resume from that sequence; nothing is lost")
             .details(json!({ "lagged": true, "last_seq": self.seen }))
+    }
+}
+
+/// Says how to go on behind an event that does not read back.
+fn unreadable(error: StoreError) -> Refusal {
+    let seq = match &error {
+        StoreError::Row { key, .. } => key.parse::<i64>().ok(),
+        _ => None,
+    };
+    let refusal = Refusal::from(error);
+    match seq {
+        Some(seq) => refusal.hint(format!(
+            "this event is damaged, and only a backup of the database has it: read on after {seq} to pass it over, as in \
+             `ghostctl events --after {seq}`"
+        )),
+        None => refusal,
     }
 }
 

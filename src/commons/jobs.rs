@@ -5,7 +5,8 @@ use ghost_domain::{AgentId, Job, Kind, Party};
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
-use crate::mail::{self, Chain, Draft};
+use crate::chain::Chain;
+use crate::mail::{self, Draft};
 use crate::{Cx, Result, tasks};
 
 /// Records a job and tells the agent that leads it. Gives the job as recorded, and whether it is new: a job that is
@@ -31,6 +32,7 @@ pub async fn begin(
         result_path: None,
     };
     w.job_put(&job).await?;
+    cx.add_jobs([job.root_id]);
     let draft =
         Draft { subject: Some(format!("Job {job_id}")), ..Draft::new(lead, Party::System, Kind::System, brief, chain) };
     mail::deliver(w, cx, draft).await?;
@@ -38,6 +40,12 @@ pub async fn begin(
         .correlation(job.root_id);
     cx.emit(w, event).await?;
     Ok((job, true))
+}
+
+/// Makes the jobs of earlier daemons known to the rules.
+pub async fn recall(r: &mut dyn Reads, cx: &Cx) -> Result<()> {
+    cx.add_jobs(r.job_list().await?.into_iter().map(|job| job.root_id));
+    Ok(())
 }
 
 /// Whether nothing in the world is at work or waits to be: then an unfinished job will not end by itself.

@@ -4,14 +4,15 @@
 //! the same words, and no near name is offered that the caller could not see.
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::knowledge::{GRANTEES_MAX, check_content, check_entry_id, check_tags, check_title};
+use ghost_domain::grantee::GRANTEES_MAX;
+use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
 use ghost_domain::text::{nearest, one_line};
 use ghost_domain::{Code, Grantee, KnowledgeEntry, KnowledgeSeed, KnowledgeVersion, Party, Refusal, Viewer};
 use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{Cx, Result, mail};
+use crate::{Cx, Result, roster};
 
 /// Entries that are looked at in one step of a list: their texts are large.
 const STEP: u32 = 64;
@@ -317,7 +318,7 @@ async fn check_named(r: &mut dyn Reads, field: &str, list: &[Grantee]) -> Result
     }
     for grantee in list {
         if let Grantee::Agent(agent_id) = grantee {
-            mail::agent_named(r, agent_id)
+            roster::agent_named(r, agent_id)
                 .await
                 .map_err(|refusal| Refusal { message: format!("{field}: {}", refusal.message), ..refusal })?;
         }

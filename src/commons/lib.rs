@@ -7,6 +7,7 @@
 pub mod agents;
 pub mod asks;
 pub mod budgets;
+mod chain;
 pub mod chat;
 pub mod conversations;
 mod cx;
@@ -16,7 +17,9 @@ pub mod jobs;
 pub mod knowledge;
 pub mod mail;
 pub mod requests;
+mod result;
 pub mod retention;
+mod roster;
 pub mod schedules;
 pub mod shared_state;
 pub mod skills;
@@ -28,7 +31,5 @@ pub mod turns;
 #[cfg(test)]
 mod rule_tests;
 
-pub use cx::Cx;
-
-/// What every rule gives: a value, or a refusal that someone can read.
-pub type Result<T> = std::result::Result<T, ghost_domain::Refusal>;
+pub use cx::{Cx, Fitness};
+pub use result::Result;

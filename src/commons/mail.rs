@@ -2,12 +2,15 @@
 
 use ghost_domain::envelope::{Envelope, Kind, MailState};
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::text::nearest;
-use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, RootId, TurnId};
+use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, TurnId};
 use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+pub use crate::chain::Chain;
+pub use crate::roster::agent_named;
+
+use crate::turns::ownership::open_turn;
 use crate::{Cx, Result, storms};
 
 /// Mail that is to be delivered.
@@ -35,23 +38,6 @@ pub struct Draft {
     pub chain: Chain,
 }
 
-/// Where a message stands in a chain of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chain {
-    /// What started it.
-    pub root_id: RootId,
-    /// Turns between the root and this message.
-    pub hop: u32,
-}
-
-impl Chain {
-    /// The beginning of a chain: something came from outside.
-    #[must_use]
-    pub fn root(cx: &Cx) -> Self {
-        Self { root_id: RootId(cx.id()), hop: 0 }
-    }
-}
-
 impl Draft {
     /// A plain message.
     #[must_use]
@@ -67,19 +53,6 @@ impl Draft {
             conversation_id: None,
             wake: true,
             chain,
-        }
-    }
-}
-
-/// The live record of an agent, or a refusal that names the nearest one.
-pub async fn agent_named(w: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
-    match w.agent_get(agent_id).await? {
-        Some(agent) if !agent.is_deleted() => Ok(agent),
-        _ => {
-            let all = w.agent_list(false).await?;
-            let near = nearest(agent_id.as_str(), all.iter().map(|agent| agent.agent_id.as_str()));
-            let refusal = Refusal::not_found("agent", agent_id.as_str(), near);
-            Err(if near.is_some() { refusal } else { refusal.hint("list the agents to see which there are") })
         }
     }
 }
@@ -286,7 +259,7 @@ pub async fn join(w: &mut dyn Writes, agent_id: &AgentId, turn_id: TurnId, limit
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
     w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
     if !mail.is_empty() {
-        let mut turn = crate::turns::open_turn(w, turn_id).await?;
+        let mut turn = open_turn(w, turn_id).await?;
         turn.hop = mail.iter().map(|e| e.hop).fold(turn.hop, u32::max);
         turn.other_roots.extend(mail.iter().map(|e| e.root_id).filter(|root_id| *root_id != turn.root_id));
         turn.other_roots.sort_unstable();

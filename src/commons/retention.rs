@@ -16,9 +16,13 @@ fn kept(family: Family, limits: &Limits) -> Duration {
     Limits::days(match family {
         Family::CronTurns => return Duration::from_secs(u64::from(limits.cron_turn_hours) * 3_600),
         Family::Events => limits.events_days,
-        Family::Turns | Family::Messages | Family::Asks | Family::DeadLetters | Family::Tasks | Family::RootBudgets => {
-            limits.journal_days
-        }
+        Family::Turns
+        | Family::Messages
+        | Family::Asks
+        | Family::DeadLetters
+        | Family::Tasks
+        | Family::RootBudgets
+        | Family::AgentBudgets => limits.journal_days,
         // As long as someone may still come with the version that he had seen.
         Family::Knowledge => limits.journal_days,
         Family::Ledger => limits.ledger_days,

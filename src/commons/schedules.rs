@@ -7,6 +7,7 @@
 mod context;
 mod fire;
 mod heartbeat;
+mod keeping;
 mod outlet;
 mod over;
 mod record;
@@ -15,21 +16,19 @@ mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
 pub use heartbeat::{Wanted, heartbeats};
+pub use keeping::get;
+use keeping::{keep, may_change, remove};
 pub use over::{lost, turn_ended};
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Signal;
+use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::{Change, JobOptions, Missed, When};
-use ghost_domain::text::{clip, nearest, not_blank, one_line};
-use ghost_domain::{
-    AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot,
-};
+use ghost_domain::text::{clip, nearest, one_line};
+use ghost_domain::{AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, WatchSnapshot};
 use ghost_store::{Reads, Writes};
-use serde_json::json;
 
-use crate::mail::{self, Chain};
-use crate::{Cx, Result};
+use crate::chain::Chain;
+use crate::{Cx, Result, mail, roster};
 
 /// Characters of a name.
 const NAME_MAX: usize = 64;
@@ -72,7 +71,7 @@ pub struct NewSchedule {
 /// set for it; `HopLimit`, `TooLarge`; `PayloadMismatch` for options of a cron job on something else.
 pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = cx.limits();
-    let agent = mail::agent_named(w, &new.agent_id).await?;
+    let agent = roster::agent_named(w, &new.agent_id).await?;
     let name = checked_name(&new.name)?;
     if new.kind == ScheduleKind::Timer && new.message.is_empty() {
         new.message.clone_from(&name);
@@ -209,21 +208,12 @@ pub(crate) async fn cancel_all(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id
     }
 }
 
-/// A schedule, or a refusal.
-pub async fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
-    let found = r.schedule_get(schedule_id).await?;
-    found.ok_or_else(|| {
-        Refusal::not_found("schedule", &schedule_id.to_string(), None)
-            .hint("one that is over is gone; list those that are there")
-    })
-}
-
 /// The schedule that its owner calls so, or a refusal with the nearest.
 pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
     if let Some(found) = r.schedule_find(agent_id, kind, name.trim()).await? {
         return Ok(found);
     }
-    mail::agent_named(r, agent_id).await?;
+    roster::agent_named(r, agent_id).await?;
     let all = r.schedule_list(Some(agent_id), Some(kind)).await?;
     let near = nearest(name, all.iter().map(|schedule| schedule.name.as_str()));
     let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{}", clip(name, NAME_MAX)), near);
@@ -240,18 +230,6 @@ pub async fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Res
         get(r, schedule_id).await?;
     }
     Ok(runs)
-}
-
-/// Whether an agent may change a schedule: what it set itself. Operators may change all.
-pub(crate) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
-    match by.agent() {
-        Some(agent_id) if *by != schedule.creator || *agent_id != schedule.agent_id => Err(Refusal::new(
-            Code::AccessDenied,
-            format!("{} `{}` was set by {}", schedule.kind, schedule.name, schedule.creator),
-        )
-        .hint("choose another name for your own, or ask the operator to change this one")),
-        _ => Ok(()),
-    }
 }
 
 fn checked_name(name: &str) -> Result<String> {
@@ -324,38 +302,5 @@ async fn room(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, kind: ScheduleKin
             .hint("cancel one that is no longer needed"));
         }
     }
-    Ok(())
-}
-
-/// Writes a schedule that someone has set or changed, and says so.
-async fn keep(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule: &Schedule) -> Result<()> {
-    w.schedule_put(schedule).await?;
-    let event = NewEvent::new(
-        EventKind::ScheduleSet,
-        json!({
-            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name,
-            "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.options),
-            "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
-        }),
-    )
-    .agent(&schedule.agent_id)
-    .correlation(schedule.schedule_id);
-    cx.emit(w, event).await?;
-    w.signal(Signal::Schedules);
-    Ok(())
-}
-
-async fn remove(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule: &Schedule, why: Option<&str>) -> Result<()> {
-    w.schedule_delete(schedule.schedule_id).await?;
-    let event = NewEvent::new(
-        EventKind::ScheduleCancelled,
-        json!({
-            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
-        }),
-    )
-    .agent(&schedule.agent_id)
-    .correlation(schedule.schedule_id);
-    cx.emit(w, event).await?;
-    w.signal(Signal::Schedules);
     Ok(())
 }

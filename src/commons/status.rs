@@ -2,6 +2,7 @@
 
 use ghost_domain::{Budget, Job, Timestamp};
 use ghost_store::Reads;
+use ghost_store::tables::BudgetFilter;
 
 use crate::{Result, budgets};
 
@@ -17,36 +18,57 @@ pub struct Facts {
     pub inbox_total: u64,
     /// Dead letters that wait for an operator.
     pub dead_letters: u32,
-    /// Budgets with a limit.
-    pub budgets: Vec<Budget>,
     /// The newest job.
     pub job: Option<Job>,
 }
 
 impl Facts {
-    /// Reads them, as they are at `now`.
-    pub async fn read(r: &mut dyn Reads, now: Timestamp) -> Result<Self> {
+    /// Reads them.
+    pub async fn read(r: &mut dyn Reads) -> Result<Self> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         Ok(Self {
             open_turns: count(r.turns_open().await?.len()),
             inbox_total: r.inbox_total().await?,
             dead_letters: r.dead_letter_count_held(None).await?,
-            budgets: budgets::list(r, now, false).await?,
             job: r.job_list().await?.into_iter().next(),
         })
     }
+}
 
-    /// The budgets that are near or past a bound.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a share, for a warning
-    pub fn near(&self) -> Vec<&Budget> {
-        let near = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used as f64 >= NEAR * limit as f64);
-        self.budgets
-            .iter()
-            .filter(|budget| {
-                near(budget.spent_tokens.saturating_add(budget.reserved_tokens), budget.limits.tokens)
-                    || near(budget.spent_money.plus(budget.reserved_money).0, budget.limits.money.map(|money| money.0))
-            })
-            .collect()
+/// The accounts with a limit as they are at `now`, all of them, but for roots: there may be many, and each is soon over.
+/// Those of agents that were deleted bound nobody and are left out.
+pub async fn bounded(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
+    limited(r, now, true, |_| true).await
+}
+
+/// Those accounts that are near or past a bound, of roots too.
+pub async fn near(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
+    limited(r, now, false, is_near).await
+}
+
+async fn limited(
+    r: &mut dyn Reads,
+    now: Timestamp,
+    no_roots: bool,
+    wanted: fn(&Budget) -> bool,
+) -> Result<Vec<Budget>> {
+    let mut found = Vec::new();
+    let filter = BudgetFilter { limited: true, no_roots, ..BudgetFilter::default() };
+    budgets::each(r, filter, |budget| found.extend(Some(budget.at(now)).filter(wanted))).await?;
+    let mut living = Vec::with_capacity(found.len());
+    for budget in found {
+        let bounds = match budget.scope.agent() {
+            Some(agent_id) => r.agent_get(agent_id).await?.is_some_and(|agent| !agent.is_deleted()),
+            None => true,
+        };
+        living.extend(bounds.then_some(budget));
     }
+    Ok(living)
+}
+
+#[allow(clippy::cast_precision_loss)] // a share, for a warning
+fn is_near(budget: &Budget) -> bool {
+    let near = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used as f64 >= NEAR * limit as f64);
+    near(budget.spent_tokens.saturating_add(budget.reserved_tokens), budget.limits.tokens)
+        || near(budget.spent_money.plus(budget.reserved_money).0, budget.limits.money.map(|money| money.0))
 }

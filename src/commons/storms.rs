@@ -9,7 +9,7 @@ use ghost_domain::{AgentId, Code, Party, Refusal, RootId};
 use ghost_store::{Reads, Writes};
 use serde_json::{Value, json};
 
-use crate::mail::Chain;
+use crate::chain::Chain;
 use crate::{Cx, Result};
 
 async fn tally(r: &mut dyn Reads, cx: &Cx, root_id: RootId) -> Result<RootTally> {

@@ -1,19 +1,24 @@
 //! The task board (TASK-01..06): assigning wakes the owner, changes are told to the creator, dependencies block and
 //! unblock, and every change is in the task's history.
 
+mod owners;
+mod reading;
+mod telling;
 mod waiting;
 
-use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::text::{clip, one_line};
-use ghost_domain::{AgentId, Code, Kind, Party, Refusal, Task, TaskEvent, TaskId, TaskStatus, Timestamp};
+pub use owners::{handed_on, held_up, left_behind};
+pub use reading::{TaskWithHistory, get, get_with_history};
+use telling::{assign, keep, tell_creator};
+use waiting::{depend, dependencies, unfinished};
+
+use ghost_domain::event::EventKind;
+use ghost_domain::text::one_line;
+use ghost_domain::{AgentId, Code, Party, Refusal, Task, TaskId, TaskStatus, Timestamp};
 use ghost_store::Writes;
 use ghost_store::tables::TaskFilter;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use self::waiting::{depend, dependencies, unfinished};
-use crate::mail::{self, Chain, Draft};
-use crate::{Cx, Result};
+use crate::chain::Chain;
+use crate::{Cx, Result, mail, roster};
 
 /// Characters of a title.
 const TITLE_MAX: usize = 200;
@@ -39,24 +44,6 @@ pub struct NewTask {
     pub chain: Chain,
 }
 
-/// A task with its history.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TaskWithHistory {
-    /// The task.
-    #[serde(flatten)]
-    pub task: Task,
-    /// Its changes, oldest first.
-    pub history: Vec<TaskEvent>,
-    /// Whether there are earlier ones, which are left out.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub history_truncated: bool,
-}
-
-/// Changes of a task that are shown at once.
-const SHOWN: u32 = 500;
-/// Bytes of notes that are shown at once; the newest change is shown whatever it holds.
-const SHOWN_BYTES: usize = 1 << 20;
-
 /// Creates a task and tells its owner.
 pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewTask) -> Result<Task> {
     let limits = cx.limits();
@@ -77,7 +64,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewTask) -> Re
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
-    mail::agent_named(w, &new.owner).await?;
+    roster::agent_named(w, &new.owner).await?;
     let open = w.task_count_open().await?;
     if open >= limits.tasks_open_max {
         return Err(Refusal::new(
@@ -176,7 +163,7 @@ pub async fn update(
         task.status = status;
     }
     if let Some(owner) = change.owner {
-        mail::agent_named(w, &owner).await?;
+        roster::agent_named(w, &owner).await?;
         task.owner = owner;
     }
     if let Some(result) = change.result {
@@ -209,114 +196,16 @@ pub async fn remind(w: &mut dyn Writes, cx: &Cx, chain: Chain, except: &AgentId)
         let filter = TaskFilter { status: Some(status), limit: 1_000, ..TaskFilter::default() };
         for task in w.task_list(&filter).await? {
             if task.root_id == chain.root_id && task.owner != *except {
-                assign(w, cx, &Party::System, &task, chain).await?;
-                told += 1;
+                match assign(w, cx, &Party::System, &task, chain).await {
+                    Ok(()) => told += 1,
+                    // The owner is deleted. Its tasks wait for another, which must not keep the rest from going on.
+                    Err(refusal) if refusal.code == Code::NotFound => {}
+                    Err(refusal) => return Err(refusal),
+                }
             }
         }
     }
     Ok(told)
-}
-
-/// A task, or a refusal.
-pub async fn get(w: &mut dyn Writes, task_id: TaskId) -> Result<Task> {
-    let task = w.task_get(task_id).await?;
-    task.ok_or_else(|| {
-        Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id")
-    })
-}
-
-/// A task with the newest part of its history, or a refusal.
-pub async fn get_with_history(r: &mut dyn ghost_store::Reads, task_id: TaskId) -> Result<TaskWithHistory> {
-    let Some(task) = r.task_get(task_id).await? else {
-        return Err(Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id"));
-    };
-    let mut history = r.task_events(task_id, SHOWN + 1).await?;
-    let mut bytes = 0_usize;
-    let fits = |event: &&TaskEvent| {
-        bytes = bytes.saturating_add(event.note.as_ref().map_or(0, String::len));
-        bytes <= SHOWN_BYTES
-    };
-    let shown = history.iter().rev().take(SHOWN as usize).take_while(fits).count().max(1);
-    let older = history.len().saturating_sub(shown);
-    history.drain(..older);
-    Ok(TaskWithHistory { task, history, history_truncated: older > 0 })
-}
-
-async fn keep(w: &mut dyn Writes, cx: &Cx, by: &Party, task: &Task, note: Option<&str>, kind: EventKind) -> Result<()> {
-    w.task_put(task).await?;
-    w.task_event_append(&TaskEvent {
-        task_id: task.task_id,
-        by: by.clone(),
-        at: cx.now(),
-        status: task.status,
-        owner: task.owner.clone(),
-        note: note.map(str::to_owned),
-    })
-    .await?;
-    let event = NewEvent::new(
-        kind,
-        json!({
-            "task_id": task.task_id, "title": task.title, "owner": task.owner, "status": task.status, "by": by,
-            "note": note.map(|note| cx.excerpt(note, 200)),
-            "result": task.result.as_deref().map(|text| cx.excerpt(text, 200)),
-        }),
-    )
-    .agent(&task.owner)
-    .correlation(task.root_id);
-    cx.emit(w, event).await
-}
-
-/// Tells the owner of its work (TASK-03). Who gives itself a task needs no telling.
-async fn assign(w: &mut dyn Writes, cx: &Cx, by: &Party, task: &Task, chain: Chain) -> Result<()> {
-    if by.agent() == Some(&task.owner) {
-        return Ok(());
-    }
-    let body = format!("task_id: {}\ntitle: {}\n\n{}", task.task_id, task.title, task.description);
-    let draft = Draft {
-        subject: Some(format!("Task for you: {}", clip(&task.title, 120))),
-        ..Draft::new(&task.owner, by.clone(), Kind::Task, bounded(cx, body), chain)
-    };
-    mail::deliver(w, cx, draft).await?;
-    Ok(())
-}
-
-async fn tell_creator(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    by: &Party,
-    task: &Task,
-    note: Option<&str>,
-    chain: Chain,
-) -> Result<()> {
-    let Some(creator) = task.creator.agent() else { return Ok(()) };
-    if by.agent() == Some(creator) {
-        return Ok(());
-    }
-    let mut body =
-        format!("task_id: {}\ntitle: {}\nstatus: {}\nowner: {}", task.task_id, task.title, task.status, task.owner);
-    for (field, text) in [("note", note), ("result", task.result.as_deref())] {
-        if let Some(text) = text {
-            body.push_str(&format!("\n{field}: {text}"));
-        }
-    }
-    let draft = Draft {
-        subject: Some(format!("Task {}: {}", task.status, clip(&task.title, 120))),
-        ..Draft::new(creator, by.clone(), Kind::Task, bounded(cx, body), chain)
-    };
-    match mail::deliver(w, cx, draft).await {
-        Ok(_) => Ok(()),
-        // The work is done whether or not its creator can still be told: a full inbox or a deleted creator must not
-        // make the owner's own record impossible. The board and the feed have it.
-        Err(refusal)
-            if matches!(
-                refusal.code,
-                Code::InboxFull | Code::NotFound | Code::HopLimit | Code::RateLimited | Code::LoopGuard
-            ) =>
-        {
-            Ok(())
-        }
-        Err(refusal) => Err(refusal),
-    }
 }
 
 /// Frees the tasks that waited for `done` alone (TASK-06).
@@ -365,9 +254,4 @@ async fn tell_of_change(w: &mut dyn Writes, cx: &Cx, task: &Task, note: &str, ch
         return Ok(());
     }
     tell_creator(w, cx, &Party::System, task, Some(note), chain).await
-}
-
-fn bounded(cx: &Cx, body: String) -> String {
-    let limit = cx.limits().message_bytes as usize;
-    if body.len() <= limit { body } else { ghost_domain::text::prefix_bytes(&body, limit).to_owned() }
 }

@@ -1,26 +1,35 @@
 //! Turns: taking mail, thinking, acting and answering, each step a transaction that a crash can fall between
 //! (DESIGN.md section 2).
 
-mod calls;
+pub(crate) mod calls;
 mod crash;
 mod end;
+pub(crate) mod ending;
 mod model;
+mod next;
+pub(crate) mod ownership;
 
-pub(crate) use calls::orphan;
-pub use calls::{CallStart, malformed, record_call_end, record_call_start};
+pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_start};
 pub use crash::{crashed, review_at_boot, too_long};
-pub use end::{Ending, Held, HeldMail, cancel, finish, finish_held};
-pub use model::{ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note};
+pub use end::{cancel, finish, finish_held};
+pub use ending::{Ending, Held, HeldMail};
+pub use model::{
+    ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note, passed_over, shortened,
+};
+pub use next::{Next, Seen, mail_room, next};
+use next::{choose, still_there, window};
+pub use ownership::{open_turn, owned, working_turn};
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::mail::{Room, bytes_of, channel_of, plan_turn, runs_alone};
+use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone};
 use ghost_domain::{
-    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, HeldSkill, Kind, MailState, MessageId,
-    Refusal, Turn, TurnId, TurnStatus,
+    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn,
+    TurnId, TurnStatus,
 };
-use ghost_store::{Reads, Writes};
+use ghost_store::Writes;
 use serde_json::json;
 
+use crate::chain::Chain;
 use crate::chat::{ReadOn, read_on};
 use crate::{Cx, Result};
 
@@ -39,128 +48,6 @@ pub struct Taken {
     pub earlier: Vec<TurnId>,
     /// Why the turn must end at once: its root has opened too many.
     pub over: Option<Refusal>,
-}
-
-/// The record of an agent that this daemon may act for: it exists, and this daemon's fencing epoch still holds.
-pub async fn owned(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Agent> {
-    let agent = crate::mail::agent_named(w, agent_id).await?;
-    if agent.epoch != cx.epoch || agent.node != *cx.node {
-        return Err(Refusal::new(
-            Code::Conflict,
-            format!("{agent_id} belongs to node {} (epoch {}) now", agent.node, agent.epoch),
-        )
-        .hint("this daemon has lost the agent to another one and must let it go"));
-    }
-    Ok(agent)
-}
-
-/// An open turn, or a refusal: it was cancelled, or set aside, while its agent was at work.
-pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
-    match w.turn_get(turn_id).await? {
-        Some(turn) if turn.status == TurnStatus::Open => Ok(turn),
-        Some(turn) => Err(Refusal::new(Code::Cancelled, format!("turn {turn_id} is {}", turn.status))),
-        None => Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
-    }
-}
-
-/// An open turn of an agent that this daemon may act for: what every write of a turn's own work begins with, so that a
-/// daemon which has lost the agent can no longer write for it.
-pub async fn working_turn(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId) -> Result<Turn> {
-    let turn = open_turn(w, turn_id).await?;
-    owned(w, cx, &turn.agent_id).await?;
-    Ok(turn)
-}
-
-/// What an agent has to do next, as a snapshot shows it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Next {
-    /// Nothing.
-    Nothing,
-    /// To go on with its open turn.
-    Resume,
-    /// To open a turn with this mail.
-    Mail {
-        /// Which.
-        mail: Vec<Envelope>,
-        /// Whether mail that wakes was left for a later turn. If not, there is nothing to look for after this one: what
-        /// comes after the snapshot brings a wake-up of its own.
-        more: bool,
-        /// Whether the agent's chat channels have something that it has not been shown.
-        unread: bool,
-        /// The skills that it holds.
-        skills: Vec<HeldSkill>,
-    },
-}
-
-/// What [`next`] saw of a turn's mail, for [`take`].
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// See [`Next::Mail`].
-    pub mail: Vec<Envelope>,
-    /// See [`Next::Mail`].
-    pub unread: bool,
-    /// What the turn has room for; see [`next`].
-    pub room: usize,
-}
-
-/// Looks what an agent has to do next. Done over a snapshot, because looking through an inbox inside the writer would
-/// bring everything that waits there into SQL, for every turn; only the agent's own turns take its mail, so what is seen
-/// here is still there when [`take`] comes for it, or take looks anew. `settled` says that the caller has ended the
-/// agent's last turn itself, so that none can be open. `room` is how many bytes of mail and chat its turn has room for.
-pub async fn next(r: &mut dyn Reads, cx: &Cx, agent_id: &AgentId, settled: bool, room: usize) -> Result<Next> {
-    if !settled && r.turn_open_of(agent_id).await?.is_some() {
-        return Ok(Next::Resume);
-    }
-    let look = r.inbox_look(agent_id, window(cx)).await?;
-    let (mail, more) = choose(r, cx, agent_id, look.mail, room).await?;
-    if mail.is_empty() {
-        return Ok(Next::Nothing);
-    }
-    Ok(Next::Mail { mail, more, unread: look.unread, skills: look.skills })
-}
-
-/// How many bytes of mail a turn has room for whose conversation may have `context_bytes`: half of them, so that there is
-/// room for what the agent is told besides, and for what it does.
-#[must_use]
-pub fn mail_room(context_bytes: u32) -> usize {
-    context_bytes as usize / 2
-}
-
-/// How much of an inbox is looked at first.
-fn window(cx: &Cx) -> u32 {
-    cx.limits().turn_mail_max.saturating_mul(2)
-}
-
-/// The mail of an agent's next turn out of the beginning of its inbox, and whether more of it wakes.
-async fn choose(
-    r: &mut dyn Reads,
-    cx: &Cx,
-    agent_id: &AgentId,
-    mut pending: Vec<Envelope>,
-    bytes: usize,
-) -> Result<(Vec<Envelope>, bool)> {
-    let (limits, window) = (cx.limits(), window(cx));
-    let full = pending.len() >= window as usize;
-    if full && !pending.iter().any(|envelope| envelope.wake) {
-        // Quiet mail fills the window; what wakes lies behind it.
-        pending = r.inbox_pending(agent_id, limits.inbox_max.saturating_mul(2)).await?;
-    }
-    let room = Room { envelopes: limits.turn_mail_max as usize, bytes };
-    let taken: Vec<Envelope> = plan_turn(&pending, room).into_iter().cloned().collect();
-    let waking = |mail: &[Envelope]| mail.iter().filter(|envelope| envelope.wake).count();
-    let more = full || waking(&pending) > waking(&taken);
-    Ok((taken, more))
-}
-
-/// The mail that was seen by [`next`], if all of it still waits.
-async fn still_there(w: &mut dyn Writes, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
-    for envelope in &mut mail {
-        match w.message_standing(envelope.message_id).await? {
-            Some((MailState::Pending, turn_id, crashes)) => (envelope.turn_id, envelope.crashes) = (turn_id, crashes),
-            _ => return Ok(None),
-        }
-    }
-    Ok(Some(mail))
 }
 
 /// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do. `seen` is what
@@ -236,7 +123,7 @@ async fn within_its_root(
         return Ok((mail, None));
     };
     let hop = mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0);
-    let over = crate::storms::turns_spent(w, cx, crate::mail::Chain { root_id, hop }).await?;
+    let over = crate::storms::turns_spent(w, cx, Chain { root_id, hop }).await?;
     if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
         mail.retain(|envelope| envelope.root_id == root_id);
         // The actor has seen the rest as taken and would not look again by itself.
@@ -320,7 +207,7 @@ async fn open(w: &mut dyn Writes, cx: &Cx, agent: Agent, opening: Opening) -> Re
     .agent(&agent.agent_id)
     .correlation(turn.turn_id);
     cx.emit(w, event).await?;
-    let chain = crate::mail::Chain { root_id: turn.root_id, hop: turn.hop };
+    let chain = Chain { root_id: turn.root_id, hop: turn.hop };
     crate::storms::turn_opened(w, cx, &agent.agent_id, chain).await?;
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over })
 }
@@ -335,7 +222,7 @@ async fn resume(w: &mut dyn Writes, cx: &Cx, agent: Agent, mut turn: Turn) -> Re
     // One that was opened only to be ended, and that a death of the daemon kept from it.
     let over = match turn.rounds.saturating_add(turn.calls) {
         0 => {
-            let chain = crate::mail::Chain { root_id: turn.root_id, hop: turn.hop };
+            let chain = Chain { root_id: turn.root_id, hop: turn.hop };
             let most = u64::from(cx.limits().root_turns_max);
             let tally = w.root_get(turn.root_id).await?;
             let spent = tally.is_some_and(|tally| tally.turns > most);

@@ -8,16 +8,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{self, Profile};
 
-use crate::plan::{AccessSection, Plan};
+use crate::extra_tools::ExtraTools;
+use crate::plan::archetype::AccessSection;
 
 /// Tools that exist only with a conversation from outside (CONF-03).
 const CHANNEL_CONTEXT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
 
 /// What the owner of a task says how far it is with (TASK-05).
-const TASK_UPDATE: &str = "syscall.task.update";
+pub(crate) const TASK_UPDATE: &str = "syscall.task.update";
 
 /// What holds for a tool that no group lists (CONF-27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,95 +45,6 @@ pub fn canonical_name(name: &str) -> Cow<'_, str> {
 /// Whether the tool is registered whatever any rule says (ACC-04). `name` must be canonical.
 fn always_on(name: &str) -> bool {
     tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)
-}
-
-/// Tools that toolboxes and skills bring: full names, and the short names that mean exactly one of them (TBX-03).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExtraTools {
-    full: BTreeSet<String>,
-    short: BTreeMap<String, BTreeSet<String>>,
-}
-
-impl ExtraTools {
-    /// Makes `<toolbox>.<tool>` known.
-    pub fn insert(&mut self, toolbox: &str, tool: &str) {
-        let full = format!("{toolbox}.{tool}");
-        self.short.entry(tool.to_owned()).or_default().insert(full.clone());
-        self.full.insert(full);
-    }
-
-    /// What a word in a group or tool list stands for, catalogue included. Empty if nothing is called that, or if a
-    /// short name could mean several tools.
-    #[must_use]
-    pub fn expand(&self, word: &str) -> BTreeSet<String> {
-        let mut found: BTreeSet<String> = tool_catalogue::expand(word).into_iter().map(str::to_owned).collect();
-        let word = word.trim().to_ascii_lowercase();
-        if word.contains('*') {
-            found.extend(self.full.iter().filter(|name| tool_catalogue::glob(&word, name)).cloned());
-        } else if found.is_empty() {
-            if self.full.contains(&word) {
-                found.insert(word);
-            } else if let Some(meant) = self.short.get(&word)
-                && meant.len() == 1
-            {
-                found.extend(meant.iter().cloned());
-            }
-        }
-        found
-    }
-
-    /// Every word that stands for something, for hints about misspelt ones.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        tool_catalogue::words()
-            .map(|word| -> &str { word })
-            .chain(self.full.iter().map(String::as_str))
-            .chain(self.short.iter().filter(|(_, meant)| meant.len() == 1).map(|(short, _)| short.as_str()))
-    }
-
-    /// What someone may have meant who wrote a word that stands for nothing.
-    #[must_use]
-    pub fn hint(&self, word: &str) -> String {
-        let word = word.trim().to_ascii_lowercase();
-        let near = match word.find('*') {
-            // Only the text before the first star is said outright: it is held against the beginnings of names.
-            Some(at) => {
-                let beginnings = self.words().flat_map(|name| name.match_indices('.').map(|(dot, _)| &name[..=dot]));
-                nearest(&word[..at], beginnings).map(|near| format!("{near}{}", &word[at..]))
-            }
-            None => nearest(&word, self.words()).map(str::to_owned).or_else(|| {
-                // `memory` for `memory.get` is no slip of the keyboard, yet plain enough.
-                let longer = self.words().filter(|longer| word.len() >= 4 && longer.starts_with(&word)).min();
-                longer.map(str::to_owned)
-            }),
-        };
-        match near.filter(|near| !self.expand(near).is_empty()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if word.starts_with("group:") => format!("the sections are: {}", tool_catalogue::SECTIONS.join(", ")),
-            None if word.contains('*') => {
-                "a pattern must match the whole of a tool's name, such as `workspace.*` or `syscall.task.*`".to_owned()
-            }
-            None => "name a tool (`ghostctl tool list AGENT`), a section (`group:fs`) or a pattern (`workspace.*`)"
-                .to_owned(),
-        }
-    }
-}
-
-impl Plan {
-    /// Whether an agent with this access has `tool`, a canonical name, in its registry: in a turn that comes from `outside`,
-    /// or in one that does not. The tools of the outside channel exist in the former alone (CONF-03).
-    #[must_use]
-    pub fn grants(&self, access: &ToolAccess, tool: &str, outside: bool) -> bool {
-        let of_channel = tool == "message" || tool.strip_prefix("syscall.").unwrap_or(tool).starts_with("channel.");
-        match outside {
-            // The owner of a task may say how far it is (TASK-05): the tool is there, and knows whom it serves.
-            _ if !of_channel => {
-                access.can_access(tool)
-                    || (self.owner_may_update_tasks && tool == TASK_UPDATE && access.may_update_own_tasks())
-            }
-            true => access.can_access_with_channel(tool),
-            false => false,
-        }
-    }
 }
 
 /// The access rules of a world: privilege groups and what holds outside them.

@@ -10,21 +10,22 @@ use std::sync::Arc;
 use ghost_domain::text::nearest;
 
 use crate::archetype_config::{self, Known, Read};
-use crate::files::{MARKDOWN_MAX, names_in, read_text};
+use crate::files::{ARCHETYPES, MARKDOWN_MAX, names_in, read_text};
+use crate::headings::SECTIONS;
 use crate::markdown::{self, Parsed, Section};
-use crate::near_names::{self, Wanted};
+use crate::near_names::{self, OLDER, Wanted};
 use crate::plan::Archetype;
-use crate::reader::is_name;
+use crate::reader::{self, Field, is_name};
 use crate::report::{FileReport, Report};
 
 /// Most archetypes of a world.
 pub const ARCHETYPES_MAX: usize = 200;
 
+/// What to do about an archetype that there is not.
+const MAKE_ONE: &str = "make archetype/<name>/ with soul.md and goal.md";
+
 /// Sections that no prose has: one of them makes an `agent.md` without a `config.md` beside it configuration.
 const MACHINE: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
-
-/// Files with an older name; if both are there, the older one is appended.
-pub(crate) const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
 
 /// Files that mean something themselves, so that none of them can be meant to be another one.
 const OWN: [&str; 9] =
@@ -48,33 +49,46 @@ pub struct Loaded {
 
 /// Reads every directory under `dir/archetype`. `shown` is the same directory as it is named in messages.
 pub fn load_all(dir: &Path, shown: &Path, known: &Known<'_>, report: &Report) -> BTreeMap<String, Loaded> {
-    let (real, shown) = (dir.join("archetype"), shown.join("archetype"));
+    let (real, shown) = (dir.join(ARCHETYPES), shown.join(ARCHETYPES));
     let file = report.file(&shown);
     if !real.is_dir() {
-        let hint = "make archetype/<name>/ with soul.md and goal.md".to_owned();
-        file.error(0, "", "the world has no directory `archetype`", Some(hint));
+        let hint = match near_names::meant_directory(dir, ARCHETYPES) {
+            Some(near) => format!("did you mean `{near}` to be it? Rename it"),
+            None => MAKE_ONE.to_owned(),
+        };
+        file.error(0, "", "the world has no directory `archetype`", hint);
         return BTreeMap::new();
     }
     let mut found = BTreeMap::new();
-    for name in names_in(&real, &file) {
-        if name.starts_with('.') || !real.join(&name).is_dir() {
-            continue;
-        }
+    let mut names = names_in(&real, &file);
+    names.retain(|name| !name.starts_with('.') && real.join(name).is_dir());
+    if names.is_empty() {
+        file.error(0, "", "there is no archetype in it", MAKE_ONE);
+    }
+    for name in names {
         let shown = shown.join(&name);
         let file = report.file(&shown);
         if !is_name(&name) {
-            let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`".to_owned();
-            file.error(0, "", "an archetype cannot be called that", Some(hint));
+            let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`";
+            file.error(0, "", "an archetype cannot be called that", hint);
             continue;
         }
         if found.len() == ARCHETYPES_MAX {
-            file.error(0, "", format!("the world has more than {ARCHETYPES_MAX} archetypes"), None);
+            let message = format!("the world has more than {ARCHETYPES_MAX} archetypes");
+            file.error(0, "", message, "move those that nobody needs out of this directory");
             break;
         }
         let place = Place { dir: real.join(&name), shown, root: dir, report };
         found.insert(name.clone(), place.load(name, known));
     }
     found
+}
+
+/// Reports that there is no archetype of the name in `field`. If there is none at all, that was told.
+pub fn no_such(field: &Field<'_>, archetypes: &BTreeMap<String, Arc<Archetype>>) {
+    if !archetypes.is_empty() {
+        reader::no_such(field, "archetype", archetypes.keys().map(String::as_str), MAKE_ONE);
+    }
 }
 
 struct Place<'a> {
@@ -98,10 +112,10 @@ impl Place<'_> {
                         |near| format!("did you mean `{near}` to be it? Rename it"),
                     );
                     missing.borrow_mut().extend(near.map(str::to_owned));
-                    self.at(file).error(0, "", "the file is missing", Some(hint));
+                    self.at(file).error(0, "", "the file is missing", hint);
                 }
                 Some(text) if text.trim().is_empty() => {
-                    self.at(file).error(0, "", "the file is empty", Some("a sentence is enough".to_owned()));
+                    self.at(file).error(0, "", "the file is empty", "a sentence is enough");
                 }
                 Some(_) => {}
             }
@@ -122,8 +136,8 @@ impl Place<'_> {
                     config_file = "agent.md";
                     let file = self.at(config_file);
                     let line = machine.sections.first().map_or(0, |section| section.line);
-                    let hint = "move these sections to config.md; a config.md, even an empty one, ends this".to_owned();
-                    file.warn(line, "", "its machine sections are read as configuration", Some(hint));
+                    let hint = "move these sections to config.md; a config.md, even an empty one, ends this";
+                    file.warn(line, "", "its machine sections are read as configuration", hint);
                     archetype_config::read(&machine, known, &file)
                 }
                 None => Read::default(),
@@ -181,7 +195,7 @@ fn split_legacy(text: &str) -> Option<(String, Parsed)> {
     }
     let is_machine = |section: &Section| {
         let key = section.key.as_str();
-        MACHINE.contains(&key) || (archetype_config::SECTIONS.contains(&key) && section.is_structured())
+        MACHINE.contains(&key) || (SECTIONS.contains(&key) && section.is_structured())
     };
     let (machine, prose): (Vec<Section>, Vec<Section>) = sections.into_iter().partition(is_machine);
     let mut kept = before_raw;

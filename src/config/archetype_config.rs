@@ -8,21 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, Profile};
 
-use crate::access::ExtraTools;
+use crate::extra_tools::ExtraTools;
+use crate::headings::{self, SECTIONS};
 use crate::heartbeat;
-use crate::markdown::{Item, ItemKind, Parsed, Section, other_heading};
+use crate::markdown::{ItemKind, Parsed, Section, other_heading};
 use crate::plan::{AccessSection, ArchetypeConfig, ToolboxRef};
 use crate::reader::{Field, Map};
 use crate::report::{FileReport, did_you_mean};
 use crate::toolbox::{Toolbox, check_reference};
 use crate::world_file::agents::agent_limits;
 use crate::world_file::llm::read_model;
-use crate::world_file::{channels, money};
+use crate::world_file::{budgets, channels};
 use crate::yaml::{Key, Node, Value};
 
-/// The sections that are known, as they are compared.
-pub const SECTIONS: [&str; 9] =
-    ["llm", "limits", "tool access", "toolbox", "skills", "tools", "heartbeat", "prompt", "channels"];
+/// Keys that people know from the world file, and what holds in a `config.md`.
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("usd_per_day", "write `daily_cost_usd` under `## Limits`"),
+    ("tokens_per_day", "write it into the world file: `budgets: { agent: { <id>: { tokens_per_day: … } } }`"),
+    ("tokens", "write it into the world file: `budgets: { agent: { <id>: { tokens: … } } }`"),
+    ("usd", "write it into the world file: `budgets: { agent: { <id>: { usd: … } } }`"),
+];
 
 /// What a `config.md` may refer to.
 pub struct Known<'a> {
@@ -55,53 +60,9 @@ pub struct Read {
 
 /// Reads one `config.md`: its sections, and what stands outside of them where nothing would read it.
 pub fn read(parsed: &Parsed, known: &Known<'_>, file: &FileReport<'_>) -> Read {
-    before(&parsed.before, file);
-    unclosed(parsed.unclosed, file);
+    headings::before(&parsed.before, file);
+    headings::unclosed(parsed.unclosed, file);
     read_sections(&parsed.sections, known, file)
-}
-
-/// Reports a comment without an end: it hides everything after it.
-pub fn unclosed(line: Option<usize>, file: &FileReport<'_>) {
-    if let Some(line) = line {
-        let message = "the comment that begins here has no end, so that nothing after it is read";
-        file.error(line, "", message, Some("write `-->` where it ends".to_owned()));
-    }
-}
-
-/// What stands before the first section: a title and notes. Whatever looks like configuration would be lost there.
-fn before(items: &[Item], file: &FileReport<'_>) {
-    let mut titled = false;
-    for Item { line, kind } in items {
-        let told = match kind {
-            ItemKind::Pair(key, _) => format!("`{}:`", clip(key, 60)),
-            ItemKind::Bullet(word) => format!("the list item `{}`", clip(word, 60)),
-            ItemKind::Prose(text) => {
-                match other_heading(text) {
-                    Some((1, key)) if !titled && section_of(&key).is_none() => titled = true,
-                    Some((_, key)) => no_section(*line, text, &key, file),
-                    None => {}
-                }
-                continue;
-            }
-        };
-        let hint = "put it under the `## Section` that it belongs to; put notes between <!-- and -->".to_owned();
-        file.error(*line, "", format!("{told} stands before the first section, where nothing reads it"), Some(hint));
-    }
-}
-
-/// The known section that a heading in lower case means, whatever stands between its words.
-fn section_of(key: &str) -> Option<&'static str> {
-    let plain = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
-    SECTIONS.into_iter().find(|section| plain(section) == plain(key))
-}
-
-/// Reports a heading that begins no section, although it may have been meant to.
-fn no_section(line: usize, text: &str, key: &str, file: &FileReport<'_>) {
-    let hint = match section_of(key).or_else(|| ghost_domain::text::nearest(key, SECTIONS)) {
-        Some(near) => format!("did you mean `## {near}`? Sections begin with two `#`"),
-        None => "sections begin with two `#`; put notes between <!-- and -->".to_owned(),
-    };
-    file.error(line, "", format!("`{}` begins no section", clip(text, 60)), Some(hint));
 }
 
 fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>) -> Read {
@@ -113,7 +74,7 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
             && section.key != "toolbox"
         {
             let message = format!("the section `## {}` stands here a second time", clip(&section.heading, 60));
-            file.error(section.line, "", message, Some(format!("it is already on line {first}; keep one")));
+            file.error(section.line, "", message, format!("it is already on line {first}; keep one"));
             // What is wrong in it is told all the same; what it says counts for nothing.
             if SECTIONS.contains(&section.key.as_str()) {
                 one_section(section, known, file, &mut Read::default(), &mut BTreeSet::new());
@@ -126,7 +87,7 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
         && read.config.legacy_tools.take().is_some()
     {
         let message = "`## Tools` is not read, because `## Tool Access` decides";
-        file.warn(*line, "Tools", message, Some("move its tools there, or remove the section".to_owned()));
+        file.warn(*line, "Tools", message, "move its tools there, or remove the section");
     }
     if let Some(list) = &mut read.config.legacy_tools {
         // The old list says which built-ins there are; toolboxes were always declared beside it.
@@ -156,7 +117,7 @@ fn one_section(
         "limits" => pairs(section, &[], file, |map| {
             read.limits_line = section.line;
             read.config.limits = agent_limits(map);
-            read.config.daily_money = map.get("daily_cost_usd").and_then(|field| money(&field));
+            read.config.daily_money = map.get("daily_cost_usd").and_then(|field| budgets::money_limit(&field));
         }),
         "tool access" => read.config.access = Some(tool_access(section, known, file)),
         "toolbox" => toolbox(section, known, file, &mut read.config, toolbox_tools),
@@ -169,24 +130,11 @@ fn one_section(
         "prompt" => pairs(section, &[], file, |map| {
             if map.get("mode").and_then(|field| field.choice(&["full", "minimal", "none"])).is_some_and(|m| m != "full")
             {
-                file.warn(section.line, "Prompt.mode", "nothing uses this yet", None);
+                file.warn(section.line, "Prompt.mode", "nothing uses this yet", "write `full`, which is what is done");
             }
             read.config.timezone = map.get("timezone").and_then(|field| heartbeat::timezone(&field));
         }),
-        _ => {
-            let hint = did_you_mean(&section.key, SECTIONS.iter().copied());
-            let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
-            file.warn(section.line, "", message, hint);
-            // A section that is known may begin in it, under a heading of another level.
-            for Item { line, kind } in &section.items {
-                if let ItemKind::Prose(text) = kind
-                    && let Some((_, key)) = other_heading(text)
-                    && section_of(&key).is_some()
-                {
-                    no_section(*line, text, &key, file);
-                }
-            }
-        }
+        _ => headings::unread(section, file),
     }
 }
 
@@ -202,7 +150,7 @@ fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl Fn
                         item.line,
                         &section.heading,
                         message,
-                        Some(format!("it is already on line {}", first.line)),
+                        format!("it is already on line {}; keep one", first.line),
                     );
                     continue;
                 }
@@ -227,7 +175,7 @@ fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl Fn
     // The heading becomes the first part of every path, so that a problem says `LLM.provider`.
     if let Some(map) = Field::root(&node, file).entries().into_iter().next().and_then(|(_, field)| field.map()) {
         read(&map);
-        map.finish(&[]);
+        map.finish(if section.key == "limits" { &ELSEWHERE } else { &[] });
     }
 }
 
@@ -242,13 +190,13 @@ fn comma_list(value: &str) -> impl Iterator<Item = &str> {
 
 fn stray(section: &Section, line: usize, text: &str, file: &FileReport<'_>) {
     if let Some((_, key)) = other_heading(text) {
-        return no_section(line, text, &key, file);
+        return headings::no_section(line, text, &key, file);
     }
     file.error(
         line,
         &section.heading,
         format!("`{}` cannot be read here", clip(text, 60)),
-        Some("write `key: value` or a list item where one belongs; put notes between <!-- and -->".to_owned()),
+        "write `key: value` or a list item where one belongs; put notes between <!-- and -->",
     );
 }
 
@@ -269,7 +217,9 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
             }
         };
         if !seen.insert(key) {
-            file.error(item.line, &path(key), format!("the key `{key}` stands here a second time"), None);
+            let message = format!("the key `{key}` stands here a second time");
+            let hint = if key == "profile" { "keep one" } else { "write all of it behind one, with commas between" };
+            file.error(item.line, &path(key), message, hint);
             continue;
         }
         match key {
@@ -279,9 +229,8 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
                         access.groups.insert(group.to_owned());
                     } else {
                         let message = format!("there is no privilege group `{}`", clip(group, 80));
-                        let hint = did_you_mean(group, known.groups.iter().copied()).or_else(|| {
-                            Some("groups are defined under `tool_privileges` in the world file".to_owned())
-                        });
+                        let otherwise = "groups are defined under `tool_privileges` in the world file";
+                        let hint = did_you_mean(group, known.groups.iter().copied(), otherwise);
                         file.error(item.line, &path(key), message, hint);
                     }
                 }
@@ -290,7 +239,8 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
                 Some(name) => access.profile = Some((*name).to_owned()),
                 None => {
                     let message = format!("there is no profile `{}`", clip(value, 80));
-                    file.error(item.line, &path(key), message, did_you_mean(value, Profile::NAMES.iter().copied()));
+                    let hint = did_you_mean(value, Profile::NAMES.iter().copied(), "leave it out");
+                    file.error(item.line, &path(key), message, hint);
                 }
             },
             "deny" => {
@@ -299,7 +249,7 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
                     let always = |name: &String| tool_catalogue::entry(name).is_some_and(|entry| entry.always_on);
                     if !tools.is_empty() && tools.iter().all(always) {
                         let message = format!("`{}` is always on and cannot be denied", clip(word, 80));
-                        file.error(item.line, &path(key), message, None);
+                        file.error(item.line, &path(key), message, "take it out: every agent has it");
                     }
                     access.denied.extend(tools);
                 }
@@ -315,12 +265,12 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
 /// The tools that `word` stands for; none, and an error, if it stands for nothing.
 pub fn tool(word: &str, line: usize, path: &str, known: &Known<'_>, file: &FileReport<'_>) -> BTreeSet<String> {
     if word.is_empty() {
-        file.error(line, path, "an item of this list is empty", Some("name a tool, or take the `-` out".to_owned()));
+        file.error(line, path, "an item of this list is empty", "name a tool, or take the `-` out");
         return BTreeSet::new();
     }
     let tools = known.extra.expand(word);
     if tools.is_empty() && known.whole {
-        file.error(line, path, format!("there is no tool `{}`", clip(word, 80)), Some(known.extra.hint(word)));
+        file.error(line, path, format!("there is no tool `{}`", clip(word, 80)), known.extra.hint(word));
     }
     tools
 }
@@ -330,11 +280,17 @@ fn words(section: &Section, path: &str, known: &Known<'_>, file: &FileReport<'_>
     for item in &section.items {
         match &item.kind {
             ItemKind::Bullet(word) => found.extend(tool(word, item.line, path, known, file)),
-            ItemKind::Pair(key, _) => file.unknown_key(item.line, &format!("{path}.{key}"), key, std::iter::empty()),
+            ItemKind::Pair(key, _) => no_keys(path, item.line, key, "tool", file),
             ItemKind::Prose(text) => stray(section, item.line, text, file),
         }
     }
     found.into_iter().collect()
+}
+
+/// Reports a key in a section that is a list of `what`.
+fn no_keys(path: &str, line: usize, key: &str, what: &str, file: &FileReport<'_>) {
+    let message = format!("there is no key `{}` here", clip(key, 60));
+    file.error(line, &format!("{path}.{key}"), message, format!("write each {what} on a line of its own after `- `"));
 }
 
 fn skills(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> BTreeSet<String> {
@@ -346,9 +302,11 @@ fn skills(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> BTreeS
             }
             ItemKind::Bullet(name) => {
                 let message = format!("there is no skill `{}`", clip(name, 80));
-                file.error(item.line, "Skills", message, did_you_mean(name, known.skills.iter().map(String::as_str)));
+                let otherwise = "a skill is a directory under `skills` with a SKILL.md in it";
+                let hint = did_you_mean(name, known.skills.iter().map(String::as_str), otherwise);
+                file.error(item.line, "Skills", message, hint);
             }
-            ItemKind::Pair(key, _) => file.unknown_key(item.line, &format!("Skills.{key}"), key, std::iter::empty()),
+            ItemKind::Pair(key, _) => no_keys("Skills", item.line, key, "skill", file),
             ItemKind::Prose(text) => stray(section, item.line, text, file),
         }
     }
@@ -368,8 +326,8 @@ fn toolbox(
         match &item.kind {
             ItemKind::Pair(key, value) if key == "source" && source.is_none() => source = Some((value, item.line)),
             ItemKind::Pair(key, _) if key == "source" => {
-                let hint = "write one `## Toolbox` section for each".to_owned();
-                file.error(item.line, "Toolbox.source", "a second source in one section", Some(hint));
+                let hint = "write one `## Toolbox` section for each";
+                file.error(item.line, "Toolbox.source", "a second source in one section", hint);
             }
             ItemKind::Pair(key, _) => {
                 file.unknown_key(item.line, &format!("Toolbox.{key}"), key, std::iter::once("source"));
@@ -379,12 +337,13 @@ fn toolbox(
         }
     }
     let Some((source, line)) = source.filter(|(source, _)| !source.is_empty()) else {
-        let hint = "write `source: toolbox/<box>/toolbox.yaml`".to_owned();
-        file.error(section.line, "Toolbox.source", "the section has no `source`", Some(hint));
+        let hint = "write `source: toolbox/<box>/toolbox.yaml`";
+        file.error(section.line, "Toolbox.source", "the section has no `source`", hint);
         return;
     };
     if wanted.is_empty() {
-        file.warn(section.line, "Toolbox", "no tool of this toolbox is named, so none is used", None);
+        let message = "no tool of this toolbox is named, so none is used";
+        file.warn(section.line, "Toolbox", message, "list those that are wanted, each after `- `");
     }
     if known.whole {
         match check_reference(known.toolboxes, (source, line), &wanted, file) {

@@ -8,15 +8,19 @@ use std::sync::Arc;
 
 use ghost_domain::text::nearest;
 use ghost_domain::write_acl::{WorkspacePath, WriteAcl};
-use ghost_domain::{AgentId, BudgetLimits, Scope};
+use ghost_domain::{AgentId, BudgetLimits, Limits, Scope};
 
 use crate::access::{self, Groups, ToolAccess};
+use crate::archetype;
 use crate::files::{directory_within, is_plain_relative};
-use crate::load::{above_world, fallback_problems, model_problem};
 use crate::plan::{AgentLimits, AgentPlan, Archetype, JobPlan, LlmPlan, TeamPlan};
+use crate::problem::Hint;
+use crate::providers::{fallback_problems, model_problem};
 use crate::reader::{Field, no_such};
+use crate::report::did_you_mean;
 use crate::world_file::agents::AgentEntry;
-use crate::world_file::{BudgetEntry, JobEntry, WorldFile};
+use crate::world_file::budgets::BudgetEntry;
+use crate::world_file::{JobEntry, WorldFile};
 
 /// What [`crew`] gives.
 pub struct Crew {
@@ -41,7 +45,7 @@ pub fn crew(
         if let Some(first) = lines.get(&entry.agent_id) {
             entry.field.error(
                 format!("a second agent is called `{}`", entry.agent_id),
-                Some(format!("the first one is on line {first}; ids are unique in a world")),
+                format!("the first one is on line {first}; ids are unique in a world"),
             );
         } else {
             lines.insert(&entry.agent_id, entry.field.line());
@@ -56,7 +60,7 @@ pub fn crew(
         .filter_map(|entry| {
             let (field, name) = entry.archetype.as_ref()?;
             let Some(archetype) = archetypes.get(*name) else {
-                no_such(field, "archetype", archetypes.keys().map(String::as_str));
+                archetype::no_such(field, archetypes);
                 return None;
             };
             let access = access_of(entry, archetype, groups);
@@ -70,16 +74,16 @@ pub fn crew(
             if let Some(problem) = model_problem(&model, llm)
                 && model_problem(&archetype.config.model, llm).is_none()
             {
-                entry.field.error(problem, Some("write `model` under `overrides` too".to_owned()));
+                entry.field.error(problem, "write `model` under `overrides` too");
             }
             // Those of the archetype are told where they stand.
             if !entry.model.choice.fallback_models.is_empty() {
                 for (message, hint) in fallback_problems(&model, llm) {
-                    entry.field.error(format!("overrides.fallback_models: {message}"), Some(hint));
+                    entry.field.error(format!("overrides.fallback_models: {message}"), hint);
                 }
             }
             if let Some(doubt) = above_world(&entry.limits, &world.limits) {
-                entry.field.warn(doubt, Some("raise `limits`, or leave it out here".to_owned()));
+                entry.field.warn(doubt, "raise `limits`, or leave it out here");
             }
             Some(AgentPlan {
                 agent_id: entry.agent_id.clone(),
@@ -106,14 +110,15 @@ pub fn crew(
 fn no_agent(field: &Field<'_>, id: &AgentId, known: &BTreeSet<&AgentId>) {
     let near = nearest(id.as_str(), known.iter().map(|id| id.as_str()));
     let hint = near.map_or_else(|| "name it under `agents` first".to_owned(), |near| format!("did you mean `{near}`?"));
-    field.error(format!("there is no agent `{id}`"), Some(hint));
+    field.error(format!("there is no agent `{id}`"), hint);
 }
 
 fn access_of(entry: &AgentEntry<'_>, archetype: &Archetype, groups: &Groups) -> ToolAccess {
     let mut extra = BTreeSet::new();
     for (field, group) in &entry.groups {
         if groups.tools(group).is_none() {
-            no_such(field, "privilege group", groups.names().collect::<Vec<_>>().iter().copied());
+            let otherwise = "define it under `tool_privileges`";
+            no_such(field, "privilege group", groups.names().collect::<Vec<_>>().iter().copied(), otherwise);
         } else {
             extra.insert((*group).to_owned());
         }
@@ -137,7 +142,7 @@ fn write_acl(world: &WorldFile<'_>, entry: &AgentEntry<'_>) -> WriteAcl {
             if let Some((other, _)) = other {
                 field.error(
                     format!("the write rules of `{}` are set twice", entry.agent_id),
-                    Some(format!("they are also in `write_acls` on line {}; keep one", other.line())),
+                    format!("they are also in `write_acls` on line {}; keep one", other.line()),
                 );
             }
             acl.clone()
@@ -153,7 +158,7 @@ fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, B
     let mut plans: Vec<TeamPlan> = Vec::new();
     for team in &world.teams {
         if plans.iter().any(|other| other.name == team.name) {
-            team.field.error(format!("a second team is called `{}`", team.name), None);
+            team.field.error(format!("a second team is called `{}`", team.name), "rename it, or put both into one");
             continue;
         }
         let mut agents = Vec::new();
@@ -161,7 +166,7 @@ fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, B
             if !known.contains(id) {
                 no_agent(field, id, known);
             } else if let Some(other) = membership.get(id) {
-                field.error(format!("`{id}` is already in team `{other}`"), Some("an agent is in one team".to_owned()));
+                field.error(format!("`{id}` is already in team `{other}`"), "an agent is in one team");
             } else {
                 membership.insert(id.clone(), team.name.clone());
                 agents.push(id.clone());
@@ -172,7 +177,8 @@ fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, B
     for entry in &world.agents {
         let Some((field, name)) = &entry.team else { continue };
         let Some(plan) = plans.iter_mut().find(|plan| plan.name == *name) else {
-            no_such(field, "team", world.teams.iter().map(|team| team.name.as_str()));
+            let otherwise = format!("define it: `teams: [{{ name: {name} }}]`");
+            no_such(field, "team", world.teams.iter().map(|team| team.name.as_str()), &otherwise);
             continue;
         };
         match membership.get(&entry.agent_id) {
@@ -181,7 +187,7 @@ fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, B
                 plan.agents.push(entry.agent_id.clone());
             }
             Some(listed) if listed != name => {
-                field.error(format!("`teams` puts this agent into `{listed}`"), Some("name one team".to_owned()));
+                field.error(format!("`teams` puts this agent into `{listed}`"), "name one team");
             }
             Some(_) => {}
         }
@@ -202,9 +208,10 @@ fn budgets(
         match scope {
             Scope::Agent(id) if !known.contains(id) => no_agent(field, id, known),
             Scope::Team(name) if teams.iter().all(|team| team.name != *name) => {
-                let near = nearest(name, teams.iter().map(|team| team.name.as_str()));
-                let hint = near.map(|near| format!("did you mean `{near}`?"));
-                field.error(format!("there is no team `{}`", ghost_domain::text::clip(name, 64)), hint);
+                let shown = ghost_domain::text::clip(name, 64);
+                let otherwise = format!("define it: `teams: [{{ name: {shown} }}]`");
+                let hint = did_you_mean(name, teams.iter().map(|team| team.name.as_str()), &otherwise);
+                field.error(format!("there is no team `{shown}`"), hint);
             }
             _ => {
                 found.insert(scope.clone(), (field.line(), *limits));
@@ -216,7 +223,7 @@ fn budgets(
         let scope = Scope::Agent(entry.agent_id.clone());
         if let Some((line, _)) = found.get(&scope) {
             let hint = format!("it is also in `budgets` on line {line}; keep one");
-            field.error(format!("the budget of `{}` is set twice", entry.agent_id), Some(hint));
+            field.error(format!("the budget of `{}` is set twice", entry.agent_id), hint);
         }
         found.insert(scope, (field.line(), *limits));
     }
@@ -239,8 +246,8 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
     let (field, input) = &entry.input;
     let found = is_plain_relative(input).then(|| directory_within(&dir.join(input), dir)).flatten();
     if found.is_none() {
-        let hint = "name a directory within the world, such as input".to_owned();
-        field.error(format!("there is no directory `{}` in the world", field.shown()), Some(hint));
+        let hint = "name a directory within the world, such as input";
+        field.error(format!("there is no directory `{}` in the world", field.shown()), hint);
     }
     let (field, lead) = &entry.lead;
     if !known.contains(lead) {
@@ -248,14 +255,15 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
     }
     let (field, brief) = &entry.brief;
     for name in placeholders(brief).filter(|name| !PLACEHOLDERS.contains(name)) {
-        let hint = crate::report::did_you_mean(name, PLACEHOLDERS.iter().copied());
+        let hint = did_you_mean(name, PLACEHOLDERS.iter().copied(), "take it out");
         field.error(format!("nothing is filled in for `{{{name}}}`"), hint);
     }
     let (field, result) = &entry.result;
     let result = match WorkspacePath::parse(result, false) {
         Ok(path) => path.as_str().to_owned(),
         Err(refusal) => {
-            field.error(format!("`{}` is not a path in the workspace", field.shown()), refusal.hint);
+            let hint = Hint::of(refusal.hint, "write a path relative to the workspace, such as output/reports");
+            field.error(format!("`{}` is not a path in the workspace", field.shown()), hint);
             return None;
         }
     };
@@ -271,4 +279,17 @@ fn placeholders(text: &str) -> impl Iterator<Item = &str> {
         let word = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
         word.then_some(name)
     })
+}
+
+/// Says which bounds of one agent have no effect because the world's are lower. A model's window is no such wish: it says
+/// how much fits, not how much to take.
+pub(crate) fn above_world(own: &AgentLimits, world: &Limits) -> Option<String> {
+    let pairs = [
+        ("turn_rounds_max", own.turn_rounds_max, world.turn_rounds_max),
+        ("turn_seconds", own.turn_seconds, world.turn_seconds),
+        ("result_view_bytes", own.result_view_bytes, world.result_view_bytes),
+    ];
+    let above = pairs.iter().filter(|(_, own, world)| own.is_some_and(|own| own > *world));
+    let list: Vec<String> = above.map(|(name, _, world)| format!("{name} stays at {world}")).collect();
+    (!list.is_empty()).then(|| format!("the world's limits are lower: {}", list.join(", ")))
 }

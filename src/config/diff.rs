@@ -7,10 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use ghost_domain::AgentId;
+use ghost_domain::{Agent, AgentId};
 use serde::Serialize;
 
 use crate::plan::{AgentPlan, Plan, ProviderKind};
+
+/// Agents that cannot run any more and are told one by one; a whole archetype's may be without end.
+const UNFIT_SHOWN: usize = 200;
 
 /// The reconciliation of a running world with a new plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,7 +21,11 @@ pub struct ReloadPlan {
     /// Agents that are named now and were not, and that are made.
     pub added: Vec<AgentId>,
     /// Agents that are named now and were not, and that are there from earlier.
-    pub returning: BTreeMap<AgentId, Return>,
+    pub returning: BTreeMap<AgentId, Returning>,
+    /// Agents that could run and cannot any more, named or created at run time, and why.
+    pub unfit: BTreeMap<AgentId, String>,
+    /// Agents that could not run and can again.
+    pub mended: Vec<AgentId>,
     /// Agents that change, and what of them.
     pub changed: Vec<AgentChange>,
     /// Agents that are named no longer: they are stopped and kept.
@@ -75,13 +82,27 @@ pub enum Return {
     Runs,
 }
 
-impl Return {
-    fn line(self, agent_id: &AgentId) -> String {
-        match self {
-            Self::Starts => format!("> agent {agent_id}: named again"),
-            Self::StaysStopped => format!("~ agent {agent_id}: named again; stays stopped"),
-            Self::Runs => format!("~ agent {agent_id}: belongs to the world file from now on"),
+/// An agent that returns, and what of it changes with that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Returning {
+    /// What becomes of it.
+    pub how: Return,
+    /// The fields that change, by the names of the world file.
+    pub fields: Vec<String>,
+}
+
+impl Returning {
+    fn line(&self, agent_id: &AgentId) -> String {
+        let (sign, words) = match self.how {
+            Return::Starts => ('>', "named again"),
+            Return::StaysStopped => ('~', "named again; stays stopped"),
+            Return::Runs => ('~', "belongs to the world file from now on"),
+        };
+        let mut line = format!("{sign} agent {agent_id}: {words}");
+        if !self.fields.is_empty() {
+            line.push_str(&format!("; changes: {}", self.fields.join(", ")));
         }
+        line
     }
 }
 
@@ -96,7 +117,7 @@ pub struct AgentChange {
 
 impl ReloadPlan {
     /// Takes up what the records say of agents that a comparison of files holds for new ones.
-    pub fn returning(&mut self, agents: BTreeMap<AgentId, Return>) {
+    pub fn returning(&mut self, agents: BTreeMap<AgentId, Returning>) {
         self.added.retain(|agent_id| !agents.contains_key(agent_id));
         self.returning = agents;
     }
@@ -106,6 +127,8 @@ impl ReloadPlan {
     pub fn is_empty(&self) -> bool {
         self.added.is_empty()
             && self.returning.is_empty()
+            && self.unfit.is_empty()
+            && self.mended.is_empty()
             && self.budgets.is_empty()
             && self.changed.is_empty()
             && self.dropped.is_empty()
@@ -148,6 +171,28 @@ pub fn diff(old: &Plan, new: &Plan, files: &FileChanges) -> ReloadPlan {
     plan.scripts = files.scripts.iter().map(|(file, what)| (within(file), (*what).to_owned())).collect();
     plan.dropped = old.agents.iter().map(|agent| &agent.agent_id).filter(|id| !after.contains(id)).cloned().collect();
     plan
+}
+
+/// What changes of an agent on record when `new` takes the place of `old`, by the names of the world file; what it cannot run
+/// under has nothing to compare.
+#[must_use]
+pub fn record_fields(old: (&Plan, &Agent), new: (&Plan, &Agent)) -> Vec<String> {
+    let ((old_plan, was), (new_plan, is)) = (old, new);
+    let mut fields = names(&[
+        ("name", was.name != is.name),
+        ("archetype", was.archetype != is.archetype),
+        ("team", was.team != is.team),
+    ]);
+    if let (Ok(was), Ok(is)) = (old_plan.spec_for(was), new_plan.spec_for(is)) {
+        fields.extend(names(&[
+            ("restart", was.restart != is.restart),
+            ("access", was.access != is.access),
+            ("write_acl", was.write_acl != is.write_acl),
+            ("model", was.model != is.model),
+            ("limits", was.limits != is.limits),
+        ]));
+    }
+    fields
 }
 
 /// The rule file that an agent's model follows, if it is scripted.
@@ -257,14 +302,23 @@ impl fmt::Display for ReloadPlan {
         for id in &self.added {
             writeln!(f, "+ agent {id}")?;
         }
-        for (agent_id, how) in &self.returning {
-            writeln!(f, "{}", how.line(agent_id))?;
+        for (agent_id, returning) in &self.returning {
+            writeln!(f, "{}", returning.line(agent_id))?;
         }
         for change in &self.changed {
             writeln!(f, "~ agent {}: {}", change.agent_id, change.fields.join(", "))?;
         }
         for id in &self.dropped {
             writeln!(f, "- agent {id}: no longer named; stopped and kept")?;
+        }
+        for id in &self.mended {
+            writeln!(f, "> agent {id}: can run again")?;
+        }
+        for (id, why) in self.unfit.iter().take(UNFIT_SHOWN) {
+            writeln!(f, "! agent {id}: fails, and its mail waits: {why}")?;
+        }
+        if self.unfit.len() > UNFIT_SHOWN {
+            writeln!(f, "! {} more agents fail", self.unfit.len() - UNFIT_SHOWN)?;
         }
         write!(f, "{} agents unchanged", self.unchanged)
     }

@@ -53,11 +53,19 @@ fn budgets_are_told_by_scope_and_agents_that_return_by_what_becomes_of_them() {
     plan.budgets.clear();
     plan.added = vec![id("ana"), id("bea"), id("cyd"), id("dan")];
     assert!(!plan.is_empty());
-    plan.returning([(id("bea"), Return::Starts), (id("cyd"), Return::StaysStopped), (id("dan"), Return::Runs)].into());
+    let back = |how, fields: &[&str]| Returning { how, fields: fields.iter().map(ToString::to_string).collect() };
+    plan.returning(
+        [
+            (id("bea"), back(Return::Starts, &[])),
+            (id("cyd"), back(Return::StaysStopped, &[])),
+            (id("dan"), back(Return::Runs, &["archetype", "access"])),
+        ]
+        .into(),
+    );
     assert_eq!(
         plan.to_string(),
         "+ agent ana\n> agent bea: named again\n~ agent cyd: named again; stays stopped\n~ agent dan: belongs to the world \
-         file from now on\n2 agents unchanged"
+         file from now on; changes: archetype, access\n2 agents unchanged"
     );
     plan.added.clear();
     assert!(!plan.is_empty(), "one that returns is a change");
@@ -82,4 +90,22 @@ fn a_rule_file_that_changed_is_named_with_the_agents_that_follow_it() {
          agents unchanged"
     );
     assert!(!plan.is_empty());
+}
+
+#[test]
+fn agents_that_cannot_run_any_more_are_told_with_the_reason_and_so_are_those_that_can_again() {
+    let world = World::new();
+    let mut plan = diff(&world.plan(), &world.plan(), &FileChanges::default());
+    plan.mended = vec!["cyd".parse().unwrap()];
+    assert!(!plan.is_empty());
+    plan.unfit = (0..=UNFIT_SHOWN).map(|n| (format!("n{n:03}").parse().unwrap(), "no archetype".to_owned())).collect();
+    let text = plan.to_string();
+    assert!(
+        text.starts_with("> agent cyd: can run again\n! agent n000: fails, and its mail waits: no archetype\n"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("n199: fails, and its mail waits: no archetype\n! 1 more agents fail\n2 agents unchanged"),
+        "{text}"
+    );
 }

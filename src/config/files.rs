@@ -3,10 +3,19 @@
 //! Must never: follow a symbolic link out of the directory that was meant, or block on something that is not a file.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::report::FileReport;
+
+/// The name of the world file.
+pub const WORLD_FILE: &str = "world-config.yaml";
+
+/// The directory of a world with its archetypes.
+pub const ARCHETYPES: &str = "archetype";
 
 /// Most bytes of a markdown file.
 pub const MARKDOWN_MAX: u64 = 64 * 1024;
@@ -14,52 +23,90 @@ pub const MARKDOWN_MAX: u64 = 64 * 1024;
 /// Most entries of a directory that are looked at.
 pub const DIR_ENTRIES_MAX: usize = 4_096;
 
-/// Reads the text of `path`, which must really lie within `root` (a canonical path). Problems go into `report`; the
-/// file's absence is one, unless the caller looked first.
-pub fn read_text(path: &Path, root: &Path, max: u64, report: &FileReport<'_>) -> Option<String> {
-    let hint = |text: &str| Some(text.to_owned());
-    let real = match path.canonicalize() {
-        Ok(real) => real,
-        Err(error) => {
-            report.error(0, "", format!("cannot be read: {error}"), None);
-            return None;
-        }
-    };
+/// What to do about something that cannot be read.
+#[must_use]
+pub fn unreadable(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound => "see that it is there, and that a symbolic link leads somewhere",
+        ErrorKind::PermissionDenied => "let the user that runs ghostd read it (`chmod`, `chown`)",
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory => "see that files and directories are where they belong",
+        _ => "see that its disk can be read",
+    }
+}
+
+/// Why a file's text cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The line that it is about, from 1; 0 is the file as a whole.
+    pub line: usize,
+    /// What is wrong. Nothing of what the file says is in it.
+    pub message: String,
+    /// What to do.
+    pub hint: &'static str,
+}
+
+impl Unread {
+    fn whole(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { line: 0, message: message.into(), hint }
+    }
+
+    fn failed(error: &std::io::Error) -> Self {
+        Self::whole(format!("cannot be read: {error}"), unreadable(error))
+    }
+}
+
+/// The text of `path`, a regular file of at most `max` bytes that must really lie within `root` (a canonical path). A byte
+/// order mark is left out. Does not wait for pipes, and takes in no more than `max` bytes of a file that grows.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub fn text_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
+    let real = path.canonicalize().map_err(|error| Unread::failed(&error))?;
     if !real.starts_with(root) {
         let message = "it is a symbolic link that leaves the world's directory";
-        report.error(0, "", message, hint("copy the file into the directory"));
-        return None;
+        return Err(Unread::whole(message, "copy the file into the directory"));
     }
-    let found = std::fs::metadata(&real).and_then(|meta| {
-        // Opening a pipe would wait for a writer that never comes.
-        if meta.is_file() { std::fs::File::open(&real).map(Some) } else { Ok(None) }
-    });
-    let file = match found {
-        Ok(Some(file)) => file,
-        Ok(None) => {
-            report.error(0, "", "it is not a regular file", hint("a file is expected here"));
-            return None;
-        }
-        Err(error) => {
-            report.error(0, "", format!("cannot be read: {error}"), None);
-            return None;
-        }
-    };
     let mut bytes = Vec::new();
-    if let Err(error) = file.take(max + 1).read_to_end(&mut bytes) {
-        report.error(0, "", format!("cannot be read: {error}"), None);
-        return None;
-    }
+    let file = regular(&real).map_err(|error| Unread::failed(&error))?;
+    let file = file.ok_or_else(|| Unread::whole("it is not a regular file", "put a file of text in its place"))?;
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| Unread::failed(&error))?;
     if bytes.len() as u64 > max {
-        report.error(0, "", format!("the file is larger than {max} bytes"), hint("shorten it, or split it up"));
-        return None;
+        return Err(Unread::whole(format!("the file is larger than {max} bytes"), "shorten it, or split it up"));
+    }
+    let line_of = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        let (line, message) = (line_of(&bytes[..at]), "there is a NUL byte here".to_owned());
+        return Err(Unread { line, message, hint: "remove it, and save the file as UTF-8" });
     }
     match String::from_utf8(bytes) {
-        Ok(text) => Some(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
+        Ok(text) => Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
         Err(error) => {
-            let upto = error.utf8_error().valid_up_to();
-            let line = error.as_bytes()[..upto].iter().filter(|byte| **byte == b'\n').count() + 1;
-            report.error(line, "", "the file is not UTF-8 here", hint("save it as UTF-8"));
+            let line = line_of(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+            Err(Unread { line, message: "the file is not UTF-8 here".to_owned(), hint: "save it as UTF-8" })
+        }
+    }
+}
+
+/// The regular file at `path`, opened, or `None` if something else is there: opening a pipe would wait for a writer that
+/// never comes, and opening a device may do anything. What takes the file's place meanwhile is not waited for either.
+///
+/// # Errors
+/// When it cannot be looked at or opened.
+pub fn regular(path: &Path) -> std::io::Result<Option<File>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
+/// As [`text_of`]; what is wrong goes into `report`. The file's absence is wrong, unless the caller looked first.
+pub fn read_text(path: &Path, root: &Path, max: u64, report: &FileReport<'_>) -> Option<String> {
+    match text_of(path, root, max) {
+        Ok(text) => Some(text),
+        Err(Unread { line, message, hint }) => {
+            report.error(line, "", message, hint);
             None
         }
     }
@@ -71,7 +118,7 @@ pub fn names_in(dir: &Path, report: &FileReport<'_>) -> BTreeSet<String> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) => {
-            report.error(0, "", format!("the directory cannot be read: {error}"), None);
+            report.error(0, "", format!("the directory cannot be read: {error}"), unreadable(&error));
             return names;
         }
     };
@@ -80,11 +127,14 @@ pub fn names_in(dir: &Path, report: &FileReport<'_>) -> BTreeSet<String> {
             Ok(Ok(name)) => {
                 names.insert(name);
             }
-            Ok(Err(name)) => report.error(0, "", format!("the name {name:?} is not UTF-8"), None),
-            Err(error) => report.error(0, "", format!("the directory cannot be read: {error}"), None),
+            Ok(Err(name)) => report.error(0, "", format!("the name {name:?} is not UTF-8"), "rename it"),
+            Err(error) => {
+                report.error(0, "", format!("the directory cannot be read: {error}"), unreadable(&error));
+            }
         }
         if names.len() > DIR_ENTRIES_MAX {
-            report.error(0, "", format!("the directory has more than {DIR_ENTRIES_MAX} entries"), None);
+            let message = format!("the directory has more than {DIR_ENTRIES_MAX} entries");
+            report.error(0, "", message, "move what does not belong here elsewhere");
             break;
         }
     }
@@ -131,6 +181,12 @@ mod tests {
         assert!(problem(&root.join("a"), &root, 3).contains("larger than 3 bytes"));
         assert!(problem(&root.join("bad"), &root, 100).contains("f:2: the file is not UTF-8"));
         assert!(problem(&root, &root, 100).contains("not a regular file"));
+        std::fs::write(root.join("nul"), b"one\ntwo\0\n").unwrap();
+        assert!(problem(&root.join("nul"), &root, 100).contains("f:2: there is a NUL byte here"));
+        let (pipe, mode) = (root.join("pipe"), Mode::RUSR | Mode::WUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(problem(&pipe, &root, 100).contains("not a regular file"));
+        assert!(regular(Path::new("/dev/zero")).unwrap().is_none());
         assert!(problem(&root.join("none"), &root, 100).contains("cannot be read"));
         #[cfg(unix)]
         {

@@ -26,7 +26,8 @@ impl People<'_> {
     /// What is wrong with an archetype or a group that a list names, if something is.
     pub fn problem(&self, grantee: &Grantee) -> Option<Refusal> {
         match grantee {
-            Grantee::Archetype(name) if !self.archetypes.contains_key(name) => {
+            // Where there is none at all, that was told.
+            Grantee::Archetype(name) if !self.archetypes.is_empty() && !self.archetypes.contains_key(name) => {
                 let near = nearest(name, self.archetypes.keys().map(String::as_str));
                 Some(unknown("archetype", name, near))
             }

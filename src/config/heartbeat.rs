@@ -7,7 +7,7 @@ use std::time::Duration;
 use ghost_domain::schedule::slots::time_zone;
 use ghost_domain::{AgentId, ChannelName};
 
-use crate::plan::{ActiveHours, HeartbeatPlan};
+use crate::plan::heartbeat::{ActiveHours, HeartbeatPlan};
 use crate::reader::{Field, Map};
 
 /// The interval of a block that gives none.
@@ -45,7 +45,7 @@ impl HeartbeatBlock {
 
 /// A block of the world file or of an agent in it.
 pub fn block(field: &Field<'_>) -> Option<HeartbeatBlock> {
-    let map = field.map()?;
+    let map = field.map_of("{ every: 30m }")?;
     let block = keys(&map);
     map.finish(&[]);
     Some(block)
@@ -56,7 +56,7 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     let every = map.get("every").and_then(|field| {
         let every = field.duration(Duration::ZERO..=EVERY_MAX)?;
         if !every.is_zero() && every < Duration::from_secs(1) {
-            field.error("a heartbeat comes once a second at most", Some("write such as 30m, or 0m for off".to_owned()));
+            field.error("a heartbeat comes once a second at most", "write such as 30m, or 0m for off");
             return None;
         }
         Some(every)
@@ -64,8 +64,8 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     let target = map.get("target").and_then(|field| {
         let text = field.text(64)?;
         if !matches!(text, "none" | "last") && text.parse::<ChannelName>().is_err() {
-            let hint = "write none, last, or the name of a chat channel".to_owned();
-            field.error(format!("`{}` is no target of an alert", field.shown()), Some(hint));
+            let hint = "write none, last, or the name of a chat channel";
+            field.error(format!("`{}` is no target of an alert", field.shown()), hint);
             return None;
         }
         Some(text.to_owned())
@@ -74,12 +74,12 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     let active = map.get("active_hours").and_then(|field| {
         let read = hours(field.text(64)?);
         if read.is_none() {
-            let hint = "write such as 08:00-22:00".to_owned();
-            field.error(format!("`{}` are no hours of a day", field.shown()), Some(hint));
+            let hint = "write such as 08:00-22:00";
+            field.error(format!("`{}` are no hours of a day", field.shown()), hint);
         }
         read
     });
-    let prompt = map.get("prompt").and_then(|field| field.text(crate::world_file::TEXT_MAX)).map(str::to_owned);
+    let prompt = map.get("prompt").and_then(|field| field.text(crate::world_file::parts::TEXT_MAX)).map(str::to_owned);
     HeartbeatBlock { every, target, prompt, timezone, active }
 }
 
@@ -89,7 +89,7 @@ pub fn timezone(field: &Field<'_>) -> Option<String> {
     match time_zone(text) {
         Ok(_) => Some(text.to_owned()),
         Err(refusal) => {
-            field.error(refusal.message, refusal.hint);
+            field.refused(refusal, "write the name of a zone, such as Europe/Berlin");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! Entries of knowledge that a world brings: `knowledge/*.md`, each with a head between two lines `---` that says `id`,
+//! Entries of knowledge that a world brings: `knowledge/*.md` but `README.md`, each with a head between two lines `---` that says `id`,
 //! `title`, `readers`, `writers` and `tags`, and below it the text (KNOW-06).
 //!
 //! Must never: put anything into the store, or let a file in part: an entry is whole or an error.
@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title, grantees};
+use ghost_domain::grantee::grantees;
+use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
 use ghost_domain::{Grantee, KnowledgeSeed, Limits, Refusal};
 
 use crate::files::{names_in, read_text};
 use crate::grantees::People;
+use crate::problem::Hint;
 use crate::reader::{Field, Map};
 use crate::report::{FileReport, Report};
 use crate::yaml;
@@ -28,17 +30,18 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
         return Vec::new();
     }
     if crate::files::directory_within(&real, dir).is_none() {
-        whole.error(0, "", "it is not a directory within the world", Some("make it one, or remove it".to_owned()));
+        whole.error(0, "", "it is not a directory within the world", "make it one, or remove it");
         return Vec::new();
     }
     let mut found: BTreeMap<String, (String, KnowledgeSeed)> = BTreeMap::new();
     for name in names_in(&real, &whole) {
-        if name.starts_with('.') {
+        // A README tells people about the directory.
+        if name.starts_with('.') || name.eq_ignore_ascii_case("readme.md") {
             continue;
         }
         let file = report.file(shown.join(&name));
         if !name.ends_with(".md") {
-            file.warn(0, "", "nothing reads this", Some("entries of knowledge are *.md files".to_owned()));
+            file.warn(0, "", "nothing reads this", "entries of knowledge are *.md files");
             continue;
         }
         let Some(text) = read_text(&real.join(&name), dir, u64::from(limits.knowledge_bytes) + HEAD_MAX as u64, &file)
@@ -48,7 +51,7 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
         let Some((line, seed)) = seed(&text, people, limits, &file) else { continue };
         if let Some((first, _)) = found.get(&seed.entry_id) {
             let hint = format!("it is also that of knowledge/{first}; ids are unique in a world");
-            file.error(line, "id", format!("a second entry is called `{}`", seed.entry_id), Some(hint));
+            file.error(line, "id", format!("a second entry is called `{}`", seed.entry_id), hint);
             continue;
         }
         found.insert(seed.entry_id.clone(), (name, seed));
@@ -59,7 +62,7 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
             found.len(),
             limits.knowledge_entries_max
         );
-        whole.error(0, "", message, Some("raise the limit, or put entries together".to_owned()));
+        whole.error(0, "", message, "raise the limit, or put entries together");
     }
     found.into_values().map(|(_, seed)| seed).collect()
 }
@@ -67,12 +70,12 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
 /// One file: the line of its id, and the entry.
 fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>) -> Option<(usize, KnowledgeSeed)> {
     let Some((head, body)) = split(text) else {
-        let hint = "begin the file with `---`, `id: …`, `title: …` and `---`, each on a line of its own".to_owned();
-        file.error(1, "", "the file has no head between two lines `---`", Some(hint));
+        let hint = "begin the file with `---`, `id: …`, `title: …` and `---`, each on a line of its own";
+        file.error(1, "", "the file has no head between two lines `---`", hint);
         return None;
     };
     if head.len() > HEAD_MAX {
-        file.error(1, "", format!("the head has more than {HEAD_MAX} bytes"), Some("shorten it".to_owned()));
+        file.error(1, "", format!("the head has more than {HEAD_MAX} bytes"), "shorten it");
         return None;
     }
     // What stands here is shown to agents: nothing of the environment belongs into it.
@@ -98,7 +101,12 @@ fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>)
     map.finish(&[("entry_id", "write `id`"), ("name", "write `title`"), ("content", "the text goes below the head")]);
     let content = body.trim_matches(['\n', '\r']).to_owned();
     if let Err(refusal) = check_content(&content, limits.knowledge_bytes) {
-        file.error(head.lines().count() + 2, "", refusal.message, refusal.hint);
+        file.error(
+            (head.lines().count() + 2).min(text.lines().count()),
+            "",
+            refusal.message,
+            Hint::of(refusal.hint, "write the text of the entry below the head"),
+        );
         return None;
     }
     let (line, entry_id) = id?;
@@ -122,7 +130,7 @@ fn split(text: &str) -> Option<(String, &str)> {
 fn required<'n>(map: &Map<'n>, key: &'static str, file: &FileReport<'_>) -> Option<Field<'n>> {
     let found = map.get(key);
     if found.is_none() {
-        file.error(1, key, format!("the head has no `{key}`"), Some(format!("write `{key}: …` into it")));
+        file.error(1, key, format!("the head has no `{key}`"), format!("write `{key}: …` into it"));
     }
     found
 }
@@ -141,8 +149,8 @@ fn people_of(map: &Map<'_>, key: &'static str, people: &People<'_>) -> Option<Op
             if let Grantee::Agent(agent_id) = grantee
                 && people.agents.as_ref().is_some_and(|agents| !agents.contains(agent_id))
             {
-                let hint = "it has access once an agent of that id is created".to_owned();
-                field.warn(format!("the world file names no agent `{agent_id}`"), Some(hint));
+                let hint = "it has access once an agent of that id is created";
+                field.warn(format!("the world file names no agent `{agent_id}`"), hint);
             }
         }
         fits &= one.is_some();
@@ -164,7 +172,7 @@ fn told<T>(field: &Field<'_>, checked: Result<T, Refusal>) -> Option<T> {
     match checked {
         Ok(value) => Some(value),
         Err(refusal) => {
-            field.error(refusal.message, refusal.hint);
+            field.refused(refusal, "see docs/knowledge.md for what may stand here");
             None
         }
     }

@@ -106,6 +106,7 @@ fn sizes_and_counts_have_their_bounds() {
 fn what_is_no_entry_is_doubted_and_agents_may_come_later() {
     let world = World::new();
     world.write("knowledge/notes.txt", "x").write("knowledge/.hidden", "x");
+    world.write("knowledge/README.md", "# What is here").write("knowledge/readme.md", "no head either");
     world.write("knowledge/a.md", "---\nid: a\ntitle: T\nreaders: later\n---\nx");
     let plan = world.plan();
     let doubts: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
@@ -114,7 +115,8 @@ fn what_is_no_entry_is_doubted_and_agents_may_come_later() {
         "{doubts:?}"
     );
     assert!(doubts.iter().any(|doubt| doubt.contains("names no agent `later`")), "{doubts:?}");
-    assert!(!doubts.iter().any(|doubt| doubt.contains(".hidden")));
+    assert!(!doubts.iter().any(|doubt| doubt.contains(".hidden") || doubt.to_lowercase().contains("readme")));
+    assert_eq!(plan.knowledge.len(), 1);
     assert_eq!(plan.knowledge[0].readers.len(), 1);
 }
 

@@ -10,11 +10,15 @@ mod archetype_config;
 mod crew;
 mod cron;
 pub mod diff;
+pub mod extra_tools;
 mod files;
 #[cfg(test)]
 mod fixture;
 mod grantees;
+mod headings;
 mod heartbeat;
+#[cfg(test)]
+mod hints_tests;
 pub mod init;
 mod json;
 mod knowledge;
@@ -26,8 +30,10 @@ mod outside;
 mod place;
 pub mod plan;
 pub mod problem;
+mod providers;
 pub mod reader;
 pub mod report;
+mod scalars;
 pub mod spec;
 mod substitute;
 mod toolbox;
@@ -35,8 +41,10 @@ mod world_file;
 pub mod yaml;
 
 pub use diff::{FileChanges, ReloadPlan, diff};
+pub use files::{Unread, directory_within, regular, text_of, unreadable};
 pub use load::{examine, load};
+pub use near_names::meant_directory;
 pub use place::shown_dir;
 pub use plan::Plan;
-pub use problem::{Problem, Problems, Severity};
+pub use problem::{Hint, Problem, Problems, Severity};
 pub use spec::AgentSpec;

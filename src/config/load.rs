@@ -10,27 +10,26 @@ use std::sync::Arc;
 use ghost_domain::tool_catalogue;
 use ghost_domain::{AgentId, Limits};
 
-use crate::access::{self, ExtraTools, Groups};
+use crate::access::{self, Groups};
 use crate::archetype::{self, Loaded};
 use crate::archetype_config::Known;
-use crate::crew;
+use crate::crew::{self, above_world};
+use crate::extra_tools::ExtraTools;
+pub use crate::files::WORLD_FILE;
 use crate::files::read_text;
 use crate::grantees::People;
 use crate::heartbeat;
 use crate::knowledge;
-use crate::models::SCRIPTED_MODEL;
 use crate::place::Place;
-use crate::plan::{AgentLimits, Archetype, LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan, WebhookPlan};
+use crate::plan::{Archetype, LlmPlan, Plan, WebhookPlan};
 use crate::problem::Problems;
+use crate::providers::{fallback_problems, llm, model_problem};
 use crate::reader::{Field, no_such};
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::toolbox::{self, Bases};
 use crate::world_file::{self, Named, WorldFile};
 use crate::yaml;
-
-/// The name of the world file.
-pub const WORLD_FILE: &str = "world-config.yaml";
 
 /// Loads the world at `path`, its directory or its world file. `env` looks up environment variables, for `${NAME}` and to
 /// see which keys are there; values are used and never shown.
@@ -59,8 +58,8 @@ pub fn examine(path: &Path, env: Env<'_>) -> (Option<Plan>, Problems) {
 
 fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
     let file = report.file(&place.shown_file);
-    let text = read_text(&place.file, &place.dir, yaml::FILE_MAX as u64, &file);
-    let node = text.and_then(|text| yaml::parse(&text, &file, env));
+    let text = || read_text(&place.file, &place.dir, yaml::FILE_MAX as u64, &file);
+    let node = place.there.then(text).flatten().and_then(|text| yaml::parse(&text, &file, env));
     let root = node.as_ref().map(|node| Field::root(node, &file));
     let Some(world) = root.as_ref().and_then(world_file::read) else {
         look_at_the_rest(place, report, env);
@@ -107,14 +106,11 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         &file,
     );
 
-    let ids: BTreeSet<&AgentId> = crew.agents.iter().map(|agent| &agent.agent_id).collect();
+    // What is wrong with an agent is told where it stands, not where it is named.
+    let ids: BTreeSet<&AgentId> = world.agents.iter().map(|agent| &agent.agent_id).collect();
     let job = world.job.as_ref().and_then(|job| crew::job(job, &ids, &place.dir));
     let webhooks = webhooks(&world, &ids, env);
-    let people = People {
-        archetypes: &archetypes,
-        groups: Some(&groups),
-        agents: Some(crew.agents.iter().map(|agent| &agent.agent_id).collect()),
-    };
+    let people = People { archetypes: &archetypes, groups: Some(&groups), agents: Some(ids) };
     let seeds = knowledge::seeds(&place.dir, &place.shown, &people, &world.limits, report);
     let sources: Vec<heartbeat::Source<'_>> = world
         .agents
@@ -186,13 +182,13 @@ fn webhooks(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>, env: Env<'_>) -> BT
         if let Some((field, agent)) = &entry.agent
             && !ids.contains(agent)
         {
-            no_such(field, "agent", ids.iter().map(|id| id.as_str()));
+            no_such(field, "agent", ids.iter().map(|id| id.as_str()), "name it under `agents` first");
         }
         if let Some(name) = &entry.secret_env
             && env(name).is_none_or(|secret| secret.is_empty())
         {
             let message = format!("`{name}` is not set: nothing is taken from this webhook or sent to it");
-            entry.field.warn(message, Some("set it to a long random text that the other side knows, too".to_owned()));
+            entry.field.warn(message, "set it to a long random text that the other side knows, too");
         }
         let (Some(url), Some(secret_env), Some((_, agent))) = (&entry.url, &entry.secret_env, &entry.agent) else {
             continue;
@@ -216,9 +212,9 @@ fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
         for (field, word) in list {
             let tools = extra.expand(word);
             if tools.is_empty() {
-                field.error(format!("there is no tool `{}`", field.shown()), Some(extra.hint(word)));
+                field.error(format!("there is no tool `{}`", field.shown()), extra.hint(word));
             } else if tools.iter().all(|name| tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)) {
-                field.warn("this is always on, so that its group changes nothing", None);
+                field.warn("this is always on, so that its group changes nothing", "take it out of the group");
             }
         }
         words.insert(group.clone(), list.iter().map(|(_, word)| (*word).to_owned()).collect());
@@ -229,173 +225,28 @@ fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
 fn creatable(world: &WorldFile<'_>, archetypes: &BTreeMap<String, Arc<Archetype>>) -> BTreeSet<String> {
     let check = |(field, name): &Named<'_>| {
         if !archetypes.contains_key(*name) {
-            no_such(field, "archetype", archetypes.keys().map(String::as_str));
+            archetype::no_such(field, archetypes);
         }
         (*name).to_owned()
     };
     world.creatable.iter().map(check).collect()
 }
 
-/// Makes the providers: those of the file, and each kind that something names without defining it.
-fn llm(
-    world: &WorldFile<'_>,
-    loaded: &BTreeMap<String, Loaded>,
-    dir: &Path,
-    env: Env<'_>,
-    report: &Report,
-    file: &FileReport<'_>,
-) -> LlmPlan {
-    let mut providers: BTreeMap<String, ProviderPlan> = BTreeMap::new();
-    for (name, entry) in &world.llm.providers {
-        let base = ProviderPlan::of_kind(entry.kind, dir);
-        let mut plan = ProviderPlan {
-            base_url: entry.base_url.clone(),
-            api_key_env: entry.api_key_env.clone(),
-            concurrency: entry.concurrency.unwrap_or(base.concurrency),
-            attempts: entry.attempts.unwrap_or(base.attempts),
-            retry_base: entry.retry_base.unwrap_or(base.retry_base.min(entry.retry_cap.unwrap_or(base.retry_base))),
-            retry_cap: entry.retry_cap.unwrap_or(base.retry_cap.max(entry.retry_base.unwrap_or(base.retry_cap))),
-            dir: entry.dir.as_ref().map(|relative| dir.join(relative)).or(base.dir.clone()),
-            kind: entry.kind,
-        };
-        // A key goes only where it belongs: to the provider's own address, or where the file sends it by name.
-        if plan.base_url.is_none() && plan.api_key_env.is_none() {
-            plan.api_key_env = base.api_key_env;
-        }
-        providers.insert(name.clone(), plan);
-    }
-    let usable = |name: &str, providers: &mut BTreeMap<String, ProviderPlan>| {
-        if !providers.contains_key(name)
-            && let Some(kind) = ProviderKind::named(name).filter(|kind| *kind != ProviderKind::Recorded)
-        {
-            providers.insert(name.to_owned(), ProviderPlan::of_kind(kind, dir));
-        }
-        providers.contains_key(name)
-    };
-    let known: Vec<String> = {
-        let kinds = ProviderKind::ALL.iter().map(|(name, _)| (*name).to_owned()).filter(|name| name != "recorded");
-        providers.keys().cloned().chain(kinds).collect()
-    };
-    let known = || known.iter().map(String::as_str);
-    let default_provider = world.llm.default_provider.as_ref().map_or("scripted", |(_, name)| name).to_owned();
-    if !usable(&default_provider, &mut providers)
-        && let Some((field, _)) = &world.llm.default_provider
-    {
-        no_such(field, "provider", known());
-    }
-    for field in world.agents.iter().filter_map(|agent| agent.model.provider.as_ref().map(|f| (f, &agent.model))) {
-        let (field, entry) = field;
-        if let Some(name) = &entry.choice.provider
-            && !usable(name, &mut providers)
-        {
-            no_such(field, "provider", known());
-        }
-    }
-    for loaded in loaded.values() {
-        if let Some(name) = &loaded.archetype.config.model.provider
-            && !usable(name, &mut providers)
-        {
-            let message = format!("there is no provider `{}`", ghost_domain::text::clip(name, 80));
-            let hint = crate::report::did_you_mean(name, known());
-            report.file(&loaded.config_path).error(loaded.provider_line, "LLM.provider", message, hint);
-        }
-    }
-    // A kind may stand before the `/` of a fall-back model as it may stand anywhere else: what `kind/model` means must not
-    // hang on whether something else happens to name that kind.
-    let choices = loaded.values().map(|loaded| &loaded.archetype.config.model);
-    for choice in choices.chain(world.agents.iter().map(|agent| &agent.model.choice)) {
-        for (name, _) in choice.fallback_models.iter().filter_map(|entry| entry.split_once('/')) {
-            // What is no provider is a model with a slash in its name, or is told where the rest is known.
-            let _ = usable(name, &mut providers);
-        }
-    }
-    let local = providers.get(&default_provider).is_some_and(|plan| plan.kind.is_local());
-    let default_model = match (&world.llm.default_model, local) {
-        (Some(model), _) => model.clone(),
-        (None, true) => SCRIPTED_MODEL.to_owned(),
-        (None, false) => String::new(),
-    };
-    let usual = ProviderKind::ALL.iter().filter_map(|(_, kind)| kind.usual_key_env());
-    let keys_present = usual.filter(|name| env(name).is_some_and(|key| !key.is_empty())).map(str::to_owned).collect();
-    for provider in providers.values() {
-        // Keys are known from here on, so that no message shows one that the file quotes by mistake.
-        if let Some(name) = &provider.api_key_env
-            && let Some(key) = env(name)
-        {
-            file.whole().substituted(&key, &format!("${{{name}}}"));
-        }
-    }
-    LlmPlan { default_provider, default_model, providers, prices: world.llm.prices.clone(), keys_present }
-}
-
 /// Every archetype must end up with a model, and with bounds that mean something.
 fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, limits: &Limits, report: &Report) {
     for loaded in loaded.values() {
         if let Some(problem) = model_problem(&loaded.archetype.config.model, llm) {
-            let hint = "write `model:` under `## LLM`, or `llm.default_model` in the world file".to_owned();
-            report.file(&loaded.config_path).error(loaded.llm_line, "LLM.model", problem, Some(hint));
+            let hint = "write `model:` under `## LLM`, or `llm.default_model` in the world file";
+            report.file(&loaded.config_path).error(loaded.llm_line, "LLM.model", problem, hint);
         }
         for (message, hint) in fallback_problems(&loaded.archetype.config.model, llm) {
-            report.file(&loaded.config_path).error(loaded.fallback_line, "LLM.fallback_models", message, Some(hint));
+            report.file(&loaded.config_path).error(loaded.fallback_line, "LLM.fallback_models", message, hint);
         }
         if let Some(doubt) = above_world(&loaded.archetype.config.limits, limits) {
-            let hint = "raise `limits` in the world file, or leave it out here".to_owned();
-            report.file(&loaded.config_path).warn(loaded.limits_line, "Limits", doubt, Some(hint));
+            let hint = "raise `limits` in the world file, or leave it out here";
+            report.file(&loaded.config_path).warn(loaded.limits_line, "Limits", doubt, hint);
         }
     }
-}
-
-/// Says which bounds of one agent have no effect because the world's are lower. A model's window is no such wish: it says
-/// how much fits, not how much to take.
-pub(crate) fn above_world(own: &AgentLimits, world: &Limits) -> Option<String> {
-    let pairs = [
-        ("turn_rounds_max", own.turn_rounds_max, world.turn_rounds_max),
-        ("turn_seconds", own.turn_seconds, world.turn_seconds),
-        ("result_view_bytes", own.result_view_bytes, world.result_view_bytes),
-    ];
-    let above = pairs.iter().filter(|(_, own, world)| own.is_some_and(|own| own > *world));
-    let list: Vec<String> = above.map(|(name, _, world)| format!("{name} stays at {world}")).collect();
-    (!list.is_empty()).then(|| format!("the world's limits are lower: {}", list.join(", ")))
-}
-
-/// Why `choice` has no model, if it has none.
-pub(crate) fn model_problem(choice: &ModelChoice, llm: &LlmPlan) -> Option<String> {
-    let resolved = llm.resolve(choice);
-    let provider = resolved.provider.unwrap_or_default();
-    let empty = resolved.model.unwrap_or_default().is_empty();
-    // An unknown provider has been reported already.
-    (empty && llm.providers.contains_key(&provider)).then(|| format!("no model is named for provider `{provider}`"))
-}
-
-/// What is wrong with the fall-back models of `choice`: a rule file's name has no slash, so one at a scripted provider
-/// means a provider that is not there; and so does a recorded one that is not defined.
-pub(crate) fn fallback_problems(choice: &ModelChoice, llm: &LlmPlan) -> Vec<(String, String)> {
-    let own = choice.provider.as_deref().unwrap_or(&llm.default_provider);
-    let scripted = |name: &str| llm.providers.get(name).is_some_and(|plan| plan.kind == ProviderKind::Scripted);
-    let mut problems = Vec::new();
-    for entry in &choice.fallback_models {
-        let Some((name, _)) = entry.split_once('/') else { continue };
-        let kind = ProviderKind::named(name);
-        if !scripted(own) && kind.is_none() {
-            continue;
-        }
-        if llm.fallback_target(own, entry) != (own, entry.as_str()) {
-            continue;
-        }
-        let shown = ghost_domain::text::clip(name, 80);
-        let (message, hint) = if llm.providers.contains_key(name) {
-            (format!("`{shown}/` names no model"), "write it as provider/model".to_owned())
-        } else {
-            let hint = match kind {
-                Some(_) => "define it under `llm.providers` in the world file, with its `dir`".to_owned(),
-                None => crate::report::did_you_mean(name, llm.providers.keys().map(String::as_str))
-                    .unwrap_or_else(|| "define it under `llm.providers` in the world file".to_owned()),
-            };
-            (format!("there is no provider `{shown}`"), hint)
-        };
-        problems.push((message, hint));
-    }
-    problems
 }
 
 /// Dangerous tools that someone may use only because nothing restricts them (CONF-27).
@@ -411,8 +262,8 @@ fn warn_of_public<'a>(
         };
         if all.clone().any(open) {
             let message = format!("`{}` is dangerous and public: every agent may use it", entry.name);
-            let hint = "put it into a group, or set `access: { default: privileged }`".to_owned();
-            file.warn(world.groups_line, "tool_privileges", message, Some(hint));
+            let hint = "put it into a group, or set `access: { default: privileged }`";
+            file.warn(world.groups_line, "tool_privileges", message, hint);
         }
     }
 }

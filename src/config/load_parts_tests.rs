@@ -1,6 +1,7 @@
 //! Parts of a world beside its agents: webhooks, toolboxes, skills, and those that come later.
 
 use super::*;
+use crate::plan::ProviderKind;
 
 #[test]
 fn webhooks_are_read_and_checked() {
@@ -269,7 +270,7 @@ fn configuration_that_is_nearly_right_is_never_lost_in_silence() {
     told(
         format!("# Tool Access\n{deny}"),
         &[
-            "1: `# Tool Access` begins no section\n  hint: did you mean `## tool access`?",
+            "1: `# Tool Access` begins no section\n  hint: did you mean `## Tool Access`?",
             &format!("2: `privilege_groups:` {stands}"),
             &format!("3: `deny:` {stands}"),
         ],

@@ -158,7 +158,8 @@ impl Plan {
             provider.base_url = Some(url.to_owned());
         }
         if model.is_some_and(|model| model.trim().is_empty() || model.len() > 200) {
-            return Err(Refusal::new(Code::InvalidArguments, "--model is empty or longer than 200 bytes"));
+            return Err(Refusal::new(Code::InvalidArguments, "--model is empty or longer than 200 bytes")
+                .hint("name a model of that provider, or leave --model out"));
         }
         let default_model = match model {
             Some(model) => model.to_owned(),

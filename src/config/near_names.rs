@@ -7,9 +7,17 @@ use std::path::Path;
 
 use ghost_domain::text::nearest_within;
 
-use crate::archetype::OLDER;
-use crate::files::DIR_ENTRIES_MAX;
-use crate::report::FileReport;
+use crate::files::{ARCHETYPES, DIR_ENTRIES_MAX, WORLD_FILE};
+use crate::report::{FileReport, Report};
+
+/// Files with an older name; if both are there, the older one is appended.
+pub(crate) const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
+
+/// The directories that a world's directory may hold.
+const DIRECTORIES: [&str; 3] = [ARCHETYPES, "knowledge", "skills"];
+
+/// What world files are also called elsewhere.
+const WORLD_FILES_ELSEWHERE: [&str; 4] = ["config.yaml", "config.yml", "world.yaml", "world.yml"];
 
 /// Endings that a markdown file is given by mistake.
 const OTHER_ENDINGS: [&str; 6] = ["markdown", "mdown", "mdx", "txt", "yaml", "yml"];
@@ -46,15 +54,63 @@ pub fn report<'n, 'r>(
         if let Some(meant) = known.iter().find(|known| known.eq_ignore_ascii_case(name)) {
             let meant = OLDER.iter().find(|(_, old)| old == meant).map_or(meant, |(new, _)| new);
             let hint = format!("rename it to `{meant}`");
-            at(name).error(
-                0,
-                "",
-                format!("the file is not read: its name is not `{meant}` in every letter"),
-                Some(hint),
-            );
+            at(name).error(0, "", format!("the file is not read: its name is not `{meant}` in every letter"), hint);
         } else if let Some(meant) = meant(name, known) {
             let hint = format!("did you mean `{meant}`? {of}: {}", known.join(", "));
-            at(name).warn(0, "", "the file is not read: nothing has this name", Some(hint));
+            at(name).warn(0, "", "the file is not read: nothing has this name", hint);
+        }
+    }
+}
+
+/// The directory in `dir` that was probably meant to be called `wanted`, which is not there.
+#[must_use]
+pub fn meant_directory(dir: &Path, wanted: &str) -> Option<String> {
+    let names = names_in(dir);
+    let others = names.iter().map(String::as_str).filter(|name| !DIRECTORIES.contains(name) && dir.join(name).is_dir());
+    near_directory(wanted, others).map(str::to_owned)
+}
+
+fn near_directory<'n>(name: &str, others: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    nearest_within(name, others, if name.len() < 8 { 1 } else { 2 })
+}
+
+/// Reports the directories of a world that nothing reads although their names are nearly one of those that are read: an
+/// error if only upper and lower case differ, else a warning. `shown` is `dir` as it is named in messages.
+pub fn report_directories(dir: &Path, shown: &Path, report: &Report) {
+    let here = |name: &&str| dir.join(name).symlink_metadata().is_ok();
+    for name in names_in(dir).iter().filter(|name| !DIRECTORIES.contains(&name.as_str()) && dir.join(name).is_dir()) {
+        let file = report.file(shown.join(name));
+        let Some(meant) = near_directory(name, DIRECTORIES.into_iter()) else { continue };
+        // One that has no other is named where its absence is told.
+        if meant == ARCHETYPES && !here(&ARCHETYPES) {
+            continue;
+        }
+        if meant.eq_ignore_ascii_case(name) {
+            let message = format!("the directory is not read: its name is not `{meant}` in every letter");
+            file.error(0, "", message, format!("rename it to `{meant}`"));
+        } else {
+            let hint = format!("did you mean `{meant}`? Rename it");
+            file.warn(0, "", "the directory is not read: nothing has this name", hint);
+        }
+    }
+}
+
+/// The file in `dir` that was probably meant to be the world file, which is not there.
+#[must_use]
+pub fn meant_world_file(dir: &Path) -> Option<String> {
+    let names = names_in(dir);
+    let files = || names.iter().map(String::as_str).filter(|name| dir.join(name).is_file());
+    let near = nearest_within(WORLD_FILE, files(), 4);
+    near.or_else(|| files().find(|name| WORLD_FILES_ELSEWHERE.contains(name))).map(str::to_owned)
+}
+
+/// Reports files that are the world file but for their ending or the case of their letters, beside one that is read.
+pub fn report_world_files(dir: &Path, shown: &Path, report: &Report) {
+    for name in names_in(dir).iter().filter(|name| *name != WORLD_FILE && dir.join(name).is_file()) {
+        let plain = name.to_ascii_lowercase().replace('_', "-");
+        if plain == WORLD_FILE || plain == "world-config.yml" {
+            let message = format!("the file is not read: the world file is `{WORLD_FILE}`");
+            report.file(shown.join(name)).warn(0, "", message, "move what it says there, and take it away");
         }
     }
 }

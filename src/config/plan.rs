@@ -3,17 +3,23 @@
 //!
 //! Must never: hold a secret's value (only the name of the environment variable that does).
 
+pub mod archetype;
+pub mod heartbeat;
+pub mod models;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_domain::Price;
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, KnowledgeSeed, Limits, Money, Reactions, Scope};
+use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, KnowledgeSeed, Limits, Reactions, Scope};
 
-use crate::access::{Groups, ToolAccess};
+pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
+pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
+pub use self::models::{LlmPlan, ModelChoice, ProviderKind, ProviderPlan};
+use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 
 /// A whole world, checked.
@@ -73,40 +79,20 @@ pub struct Plan {
     pub warnings: Vec<Problem>,
 }
 
-/// An agent's heartbeat (HB-01, HB-04).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeartbeatPlan {
-    /// How often.
-    pub every: Duration,
-    /// In which hours; at all hours if none.
-    pub active: Option<ActiveHours>,
-    /// Where an alert goes: `none`, `last` or a chat channel.
-    pub target: String,
-    /// What it is asked; `None` is a plain question.
-    pub prompt: Option<String>,
-    /// Whether there is a HEARTBEAT.md that says nothing, so that there is nothing to ask.
-    pub empty: bool,
-}
-
-/// Hours of a day, in minutes since midnight; they may go over it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActiveHours {
-    /// The first minute.
-    pub from: u32,
-    /// The first minute after.
-    pub to: u32,
-    /// The zone, an IANA name.
-    pub timezone: String,
-}
-
-impl ActiveHours {
-    /// Whether a minute of the day is among them.
+impl Plan {
+    /// Whether an agent with this access has `tool`, a canonical name, in its registry: in a turn that comes from `outside`,
+    /// or in one that does not. The tools of the outside channel exist in the former alone (CONF-03).
     #[must_use]
-    pub fn covers(&self, minute: u32) -> bool {
-        if self.from < self.to {
-            (self.from..self.to).contains(&minute)
-        } else {
-            minute >= self.from || minute < self.to
+    pub fn grants(&self, access: &ToolAccess, tool: &str, outside: bool) -> bool {
+        let of_channel = tool == "message" || tool.strip_prefix("syscall.").unwrap_or(tool).starts_with("channel.");
+        match outside {
+            // The owner of a task may say how far it is (TASK-05): the tool is there, and knows whom it serves.
+            _ if !of_channel => {
+                access.can_access(tool)
+                    || (self.owner_may_update_tasks && tool == TASK_UPDATE && access.may_update_own_tasks())
+            }
+            true => access.can_access_with_channel(tool),
+            false => false,
         }
     }
 }
@@ -137,104 +123,6 @@ pub struct JobPlan {
     pub brief: String,
     /// Directory in the workspace under which the result appears, such as `output/briefings`.
     pub result: String,
-}
-
-/// An archetype: the files that an agent is made from (ARCH-01).
-#[derive(Clone, Debug)]
-pub struct Archetype {
-    /// Directory name.
-    pub name: String,
-    /// Who it is.
-    pub soul: String,
-    /// What it is for.
-    pub goal: String,
-    /// How it works: prose.
-    pub agent: String,
-    /// Whom it works for.
-    pub user: String,
-    /// The parsed `config.md`, never sent to a model (ARCH-02).
-    pub config: ArchetypeConfig,
-}
-
-/// What `config.md` says (ARCH-03..06).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ArchetypeConfig {
-    /// `## LLM`.
-    pub model: ModelChoice,
-    /// `## Limits`.
-    pub limits: AgentLimits,
-    /// `## Limits`: what an agent may cost in one day.
-    pub daily_money: Option<Money>,
-    /// `## Tool Access`; `None` if the section is absent.
-    pub access: Option<AccessSection>,
-    /// `## Tools`, the legacy allow-list; `None` if absent.
-    pub legacy_tools: Option<Vec<String>>,
-    /// `## Toolbox` blocks.
-    pub toolboxes: Vec<ToolboxRef>,
-    /// `## Skills`: `None` is all eligible, an empty set is none.
-    pub skills: Option<BTreeSet<String>>,
-    /// `## Prompt`: the time zone named in the stable part.
-    pub timezone: Option<String>,
-    /// `## Channels`: how freely it reacts (MSG-14); the world's level if absent.
-    pub reactions: Option<Reactions>,
-    /// `## Heartbeat`.
-    pub heartbeat: Option<crate::heartbeat::HeartbeatBlock>,
-    /// The text of `HEARTBEAT.md`; `None` if there is none.
-    pub heartbeat_text: Option<String>,
-    /// Why agents made from it must not start although the world does (WORLD-07); `None` if they may.
-    pub refused: Option<String>,
-}
-
-/// `## Tool Access` as written, names resolved to canonical ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AccessSection {
-    /// Groups that the agent belongs to.
-    pub groups: BTreeSet<String>,
-    /// Single tools beyond its groups.
-    pub overrides: BTreeSet<String>,
-    /// A profile that narrows everything (ACC-13).
-    pub profile: Option<String>,
-    /// Tools that it must not have, whatever grants them (`deny:`; ACC-15).
-    pub denied: BTreeSet<String>,
-}
-
-/// One `## Toolbox` block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolboxRef {
-    /// Path of the `toolbox.yaml`, as written.
-    pub source: String,
-    /// Short names of the tools wanted.
-    pub tools: Vec<String>,
-}
-
-/// Which model an agent thinks with. `None` fields fall through to the world's defaults.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ModelChoice {
-    /// A key of [`LlmPlan::providers`].
-    pub provider: Option<String>,
-    /// The model's name at that provider.
-    pub model: Option<String>,
-    /// Models to try after it, in order, each `model` or `provider/model`.
-    pub fallback_models: Vec<String>,
-    /// Sampling temperature.
-    pub temperature: Option<f64>,
-    /// Most tokens in one answer.
-    pub max_tokens: Option<u32>,
-    /// Reasoning effort: `low`, `medium` or `high`.
-    pub thinking: Option<String>,
-}
-
-/// Bounds that one archetype narrows; `None` falls through to [`Limits`].
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct AgentLimits {
-    /// See [`Limits::turn_rounds_max`].
-    pub turn_rounds_max: Option<u32>,
-    /// See [`Limits::turn_seconds`].
-    pub turn_seconds: Option<u32>,
-    /// See [`Limits::context_bytes`]; written `context_window_tokens` and taken as 4 bytes a token.
-    pub context_bytes: Option<u32>,
-    /// See [`Limits::result_view_bytes`].
-    pub result_view_bytes: Option<u32>,
 }
 
 /// An agent that the world file names.
@@ -292,57 +180,4 @@ pub struct TeamPlan {
     pub intensity: Intensity,
     /// Its members, in start order.
     pub agents: Vec<AgentId>,
-}
-
-/// Models.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LlmPlan {
-    /// The provider of agents that name none.
-    pub default_provider: String,
-    /// The model of agents that name none.
-    pub default_model: String,
-    /// Providers by name.
-    pub providers: BTreeMap<String, ProviderPlan>,
-    /// Prices by `provider/model` or `model`; the price of every model is 0 at a `scripted` or `recorded` provider.
-    pub prices: BTreeMap<String, Price>,
-    /// Which of the providers' usual key variables were set when the world was loaded; never their values.
-    pub keys_present: BTreeSet<String>,
-}
-
-/// The protocol that a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProviderKind {
-    /// Anthropic's Messages API.
-    Anthropic,
-    /// OpenAI's chat completions, and everything that speaks them (vLLM, llama.cpp, …).
-    OpenAi,
-    /// Gemini's generateContent.
-    Gemini,
-    /// Ollama's own chat API.
-    Ollama,
-    /// Rules from a file: demos, tests, simulation.
-    Scripted,
-    /// Answers of an earlier run.
-    Recorded,
-}
-
-/// One provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProviderPlan {
-    /// Its protocol.
-    pub kind: ProviderKind,
-    /// Where it listens; `None` is the provider's own address.
-    pub base_url: Option<String>,
-    /// The environment variable that holds its key; `None` sends none.
-    pub api_key_env: Option<String>,
-    /// Calls at once.
-    pub concurrency: u32,
-    /// Attempts of one call before a fall-back or the end (LOOP-09).
-    pub attempts: u32,
-    /// The wait after a failure without a retry-after; doubled each time up to `retry_cap`.
-    pub retry_base: Duration,
-    /// See `retry_base`. A longer retry-after than this makes the call fall back at once.
-    pub retry_cap: Duration,
-    /// For `scripted`: the directory with `<model>.yaml` rule files. For `recorded`: the data directory of the run.
-    pub dir: Option<PathBuf>,
 }

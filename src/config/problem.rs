@@ -27,6 +27,49 @@ impl fmt::Display for Severity {
     }
 }
 
+/// What to do about a problem: some text. Nobody can tell a problem without one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Hint(String);
+
+impl Hint {
+    /// The hint that a refusal came with, or `otherwise` if it came without.
+    #[must_use]
+    pub fn of(refused: Option<String>, otherwise: &str) -> Self {
+        refused.map_or_else(|| otherwise.into(), Self::from)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Changes the text, which must not become empty.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut String)) {
+        change(&mut self.0);
+    }
+}
+
+impl From<String> for Hint {
+    fn from(text: String) -> Self {
+        debug_assert!(!text.trim().is_empty(), "an empty hint helps nobody");
+        Self(text)
+    }
+}
+
+impl From<&str> for Hint {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// One thing that is wrong or doubtful.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -41,8 +84,7 @@ pub struct Problem {
     /// What is wrong.
     pub message: String,
     /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    pub hint: Hint,
 }
 
 impl Problem {
@@ -71,11 +113,7 @@ impl fmt::Display for Bare<'_> {
         if !problem.field.is_empty() {
             write!(f, ": {}", problem.field)?;
         }
-        write!(f, ": {}", problem.message)?;
-        if let Some(hint) = &problem.hint {
-            write!(f, "\n  hint: {hint}")?;
-        }
-        Ok(())
+        write!(f, ": {}\n  hint: {}", problem.message, problem.hint)
     }
 }
 
@@ -134,21 +172,21 @@ impl std::error::Error for Problems {}
 mod tests {
     use super::*;
 
-    fn problem(file: &str, line: usize, hint: Option<&str>) -> Problem {
+    fn problem(file: &str, line: usize) -> Problem {
         Problem {
             severity: Severity::Error,
             file: file.into(),
             line,
             field: "agents[1].archetype".into(),
             message: "there is no archetype `anlyst`".into(),
-            hint: hint.map(Into::into),
+            hint: "did you mean `analyst`?".into(),
         }
     }
 
     #[test]
     fn a_problem_reads_as_one_block() {
         assert_eq!(
-            problem("worlds/x/world-config.yaml", 12, Some("did you mean `analyst`?")).to_string(),
+            problem("worlds/x/world-config.yaml", 12).to_string(),
             "error: worlds/x/world-config.yaml:12: agents[1].archetype: there is no archetype `anlyst`\n  hint: did you \
              mean `analyst`?"
         );
@@ -156,9 +194,10 @@ mod tests {
 
     #[test]
     fn problems_are_sorted_and_single() {
-        let all = Problems::sorted(vec![problem("b", 1, None), problem("a", 9, None), problem("a", 9, None)]);
+        let all = Problems::sorted(vec![problem("b", 1), problem("a", 9), problem("a", 9)]);
         assert_eq!(all.0.iter().map(|p| p.file.display().to_string()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(all.counts(), (2, 0));
-        assert_eq!(serde_json::to_value(&all).unwrap()[0]["line"], 9);
+        let json = serde_json::to_value(&all).unwrap();
+        assert_eq!((&json[0]["line"], &json[0]["hint"]), (&9.into(), &"did you mean `analyst`?".into()));
     }
 }

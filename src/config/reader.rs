@@ -1,17 +1,16 @@
 //! Typed reading of the located tree: each reader takes a field, gives a value of the wanted type within its bounds, or
 //! reports what is wrong with its line and its dotted path. A map knows which keys were asked for; the rest are errors.
 //!
-//! Must never: guess (`yes` is no truth value, `1.0` no count), or stop at the first problem.
+//! Must never: guess, or stop at the first problem.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
-use std::time::Duration;
 
 use ghost_domain::Refusal;
 use ghost_domain::text::{clip, one_line};
 
+use crate::problem::Hint;
 use crate::report::{FileReport, did_you_mean};
 use crate::yaml::{Key, Node, Value};
 
@@ -49,17 +48,22 @@ impl<'n> Field<'n> {
     }
 
     /// Reports an error at a line within this field.
-    pub fn error_at(&self, line: usize, message: impl Into<String>, hint: impl Into<Option<String>>) {
+    pub fn error_at(&self, line: usize, message: impl Into<String>, hint: impl Into<Hint>) {
         self.report.error(line, &self.path, message, hint);
     }
 
     /// Reports an error at this field.
-    pub fn error(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
+    pub fn error(&self, message: impl Into<String>, hint: impl Into<Hint>) {
         self.report.error(self.line, &self.path, message, hint);
     }
 
+    /// Reports what the domain refused at this field; `otherwise` is the hint of a refusal without one.
+    pub fn refused(&self, refusal: Refusal, otherwise: &str) {
+        self.error(refusal.message, Hint::of(refusal.hint, otherwise));
+    }
+
     /// Reports a warning at this field.
-    pub fn warn(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
+    pub fn warn(&self, message: impl Into<String>, hint: impl Into<Hint>) {
         self.report.warn(self.line, &self.path, message, hint);
     }
 
@@ -81,12 +85,13 @@ impl<'n> Field<'n> {
         self.node.is_null()
     }
 
-    fn wanted(&self, what: &str) {
+    /// Reports that what stands here is not `what`.
+    pub(crate) fn wanted(&self, what: &str, hint: impl Into<Hint>) {
         let found = match &self.node.value {
             Value::Scalar { .. } if !self.node.is_null() => format!("`{}`", self.shown()),
             _ => self.node.kind().to_owned(),
         };
-        self.error(format!("{found} is not {what}"), None);
+        self.error(format!("{found} is not {what}"), hint);
     }
 
     /// Text that is not empty, of at most `max` bytes.
@@ -94,17 +99,17 @@ impl<'n> Field<'n> {
         match &self.node.value {
             Value::Scalar { text, .. } if !self.node.is_null() && !text.trim().is_empty() => {
                 if text.len() > max {
-                    self.error(format!("the text has {} bytes; at most {max} are allowed", text.len()), None);
+                    self.error(format!("the text has {} bytes; at most {max} are allowed", text.len()), "shorten it");
                     return None;
                 }
                 Some(text)
             }
             Value::Scalar { .. } => {
-                self.error("it is empty", None);
+                self.error("it is empty", "write a text here, or take it out");
                 None
             }
             _ => {
-                self.wanted("text");
+                self.wanted("text", "write one text, on the line of its key");
                 None
             }
         }
@@ -132,94 +137,17 @@ impl<'n> Field<'n> {
         }
         self.error(
             format!("`{}` is not a name", self.shown()),
-            Some("use 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a digit".to_owned()),
+            "use 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a digit",
         );
         None
     }
 
-    fn plain(&self) -> Option<&'n str> {
-        match &self.node.value {
-            Value::Scalar { text, plain: true, .. } if !self.node.is_null() => Some(text.trim()),
-            _ => None,
-        }
-    }
-
-    /// A truth value.
-    pub fn flag(&self) -> Option<bool> {
-        match self.plain() {
-            Some("true") => Some(true),
-            Some("false") => Some(false),
-            _ => {
-                self.error(
-                    format!("`{}` is not a truth value", self.shown()),
-                    Some("write true or false, without quotes".to_owned()),
-                );
-                None
-            }
-        }
-    }
-
-    /// A whole number within `range`. Underscores between digits are allowed.
-    pub fn count(&self, range: RangeInclusive<u64>) -> Option<u64> {
-        let number = self.plain().and_then(whole);
-        match number {
-            Some(number) if range.contains(&number) => Some(number),
-            Some(number) => {
-                self.error(format!("{number} is not within {} to {}", range.start(), range.end()), None);
-                None
-            }
-            None => {
-                self.wanted("a whole number");
-                None
-            }
-        }
-    }
-
-    /// [`count`](Self::count) for what fits 32 bits.
-    pub fn count32(&self, range: RangeInclusive<u32>) -> Option<u32> {
-        self.count(u64::from(*range.start())..=u64::from(*range.end())).and_then(|number| u32::try_from(number).ok())
-    }
-
-    /// A number within `range`.
-    pub fn number(&self, range: RangeInclusive<f64>) -> Option<f64> {
-        match self.plain().and_then(|text| text.parse::<f64>().ok()).filter(|number| number.is_finite()) {
-            Some(number) if range.contains(&number) => Some(number),
-            Some(number) => {
-                self.error(format!("{number} is not within {} to {}", range.start(), range.end()), None);
-                None
-            }
-            None => {
-                self.wanted("a number");
-                None
-            }
-        }
-    }
-
-    /// A duration within `range`: `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
-    pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
-        let text = match &self.node.value {
-            Value::Scalar { text, .. } if !self.node.is_null() => Some(text.trim()),
-            _ => None,
-        };
-        match text.and_then(parse_duration) {
-            Some(duration) if range.contains(&duration) => Some(duration),
-            Some(duration) => {
-                let message = format!("{duration:?} is not within {:?} to {:?}", range.start(), range.end());
-                self.error(message, None);
-                None
-            }
-            None => {
-                self.error(
-                    format!("`{}` is not a duration", self.shown()),
-                    Some("write 250ms, 30s, 5m, 2h or 7d, or a whole number of seconds".to_owned()),
-                );
-                None
-            }
-        }
-    }
-
     /// One of `choices`.
     pub fn choice(&self, choices: &[&'static str]) -> Option<&'static str> {
+        if !self.is_single() {
+            self.wanted("a value for this", format!("it may be: {}", choices.join(", ")));
+            return None;
+        }
         let text = self.text(1_024)?;
         let found = choices.iter().find(|choice| **choice == text).copied();
         if found.is_none() {
@@ -227,7 +155,7 @@ impl<'n> Field<'n> {
                 Some(near) => format!("did you mean `{near}`? It may be: {}", choices.join(", ")),
                 None => format!("it may be: {}", choices.join(", ")),
             };
-            self.error(format!("`{}` is not a value for this", self.shown()), Some(hint));
+            self.error(format!("`{}` is not a value for this", self.shown()), hint);
         }
         found
     }
@@ -238,7 +166,8 @@ impl<'n> Field<'n> {
         match text.parse() {
             Ok(value) => Some(value),
             Err(refusal) => {
-                self.error(format!("`{}` is not {what}", self.shown()), refusal.hint);
+                let hint = Hint::of(refusal.hint, &format!("write {what}"));
+                self.error(format!("`{}` is not {what}", self.shown()), hint);
                 None
             }
         }
@@ -249,7 +178,8 @@ impl<'n> Field<'n> {
         match &self.node.value {
             Value::List(items) => {
                 if items.len() > ENTRIES_MAX {
-                    self.error(format!("the list has {} entries; at most {ENTRIES_MAX} are read", items.len()), None);
+                    let message = format!("the list has {} entries; at most {ENTRIES_MAX} are read", items.len());
+                    self.error(message, "shorten it");
                     return Vec::new();
                 }
                 let field = |(at, node): (usize, &'n Node)| Field {
@@ -262,7 +192,12 @@ impl<'n> Field<'n> {
             }
             _ if self.node.is_null() => Vec::new(),
             _ => {
-                self.wanted("a list");
+                let each = "each entry on a line of its own after `- `";
+                let hint = match &self.node.value {
+                    Value::Scalar { shown, .. } if shown.len() <= 80 => format!("write [{}], or {each}", self.shown()),
+                    _ => format!("write {each}"),
+                };
+                self.wanted("a list", hint);
                 Vec::new()
             }
         }
@@ -275,11 +210,16 @@ impl<'n> Field<'n> {
 
     /// The map with keys of our choosing; nothing written is an empty map.
     pub fn map(&self) -> Option<Map<'n>> {
+        self.map_of("")
+    }
+
+    /// As [`map`](Self::map); `such_as` is a map that would do, if one can be shown.
+    pub fn map_of(&self, such_as: &str) -> Option<Map<'n>> {
         match &self.node.value {
             Value::Map(_) => Some(Map { field: self.clone(), asked: RefCell::default() }),
             _ if self.node.is_null() => Some(Map { field: self.clone(), asked: RefCell::default() }),
             _ => {
-                self.wanted("a map");
+                self.wanted_map(such_as);
                 None
             }
         }
@@ -290,7 +230,8 @@ impl<'n> Field<'n> {
         match &self.node.value {
             Value::Map(pairs) => {
                 if pairs.len() > ENTRIES_MAX {
-                    self.error(format!("the map has {} entries; at most {ENTRIES_MAX} are read", pairs.len()), None);
+                    let message = format!("the map has {} entries; at most {ENTRIES_MAX} are read", pairs.len());
+                    self.error(message, "take some out");
                     return Vec::new();
                 }
                 let field = |(key, node)| (key, self.below(key, node));
@@ -298,10 +239,18 @@ impl<'n> Field<'n> {
             }
             _ if self.node.is_null() => Vec::new(),
             _ => {
-                self.wanted("a map");
+                self.wanted_map("");
                 Vec::new()
             }
         }
+    }
+
+    fn wanted_map(&self, such_as: &str) {
+        let hint = match such_as {
+            "" => "write `key: value` on indented lines below it, or { key: value }".to_owned(),
+            _ => format!("write such as {such_as}"),
+        };
+        self.wanted("a map", hint);
     }
 
     fn below(&self, key: &Key, node: &'n Node) -> Field<'n> {
@@ -335,11 +284,11 @@ impl<'n> Map<'n> {
         }
     }
 
-    /// The value of `key`, which must be there.
-    pub fn need(&self, key: &'static str) -> Option<Field<'n>> {
+    /// The value of `key`, which must be there; `such_as` is one that would do.
+    pub fn need(&self, key: &'static str, such_as: &str) -> Option<Field<'n>> {
         let found = self.get(key);
         if found.is_none() {
-            self.field.error(format!("`{key}` is missing"), None);
+            self.field.error(format!("`{key}` is missing"), format!("write such as `{key}: {such_as}`"));
         }
         found
     }
@@ -354,7 +303,7 @@ impl<'n> Map<'n> {
             match hints.iter().find(|(name, _)| *name == key.text) {
                 Some((_, hint)) => {
                     let message = format!("there is no key `{}` here", key.text);
-                    self.field.report.error(key.line, path, message, Some((*hint).to_owned()));
+                    self.field.report.error(key.line, path, message, *hint);
                 }
                 None => self.field.report.unknown_key(key.line, path, &key.text, asked.iter().copied()),
             }
@@ -375,67 +324,37 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
 }
 
-/// Reports that nothing is called `name`, with the nearest of `known`.
-pub fn no_such<'k>(field: &Field<'_>, what: &str, known: impl Iterator<Item = &'k str> + Clone) {
+/// Reports that nothing is called what `field` says, with the nearest of `known`, else `otherwise`.
+pub fn no_such<'k>(field: &Field<'_>, what: &str, known: impl Iterator<Item = &'k str> + Clone, otherwise: &str) {
     let name = match &field.node.value {
         Value::Scalar { text, .. } => text.as_str(),
         _ => "",
     };
-    field.error(format!("there is no {what} `{}`", field.shown()), did_you_mean(name, known));
+    field.error(format!("there is no {what} `{}`", field.shown()), did_you_mean(name, known, otherwise));
 }
 
-/// A whole number of decimal digits, underscores between them allowed.
-pub fn whole(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
-    let edges = text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && !text.ends_with('_');
-    (digits && edges).then(|| text.replace('_', "")).and_then(|text| text.parse().ok())
-}
-
-/// `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let number: u64 = digits.parse().ok()?;
-    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs);
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" | "" => seconds(1),
-        "m" => seconds(60),
-        "h" => seconds(3_600),
-        "d" => seconds(86_400),
-        _ => None,
-    }
+/// Everything that is told of a file with the text `text` when `read` reads it.
+#[cfg(test)]
+pub(crate) fn told(text: &str, read: impl Fn(&Map<'_>)) -> String {
+    let report = crate::report::Report::default();
+    let file = report.file("w.yaml");
+    let node = crate::yaml::parse(text, &file, &|_| Some("from-the-environment".to_owned())).unwrap();
+    let map = Field::root(&node, &file).map().unwrap();
+    read(&map);
+    map.finish(&[]);
+    report.finish().to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::report::Report;
-
-    #[test]
-    fn durations() {
-        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
-        assert_eq!(parse_duration("7d"), Some(Duration::from_secs(604_800)));
-        assert_eq!(parse_duration("45"), Some(Duration::from_secs(45)));
-        for bad in ["", "s", "-1s", "1.5s", "1 s", "99999999999999999999s", "18446744073709551615d", "1w"] {
-            assert_eq!(parse_duration(bad), None, "{bad}");
-        }
-    }
-
-    fn problems(text: &str, read: impl Fn(&Map<'_>)) -> String {
-        let report = Report::default();
-        let file = report.file("w.yaml");
-        let node = crate::yaml::parse(text, &file, &|_| Some("from-the-environment".to_owned())).unwrap();
-        let map = Field::root(&node, &file).map().unwrap();
-        read(&map);
-        map.finish(&[]);
-        report.finish().to_string()
-    }
 
     #[test]
     fn values_are_checked_and_unknown_keys_refused() {
         let text = "a: yes\nb: 99\nc: 5x\nd: [1]\nconcurency: 1\nx-note: anything\ne: ${SECRET}\n";
-        let found = problems(text, |map| {
+        let found = told(text, |map| {
             assert_eq!(map.get("a").unwrap().flag(), None);
             assert_eq!(map.get("b").unwrap().count(1..=9), None);
             assert_eq!(map.get("c").unwrap().duration(Duration::ZERO..=Duration::MAX), None);
@@ -446,12 +365,12 @@ mod tests {
         assert_eq!(
             found,
             "error: w.yaml:1: a: `yes` is not a truth value\n  hint: write true or false, without quotes\n\
-             error: w.yaml:2: b: 99 is not within 1 to 9\n\
+             error: w.yaml:2: b: 99 is not within 1 to 9\n  hint: write at most 9\n\
              error: w.yaml:3: c: `5x` is not a duration\n  hint: write 250ms, 30s, 5m, 2h or 7d, or a whole number of \
              seconds\n\
-             error: w.yaml:4: d: a list is not text\n\
+             error: w.yaml:4: d: a list is not text\n  hint: write one text, on the line of its key\n\
              error: w.yaml:5: concurency: there is no key `concurency` here\n  hint: did you mean `concurrency`?\n\
-             error: w.yaml:7: e: `${SECRET}` is not a whole number"
+             error: w.yaml:7: e: `${SECRET}` is not a whole number\n  hint: write a whole number from 1 to 9"
         );
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ghost_domain::text::nearest;
 
-use crate::problem::{Problem, Problems, Severity};
+use crate::problem::{Hint, Problem, Problems, Severity};
 
 /// Most problems that one load reports; what follows is counted in a last one.
 pub const PROBLEMS_MAX: usize = 500;
@@ -36,9 +36,7 @@ impl Report {
             for (value, reference) in &substituted {
                 hide(&mut problem.message, value, reference);
                 hide(&mut problem.field, value, reference);
-                if let Some(hint) = &mut problem.hint {
-                    hide(hint, value, reference);
-                }
+                problem.hint.change(|hint| hide(hint, value, reference));
             }
         }
         let mut problems = Problems::sorted(found);
@@ -48,7 +46,7 @@ impl Report {
                 line: 0,
                 field: String::new(),
                 message: format!("{dropped} more problems are not shown"),
-                hint: Some("correct those above first".to_owned()),
+                hint: "correct those above first".into(),
                 file: last.file,
             });
         }
@@ -99,45 +97,47 @@ impl FileReport<'_> {
     }
 
     /// Something that keeps the world from booting. `line` 0 is the file as a whole.
-    pub fn error(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Option<String>>) {
+    pub fn error(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Hint>) {
         self.push(Severity::Error, line, field, message.into(), hint.into());
     }
 
     /// Something that someone should look at.
-    pub fn warn(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Option<String>>) {
+    pub fn warn(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Hint>) {
         self.push(Severity::Warning, line, field, message.into(), hint.into());
     }
 
     /// A key that nobody reads.
     pub fn unknown_key<'k>(&self, line: usize, field: &str, key: &str, known: impl Iterator<Item = &'k str> + Clone) {
         let shown = ghost_domain::text::clip(key, 60);
-        self.error(line, field, format!("there is no key `{shown}` here"), did_you_mean(key, known));
+        self.error(line, field, format!("there is no key `{shown}` here"), did_you_mean(key, known, NO_KEY));
     }
 
-    fn push(&self, severity: Severity, line: usize, field: &str, message: String, hint: Option<String>) {
+    fn push(&self, severity: Severity, line: usize, field: &str, message: String, hint: Hint) {
         self.report.push(Problem { severity, file: self.path.clone(), line, field: field.to_owned(), message, hint });
     }
 }
 
-/// A hint that names the nearest of `known`, or lists them if they are few, or nothing.
+/// What to do with a key that nobody reads, where there are too many others to list them.
+const NO_KEY: &str = "take it out, or begin it with `x-` if it is a note of your own";
+
+/// A hint that names the nearest of `known`, or lists them if they are few; `otherwise` if there are none, or too many.
 #[must_use]
-pub fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> Option<String> {
+pub fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone, otherwise: &str) -> Hint {
     if let Some(near) = nearest(name, known.clone()) {
-        return Some(format!("did you mean `{near}`?"));
+        return format!("did you mean `{near}`?").into();
     }
     // `memory` for `memory_mb` is no slip of the keyboard, yet plain enough.
     if name.len() >= 4
         && let Some(longer) = known.clone().filter(|longer| longer.starts_with(name)).min()
     {
-        return Some(format!("did you mean `{longer}`?"));
+        return format!("did you mean `{longer}`?").into();
     }
     let mut all: Vec<&str> = known.collect();
     all.sort_unstable();
     all.dedup();
     match all.len() {
-        0 => None,
-        1..=24 => Some(format!("known are: {}", all.join(", "))),
-        _ => None,
+        1..=24 => format!("known are: {}", all.join(", ")).into(),
+        _ => otherwise.into(),
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
     fn values_from_the_environment_are_put_back() {
         let report = Report::default();
         report.substituted("hunter2-secret", "${TOKEN}");
-        report.file("a.yaml").error(3, "llm", "`xhunter2-secret` is no number", Some("not hunter2-secret".to_owned()));
+        report.file("a.yaml").error(3, "llm", "`xhunter2-secret` is no number", "not hunter2-secret");
         let text = report.finish().to_string();
         assert_eq!(text, "error: a.yaml:3: llm: `x${TOKEN}` is no number\n  hint: not ${TOKEN}");
     }
@@ -158,7 +158,7 @@ mod tests {
     fn problems_are_bounded() {
         let report = Report::default();
         for line in 1..=PROBLEMS_MAX + 7 {
-            report.file("a.yaml").error(line, "", "wrong", None);
+            report.file("a.yaml").error(line, "", "wrong", "right it");
         }
         let problems = report.finish();
         assert_eq!(problems.0.len(), PROBLEMS_MAX + 1);

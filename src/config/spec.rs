@@ -1,5 +1,6 @@
 //! What the runtime needs to know of one agent, whether the world file names it or another agent created it: a
-//! [`Plan`] and an agent's record become an [`AgentSpec`]. Overrides of created agents are checked and applied here.
+//! [`Plan`] and an agent's record become an [`AgentSpec`]. Overrides of created agents are checked and applied here: when an
+//! agent is created, they must fit; later they take away what they can, for the archetype may have changed meanwhile.
 //!
 //! Must never: let an override give more than the archetype has (BI-22).
 
@@ -19,6 +20,15 @@ pub const OVERRIDE_KEYS: [&str; 4] = ["max_tokens", "model", "tools", "turn_roun
 
 /// Most tool names in one override.
 const TOOLS_MAX: usize = 500;
+
+/// How overrides are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Overrides {
+    /// Of an agent that is to be created: whatever its archetype does not have is refused.
+    Wanted,
+    /// Of an agent on record, which nobody can edit: what its archetype has no longer is passed over.
+    Recorded,
+}
 
 /// One agent, ready to be run.
 #[derive(Clone, Debug)]
@@ -80,22 +90,56 @@ impl Plan {
     ///
     /// # Errors
     /// `NotFound` if its archetype, or a persistent agent itself, is no longer in the world; `AccessDenied` if the
-    /// archetype's own configuration forbids it to start (WORLD-07); `InvalidArguments` if its overrides would widen
-    /// what its archetype has.
+    /// archetype's own configuration forbids it to start (WORLD-07); `InvalidArguments` if its overrides are none.
     pub fn spec_for(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {
-        let archetype = self.archetype(&agent.archetype)?;
-        if let Some(reason) = &archetype.config.refused {
-            return Err(Refusal::new(
-                Code::AccessDenied,
-                format!("{} must not start: archetype `{}`: {reason}", agent.agent_id, archetype.name),
-            )
-            .hint("correct the archetype or the world file and reload"));
-        }
+        let archetype = self.archetype_of(&agent.agent_id, &agent.archetype)?;
         let base = match agent.kind {
             AgentKind::Persistent => self.named_spec(&agent.agent_id, archetype)?,
             AgentKind::Dynamic => self.created_spec(agent, archetype),
         };
-        self.narrowed(base, &agent.overrides)
+        self.narrowed(base, &agent.overrides, Overrides::Recorded)
+    }
+
+    /// Whether `agent` can be run at all: [`spec_for`](Self::spec_for) without the spec.
+    ///
+    /// # Errors
+    /// Those of [`spec_for`](Self::spec_for).
+    pub fn may_run(&self, agent: &Agent) -> Result<(), Refusal> {
+        if !agent.overrides.is_null() {
+            return self.spec_for(agent).map(drop);
+        }
+        self.archetype_of(&agent.agent_id, &agent.archetype)?;
+        match agent.kind {
+            AgentKind::Persistent => self.named(&agent.agent_id).map(drop),
+            AgentKind::Dynamic => Ok(()),
+        }
+    }
+
+    /// Whether an agent that the world file names, and that is not on record yet, can be run.
+    ///
+    /// # Errors
+    /// `AccessDenied` if its archetype's own configuration forbids it to start.
+    pub fn may_start(&self, named: &AgentPlan) -> Result<(), Refusal> {
+        self.archetype_of(&named.agent_id, &named.archetype).map(drop)
+    }
+
+    /// The archetype that an agent is made from, if that lets it start.
+    fn archetype_of(&self, agent_id: &AgentId, name: &str) -> Result<&Arc<Archetype>, Refusal> {
+        let Some(archetype) = self.archetypes.get(name) else {
+            return Err(Refusal::new(
+                Code::NotFound,
+                format!("{agent_id} cannot run: there is no archetype `{}` any more", clip(name, 80)),
+            )
+            .hint("put the archetype back and reload, or delete the agent"));
+        };
+        match &archetype.config.refused {
+            None => Ok(archetype),
+            Some(reason) => Err(Refusal::new(
+                Code::AccessDenied,
+                format!("{agent_id} must not start: archetype `{}`: {reason}", archetype.name),
+            )
+            .hint("correct the archetype or the world file and reload")),
+        }
     }
 
     /// Whether an agent may create an agent from `archetype` with `overrides`.
@@ -134,27 +178,37 @@ impl Plan {
             return Err(Refusal::new(
                 Code::AccessDenied,
                 format!("agents of archetype `{}` must not start: {reason}", archetype.name),
-            ));
+            )
+            .hint("correct the archetype or the world file and reload"));
         }
         let base = self.archetype_spec(archetype, WriteAcl::new(&[])?);
-        self.narrowed(base, overrides).map(drop)
+        self.narrowed(base, overrides, Overrides::Wanted).map(drop)
     }
 
     fn archetype(&self, name: &str) -> Result<&Arc<Archetype>, Refusal> {
         self.archetypes.get(name).ok_or_else(|| {
-            Refusal::not_found("archetype", name, nearest(name, self.archetypes.keys().map(String::as_str)))
+            let near = nearest(name, self.archetypes.keys().map(String::as_str));
+            let refusal = Refusal::not_found("archetype", name, near);
+            match near {
+                Some(_) => refusal,
+                None => {
+                    let some: Vec<&str> = self.archetypes.keys().map(String::as_str).take(24).collect();
+                    refusal.hint(format!("there are: {}", some.join(", ")))
+                }
+            }
+        })
+    }
+
+    /// The world file's entry for a persistent agent.
+    fn named(&self, agent_id: &AgentId) -> Result<&AgentPlan, Refusal> {
+        self.agent(agent_id).ok_or_else(|| {
+            Refusal::new(Code::NotFound, format!("the world file does not name `{agent_id}`"))
+                .hint("it is kept, but stopped; name it in the world file again and reload, or delete it")
         })
     }
 
     fn named_spec(&self, agent_id: &AgentId, archetype: &Arc<Archetype>) -> Result<AgentSpec, Refusal> {
-        let plan = self.agent(agent_id).ok_or_else(|| {
-            let near = nearest(agent_id.as_str(), self.agents.iter().map(|plan| plan.agent_id.as_str()));
-            let refusal = Refusal::not_found("agent in the world file called", agent_id.as_str(), near);
-            match near {
-                Some(_) => refusal,
-                None => refusal.hint("it is kept, but stopped; name it in the world file again to run it"),
-            }
-        })?;
+        let plan = self.named(agent_id)?;
         Ok(AgentSpec {
             archetype: Arc::clone(archetype),
             access: Arc::clone(&plan.access),
@@ -191,7 +245,7 @@ impl Plan {
         }
     }
 
-    fn narrowed(&self, mut spec: AgentSpec, overrides: &Value) -> Result<AgentSpec, Refusal> {
+    fn narrowed(&self, mut spec: AgentSpec, overrides: &Value, how: Overrides) -> Result<AgentSpec, Refusal> {
         let map = match overrides {
             Value::Null => return Ok(spec),
             Value::Object(map) => map,
@@ -199,16 +253,16 @@ impl Plan {
         };
         for (key, value) in map {
             match key.as_str() {
-                "model" => self.narrow_model(&mut spec, value)?,
+                "model" => self.narrow_model(&mut spec, value, how)?,
                 "max_tokens" => {
-                    let tokens = smaller(key, value, spec.limits.answer_tokens)?;
+                    let tokens = smaller(key, value, spec.limits.answer_tokens, how)?;
                     spec.limits.answer_tokens = tokens;
                     spec.model.max_tokens = Some(tokens);
                 }
                 "turn_rounds_max" => {
-                    spec.limits.turn_rounds_max = smaller(key, value, spec.limits.turn_rounds_max)?;
+                    spec.limits.turn_rounds_max = smaller(key, value, spec.limits.turn_rounds_max, how)?;
                 }
-                "tools" => spec.access = Arc::new(self.narrow_tools(&spec.access, value)?),
+                "tools" => spec.access = Arc::new(self.narrow_tools(&spec.access, value, how)?),
                 other => {
                     let near = nearest(other, OVERRIDE_KEYS).map(|near| format!("did you mean `{near}`? "));
                     let hint = format!("{}{}", near.unwrap_or_default(), allowed_keys());
@@ -219,7 +273,7 @@ impl Plan {
         Ok(spec)
     }
 
-    fn narrow_model(&self, spec: &mut AgentSpec, value: &Value) -> Result<(), Refusal> {
+    fn narrow_model(&self, spec: &mut AgentSpec, value: &Value, how: Overrides) -> Result<(), Refusal> {
         let own_provider = spec.model.provider.clone().unwrap_or_default();
         let own_model = spec.model.model.clone().unwrap_or_default();
         let fallbacks = std::mem::take(&mut spec.model.fallback_models);
@@ -234,6 +288,11 @@ impl Plan {
             let (provider, model) = self.llm.fallback_target(&own_provider, entry);
             *entry == wanted || model == wanted || format!("{provider}/{model}") == wanted
         }) else {
+            if how == Overrides::Recorded {
+                // The archetype has other models now, and one of these it must be.
+                spec.model.fallback_models = fallbacks;
+                return Ok(());
+            }
             let list: Vec<&str> = choices().collect();
             return Err(wrong(
                 "overrides.model",
@@ -253,7 +312,7 @@ impl Plan {
         Ok(())
     }
 
-    fn narrow_tools(&self, access: &ToolAccess, value: &Value) -> Result<ToolAccess, Refusal> {
+    fn narrow_tools(&self, access: &ToolAccess, value: &Value, how: Overrides) -> Result<ToolAccess, Refusal> {
         let field = "overrides.tools";
         let list = value.as_array().filter(|list| list.len() <= TOOLS_MAX);
         let Some(list) = list else {
@@ -264,14 +323,14 @@ impl Plan {
             let word =
                 item.as_str().ok_or_else(|| wrong(field, "holds something that is not a name", allowed_keys()))?;
             let tools = self.groups.extra().expand(word);
-            if tools.is_empty() {
+            if tools.is_empty() && how == Overrides::Wanted {
                 let hint = self.groups.extra().hint(word);
                 return Err(wrong(field, &format!("there is no tool `{}`", clip(word, 80)), hint));
             }
             // A pattern means those of its tools that the archetype has; a single name must be one that it has.
             let has = |tool: &&String| [false, true].into_iter().any(|outside| self.grants(access, tool, outside));
             let had: BTreeSet<String> = tools.iter().filter(has).cloned().collect();
-            if had.is_empty() {
+            if had.is_empty() && how == Overrides::Wanted {
                 return Err(wrong(
                     field,
                     &format!("`{}` is not among the archetype's tools", clip(word, 80)),
@@ -294,14 +353,13 @@ fn wrong(field: &str, what: &str, hint: impl Into<String>) -> Refusal {
         .details(serde_json::json!({ "field": field }))
 }
 
-fn smaller(key: &str, value: &Value, most: u32) -> Result<u32, Refusal> {
-    value
-        .as_u64()
-        .filter(|number| *number >= 1 && *number <= u64::from(most))
-        .and_then(|number| u32::try_from(number).ok())
-        .ok_or_else(|| {
-            wrong(&format!("overrides.{key}"), &format!("must be a number from 1 to {most}"), "overrides only narrow")
-        })
+fn smaller(key: &str, value: &Value, most: u32, how: Overrides) -> Result<u32, Refusal> {
+    let number = value.as_u64().filter(|number| *number >= 1);
+    let number = number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    let fits = |number: &u32| *number <= most || how == Overrides::Recorded;
+    number.filter(fits).map(|number| number.min(most)).ok_or_else(|| {
+        wrong(&format!("overrides.{key}"), &format!("must be a number from 1 to {most}"), "overrides only narrow")
+    })
 }
 
 #[cfg(test)]

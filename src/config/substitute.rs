@@ -38,12 +38,7 @@ impl<'a> Substitution<'a> {
                 rest = after;
             } else if rest.starts_with("${") {
                 let Some(end) = rest.find('}') else {
-                    report.error(
-                        line,
-                        "",
-                        "`${` has no `}`",
-                        Some("write `$$` for a `$` that means itself".to_owned()),
-                    );
+                    report.error(line, "", "`${` has no `}`", "write `$$` for a `$` that means itself");
                     break;
                 };
                 let reference = &rest[..=end];
@@ -68,7 +63,7 @@ impl<'a> Substitution<'a> {
         if !starts || name.len() > 128 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             let message = format!("`{}` does not name a variable", ghost_domain::text::clip(reference, 60));
             let hint = "write ${NAME} or ${NAME:-default}, and `$$` for a `$` that means itself";
-            report.error(line, "", message, Some(hint.to_owned()));
+            report.error(line, "", message, hint);
             return reference.to_owned();
         }
         let value = (self.env)(name).filter(|value| !(value.is_empty() && default.is_some()));
@@ -77,7 +72,7 @@ impl<'a> Substitution<'a> {
                 self.added = self.added.saturating_add(value.len());
                 if self.added > ADDED_MAX || value.contains('\0') {
                     let message = format!("the value of {name} is too long, or holds a NUL");
-                    report.error(line, "", message, None);
+                    report.error(line, "", message, "set it to something shorter, of one line");
                     return reference.to_owned();
                 }
                 report.whole().substituted(&value, &format!("${{{name}}}"));
@@ -86,7 +81,7 @@ impl<'a> Substitution<'a> {
             (None, Some(default)) => default.to_owned(),
             (None, None) => {
                 let hint = format!("set it, or write ${{{name}:-default}}");
-                report.error(line, "", format!("the environment variable {name} is not set"), Some(hint));
+                report.error(line, "", format!("the environment variable {name} is not set"), hint);
                 reference.to_owned()
             }
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ghost_domain::tool_catalogue;
 
-use crate::access::ExtraTools;
+use crate::extra_tools::ExtraTools;
 use crate::files::{MARKDOWN_MAX, directory_within, is_plain_relative, names_in, read_text};
 use crate::reader::{is_free, is_name, no_such};
 use crate::report::{FileReport, Report};
@@ -68,15 +68,12 @@ pub fn toolboxes(
     for entry in entries {
         let (field, source) = &entry.source;
         if !is_plain_relative(source) {
-            field.error(
-                "the path is not relative, or holds `..`",
-                Some("write it as toolbox/<box>/toolbox.yaml".to_owned()),
-            );
+            field.error("the path is not relative, or holds `..`", "write it as toolbox/<box>/toolbox.yaml");
             continue;
         }
         let key = normal_source(source);
         if found.contains_key(&key) {
-            field.error("this toolbox is listed twice", None);
+            field.error("this toolbox is listed twice", "keep one entry, with all that it allows");
             continue;
         }
         let directory_name = Path::new(&key).parent().and_then(Path::file_name).and_then(|name| name.to_str());
@@ -88,7 +85,7 @@ pub fn toolboxes(
             None => {
                 field.warn(
                     "there is no such file: its tools will be absent",
-                    Some("the path starts at the world's directory or up to two levels above it".to_owned()),
+                    "the path starts at the world's directory or up to two levels above it",
                 );
                 let allowed = entry.allow.iter().flatten().map(|(_, tool)| (*tool).to_owned()).collect();
                 (directory_name.unwrap_or("toolbox").to_owned(), allowed, None)
@@ -97,12 +94,13 @@ pub fn toolboxes(
         let mut allowed = tools.clone();
         if let Some(list) = &entry.allow {
             for (field, _) in list.iter().filter(|(_, tool)| !tools.contains(*tool)) {
-                no_such(field, &format!("tool in toolbox `{name}` called"), tools.iter().map(String::as_str));
+                let what = format!("tool in toolbox `{name}` called");
+                no_such(field, &what, tools.iter().map(String::as_str), "the manifest lists its tools under `tools`");
             }
             allowed = list.iter().map(|(_, tool)| (*tool).to_owned()).filter(|tool| tools.contains(tool)).collect();
         }
         if found.values().any(|other| other.name == name) {
-            field.error(format!("another toolbox is called `{name}` too"), Some("rename one of them".to_owned()));
+            field.error(format!("another toolbox is called `{name}` too"), "rename one of them");
             continue;
         }
         found.insert(key, Toolbox { name, tools, allowed, dir });
@@ -116,13 +114,13 @@ fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(
     let text = read_text(path, root, yaml::FILE_MAX as u64, &file)?;
     let node = yaml::parse(&text, &file, env)?;
     let Some(name) = node.get("name").and_then(Node::text) else {
-        file.error(node.line, "name", "the toolbox has no name", None);
+        file.error(node.line, "name", "the toolbox has no name", "write such as `name: devtools`");
         return None;
     };
     let name_line = node.get("name").map_or(0, |node| node.line);
     if !is_lower_name(name) || name.contains('.') || RESERVED.contains(&name) {
         let hint = format!("use lower-case letters, digits, `_` and `-`; not one of: {}", RESERVED.join(", "));
-        file.error(name_line, "name", "the toolbox cannot be called that", Some(hint));
+        file.error(name_line, "name", "the toolbox cannot be called that", hint);
         return None;
     }
     let mut tools = BTreeSet::new();
@@ -130,7 +128,7 @@ fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(
         Some(Value::List(list)) => list.as_slice(),
         None => &[],
         Some(_) => {
-            file.error(node.line, "tools", "`tools` is not a list", None);
+            file.error(node.line, "tools", "`tools` is not a list", "write such as [{ name: repo-git }]");
             &[]
         }
     };
@@ -139,14 +137,14 @@ fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(
         match tool.get("name").and_then(Node::text) {
             Some(short) if is_lower_name(short) && tool_catalogue::expand(&format!("{name}.{short}")).is_empty() => {
                 if !tools.insert(short.to_owned()) {
-                    file.error(tool.line, &path, "a second tool is called that", None);
+                    file.error(tool.line, &path, "a second tool is called that", "rename one of them");
                 }
             }
             Some(_) => {
-                let hint = "use lower-case letters, digits, `.`, `_` and `-`".to_owned();
-                file.error(tool.line, &path, "a tool cannot be called that", Some(hint));
+                let hint = "use lower-case letters, digits, `.`, `_` and `-`";
+                file.error(tool.line, &path, "a tool cannot be called that", hint);
             }
-            None => file.error(tool.line, &path, "the tool has no name", None),
+            None => file.error(tool.line, &path, "the tool has no name", "write such as { name: repo-git }"),
         }
     }
     Some((name.to_owned(), tools))
@@ -184,7 +182,7 @@ pub fn skills(
                     Some(pair) => roots.push(pair),
                     None => field.error(
                         format!("there is no directory `{}`", field.shown()),
-                        Some("the path starts at the world's directory or up to two levels above it".to_owned()),
+                        "the path starts at the world's directory or up to two levels above it",
                     ),
                 }
             }
@@ -195,6 +193,19 @@ pub fn skills(
         }
     }
     if let Some(world) = bases.0.first()
+        && let path = world.join("skills")
+        && path.symlink_metadata().is_ok()
+        && directory_within(&path, world).is_none()
+    {
+        let message = "it is not a directory within the world: nothing in it is read";
+        report.file(&path).warn(
+            0,
+            "",
+            message,
+            "make it one, or name where the skills are under `skills: { roots: [...] }`",
+        );
+    }
+    if let Some(world) = bases.0.first()
         && let Some(own) = directory_within(&world.join("skills"), world)
         && roots.iter().all(|(_, root)| *root != own)
     {
@@ -203,7 +214,8 @@ pub fn skills(
     for (base, root) in roots {
         let names = names_in(&root, &report.file(&root));
         if names.len() > SKILLS_MAX {
-            report.file(&root).error(0, "", format!("the directory has more than {SKILLS_MAX} skills"), None);
+            let message = format!("the directory has more than {SKILLS_MAX} skills");
+            report.file(&root).error(0, "", message, "move those that nobody needs elsewhere");
         }
         for name in names.into_iter().take(SKILLS_MAX).filter(|name| !name.starts_with('.')) {
             let document = root.join(&name).join("SKILL.md");
@@ -231,14 +243,18 @@ fn skill(
             true => (1, "the frontmatter begins with `---` and has no end; agents do not get this skill"),
             false => (0, "there is no frontmatter; the skill is known by its folder's name"),
         };
-        file.warn(line, "", message, Some("write `name` and `description` between two lines `---`".to_owned()));
+        file.warn(line, "", message, "write `name` and `description` between two lines `---`");
         return folder.to_owned();
     };
     // Skills come from many hands: what their frontmatter gets wrong concerns that skill, not this world's boot.
     let quiet = Report::default();
     let Some(node) = yaml::parse(matter, &quiet.file(document), env) else {
-        let line = quiet.finish().0.first().map_or(0, |problem| problem.line);
-        file.warn(line + 1, "", "the frontmatter cannot be read; the skill is known by its folder's name", None);
+        let message = "the frontmatter cannot be read; the skill is known by its folder's name";
+        let (line, hint) = match quiet.finish().0.into_iter().next() {
+            Some(problem) => (problem.line, format!("{}: {}", problem.message, problem.hint)),
+            None => (0, "check its YAML".to_owned()),
+        };
+        file.warn(line + 1, "", message, hint);
         return folder.to_owned();
     };
     judge_frontmatter(&node, &file);
@@ -251,7 +267,11 @@ fn skill(
                     tools.iter().for_each(|tool| extra.insert(&name, tool));
                 }
             }
-            None => file.warn(1, "metadata.ghost.toolbox", "there is no such file: its tools will be absent", None),
+            None => {
+                let message = "there is no such file: its tools will be absent";
+                let hint = "name a manifest in the skill's own directory, such as toolbox.yaml";
+                file.warn(1, "metadata.ghost.toolbox", message, hint);
+            }
         }
     }
     let name = node.get("name").and_then(Node::text).filter(|name| is_name(name));
@@ -265,8 +285,8 @@ const SKILL_KEYS: [&str; 7] =
 /// Tells what a frontmatter lacks and what in it nobody reads. Its first line is the second one of the file.
 fn judge_frontmatter(node: &Node, file: &FileReport<'_>) {
     let Value::Map(pairs) = &node.value else {
-        let hint = "write `name:` and `description:`, each on a line".to_owned();
-        file.warn(2, "", "the frontmatter has no keys; the skill is known by its folder's name", Some(hint));
+        let hint = "write `name:` and `description:`, each on a line";
+        file.warn(2, "", "the frontmatter has no keys; the skill is known by its folder's name", hint);
         return;
     };
     for (key, value) in pairs {
@@ -274,13 +294,13 @@ fn judge_frontmatter(node: &Node, file: &FileReport<'_>) {
         if !SKILL_KEYS.contains(&word) && !is_free(word) {
             let shown = ghost_domain::text::clip(word, 60);
             let near = ghost_domain::text::nearest(word, SKILL_KEYS).map(|near| format!("did you mean `{near}`?"));
-            let hint = near.or_else(|| Some("put keys of your own under `metadata`".to_owned()));
+            let hint = near.unwrap_or_else(|| "put keys of your own under `metadata`".to_owned());
             file.warn(line, &shown, format!("nothing reads `{shown}`"), hint);
         } else if word == "name" && !value.text().is_some_and(is_name) {
-            let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a digit".to_owned();
-            file.warn(line, word, "this is not a name for a skill", Some(hint));
+            let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a digit";
+            file.warn(line, word, "this is not a name for a skill", hint);
         } else if word == "description" && value.text().is_none_or(|text| text.trim().is_empty()) {
-            file.warn(line, word, "the description is not text", Some("say when the skill is of use".to_owned()));
+            file.warn(line, word, "the description is not text", "say when the skill is of use");
         }
     }
     for (word, hint) in [
@@ -288,7 +308,7 @@ fn judge_frontmatter(node: &Node, file: &FileReport<'_>) {
         ("description", "agents choose skills by it: say when this one is of use"),
     ] {
         if node.get(word).is_none() {
-            file.warn(1, word, format!("`{word}` is missing"), Some(hint.to_owned()));
+            file.warn(1, word, format!("`{word}` is missing"), hint);
         }
     }
 }
@@ -313,7 +333,7 @@ pub fn check_reference(
             format!("its toolbox `{}` is not among the world's `toolboxes`", ghost_domain::text::clip(source, 120));
         let known = toolboxes.keys().map(String::as_str);
         let near = ghost_domain::text::nearest(source, known).map(|near| format!("did you mean `{near}`?"));
-        let hint = near.or_else(|| Some("list it under `toolboxes` in the world file".to_owned()));
+        let hint = near.unwrap_or_else(|| "list it under `toolboxes` in the world file".to_owned());
         file.warn(line, field, format!("{reason}; its agents will not start"), hint);
         return Err(reason);
     };
@@ -324,12 +344,13 @@ pub fn check_reference(
         if !toolbox.tools.contains(short) {
             let message =
                 format!("there is no tool `{}` in toolbox `{}`", ghost_domain::text::clip(tool, 80), toolbox.name);
-            let hint = crate::report::did_you_mean(short, toolbox.tools.iter().map(String::as_str));
+            let otherwise = "its manifest lists its tools under `tools`";
+            let hint = crate::report::did_you_mean(short, toolbox.tools.iter().map(String::as_str), otherwise);
             file.error(*line, "Toolbox", message, hint);
         } else if !toolbox.allowed.contains(short) {
             let reason = format!("the world does not allow `{short}` of toolbox `{}`", toolbox.name);
-            let hint = "add it to that toolbox's `allow` in the world file".to_owned();
-            file.warn(*line, "Toolbox", format!("{reason}; its agents will not start"), Some(hint));
+            let hint = "add it to that toolbox's `allow` in the world file";
+            file.warn(*line, "Toolbox", format!("{reason}; its agents will not start"), hint);
             refused = Some(reason);
         } else {
             full.insert(format!("{}.{short}", toolbox.name));

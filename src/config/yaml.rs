@@ -140,7 +140,8 @@ pub fn parse(text: &str, report: &FileReport<'_>, env: Env<'_>) -> Option<Node> 
 pub fn parse_within(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, bounds: Bounds) -> Option<Node> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > bounds.file {
-        report.error(0, "", format!("the file has {} bytes; at most {} are read", text.len(), bounds.file), None);
+        let message = format!("the file has {} bytes; at most {} are read", text.len(), bounds.file);
+        report.error(0, "", message, "shorten it, or put long texts into files of their own");
         return None;
     }
     // A CR alone would be counted as a line by the parser and by nobody else.
@@ -148,8 +149,8 @@ pub fn parse_within(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, b
     let bad = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{feff}';
     if let Some((at, c)) = text.char_indices().find(|(_, c)| bad(*c)) {
         let line = line_of(&text, at);
-        let hint = "remove it; in quoted text write it as an escape such as \\t".to_owned();
-        report.error(line, "", format!("the file holds the control character U+{:04X}", u32::from(c)), Some(hint));
+        let hint = "remove it; in quoted text write it as an escape such as \\t";
+        report.error(line, "", format!("the file holds the control character U+{:04X}", u32::from(c)), hint);
         return None;
     }
     let substitution = env.map(Substitution::new);
@@ -186,12 +187,12 @@ impl Builder<'_, '_> {
                     let line = error.marker().line().clamp(1, lines);
                     let tab =
                         text.lines().nth(line - 1).is_some_and(|line| line.trim_start_matches(' ').starts_with('\t'));
-                    let hint = if tab {
+                    let hint = if tab || error.info().contains("a tab") {
                         "indent with spaces: YAML forbids tabs there"
                     } else {
                         "check the indentation, the quotes and the `:` around this line"
                     };
-                    self.report.error(line, "", format!("this is not YAML: {}", error.info()), Some(hint.to_owned()));
+                    self.report.error(line, "", format!("this is not YAML: {}", error.info()), hint);
                     return None;
                 }
             };
@@ -199,7 +200,7 @@ impl Builder<'_, '_> {
             if matches!(event, Event::DocumentStart(_)) {
                 documents += 1;
                 if documents > 1 {
-                    self.report.error(line, "", "there is a second document (`---`) in the file", hint("keep one"));
+                    self.report.error(line, "", "there is a second document (`---`) in the file", "keep one");
                     return None;
                 }
             }
@@ -208,7 +209,7 @@ impl Builder<'_, '_> {
         match self.root {
             Some(root) => Some(root),
             None => {
-                self.report.error(0, "", "the file is empty", None);
+                self.report.error(0, "", "the file is empty", "write something into it, or take it away");
                 None
             }
         }
@@ -220,7 +221,7 @@ impl Builder<'_, '_> {
             Event::Alias(anchor) if self.bounds.aliases => return self.alias(*anchor, line),
             Event::Alias(_) => {
                 let message = "aliases (`*name`) are not read";
-                self.report.error(line, "", message, hint("write the value out where it is needed"));
+                self.report.error(line, "", message, "write the value out where it is needed");
                 return None;
             }
             Event::Scalar(_, _, anchor, tag) | Event::SequenceStart(anchor, tag) | Event::MappingStart(anchor, tag) => {
@@ -230,12 +231,12 @@ impl Builder<'_, '_> {
         };
         if anchor != 0 && !self.bounds.aliases {
             let message = "anchors (`&name`) are not read";
-            self.report.error(line, "", message, hint("write the value out where it is needed"));
+            self.report.error(line, "", message, "write the value out where it is needed");
             return None;
         }
         if let Some(tag) = tag {
             let message = format!("tags (`{}`) are not read", clip(&tag.to_string(), 60));
-            self.report.error(line, "", message, hint("leave it out; quote text that looks like a number"));
+            self.report.error(line, "", message, "leave it out; quote text that looks like a number");
             return None;
         }
         match event {
@@ -253,7 +254,8 @@ impl Builder<'_, '_> {
     fn start(&mut self, open: Open) -> Option<()> {
         self.fits(open.line, 1)?;
         if self.wants_key() {
-            self.report.error(open.line, "", "a key must be plain text, not a map or a list", None);
+            let message = "a key must be plain text, not a map or a list";
+            self.report.error(open.line, "", message, "quote a key that begins with `{`, `[` or `?`");
             return None;
         }
         self.open.push(open);
@@ -265,7 +267,8 @@ impl Builder<'_, '_> {
         if self.open.len() + depth <= DEPTH_MAX {
             return Some(());
         }
-        self.report.error(line, "", format!("maps and lists are nested more than {DEPTH_MAX} deep"), None);
+        let message = format!("maps and lists are nested more than {DEPTH_MAX} deep");
+        self.report.error(line, "", message, "nothing here needs that: take levels out");
         None
     }
 
@@ -285,17 +288,17 @@ impl Builder<'_, '_> {
     /// Puts what `anchor` names here once more.
     fn alias(&mut self, anchor: usize, line: usize) -> Option<()> {
         if self.wants_key() {
-            self.report.error(line, "", "a key must be plain text, not an alias", None);
+            self.report.error(line, "", "a key must be plain text, not an alias", "write the key out");
             return None;
         }
         let Some(node) = self.anchors.get(&anchor) else {
-            self.report.error(line, "", "an alias stands within what it names", hint("write the value out"));
+            self.report.error(line, "", "an alias stands within what it names", "write the value out");
             return None;
         };
         let size = Size::of(node);
         self.aliased = self.aliased.saturating_add(size.bytes);
         if self.aliased > self.bounds.file || self.nodes + size.nodes > self.bounds.nodes {
-            self.report.error(line, "", "the aliases of the file stand for too much", hint("write fewer of them"));
+            self.report.error(line, "", "the aliases of the file stand for too much", "write fewer of them");
             return None;
         }
         let node = node.clone();
@@ -307,19 +310,19 @@ impl Builder<'_, '_> {
     fn scalar(&mut self, text: &str, style: ScalarStyle, line: usize, anchor: usize) -> Option<()> {
         if text.len() > self.bounds.scalar {
             let message = format!("the value has {} bytes; at most {} are read", text.len(), self.bounds.scalar);
-            self.report.error(line, "", message, hint("put long text into a file of its own"));
+            self.report.error(line, "", message, "put long text into a file of its own");
             return None;
         }
         if let Some(Open { what: What::Map { key: key @ None, lines, skip, .. }, .. }) = self.open.last_mut() {
             if text == "<<" {
                 let message = "merge keys (`<<`) are not read";
-                self.report.error(line, "", message, hint("write the keys out where they are needed"));
+                self.report.error(line, "", message, "write the keys out where they are needed");
                 return None;
             }
             *skip = match lines.get(text) {
                 Some(first) => {
                     let message = format!("the key `{}` stands here a second time", clip(text, 60));
-                    self.report.error(line, "", message, Some(format!("it is already on line {first}; keep one")));
+                    self.report.error(line, "", message, format!("it is already on line {first}; keep one"));
                     true
                 }
                 None => {
@@ -348,7 +351,8 @@ impl Builder<'_, '_> {
     fn place(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
         if self.nodes > self.bounds.nodes {
-            self.report.error(node.line, "", format!("the file has more than {} values", self.bounds.nodes), None);
+            let message = format!("the file has more than {} values", self.bounds.nodes);
+            self.report.error(node.line, "", message, "shorten it");
             return None;
         }
         if anchor != 0 {
@@ -398,10 +402,6 @@ impl Size {
         }
         size
     }
-}
-
-fn hint(text: &str) -> Option<String> {
-    Some(text.to_owned())
 }
 
 #[cfg(test)]

@@ -15,7 +15,11 @@ use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo, UdsConnectInfo};
 use tonic::{Request, Status};
 
 use crate::caller::Principal;
-use crate::refusal::status;
+use crate::refusal::{status, unauthenticated};
+
+/// Where the token is, and where it goes.
+const TOKEN_HINT: &str = "it is GHOST_TOKEN of the daemon, else the text of <data>/token: give it to ghostctl with --token or \
+                          GHOST_TOKEN, or send `authorization: Bearer <token>`";
 
 /// How one listener knows its callers.
 #[derive(Clone)]
@@ -46,21 +50,20 @@ impl Interceptor for Gate {
                         .hint("use a TCP listener with a token");
                         return Err(status(&refusal));
                     }
-                    None => return Err(Status::unauthenticated("the socket does not say who you are")),
+                    None => {
+                        return Err(unauthenticated(
+                            "the socket does not say who you are",
+                            "use a TCP listener with a token",
+                        ));
+                    }
                 }
             }
             Self::Token(token) => {
                 let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
                 match given {
                     Some(given) if bearer_matches(given, token) => {}
-                    Some(_) => {
-                        return Err(Status::unauthenticated(
-                            "the token is not this daemon's: it is GHOST_TOKEN of the daemon, else the text of <data>/token",
-                        ));
-                    }
-                    None => {
-                        return Err(Status::unauthenticated("a token is needed: send `authorization: Bearer <token>`"));
-                    }
+                    Some(_) => return Err(unauthenticated("the token is not this daemon's", TOKEN_HINT)),
+                    None => return Err(unauthenticated("a token is needed", TOKEN_HINT)),
                 }
                 "token".to_owned()
             }
@@ -68,7 +71,10 @@ impl Interceptor for Gate {
                 let certificates =
                     request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>().and_then(TlsConnectInfo::peer_certs);
                 let Some(first) = certificates.as_ref().and_then(|list| list.first()) else {
-                    return Err(Status::unauthenticated("a client certificate is needed"));
+                    return Err(unauthenticated(
+                        "a client certificate is needed",
+                        "show one of the authority in the daemon's GHOST_TLS_CA; ghostctl takes GHOST_TLS_CERT and GHOST_TLS_KEY",
+                    ));
                 };
                 let digest = Sha256::digest(first.as_ref());
                 let short: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -115,6 +121,9 @@ pub(crate) fn fit(token: &str) -> Result<(), String> {
 /// The token's file in a data directory.
 pub(crate) const TOKEN_FILE: &str = "token";
 
+/// Most bytes of it that are read: more than any token has.
+const TOKEN_FILE_MAX: u64 = 64 * 1024;
+
 /// The token of a data directory: read if it is there, else made from the system's randomness, readable by its owner
 /// alone.
 pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
@@ -123,7 +132,15 @@ pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
         Refusal::new(Code::Unavailable, format!("the token {} {what}: {error}", path.display()))
             .hint("set GHOST_TOKEN, or make the data directory writable")
     };
-    match std::fs::read_to_string(&path) {
+    // Whatever else stands there, such as a pipe, must not make the start wait.
+    let read = || match ghost_config::regular(&path)? {
+        Some(file) => {
+            let mut text = String::new();
+            file.take(TOKEN_FILE_MAX).read_to_string(&mut text).map(|_| text)
+        }
+        None => Err(std::io::Error::other("it is not a regular file")),
+    };
+    match read() {
         Ok(text) => {
             fit(text.trim()).map_err(|why| {
                 Refusal::new(Code::InvalidArguments, format!("the token {} {why}", path.display()))

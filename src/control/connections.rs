@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tonic::transport::server::Connected;
 
-use crate::serving::Place;
+use crate::places::Place;
 
 /// A connection that fails when its peer has taken nothing for too long.
 pub(crate) struct Patient<IO> {
@@ -149,7 +149,7 @@ mod tests {
     async fn a_peer_that_takes_nothing_is_waited_for_only_so_long() {
         let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
         let (near, mut far) = tokio::io::duplex(8);
-        let place = crate::serving::Places::default().take(&scene.world).await;
+        let place = crate::places::Places::default().take(&scene.world).await;
         let mut near = Patient::new(near, &scene.world, place);
         near.write_all(&[1; 8]).await.unwrap();
         // It takes a little now and then: that is no stall.

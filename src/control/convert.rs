@@ -9,6 +9,7 @@ mod json;
 pub mod knowledge;
 pub mod schedules;
 pub mod state;
+mod texts;
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::TokenUsage;
@@ -20,9 +21,7 @@ use ghost_domain::{
 use ghost_proto::v1;
 use ghost_world::AgentCard;
 
-fn texts<T: ToString>(ids: &[T]) -> Vec<String> {
-    ids.iter().map(ToString::to_string).collect()
-}
+use self::texts::texts;
 
 /// An agent as its record says. The activity is shown only while it runs.
 #[must_use]
@@ -231,6 +230,7 @@ pub fn budget(budget: &Budget) -> v1::Budget {
         spent_micros: budget.spent_money.0,
         unpriced_tokens: budget.unpriced_tokens,
         updated_at_ms: budget.updated_at.0,
+        passed: budget.passed().into_iter().map(str::to_owned).collect(),
     }
 }
 

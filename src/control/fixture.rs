@@ -18,7 +18,7 @@ use tonic::{Request, Status};
 use uuid::Uuid;
 
 use crate::caller::Principal;
-use crate::services::Control;
+use crate::control::Control;
 
 /// A world with two agents, `ada` and `ben`.
 pub(crate) struct Scene {

@@ -3,12 +3,15 @@
 //!
 //! Must never: answer a page of another origin, or a name that is not this machine's (DNS rebinding).
 
+mod admission;
 mod events;
+mod failed;
 mod guard;
 mod hooks;
 mod metrics;
 mod params;
 mod reads;
+mod rest;
 #[cfg(test)]
 mod tests;
 mod tickets;
@@ -18,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -29,28 +32,18 @@ use ghost_domain::event::EventFilter;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Refusal};
-use ghost_record::names::renamed;
 use serde_json::{Value, json};
 
+use self::failed::{Failed, body};
+use self::params::Params;
 use self::reads::{Named, named};
+use self::rest::{Rest, Shared};
 use self::tickets::Tickets;
-use crate::services::{AgentsService, Control};
+use crate::control::Control;
+use crate::services::AgentsService;
 
 /// A store that has not answered for so long does not.
 const READY_WITHIN: Duration = Duration::from_secs(5);
-
-/// What every route works with.
-struct Rest {
-    control: Control,
-    /// Remembers what was lately read.
-    agents: AgentsService,
-    /// Without one, nothing that needs it is answered.
-    token: Option<Arc<str>>,
-    bound: SocketAddr,
-    tickets: Tickets,
-}
-
-type Shared = State<Arc<Rest>>;
 
 /// The routes of the HTTP side, which listens on `bound`.
 pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> Router {
@@ -68,7 +61,7 @@ pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> R
         .route("/api/agents/{id}/tools/brief", get(brief))
         .route("/api/channels", get(reads::channels))
         .route("/api/channels/{name}/messages", get(reads::messages))
-        .route("/api/events/ticket", post(tickets::issue).fallback(tickets::only_posting))
+        .route("/api/events/ticket", post(admission::issue).fallback(admission::only_posting))
         .route("/api/ledger", get(reads::ledger))
         .route("/api/tasks", get(reads::tasks))
         .route("/api/tasks/{id}", get(reads::task))
@@ -78,7 +71,7 @@ pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> R
         .route("/api/events", get(events::sent))
         .route("/api/events/stream", get(events::sent))
         .route("/api/events/ws", get(events::socket))
-        .route_layer(from_fn_with_state(Arc::clone(&rest), tickets::or_token));
+        .route_layer(from_fn_with_state(Arc::clone(&rest), admission::or_token));
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -125,13 +118,15 @@ async fn figures(State(rest): Shared, request: Request) -> Response {
     }
 }
 
-async fn tools(State(rest): Shared, id: Named) -> Result<Json<Vec<Value>>, Failed> {
+async fn tools(State(rest): Shared, id: Named, uri: Uri) -> Result<Json<Vec<Value>>, Failed> {
+    Params::read(&uri, &[], &[])?;
     let specs = specs(&rest.control, id).await?;
     let row = |spec: &ToolSpec| json!({ "name": spec.name, "description": one_line(&spec.description) });
     Ok(Json(specs.iter().map(row).collect()))
 }
 
-async fn brief(State(rest): Shared, id: Named) -> Result<String, Failed> {
+async fn brief(State(rest): Shared, id: Named, uri: Uri) -> Result<String, Failed> {
+    Params::read(&uri, &[], &[])?;
     let specs = specs(&rest.control, id).await?;
     Ok(specs.iter().map(|spec| format!("- {}: {}\n", spec.name, one_line(&spec.description))).collect())
 }
@@ -156,80 +151,4 @@ async fn nothing_here(request: Request) -> Failed {
 async fn only_reading() -> Response {
     let refusal = Refusal::new(Code::InvalidArguments, "these routes are only read").hint("use GET");
     (StatusCode::METHOD_NOT_ALLOWED, Json(body(&refusal))).into_response()
-}
-
-/// A refusal on its way out.
-struct Failed(Refusal);
-
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Self {
-        Self(refusal)
-    }
-}
-
-impl IntoResponse for Failed {
-    fn into_response(self) -> Response {
-        (http_status(self.0.code), Json(body(&self.0))).into_response()
-    }
-}
-
-/// The words of a refusal with each field of the wire called what it is called in an address.
-fn in_an_address(text: &str) -> String {
-    renamed(text, |word| {
-        let name = match word {
-            "after_seq" => "after",
-            "agent_id" => "agent",
-            "before_seq" => "before",
-            "kinds" => "kind",
-            "since_at_ms" => "since",
-            "turn_id" => "turn",
-            _ => return None,
-        };
-        Some(name.to_owned())
-    })
-}
-
-/// A refusal as HTTP shows it: `{error: {code, message, hint?, details?}}`.
-fn body(refusal: &Refusal) -> Value {
-    let mut error = json!({ "code": refusal.code, "message": in_an_address(&refusal.message) });
-    if let Some(hint) = refusal.hint.as_deref().map(in_an_address) {
-        error["hint"] = json!(hint);
-    }
-    if let Some(details) = &refusal.details {
-        error["details"] = details.clone();
-        if let Some(field) = details.get("field").and_then(Value::as_str) {
-            error["details"]["field"] = in_an_address(field).into();
-        }
-    }
-    json!({ "error": error })
-}
-
-/// A caller that has not said who it is.
-fn unknown_caller() -> Response {
-    let refusal = Refusal::new(Code::AccessDenied, "a token is needed").hint(
-        "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory",
-    );
-    let mut response = (StatusCode::UNAUTHORIZED, Json(body(&refusal))).into_response();
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    response
-}
-
-/// The HTTP status of a refusal.
-fn http_status(code: Code) -> StatusCode {
-    match code {
-        Code::InvalidArguments | Code::PayloadMismatch => StatusCode::BAD_REQUEST,
-        Code::CursorAhead => StatusCode::RANGE_NOT_SATISFIABLE,
-        Code::CursorExpired => StatusCode::GONE,
-        Code::NotFound | Code::UnknownTool => StatusCode::NOT_FOUND,
-        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => StatusCode::FORBIDDEN,
-        Code::Conflict | Code::ApprovalPending | Code::OutcomeUnknown => StatusCode::CONFLICT,
-        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        Code::RateLimited | Code::InboxFull | Code::HopLimit | Code::BudgetExhausted | Code::LoopGuard => {
-            StatusCode::TOO_MANY_REQUESTS
-        }
-        Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
-        Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
-        Code::Internal | Code::ExecFailed => StatusCode::INTERNAL_SERVER_ERROR,
-        Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
-    }
 }

@@ -8,11 +8,13 @@ pub mod adapters;
 mod auth;
 pub mod caller;
 mod connections;
+pub mod control;
 pub mod convert;
 #[cfg(test)]
 mod fixture;
 mod host;
 pub mod http;
+mod places;
 pub mod queries;
 mod reflection;
 pub mod refusal;
@@ -21,4 +23,4 @@ pub mod services;
 mod serving;
 mod streams;
 
-pub use server::{Bound, ControlOptions, Listener, TlsFiles, bind};
+pub use server::{Bound, ControlOptions, Doors, Listener, TlsFiles, bind};

@@ -39,6 +39,17 @@ pub fn grpc_code(code: Code) -> tonic::Code {
 /// A refusal as a status with its trailer.
 #[must_use]
 pub fn status(refusal: &Refusal) -> Status {
+    status_as(grpc_code(refusal.code), refusal)
+}
+
+/// A caller that has not shown who it is: the gRPC code is that of no other refusal.
+#[must_use]
+pub fn unauthenticated(message: &str, hint: &str) -> Status {
+    status_as(tonic::Code::Unauthenticated, &Refusal::new(Code::AccessDenied, message).hint(hint))
+}
+
+/// A refusal under a gRPC code that is not its usual one.
+pub(crate) fn status_as(code: tonic::Code, refusal: &Refusal) -> Status {
     let mut sent = refusal.clone();
     sent.message = clip(&sent.message, 1_000);
     sent.hint = sent.hint.map(|hint| clip(&hint, 1_000));
@@ -52,7 +63,7 @@ pub fn status(refusal: &Refusal) -> Status {
     if let Ok(key) = BinaryMetadataKey::from_bytes(REFUSAL_TRAILER.as_bytes()) {
         trailer.insert_bin(key, MetadataValue::from_bytes(&bytes));
     }
-    Status::with_metadata(grpc_code(refusal.code), sent.message, trailer)
+    Status::with_metadata(code, sent.message, trailer)
 }
 
 /// For `map_err` at the edge of every service.

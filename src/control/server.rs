@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,14 +26,15 @@ use tonic::service::interceptor::InterceptedService;
 
 use crate::adapters;
 use crate::auth::{Gate, TOKEN_FILE, fit, token};
+use crate::control::Control;
 use crate::http;
+use crate::places::Places;
 use crate::reflection::Reflection;
 use crate::services::{
-    AgentsService, BudgetsService, ChatService, Control, ConversationsService, EventsService, KnowledgeService,
-    LedgerService, MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService,
-    WorldService,
+    AgentsService, BudgetsService, ChatService, ConversationsService, EventsService, KnowledgeService, LedgerService,
+    MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService, WorldService,
 };
-use crate::serving::{self, Door, Places, Speech};
+use crate::serving::{self, Door, Speech};
 
 /// Bytes of one request: a message body with room around it.
 const REQUEST_MAX: usize = 4 * 1024 * 1024;
@@ -76,16 +77,27 @@ pub struct ControlOptions {
     pub on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
 }
 
-enum Socket {
-    Unix(UnixListener, PathBuf),
-    Tcp(TcpListener, Gate, Option<Arc<rustls::ServerConfig>>),
+/// One door of gRPC, and whom it lets in.
+struct Socket {
+    door: Arc<Door>,
+    gate: Gate,
 }
 
-/// Files that listening has made. They go when it comes to nothing.
+/// Files that listening has made, by what the system knows them by. They go with this, unless others stand there by now.
 #[derive(Default)]
-struct Made(Vec<PathBuf>);
+struct Made(Vec<(PathBuf, Option<(u64, u64)>)>);
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+}
 
 impl Made {
+    /// The file at `path` was made just now.
+    fn note(&mut self, path: PathBuf) {
+        let made = identity(&path);
+        self.0.push((path, made));
+    }
+
     /// They stay from here on.
     fn keep(mut self) {
         self.0.clear();
@@ -94,8 +106,10 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        for path in &self.0 {
-            if let Err(error) = std::fs::remove_file(path)
+        for (path, made) in &self.0 {
+            // A daemon whose directory was taken away must not take another's socket along.
+            if identity(path) == *made
+                && let Err(error) = std::fs::remove_file(path)
                 && error.kind() != std::io::ErrorKind::NotFound
             {
                 tracing::warn!(%error, path = %path.display(), "the file stays");
@@ -104,10 +118,22 @@ impl Drop for Made {
     }
 }
 
+/// The doors of gRPC, held. While anyone holds them connections are let in, and wait if nobody serves them: to a client the
+/// daemon is there. The last holder closes them, the sockets' files first.
+#[derive(Clone)]
+pub struct Doors(Arc<Held>);
+
+struct Held {
+    // Dropped in this order: a daemon that finds the file asks whether anyone listens behind it.
+    _files: Made,
+    sockets: Vec<Socket>,
+}
+
 /// A control plane that listens and does not answer yet. Dropped before it serves, it leaves nothing behind.
 pub struct Bound {
+    /// The token, if it is new.
     made: Made,
-    sockets: Vec<Socket>,
+    doors: Doors,
     http: Option<(TcpListener, SocketAddr)>,
     token: Option<Arc<str>>,
     endpoints: Vec<String>,
@@ -145,49 +171,48 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
             let file = options.data_dir.join(TOKEN_FILE);
             let new = file.symlink_metadata().is_err();
             let token = token(&options.data_dir)?;
-            made.0.extend(new.then_some(file));
+            if new {
+                made.note(file);
+            }
             Some(token)
         }
         None => None,
     };
-    let mut bound = Bound {
-        made,
-        sockets: Vec::new(),
-        http: None,
-        token: token.clone(),
-        endpoints: Vec::new(),
-        on_shutdown: options.on_shutdown,
-    };
+    let (mut files, mut sockets, mut endpoints) = (Made::default(), Vec::new(), Vec::new());
     for listener in &options.listeners {
         match listener {
             Listener::Unix(path) => {
-                bound.endpoints.push(format!("unix:{}", path.display()));
-                bound.sockets.push(Socket::Unix(bind_unix(path)?, path.clone()));
-                bound.made.0.push(path.clone());
+                endpoints.push(format!("unix:{}", path.display()));
+                let gate = Gate::Peer { uid: rustix::process::getuid().as_raw() };
+                sockets.push(Socket { door: Arc::new(Door::Unix(bind_unix(path)?)), gate });
+                files.note(path.clone());
             }
             Listener::Tcp(address) => {
                 let Some(socket) = ports.pop_front() else {
                     return Err(Refusal::new(Code::Internal, "a TCP listener was not bound"));
                 };
                 let address = socket.local_addr().unwrap_or(*address);
-                let (gate, tls, scheme) = match (&options.tls, &token) {
-                    (Some(files), _) => (Gate::Certificate, Some(tls_config(files)?), "https"),
-                    (None, Some(token)) => (Gate::Token(Arc::clone(token)), None, "http"),
+                let (gate, door, scheme) = match (&options.tls, &token) {
+                    (Some(files), _) => {
+                        (Gate::Certificate, Door::Tls(socket, tls_config(files.clone()).await?), "https")
+                    }
+                    (None, Some(token)) => (Gate::Token(Arc::clone(token)), Door::Tcp(socket), "http"),
                     (None, None) => {
                         return Err(Refusal::new(Code::Internal, "a TCP listener without a token or a certificate"));
                     }
                 };
-                bound.endpoints.push(format!("{scheme}://{address}"));
-                bound.sockets.push(Socket::Tcp(socket, gate, tls));
+                endpoints.push(format!("{scheme}://{address}"));
+                sockets.push(Socket { door: Arc::new(door), gate });
             }
         }
     }
-    if let (Some(socket), Some(address)) = (http, options.http) {
+    let http = http.zip(options.http).map(|(socket, address)| {
         let address = socket.local_addr().unwrap_or(address);
-        bound.endpoints.push(format!("REST http://{address}"));
-        bound.http = Some((socket, address));
-    }
-    Ok(bound)
+        endpoints.push(format!("REST http://{address}"));
+        (socket, address)
+    });
+    let doors = Doors(Arc::new(Held { _files: files, sockets }));
+    Ok(Bound { made, doors, http, token, endpoints, on_shutdown: options.on_shutdown })
 }
 
 async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, Refusal> {
@@ -225,7 +250,13 @@ fn bind_unix(path: &Path) -> Result<UnixListener, Refusal> {
     Ok(listener)
 }
 
-fn tls_config(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
+/// Reads the files on a thread of its own: one of them may be a pipe, which has to be waited for.
+async fn tls_config(files: TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
+    let made = tokio::task::spawn_blocking(move || made_of(&files)).await;
+    made.map_err(|error| Refusal::new(Code::Internal, format!("reading the files of TLS panicked: {error}")))?
+}
+
+fn made_of(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| {
             Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", path.display()))
@@ -248,6 +279,12 @@ impl Bound {
         self.endpoints.clone()
     }
 
+    /// The doors, to be held for longer than they are served: whoever waits for the daemon's end waits until they close.
+    #[must_use]
+    pub fn doors(&self) -> Doors {
+        self.doors.clone()
+    }
+
     /// Serves the world until `shutdown` completes, then lets requests under way finish for a moment.
     ///
     /// # Errors
@@ -259,25 +296,17 @@ impl Bound {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
         let mut tasks = JoinSet::new();
-        let mut paths = Vec::new();
         let (own, network) = (Places::default(), Places::default());
-        for socket in self.sockets {
-            let (door, gate, places) = match socket {
-                Socket::Unix(listener, path) => {
-                    paths.push(path);
-                    (Door::Unix(listener), Gate::Peer { uid: rustix::process::getuid().as_raw() }, &own)
-                }
-                Socket::Tcp(listener, gate, None) => (Door::Tcp(listener), gate, &network),
-                Socket::Tcp(listener, gate, Some(tls)) => (Door::Tls(listener, tls), gate, &network),
-            };
-            let routes = routes(&control, gate, health_service.clone())?;
-            let speech = Speech::Grpc(routes);
-            tasks.spawn(serving::serve(door, speech, places.clone(), Arc::clone(&control.world), closed.clone()));
+        for Socket { door, gate } in &self.doors.0.sockets {
+            let places = if matches!(**door, Door::Unix(_)) { &own } else { &network };
+            let speech = Speech::Grpc(routes(&control, gate.clone(), health_service.clone())?);
+            let (door, world) = (Arc::clone(door), Arc::clone(&control.world));
+            tasks.spawn(serving::serve(door, speech, places.clone(), world, closed.clone()));
         }
         if let Some((listener, address)) = self.http {
             let speech = Speech::Rest(http::router(control.clone(), self.token.clone(), address));
             let world = Arc::clone(&control.world);
-            tasks.spawn(serving::serve(Door::Tcp(listener), speech, network, world, closed));
+            tasks.spawn(serving::serve(Arc::new(Door::Tcp(listener)), speech, network, world, closed));
         }
         let courier = tokio::spawn(adapters::courier(Arc::clone(&control.world)));
         tokio::pin!(shutdown);
@@ -298,14 +327,6 @@ impl Bound {
             () = async { while tasks.join_next().await.is_some() {} } => {}
             // Streams have no end of their own; their readers resume elsewhere.
             () = clock.sleep(CLOSING) => tasks.abort_all(),
-        }
-        for path in paths {
-            // A socket without a daemon would only have to be probed by the next one.
-            if let Err(error) = std::fs::remove_file(&path)
-                && error.kind() != std::io::ErrorKind::NotFound
-            {
-                tracing::warn!(%error, path = %path.display(), "the socket stays");
-            }
         }
         failed.map_or(Ok(()), Err)
     }

@@ -5,10 +5,10 @@
 mod deadlines;
 mod first;
 mod grpc;
-mod places;
 mod rest;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::io;
 use std::sync::Arc;
@@ -27,11 +27,9 @@ use tonic::service::Routes;
 use tonic::transport::server::Connected;
 
 use self::first::First;
-pub(crate) use self::places::{Place, Places};
 use crate::connections::Patient;
+use crate::places::{Place, Places};
 
-/// A handshake with the first request after it takes no longer.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// When a connection cannot be taken, mostly for want of file descriptors, the next is tried after this.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -54,9 +52,9 @@ pub(crate) enum Speech {
     Rest(Router),
 }
 
-/// Serves until `closed` turns true and the last connection has ended.
+/// Serves until `closed` turns true and the last connection has ended. The door closes when nobody else holds it.
 pub(crate) async fn serve(
-    door: Door,
+    door: Arc<Door>,
     speech: Speech,
     places: Places,
     world: Arc<World>,

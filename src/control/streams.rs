@@ -5,8 +5,9 @@
 mod farewell;
 mod feeder;
 mod held;
-mod readers;
-mod shown;
+mod item;
+pub(crate) mod readers;
+pub(crate) mod shown;
 
 use std::sync::Arc;
 
@@ -19,16 +20,16 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::control::Control;
 use crate::convert::input;
 use crate::queries;
-use crate::services::Control;
 
 pub(crate) use farewell::Farewell;
 #[cfg(test)]
 pub(crate) use feeder::{ALIVE, PATIENCE};
 pub(crate) use held::Held;
-pub(crate) use readers::{Readers, Seat};
-pub(crate) use shown::{Lately, Shown};
+pub(crate) use item::{Ended, Item, Why};
+pub(crate) use readers::Seat;
 
 /// Events that wait for one reader in its own queue. Those beyond wait in the feed, which all readers share.
 pub(crate) const QUEUE: usize = 64;
@@ -64,37 +65,6 @@ pub(crate) enum Start {
     Now,
     /// With the event after this sequence, which must be kept or still to come.
     After(i64),
-}
-
-/// What a reader gets.
-#[derive(Debug)]
-pub(crate) enum Item {
-    /// An event, and the position that is reached with it.
-    Event(Arc<Shown>, i64),
-    /// The stream lives, and every stored event up to here that is wanted has been sent.
-    Position(i64),
-    /// The last word.
-    Ended(Ended),
-}
-
-/// Why a stream ended before its reader did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// The reader is too slow.
-    Lagged,
-    /// The daemon goes.
-    Stopping,
-    /// The feed cannot be read.
-    Failed,
-}
-
-/// The last word of a stream that its reader can go on from.
-#[derive(Clone, Debug)]
-pub(crate) struct Ended {
-    pub why: Why,
-    pub refusal: Refusal,
-    /// Every stored event up to here that is wanted has been sent.
-    pub position: i64,
 }
 
 /// An open stream.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ghost_config::load::WORLD_FILE;
 use ghost_config::plan::{Plan, ProviderKind};
 use ghost_config::{Problem, Problems, Severity};
 use ghost_provider::{Providers, scripted};
@@ -36,23 +37,27 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
                 ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect();
             built.extend(tools.iter().cloned());
             for dir in script_dirs(&plan) {
-                let survey = scripted::survey(&dir);
+                let survey = scripted::survey(&dir, &plan.dir);
                 more.extend(scripts::tools(&plan, &dir, &survey, &built, sure));
                 let is_there = |file: &Path| {
                     file.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| survey.models.contains_key(stem))
                 };
                 if !survey.models.is_empty() {
-                    more.extend(scripts::missing(&plan, &dir, is_there));
+                    let missing = scripts::missing(&plan, &dir, is_there);
+                    more.extend(scripts::misnamed(&dir, &missing));
+                    more.extend(missing);
                 }
                 more.extend(survey.problems);
             }
             found.extend(more);
-            found = found.into_iter().map(|problem| as_shown(problem, &plan.dir, &shown)).collect();
+            found = found.into_iter().map(|problem| as_shown(problem, &plan.dir, &shown, world_dir)).collect();
         }
         None => {
             let dir = shown.join(SCRIPTS);
-            if dir.is_dir() {
-                found.extend(scripted::survey(&dir).problems);
+            if dir.is_dir()
+                && let Ok(root) = shown.canonicalize()
+            {
+                found.extend(scripted::survey(&dir, &root).problems);
             }
         }
     }
@@ -65,9 +70,11 @@ fn script_dirs(plan: &Plan) -> BTreeSet<PathBuf> {
     scripted.filter_map(|provider| provider.dir.clone()).collect()
 }
 
-/// The plan knows its directory by its real name; people know it by the one that they typed.
-fn as_shown(mut problem: Problem, real: &Path, shown: &Path) -> Problem {
-    if let Ok(rest) = problem.file.strip_prefix(real) {
+/// The plan knows its directory by its real name; people know it, and a world file of another name, by what they `typed`.
+fn as_shown(mut problem: Problem, real: &Path, shown: &Path, typed: &Path) -> Problem {
+    if typed != shown && problem.file == real.join(WORLD_FILE) {
+        problem.file = typed.to_owned();
+    } else if let Ok(rest) = problem.file.strip_prefix(real) {
         problem.file = shown.join(rest);
     }
     problem
@@ -80,3 +87,7 @@ fn is_about_access(problem: &Problem) -> bool {
     let first = problem.field.split(['.', '[']).next().unwrap_or_default();
     problem.severity == Severity::Error && (lists.contains(&first) || sections.contains(&first))
 }
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -1,17 +1,31 @@
 //! The data directory of a world: where it is, and that one daemon alone uses it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Clock, Code, Refusal};
 use rustix::fs::{FlockOperation, flock};
+
+/// The agents' files in the data directory.
+pub(crate) const WORKSPACE: &str = "workspace";
 
 /// The file that is locked; it says which process holds it.
 const LOCK: &str = "lock";
+/// The file that says which world the directory has held. It outlives the database, should that be lost.
+const WORLD: &str = "world";
+/// What the file says besides while that process is ending.
+const ENDING: &str = "ending";
 /// How often a lock is tried for whose file was taken away meanwhile.
 const TRIES_MAX: usize = 16;
+/// How soon a lock that another daemon holds is tried again.
+const AGAIN: Duration = Duration::from_millis(20);
+/// How often it is, if that daemon says that it is ending: for two seconds.
+const ENDING_TRIES: u32 = 100;
+/// The same if it does not say so, but may have been killed a moment ago.
+const KILLED_TRIES: u32 = 10;
 
 /// Where worlds keep their data: `$GHOST_STATE_DIR`, else `~/.local/state/ghost`.
 #[must_use]
@@ -53,12 +67,42 @@ struct Found {
     lock: Option<Vec<u8>>,
 }
 
+/// Why a directory is not locked.
+#[derive(Debug)]
+enum Locked {
+    /// Another daemon holds it; what its file says.
+    Held(String),
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Locked {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 impl DataDir {
-    /// Makes the directory if it is not there, and locks it.
+    /// Makes the directory if it is not there, and locks it. A daemon that is ending is waited for, for two seconds.
     ///
     /// # Errors
     /// When it cannot be made or written, or another daemon uses it. Nothing in it is changed then.
-    pub fn lock(path: &Path) -> Result<Self, Refusal> {
+    pub async fn lock(path: &Path, clock: &dyn Clock) -> Result<Self, Refusal> {
+        let mut tried = 0;
+        loop {
+            let text = match Self::attempt(path) {
+                Ok(dir) => return Ok(dir),
+                Err(Locked::Refused(refusal)) => return Err(refusal),
+                Err(Locked::Held(text)) => text,
+            };
+            tried += 1;
+            if tried >= if holder(&text).1 { ENDING_TRIES } else { KILLED_TRIES } {
+                return Err(in_use(path, &text));
+            }
+            clock.sleep(AGAIN).await;
+        }
+    }
+
+    fn attempt(path: &Path) -> Result<Self, Locked> {
         let denied = |what: &str, error: &dyn std::fmt::Display| {
             Refusal::new(Code::Unavailable, format!("the data directory {} {what}: {error}", path.display()))
                 .hint("give another directory with --data, or make this one writable")
@@ -77,11 +121,14 @@ impl DataDir {
             let (lock, new) =
                 open(&file).inspect_err(|_| undo()).map_err(|error| denied("cannot be written", &error))?;
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-                let holder = std::fs::read_to_string(&file).unwrap_or_default();
-                return Err(in_use(path, holder.trim()));
+                return Err(Locked::Held(std::fs::read_to_string(&file).unwrap_or_default()));
             }
             // Between the two steps a daemon that was refused may have taken its file away.
             let is_there = lock.metadata().ok().zip(file.metadata().ok());
+            if is_there.as_ref().is_some_and(|(ours, _)| !ours.is_file()) {
+                // A pipe would make the start wait for whoever writes to it.
+                return Err(denied("cannot be locked", &format!("{LOCK} in it is not a file")).into());
+            }
             if is_there.is_none_or(|(ours, there)| (ours.dev(), ours.ino()) != (there.dev(), there.ino())) {
                 continue;
             }
@@ -91,7 +138,7 @@ impl DataDir {
             dir.say(std::process::id().to_string().as_bytes()).map_err(|error| denied("cannot be written", &error))?;
             return Ok(dir);
         }
-        Err(in_use(path, ""))
+        Err(Locked::Held(String::new()))
     }
 
     /// The directory.
@@ -100,9 +147,36 @@ impl DataDir {
         &self.path
     }
 
-    /// From here on it holds a world: what was made in it stays.
-    pub fn keep(&self) {
+    /// From here on it holds this world: what was made in it stays.
+    pub fn keep(&self, world_id: &str) {
         self.kept.store(true, Ordering::Relaxed);
+        let file = self.path.join(WORLD);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
+        match made.and_then(|made| made.write_all_at(format!("{world_id}\n").as_bytes(), 0)) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                tracing::warn!(%error, path = %file.display(), "if the database is lost, the next start takes the world for a new one");
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it has held a world, so that there must be a database.
+    pub(crate) fn has_held_a_world(&self) -> bool {
+        self.path.join(WORLD).symlink_metadata().is_ok()
+    }
+
+    /// The lock file as it was locked; none if the system does not tell.
+    pub(crate) fn locked(&self) -> Option<(PathBuf, Metadata)> {
+        Some((self.path.join(LOCK), self.lock.metadata().ok()?))
+    }
+
+    /// Says in the lock file that this daemon is ending, so that the next one waits for it.
+    pub fn ending(&self) {
+        let text = format!("{} {ENDING}", std::process::id());
+        if let Err(error) = self.say(text.as_bytes()) {
+            // The next one waits a shorter time, or is refused as before.
+            tracing::debug!(%error, "the lock file does not say that the daemon is ending");
+        }
     }
 
     fn say(&self, text: &[u8]) -> std::io::Result<()> {
@@ -146,35 +220,86 @@ fn open(file: &Path) -> std::io::Result<(File, bool)> {
     }
 }
 
-fn in_use(path: &Path, holder: &str) -> Refusal {
-    let who = if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
-    Refusal::new(Code::Conflict, format!("another ghostd{who} uses the data directory {}", path.display()))
+/// The process that a lock file names, and whether it is ending.
+fn holder(text: &str) -> (&str, bool) {
+    let (process, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    (process, rest == ENDING)
+}
+
+fn in_use(path: &Path, text: &str) -> Refusal {
+    let (process, ending) = holder(text);
+    let who = if process.is_empty() { String::new() } else { format!(" (process {process})") };
+    let what = format!("another ghostd{who} uses the data directory {}", path.display());
+    if ending {
+        return Refusal::new(Code::Conflict, format!("{what} and is ending"))
+            .hint("start again when it has ended: it lets the turns under way finish first");
+    }
+    Refusal::new(Code::Conflict, what)
         .hint("talk to that one with ghostctl, stop it with `ghostctl shutdown`, or give --data another directory")
 }
 
 #[cfg(test)]
 mod tests {
+    use ghost_provider::testing::ManualClock;
+
     use super::*;
 
     #[test]
     fn a_directory_that_came_to_nothing_is_as_it_was() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a/b");
-        let dir = DataDir::lock(&path).unwrap();
+        let dir = DataDir::attempt(&path).unwrap();
         assert!(path.join(LOCK).is_file());
-        let other = DataDir::lock(&path).unwrap_err();
-        assert_eq!(other.code, Code::Conflict);
+        assert!(matches!(DataDir::attempt(&path), Err(Locked::Held(_))));
         assert_eq!(std::fs::read_to_string(path.join(LOCK)).unwrap(), std::process::id().to_string());
         drop(dir);
         assert!(!home.path().join("a").exists());
 
         std::fs::create_dir_all(&path).unwrap();
         std::fs::write(path.join(LOCK), "4711").unwrap();
-        drop(DataDir::lock(&path).unwrap());
+        drop(DataDir::attempt(&path).unwrap());
         assert_eq!(std::fs::read_to_string(path.join(LOCK)).unwrap(), "4711");
-        let dir = DataDir::lock(&path).unwrap();
-        dir.keep();
+        let dir = DataDir::attempt(&path).unwrap();
+        dir.keep("home");
         drop(dir);
         assert_eq!(std::fs::read_to_string(path.join(LOCK)).unwrap(), std::process::id().to_string());
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_is_ending_is_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path();
+        let clock = ManualClock::at(0);
+        let dir = DataDir::attempt(path).unwrap();
+        dir.keep("home");
+        dir.ending();
+        let waits = DataDir::lock(path, &*clock);
+        tokio::pin!(waits);
+        for _ in 0..50 {
+            assert!(futures_util::poll!(&mut waits).is_pending());
+            clock.advance(AGAIN);
+            tokio::task::yield_now().await;
+        }
+        drop(dir);
+        let next = waits.await.unwrap();
+        assert_eq!(std::fs::read_to_string(path.join(LOCK)).unwrap(), std::process::id().to_string());
+
+        // One that goes on for long is not, and one that says nothing for a moment only.
+        for (ending, tries, told) in [(true, ENDING_TRIES, "and is ending"), (false, KILLED_TRIES, "uses the data")] {
+            if ending {
+                next.ending();
+            } else {
+                next.say(b"4711").unwrap();
+            }
+            let refused = DataDir::lock(path, &*clock);
+            tokio::pin!(refused);
+            for _ in 1..tries {
+                assert!(futures_util::poll!(&mut refused).is_pending());
+                clock.advance(AGAIN);
+                tokio::task::yield_now().await;
+            }
+            let refusal = refused.await.unwrap_err();
+            assert!(refusal.code == Code::Conflict && refusal.message.contains(told), "{refusal}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ghost_config::models::check_base_url;
 use ghost_config::plan::{Plan, ProviderKind};
-use ghost_config::{Problem, Problems, Severity};
+use ghost_config::{Hint, Problem, Problems, Severity};
 use ghost_domain::time::Clock;
 use ghost_domain::{Code, Refusal};
 use ghost_provider::scripted::Vetted;
@@ -41,7 +41,7 @@ impl Overrides {
             line: 0,
             field: String::new(),
             message: refusal.message,
-            hint: refusal.hint,
+            hint: Hint::of(refusal.hint, "`ghostd up --help` says what the flags take"),
         }
     }
 }
@@ -105,7 +105,7 @@ pub(crate) fn of_models(refusal: Refusal, plan: &Plan) -> Problem {
         line: 0,
         field: "llm".into(),
         message: refusal.message,
-        hint: refusal.hint,
+        hint: Hint::of(refusal.hint, "see that what `llm` says of this provider is right"),
     }
 }
 

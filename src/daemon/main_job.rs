@@ -13,8 +13,8 @@ use ghost_world::World;
 use tokio::task::JoinHandle;
 
 use crate::data_dir::DataDir;
+use crate::data_dir::WORKSPACE;
 use crate::job;
-use crate::run::WORKSPACE;
 use crate::terminal::Terminal;
 
 /// Takes the job in and follows it in a task of its own. Nothing if the world has no job, or it is done.
@@ -30,7 +30,7 @@ pub(crate) async fn begin(
     let root = data_dir.path().join(WORKSPACE);
     let done = job.finished_at.is_some();
     if done {
-        terminal.job_was_done(&job, &root);
+        terminal.job_was_done(&job, &root, &plan.lead);
     } else {
         terminal.job(&job);
     }

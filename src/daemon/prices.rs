@@ -94,7 +94,7 @@ fn problem(plan: &Plan, model: &str, failing: &Failing<'_>) -> Problem {
             clip(&scopes.join(", "), 200),
             clip(&failing.who.join(", "), 200)
         ),
-        hint: Some(format!("write `{model}: {{ input: …, output: … }}` under `llm.prices`, or limit tokens instead")),
+        hint: format!("write `{model}: {{ input: …, output: … }}` under `llm.prices`, or limit tokens instead").into(),
     }
 }
 

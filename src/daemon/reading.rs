@@ -16,8 +16,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::check::check;
 use crate::data_dir::{DataDir, default_data_dir};
 use crate::environment::SharedEnv;
+use crate::failure::Failure;
 use crate::loading::{Loaded, Overrides, complete};
-use crate::run::Failure;
 use crate::{database, job, recordings, vetted_scripts};
 
 /// The files that a world is made of, and what is asked about them.
@@ -54,26 +54,41 @@ fn panicked(what: &str) -> Refusal {
     Refusal::new(Code::Internal, format!("{what} panicked"))
 }
 
-/// Reads all of it. `data_dir` is where the data lie, `None` the usual place; `input` the job's, `None` the world's own.
+/// What is wrong with the files, all of it, read on a thread of its own.
+async fn failure(files: &Arc<Files>, first: Problems) -> Failure {
+    let files = Arc::clone(files);
+    match spawn_blocking(move || files.problems(first)).await {
+        Ok(problems) => Failure::Problems(problems),
+        Err(_) => panicked("reading the configuration").into(),
+    }
+}
+
+/// Reads all of it, on threads of their own. `data_dir` is where the data lie, `None` the usual place; `input` the job's, `None`
+/// the world's own. Nothing comes of it if `stopped` is first.
 ///
 /// # Errors
 /// When anything is wrong with it; the data directory is as it was then.
 pub(crate) async fn read(
-    files: &Files,
+    files: &Arc<Files>,
     data_dir: Option<PathBuf>,
     input: Option<PathBuf>,
     clock: Arc<dyn Clock>,
     sqlite: &SqliteOptions,
-) -> Result<Read, Failure> {
+    stopped: impl Future<Output = ()>,
+) -> Result<Option<Read>, Failure> {
     // If something turns out to be wrong with the files, a database that is taken as it is, is as it was.
     let open = |path: PathBuf| -> (PathBuf, Opening) {
-        let (file, sqlite) = (path.clone(), sqlite.clone());
-        (path, tokio::spawn(async move { database::open_early(&file, sqlite).await }))
+        let (file, sqlite, clock) = (path.clone(), sqlite.clone(), Arc::clone(&clock));
+        (path, tokio::spawn(async move { database::open_early(&file, sqlite, &*clock).await }))
     };
     let mut opening = data_dir.map(&open);
-    let read = async {
-        let first = ghost_config::load(&files.world_dir, &*files.env)
-            .map_err(|first| Failure::Problems(files.problems(first)))?;
+    let all = async {
+        let configuration = Arc::clone(files);
+        let first = spawn_blocking(move || ghost_config::load(&configuration.world_dir, &*configuration.env)).await;
+        let first = match first.map_err(|_| panicked("reading the configuration"))? {
+            Ok(first) => first,
+            Err(first) => return Err(failure(files, first).await),
+        };
         let recordings = recordings::read_all(&first.llm).await?;
         let (path, _) = match &mut opening {
             Some(opening) => opening,
@@ -81,35 +96,41 @@ pub(crate) async fn read(
         };
         let path = path.clone();
         let input = job::read(&first, input);
-        let (overrides, env) = (files.overrides.clone(), Arc::clone(&files.env));
+        let (overrides, env, clock) = (files.overrides.clone(), Arc::clone(&files.env), Arc::clone(&clock));
         let completing = spawn_blocking(move || {
             let vetted = vetted_scripts::read(&path);
             (complete(first, &overrides, &*env, clock, recordings, &vetted), vetted)
         });
         let (completed, input) = tokio::join!(completing, input);
         let (loaded, vetted) = completed.map_err(|_| panicked("reading the configuration"))?;
-        let loaded = loaded.map_err(|first| Failure::Problems(files.problems(first)))?;
-        Ok::<_, Failure>((loaded, input?, vetted))
-    }
-    .await;
+        match loaded {
+            Ok(loaded) => Ok((loaded, input?, vetted)),
+            Err(first) => Err(failure(files, first).await),
+        }
+    };
+    let read = tokio::select! {
+        biased;
+        all = all => all.map(Some),
+        () = stopped => Ok(None),
+    };
     let opened = match opening {
         Some((path, opening)) => Some((path, opening.await.map_err(|_| panicked("opening the database"))?)),
         None => None,
     };
     match (read, opened) {
-        (Ok((loaded, input, vetted)), Some((path, opened))) => {
+        (Ok(Some((loaded, input, vetted))), Some((path, opened))) => {
             let (data_dir, store) = match opened? {
                 Some((data_dir, store)) => (data_dir, Some(store)),
-                None => (DataDir::lock(&path)?, None),
+                None => (DataDir::lock(&path, &*clock).await?, None),
             };
-            Ok(Read { loaded, input, vetted, data_dir, store })
+            Ok(Some(Read { loaded, input, vetted, data_dir, store }))
         }
-        (Ok(_), None) => Err(Refusal::new(Code::Internal, "nobody said where the data lie").into()),
-        (Err(failure), opened) => {
+        (Ok(Some(_)), None) => Err(Refusal::new(Code::Internal, "nobody said where the data lie").into()),
+        (nothing, opened) => {
             if let Some((_, Ok(Some((_, store))))) = opened {
                 store.close().await;
             }
-            Err(failure)
+            nothing.map(|_| None)
         }
     }
 }

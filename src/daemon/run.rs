@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use ghost_config::Problems;
 use ghost_control::{ControlOptions, Listener};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
@@ -19,15 +19,17 @@ use ghost_world::Boot;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, WORKSPACE};
 use crate::environment::{SharedEnv, node_name, secrets_of, tls_files};
+use crate::failure::Failure;
+use crate::held::Held;
 use crate::loading::{Loaded, Overrides, load, problems_refusal};
 use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
 use crate::{database, job, main_job, reading, vetted_scripts};
 
-/// The agents' files in the data directory.
-pub(crate) const WORKSPACE: &str = "workspace";
+/// How long a world whose data are gone may take to stop.
+const GONE_GRACE: Duration = Duration::from_secs(5);
 
 /// What a daemon is started with.
 pub struct Options {
@@ -55,39 +57,28 @@ pub struct Options {
     pub terminal: Terminal,
 }
 
-/// Why a daemon did not start, or did not end well.
-#[derive(Debug)]
-pub enum Failure {
-    /// The configuration.
-    Problems(Problems),
-    /// Anything else.
-    Refused(Refusal),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
 /// Boots the world and serves it until `stop` turns true or a client asks for the end.
 ///
 /// # Errors
 /// When it cannot start: the configuration has problems, the data directory is in use or not writable, a port is taken,
 /// the database is damaged, the job's input cannot be taken in. Nothing runs then, and the data directory is as it was.
-pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Failure> {
+pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<(), Failure> {
     let extra = options.extra_tools;
-    let files = Files {
+    let files = Arc::new(Files {
         world_dir: options.world_dir,
         overrides: options.overrides,
         env: Arc::clone(&options.env),
         extra_tools: extra.iter().map(|tool| tool.spec.name.clone()).collect(),
-    };
+    });
     let tools = tokio::task::spawn_blocking(move || ghost_tools::builtins::with(extra));
     let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
     let clock = Arc::clone(&options.ports.clock);
-    let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite).await?;
-    let Read { loaded, input, vetted, data_dir, store } = read;
+    let stopped = async {
+        // An error means that nobody can ask for the end any more, which is the end as well.
+        let _ = stop.wait_for(|stop| *stop).await;
+    };
+    let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite, stopped).await?;
+    let Some(Read { loaded, input, vetted, data_dir, store }) = read else { return Ok(()) };
     for warning in &loaded.plan.warnings {
         tracing::warn!("{}", warning.bare());
     }
@@ -108,7 +99,7 @@ pub async fn run(options: Options, stop: watch::Receiver<bool>) -> Result<(), Fa
 }
 
 struct ServeOptions {
-    files: Files,
+    files: Arc<Files>,
     input: Vec<job::Input>,
     vetted: Vetted,
     listen: Vec<Listener>,
@@ -152,16 +143,23 @@ async fn serve_world(
         })
         .await
     };
-    let bound = match bind.await {
-        Ok(bound) => bound,
-        Err(refusal) => {
+    let bound = tokio::select! {
+        biased;
+        bound = bind => bound.map(Some),
+        _ = stop.wait_for(|stop| *stop) => Ok(None),
+    };
+    let bound = match bound {
+        Ok(Some(bound)) => bound,
+        nothing => {
             if let Some(store) = store {
                 store.close().await;
             }
-            return Err(refusal.into());
+            return nothing.map(|_| ()).map_err(Failure::from);
         }
     };
     secrets.extend(bound.token().map(str::to_owned));
+    // Closed when the database is: until then whoever waits for this daemon's end is not told that it has come.
+    let doors = bound.doors();
     let store = match store {
         Some(store) => store,
         None => database::open(data_dir, sqlite).await?,
@@ -190,11 +188,12 @@ async fn serve_world(
     .await;
     drop(asked);
     store.close().await;
+    drop(doors);
     outcome
 }
 
 struct Rest {
-    files: Files,
+    files: Arc<Files>,
     input: Vec<job::Input>,
     vetted: Vetted,
     tools: JoinHandle<Vec<Tool>>,
@@ -213,9 +212,9 @@ async fn boot_and_serve(
 ) -> Result<(), Failure> {
     let Rest { files, input, vetted, tools, ports, terminal } = rest;
     let job_plan = loaded.plan.job.clone();
-    let world_name = loaded.plan.name.clone();
+    let (world_id, world_name) = (loaded.plan.world_id.clone(), loaded.plan.name.clone());
     let good = Vetted::of(loaded.providers.scripts().values().copied());
-    let clock = Arc::clone(&ports.clock);
+    let (clock, watch_clock) = (Arc::clone(&ports.clock), Arc::clone(&ports.clock));
     let redactor: Arc<OnceLock<Redactor>> = Arc::default();
     let learning = Arc::clone(&redactor);
     let reloader = Box::new(move || {
@@ -242,9 +241,11 @@ async fn boot_and_serve(
         tools,
         reloader,
     })
-    .await?;
+    .await
+    .map_err(|refusal| database::located(refusal, data_dir))?;
     // From here on the world is one that ran: what it has made stays.
-    data_dir.keep();
+    data_dir.keep(&world_id);
+    let held = Held::of(data_dir);
     // Set once: this is the only place that sets it.
     let _ = redactor.set((*world.cx().redactor).clone());
     let endpoints = bound.endpoints();
@@ -260,12 +261,16 @@ async fn boot_and_serve(
     let watching = tokio::spawn(terminal.clone().watch(store.clone()));
     let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;
     let mut failed = main_job.as_ref().err().cloned();
-    let mut served = None;
+    let (mut served, mut gone) = (None, None);
     let reason = match failed {
         Some(_) => "the job could not be taken in",
         None => tokio::select! {
             biased;
             reason = stopped => reason,
+            refusal = held.gone(&*watch_clock) => {
+                gone = Some(refusal);
+                "its data are gone"
+            }
             // A daemon that nobody can reach is no use: it ends in order, and says why.
             ended = &mut control => {
                 served = Some(ended);
@@ -274,7 +279,14 @@ async fn boot_and_serve(
         },
     };
     terminal.stopping(reason);
-    world.shutdown(reason).await;
+    data_dir.ending();
+    tokio::select! {
+        biased;
+        () = world.shutdown(reason) => {}
+        // Turns that are let finish are no use to anyone then.
+        () = watch_clock.sleep(GONE_GRACE), if gone.is_some() => {}
+    }
+    failed = failed.or(gone);
     closing.send_replace(true);
     let early = served.is_some();
     let served = match served {

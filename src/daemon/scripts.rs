@@ -8,10 +8,10 @@ use std::path::Path;
 
 use ghost_config::access::ToolAccess;
 use ghost_config::plan::{ModelChoice, Plan, ProviderKind};
-use ghost_config::{Problem, Severity};
+use ghost_config::{Hint, Problem, Severity};
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::tool_catalogue::{canonical, glob};
-use ghost_provider::scripted::{Survey, ToolName, path_of};
+use ghost_provider::scripted::{Survey, ToolName, misnamed_for, path_of};
 
 /// Who follows a script.
 struct Follower<'p> {
@@ -68,31 +68,63 @@ pub(crate) fn missing(plan: &Plan, dir: &Path, is_there: impl Fn(&Path) -> bool)
         let (file, message, hint) = match path {
             Some(file) => {
                 let message = format!("the rule file is missing; {} would follow it", clip(&who.join(", "), 200));
-                let there = |name: &&String| is_there(&dir.join(format!("{name}.yaml")));
-                (file, message, near_file(dir, &model).filter(|name| there(&name)))
+                let names = names_in(dir);
+                let hint = match meant_for(&model, &names) {
+                    Some(name) => format!("rename `{name}` to `{model}.yaml`"),
+                    None => match near_model(&model, &names).filter(|name| is_there(&dir.join(format!("{name}.yaml"))))
+                    {
+                        Some(near) => format!("did you mean the model `{near}`?"),
+                        None => "write it, or name another model".to_owned(),
+                    },
+                };
+                (file, message, hint)
             }
             None => {
                 let message = format!("`{}` cannot be the name of a rule file", clip(&model, 80));
-                (dir.to_owned(), message, None)
+                let hint = "name a model of letters, digits, `-`, `_` and `.` that begins with no dot";
+                (dir.to_owned(), message, hint.to_owned())
             }
         };
-        let hint = match hint {
-            Some(name) => format!("did you mean the model `{name}`?"),
-            None => "write it, or name another model".to_owned(),
-        };
-        problems.push(problem(Severity::Error, &file, 0, "", message, Some(hint)));
+        problems.push(problem(Severity::Error, &file, 0, "", message, hint));
     }
     problems
 }
 
+/// Warnings of the files in `dir` that would be rule files under another ending, but those for the models that `missing`
+/// has told of.
+pub(crate) fn misnamed(dir: &Path, missing: &[Problem]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for name in names_in(dir) {
+        let Some(model) = misnamed_for(&name) else { continue };
+        let told = |problem: &Problem| problem.file.file_stem().is_some_and(|stem| stem == model);
+        if !missing.iter().any(told) {
+            let message = "the file is not read: rule files end in `.yaml`".to_owned();
+            let hint = format!("rename it to `{model}.yaml`, or take it away");
+            problems.push(problem(Severity::Warning, &dir.join(&name), 0, "", message, hint));
+        }
+    }
+    problems
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().take(1_000);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// The file that was probably meant to be the one of `model`: it has another ending, or other capitals.
+fn meant_for<'n>(model: &str, names: &'n [String]) -> Option<&'n str> {
+    let is = |name: &&String| {
+        let stem = name.strip_suffix(".yaml").or_else(|| misnamed_for(name));
+        stem.is_some_and(|stem| stem.eq_ignore_ascii_case(model))
+    };
+    names.iter().find(is).map(String::as_str)
+}
+
 /// The model whose rule file has the nearest name.
-fn near_file(dir: &Path, model: &str) -> Option<String> {
-    let names: Vec<String> = std::fs::read_dir(dir)
-        .ok()?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".yaml").map(str::to_owned))
-        .take(1_000)
-        .collect();
-    nearest(model, names.iter().map(String::as_str)).map(str::to_owned)
+fn near_model<'n>(model: &str, names: &'n [String]) -> Option<&'n str> {
+    nearest(model, names.iter().filter_map(|name| name.strip_suffix(".yaml")))
 }
 
 /// What is wrong with the tools that scripts name. `built` are the tools of this build. Without `sure`, access rules are in
@@ -119,20 +151,24 @@ fn tool_problem(
     followers: &[Follower<'_>],
     built: &BTreeSet<String>,
     sure: bool,
-) -> Option<(Severity, String, Option<String>)> {
+) -> Option<(Severity, String, String)> {
     let extra = plan.groups.extra();
     let shown = clip(&tool.name, 80);
     let name = canonical(&tool.name).unwrap_or(&tool.name);
     if !built.contains(name) {
         if extra.expand(name).iter().any(|known| known == name) {
             let message = format!("`{shown}` is not built yet: nobody can call it");
-            return tool.called.then_some((Severity::Warning, message, None));
+            let hint = "call another tool until it is, or leave the call out".to_owned();
+            return tool.called.then_some((Severity::Warning, message, hint));
         }
         let near = nearest(
             &tool.name,
             built.iter().map(String::as_str).chain(extra.words().filter(|word| !word.contains(':'))),
         );
-        let hint = near.map(|near| format!("did you mean `{near}`?"));
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "docs/tools.md lists those that there are".to_owned(),
+        };
         return Some((Severity::Error, format!("there is no tool `{shown}`"), hint));
     }
     if !tool.called || !sure {
@@ -149,7 +185,7 @@ fn tool_problem(
     // A script that several share may hold rules that are meant for one of them.
     let severity = if without.len() == meant.len() { Severity::Error } else { Severity::Warning };
     let hint = "give the archetype a group that has it under `## Tool Access`, or call another tool".to_owned();
-    Some((severity, format!("`{shown}` is not among the tools of {who}"), Some(hint)))
+    Some((severity, format!("`{shown}` is not among the tools of {who}"), hint))
 }
 
 /// The followers that a rule for `agents` is for; all, if it names none. Who is still to be created may have any id that
@@ -173,7 +209,7 @@ fn problem(
     line: usize,
     field: &str,
     message: String,
-    hint: Option<String>,
+    hint: impl Into<Hint>,
 ) -> Problem {
-    Problem { severity, file: file.to_owned(), line, field: field.to_owned(), message, hint }
+    Problem { severity, file: file.to_owned(), line, field: field.to_owned(), message, hint: hint.into() }
 }

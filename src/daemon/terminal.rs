@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ghost_commons::feed::Subscription;
-use ghost_domain::Job;
 use ghost_domain::event::{Event, EventFilter, EventKind};
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::usage::Spending;
+use ghost_domain::{AgentId, Job};
 use ghost_store::Store;
 use serde_json::Value;
 
@@ -50,16 +50,23 @@ impl Terminal {
         self.line(&format!("Job {} ({} files) is under way.", job.job_id, job.files));
     }
 
-    /// The job was done in an earlier run: nothing is worked on, and the result lies where it did.
-    pub fn job_was_done(&self, job: &Job, workspace: &Path) {
+    /// The job was done in an earlier run: nothing is worked on, and the result lies where it did, unless it was taken away.
+    pub fn job_was_done(&self, job: &Job, workspace: &Path, lead: &AgentId) {
         let result = workspace.join(job.result_path.as_deref().unwrap_or_default());
-        self.line(&format!("Job {} ({} files) was done before: {}", job.job_id, job.files, result.display()));
+        let (id, files, result, there) = (&job.job_id, job.files, result.display(), result.exists());
+        if there {
+            return self.line(&format!("Job {id} ({files} files) was done before: {result}"));
+        }
+        self.line(&format!("Job {id} ({files} files) was done before, but its result is gone: {result}"));
+        self.line(&format!("  To have it made again, ask for it: `ghostctl send {lead} \"job_id: {id}\"`."));
     }
 
     /// Nothing works on the job, and it is not done.
     pub fn job_stands(&self, job_id: &str, why: &str) {
         self.line(&format!("Job {job_id} stands still: {why}"));
-        self.line("  Mend the cause (`ghostctl turn list --status failed`), then raise the budget or start ghostd again: it goes on where it is.");
+        self.line("  Mend the cause: `ghostctl turn list --status failed` and `ghostctl task list` show it. A deleted agent that the world file names");
+        self.line("  comes back with `ghostctl reload`; `ghostctl task update TASK_ID --owner AGENT` gives its tasks to another.");
+        self.line("  Then raise the budget or start ghostd again: it goes on where it is.");
     }
 
     /// The world is paused, so nothing will happen.
@@ -183,7 +190,7 @@ mod tests {
     #[test]
     fn an_unknown_price_is_not_shown_as_none() {
         let of = |cost, tokens, unpriced_tokens| super::cost(Spending { tokens, cost: Money(cost), unpriced_tokens });
-        assert_eq!(of(0, 900, 0), "$0.000000 for 900 tokens", "scripted models cost nothing");
+        assert_eq!(of(0, 900, 0), "$0.00 for 900 tokens", "scripted models cost nothing");
         assert!(of(0, 900, 900).starts_with("unknown"));
         assert!(of(5, 900, 400).contains("$0.000005") && of(5, 900, 400).contains("400 of them"));
     }

@@ -19,7 +19,7 @@ text_enum! {
         Stopping = "stopping",
         /// Stopped by someone; stays so over boots.
         Stopped = "stopped",
-        /// Past its restart intensity, or its team's.
+        /// Past its restart intensity or its team's, or without a place in the world's files.
         Failed = "failed",
     }
 }
@@ -104,9 +104,17 @@ pub struct Agent {
     pub last_active_at: Option<Timestamp>,
     /// Set on a tombstone.
     pub deleted_at: Option<Timestamp>,
+    /// Since when its present team and creator pay for what its id spends; `None` is ever. What was spent before was
+    /// somebody else's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paid_since: Option<Timestamp>,
     /// Whether it was stopped because the world file names it no longer, and nobody has asked anything of it since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
+    /// Whether it is failed because the world's files have no place for it, and nobody has asked anything of it since: it goes
+    /// on when they are mended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfit: bool,
 }
 
 impl Agent {

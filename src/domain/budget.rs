@@ -41,6 +41,10 @@ pub struct Budget {
     /// Those of them that the world file has set, and nobody has changed since.
     #[serde(default, skip_serializing_if = "BudgetLimits::is_none")]
     pub of_file: BudgetLimits,
+    /// The limit of money, if the archetype of its agent has set it and nobody has changed it since. It ends with that
+    /// agent; a limit that someone set by hand, or the world file, is its id's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_archetype: Option<Money>,
     /// Tokens held for calls under way.
     pub reserved_tokens: u64,
     /// Money held for calls under way.
@@ -88,6 +92,7 @@ impl Budget {
             scope,
             limits: BudgetLimits::default(),
             of_file: BudgetLimits::default(),
+            of_archetype: None,
             reserved_tokens: 0,
             reserved_money: Money(0),
             spent_tokens: 0,
@@ -100,13 +105,21 @@ impl Budget {
     }
 
     /// The account as it is at `now`: one for a day forgets what was spent on another. A clock that goes back over
-    /// midnight opens no new day.
+    /// midnight, or years, opens no new day, and neither does its way back.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         let today = now.0.div_euclid(DAY_MS);
         if matches!(self.scope, Scope::Day(_)) && today > self.day {
             (self.day, self.spent_tokens, self.spent_money, self.unpriced_tokens) = (today, 0, Money(0), 0);
         }
+        self
+    }
+
+    /// The account of a day that has not come yet, because the clock was ahead, becomes that of `now`, with what was spent.
+    /// Otherwise it would stand until the clock is there again; that it may not, a person has to say.
+    #[must_use]
+    pub fn set_right(mut self, now: Timestamp) -> Self {
+        self.day = self.day.min(now.0.div_euclid(DAY_MS));
         self
     }
 
@@ -120,6 +133,15 @@ impl Budget {
     #[must_use]
     pub fn money_left(&self) -> Option<Money> {
         self.limits.money.map(|limit| limit.minus(self.spent_money.plus(self.reserved_money)))
+    }
+
+    /// The limits that what was spent has reached, in the words of the command line: `tokens`, `usd`. While there are any,
+    /// every call is refused.
+    #[must_use]
+    pub fn passed(&self) -> Vec<&'static str> {
+        let tokens = self.limits.tokens.is_some_and(|limit| self.spent_tokens >= limit);
+        let money = self.limits.money.is_some_and(|limit| self.spent_money >= limit);
+        [("tokens", tokens), ("usd", money)].into_iter().filter_map(|(limit, passed)| passed.then_some(limit)).collect()
     }
 }
 
@@ -171,11 +193,22 @@ pub struct Allowance {
     pub money: Money,
 }
 
+/// What the details of a refusal name the model under whose price is unknown.
+const UNPRICED: &str = "unpriced";
+
+/// Whether a call was refused because its model has no price, and not because anything is spent.
+#[must_use]
+pub fn is_unpriced(refusal: &Refusal) -> bool {
+    refusal.code == Code::BudgetExhausted
+        && refusal.details.as_ref().is_some_and(|details| details.get(UNPRICED).is_some())
+}
+
 /// Checks a call against `budgets`: `input` tokens to be read (an estimate from above), at most `max_tokens` to be
 /// written. What is left shrinks `max_tokens`; when not even `floor` tokens can be written, or a money limit meets an
-/// unknown price, the call is refused.
+/// unknown price, the call is refused. `model` is what the price is of, as `llm.prices` names it.
 pub fn allow(
     budgets: &[Budget],
+    model: &str,
     input: u64,
     max_tokens: u64,
     floor: u64,
@@ -193,12 +226,15 @@ pub fn allow(
             let Some(price) = price else {
                 return Err(Refusal::new(
                     Code::BudgetExhausted,
-                    format!("budget {} counts money, and the price of this model is unknown", budget.scope),
+                    format!("budget {} counts money, and the price of {model} is unknown", budget.scope),
                 )
-                .hint("add the model's price under llm.prices in world-config.yaml, or limit the scope by tokens"));
+                .hint(format!(
+                    "add a price for {model} under llm.prices in world-config.yaml, or limit the scope by tokens"
+                ))
+                .details(serde_json::json!({ UNPRICED: model })));
             };
             // Any input token may turn out to be the dearest sort.
-            let dearest = price.input.max(price.cache_write);
+            let dearest = price.dearest_read();
             let read = Price { input: dearest, ..Price::default() }
                 .of(crate::transcript::TokenUsage { input, ..Default::default() });
             let rest = left.minus(read);
@@ -212,7 +248,7 @@ pub fn allow(
         }
     }
     let money = price.map_or(Money(0), |price| {
-        let dearest = Price { input: price.input.max(price.cache_write), ..*price };
+        let dearest = Price { input: price.dearest_read(), ..*price };
         dearest.of(crate::transcript::TokenUsage { input, output, ..Default::default() })
     });
     Ok(Allowance { max_tokens: output, tokens: input.saturating_add(output), money })
@@ -243,9 +279,12 @@ mod tests {
 
     #[test]
     fn an_unknown_price_is_refused_only_under_a_money_limit() {
-        assert!(allow(&[budget(Some(10_000), None)], 10, 10, 1, None).is_ok());
-        let refusal = allow(&[budget(None, Some(1_000_000))], 10, 10, 1, None).unwrap_err();
+        assert!(allow(&[budget(Some(10_000), None)], "p/m", 10, 10, 1, None).is_ok());
+        let refusal = allow(&[budget(None, Some(1_000_000))], "p/m", 10, 10, 1, None).unwrap_err();
         assert_eq!(refusal.code, Code::BudgetExhausted);
+        assert!(is_unpriced(&refusal) && refusal.message.contains("the price of p/m is unknown"), "{refusal}");
+        let spent = allow(&[budget(Some(5), None)], "p/m", 10, 10, 1, None).unwrap_err();
+        assert!(!is_unpriced(&spent), "{spent}");
     }
 
     #[test]
@@ -259,16 +298,47 @@ mod tests {
         }
         let next = budget.clone().at(next_day(day(5)));
         assert_eq!((next.day, next.spent_tokens, next.spent_money, next.reserved_tokens), (6, 0, Money(0), 3));
+        // The clock was years ahead, and a person says that it is right now.
+        let ahead = Budget { day: 9_000, ..budget.clone() };
+        assert_eq!(ahead.clone().at(day(7)), ahead, "by itself nothing is given back");
+        let right = ahead.set_right(day(5));
+        assert_eq!((right.day, right.spent_tokens, right.clone().at(day(6)).spent_tokens), (5, 10, 0));
+        assert_eq!(budget.clone().set_right(day(9)), budget);
         let whole = Budget { spent_tokens: 10, ..Budget::open(Scope::World, day(5)) };
         assert_eq!(whole.clone().at(day(9)), whole);
         assert_eq!(this_day(day(5)), Timestamp(5 * DAY_MS));
     }
 
     #[test]
+    fn a_limit_that_is_reached_is_passed() {
+        let spent =
+            |tokens, money| Budget { spent_tokens: 10, spent_money: Money(5), ..budget(tokens, money) }.passed();
+        assert_eq!(spent(None, None), Vec::<&str>::new());
+        assert_eq!(spent(Some(11), Some(6)), Vec::<&str>::new());
+        assert_eq!((spent(Some(10), Some(6)), spent(Some(9), Some(0))), (vec!["tokens"], vec!["tokens", "usd"]));
+        assert_eq!(budget(Some(0), None).passed(), ["tokens"], "nothing may be spent, and nothing was");
+    }
+
+    #[test]
+    fn whatever_sort_of_reading_is_dearest_is_held() {
+        for price in [
+            Price { input: Money(0), cache_read: Money(2_000_000), ..PRICE },
+            Price { input: Money(0), cache_write: Money(2_000_000), ..PRICE },
+        ] {
+            let held = allow(&[budget(None, Some(10_000))], "p/m", 1_000, 1, 1, Some(&price)).unwrap().money;
+            for cached in [(1_000, 0), (0, 1_000), (0, 0)] {
+                let used = TokenUsage { input: 1_000, output: 1, cache_read: cached.0, cache_write: cached.1 };
+                assert!(price.of(used) <= held, "{price:?}: {cached:?}");
+            }
+            assert!(allow(&[budget(None, Some(1_000))], "p/m", 1_000, 1, 1, Some(&price)).is_err());
+        }
+    }
+
+    #[test]
     fn what_is_left_shrinks_the_answer() {
-        let allowance = allow(&[budget(Some(100), None)], 40, 4_096, 16, None).unwrap();
+        let allowance = allow(&[budget(Some(100), None)], "p/m", 40, 4_096, 16, None).unwrap();
         assert_eq!(allowance, Allowance { max_tokens: 60, tokens: 100, money: Money(0) });
-        assert!(allow(&[budget(Some(50), None)], 40, 4_096, 16, None).is_err());
+        assert!(allow(&[budget(Some(50), None)], "p/m", 40, 4_096, 16, None).is_err());
     }
 
     proptest! {
@@ -278,7 +348,7 @@ mod tests {
             input in 0u64..3_000, max in 1u64..3_000, floor in 1u64..64,
         ) {
             let budgets: Vec<Budget> = limits.iter().map(|(t, m)| budget(*t, *m)).collect();
-            if let Ok(allowance) = allow(&budgets, input, max, floor, Some(&PRICE)) {
+            if let Ok(allowance) = allow(&budgets, "p/m", input, max, floor, Some(&PRICE)) {
                 prop_assert!(allowance.max_tokens <= max);
                 for budget in &budgets {
                     prop_assert!(budget.tokens_left().is_none_or(|left| allowance.tokens <= left));

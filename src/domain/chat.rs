@@ -255,7 +255,7 @@ pub fn check_content(content: &str, most: u32) -> Result<(), Refusal> {
         .hint("write the long part to a workspace file and post its path")
         .details(field));
     }
-    crate::text::not_blank("content", content)?;
+    crate::refusal::not_blank("content", content)?;
     match content.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\t')) {
         Some((at, c)) => Err(Refusal::new(
             Code::InvalidArguments,

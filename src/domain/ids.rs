@@ -194,9 +194,38 @@ name_id!(
     ChannelName, "a", "channel name"
 );
 
+/// Ids that no agent may be given: who is named so is the supervisor itself, or everyone in a channel.
+pub const RESERVED_AGENT_IDS: [&str; 2] = ["all", "system"];
+
+impl AgentId {
+    /// Whether a new agent may be called so. Not asked of ids that are on record: what there is stays readable.
+    ///
+    /// # Errors
+    /// `InvalidArguments` if it is one of [`RESERVED_AGENT_IDS`].
+    pub fn check_new(&self) -> Result<(), Refusal> {
+        if RESERVED_AGENT_IDS.contains(&self.as_str()) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("no agent can be called `{self}`"))
+                .hint("`system` is the supervisor and `@all` everyone in a channel; choose another id")
+                .details(serde_json::json!({ "field": "agent_id" })));
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_that_stand_for_others_are_not_given_and_read_back() {
+        assert!(RESERVED_AGENT_IDS.contains(&crate::chat::EVERYONE));
+        assert!(RESERVED_AGENT_IDS.contains(&crate::party::Party::System.to_string().as_str()));
+        for id in RESERVED_AGENT_IDS {
+            let id: AgentId = serde_json::from_value(id.into()).unwrap();
+            assert_eq!(id.check_new().unwrap_err().code, Code::InvalidArguments);
+        }
+        assert_eq!("system-1".parse::<AgentId>().unwrap().check_new(), Ok(()));
+    }
 
     #[test]
     fn agent_ids_are_directory_safe() {

@@ -96,6 +96,14 @@ pub enum Step {
         /// What went wrong.
         error: String,
     },
+    /// The failure just before was that the conversation is too long for the model; it was cut down and is asked again, so
+    /// that failure is overcome.
+    Shortened {
+        /// The model that takes no more.
+        model: String,
+        /// Bytes that the conversation may have from here on.
+        context: u64,
+    },
     /// A call is about to run whose effect is not in the store, or that waits.
     CallStarted {
         /// Our id of the call.
@@ -147,6 +155,7 @@ impl Step {
             Self::ModelStarted { .. } => "model_started",
             Self::ModelAnswered { .. } => "model_answered",
             Self::ModelFailed { .. } => "model_failed",
+            Self::Shortened { .. } => "shortened",
             Self::CallStarted { .. } => "call_started",
             Self::CallFinished { .. } => "call_finished",
             Self::Note { .. } => "note",

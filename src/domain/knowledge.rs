@@ -1,10 +1,8 @@
 //! Knowledge: entries that agents share, each with its own readers and writers (KNOW-01..06).
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
-use crate::ids::AgentId;
+use crate::grantee::{Grantee, Viewer};
 use crate::party::Party;
 use crate::refusal::{Code, Refusal};
 use crate::text::{clip, one_line};
@@ -75,22 +73,6 @@ pub struct KnowledgeSeed {
     pub writers: Vec<Grantee>,
 }
 
-/// Who looks at knowledge. Bound by the runtime, never taken from an argument of an agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Viewer {
-    /// An operator, or the supervisor: every entry is open to it.
-    Everything,
-    /// An agent.
-    Agent {
-        /// Which.
-        agent_id: AgentId,
-        /// What it is made from.
-        archetype: String,
-        /// The privilege groups that it has.
-        groups: BTreeSet<String>,
-    },
-}
-
 impl KnowledgeEntry {
     /// Whether `viewer` may read it: its readers may, and whoever may write it.
     #[must_use]
@@ -114,8 +96,6 @@ impl KnowledgeEntry {
 pub const TITLE_MAX: usize = 200;
 /// Most tags of an entry.
 pub const TAGS_MAX: usize = 32;
-/// Most readers of an entry, and most writers.
-pub const GRANTEES_MAX: usize = 256;
 /// Characters of a tag.
 const TAG_CHARS: usize = 64;
 /// Characters of an entry's id.
@@ -197,105 +177,11 @@ pub fn check_tags(tags: &[String]) -> Result<(), Refusal> {
     }
 }
 
-/// The people that a list of texts gives access to, each once, in the list's order.
-pub fn grantees(field: &str, texts: &[String]) -> Result<Vec<Grantee>, Refusal> {
-    if texts.len() > GRANTEES_MAX {
-        return Err(wrong(
-            format!("{field} has {} entries; at most {GRANTEES_MAX} are taken", texts.len()),
-            "name an archetype or a privilege group instead of its agents",
-        ));
-    }
-    let mut found: Vec<Grantee> = Vec::with_capacity(texts.len());
-    for text in texts {
-        let grantee: Grantee = text
-            .trim()
-            .parse()
-            .map_err(|refusal: Refusal| Refusal { message: format!("{field}: {}", refusal.message), ..refusal })?;
-        if !found.contains(&grantee) {
-            found.push(grantee);
-        }
-    }
-    Ok(found)
-}
-
-/// Someone to whom an entry is open: `*`, `archetype:<name>`, `group:<privilege group>`, or an agent's id (KNOW-03).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Grantee {
-    /// Every agent.
-    Everyone,
-    /// Agents of an archetype.
-    Archetype(String),
-    /// Agents whose archetype has the privilege group.
-    Group(String),
-    /// One agent.
-    Agent(AgentId),
-}
-
-impl Grantee {
-    /// Whether `viewer` is meant.
-    #[must_use]
-    pub fn covers(&self, viewer: &Viewer) -> bool {
-        match (self, viewer) {
-            (Self::Everyone, _) | (_, Viewer::Everything) => true,
-            (Self::Archetype(name), Viewer::Agent { archetype, .. }) => name == archetype,
-            (Self::Group(name), Viewer::Agent { groups, .. }) => groups.contains(name),
-            (Self::Agent(id), Viewer::Agent { agent_id, .. }) => id == agent_id,
-        }
-    }
-}
-
-impl std::fmt::Display for Grantee {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Everyone => f.write_str("*"),
-            Self::Archetype(name) => write!(f, "archetype:{name}"),
-            Self::Group(name) => write!(f, "group:{name}"),
-            Self::Agent(id) => write!(f, "{id}"),
-        }
-    }
-}
-
-impl std::str::FromStr for Grantee {
-    type Err = Refusal;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let plain = |name: &str| {
-            !name.is_empty()
-                && name.len() <= 64
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
-        };
-        match text.split_once(':') {
-            None if text == "*" => Ok(Self::Everyone),
-            None => text.parse().map(Self::Agent),
-            Some(("archetype", name)) if plain(name) => Ok(Self::Archetype(name.to_owned())),
-            Some(("group", name)) if plain(name) => Ok(Self::Group(name.to_owned())),
-            Some(_) => Err(Refusal::new(
-                Code::InvalidArguments,
-                format!("`{}` names nobody who could be given access", one_line(&clip(text, 80))),
-            )
-            .hint("use `*`, `archetype:<name>`, `group:<privilege group>` or an agent's id")),
-        }
-    }
-}
-
-impl TryFrom<String> for Grantee {
-    type Error = Refusal;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<Grantee> for String {
-    fn from(grantee: Grantee) -> Self {
-        grantee.to_string()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grantee::grantees;
+    use crate::ids::AgentId;
     use proptest::prelude::*;
 
     fn agent(name: &str) -> AgentId {
@@ -365,11 +251,6 @@ mod tests {
         }
 
         #[test]
-        fn grantees_read_back(grantee in grantee()) {
-            prop_assert_eq!(grantee.to_string().parse::<Grantee>().unwrap(), grantee);
-        }
-
-        #[test]
         fn no_text_makes_a_check_panic(text in ".{0,200}") {
             let one = std::slice::from_ref(&text);
             for refused in [
@@ -406,9 +287,5 @@ mod tests {
         let tags = |list: &[&str]| check_tags(&list.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
         assert!(tags(&["style", "house rules"]).is_ok());
         assert!(tags(&[""]).is_err() && tags(&["a,b"]).is_err() && tags(&[" a"]).is_err() && tags(&["x"; 33]).is_err());
-        let texts = ["*", "group:manager", "*"].map(str::to_owned);
-        assert_eq!(grantees("readers", &texts).unwrap(), [Grantee::Everyone, Grantee::Group("manager".into())]);
-        assert!(grantees("readers", &["role:x".to_owned()]).unwrap_err().message.starts_with("readers: "));
-        assert!(grantees("readers", &vec!["*".to_owned(); 257]).is_err());
     }
 }

@@ -16,7 +16,7 @@ text_enum! {
         Ok = "ok",
         /// It gave a refusal.
         Failed = "failed",
-        /// A crash hid its outcome.
+        /// Nobody knows whether its effect outside happened.
         Unknown = "unknown",
     }
 }
@@ -36,7 +36,7 @@ pub struct LedgerRow {
     pub alias: Option<String>,
     /// The arguments, as JSON text; long strings in it may be cut (see [`crate::text::cut_json`]).
     pub arguments: String,
-    /// The result, as text.
+    /// The result, or why there is none, as text.
     pub result: Option<String>,
     /// How it stands.
     pub status: CallStatus,

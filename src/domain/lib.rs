@@ -12,6 +12,7 @@ pub mod conversation;
 pub mod dead_letter;
 pub mod envelope;
 pub mod event;
+pub mod grantee;
 pub mod idempotency;
 pub mod ids;
 pub mod job;
@@ -51,6 +52,7 @@ pub use conversation::{
 pub use dead_letter::{DeadLetter, DeadLetterStatus};
 pub use envelope::{Envelope, Kind, MailState};
 pub use event::{Event, EventKind, NewEvent};
+pub use grantee::{Grantee, Viewer};
 pub use idempotency::{RequestKey, StoredAnswer};
 pub use ids::{
     AgentId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, MessageId, RequestId, ReservationId,
@@ -58,14 +60,14 @@ pub use ids::{
 };
 pub use job::Job;
 pub use journal::{JournalRow, Step};
-pub use knowledge::{Grantee, KnowledgeEntry, KnowledgeSeed, KnowledgeVersion, Viewer};
+pub use knowledge::{KnowledgeEntry, KnowledgeSeed, KnowledgeVersion};
 pub use ledger::{CallStatus, LedgerRow};
 pub use limits::Limits;
 pub use money::{Money, Price};
 pub use party::Party;
 pub use refusal::{Code, Refusal};
 pub use schedule::{Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
-pub use scope::{Daily, Scope};
+pub use scope::{Daily, Scope, ScopeSort};
 pub use shared_state::StateEntry;
 pub use skill::HeldSkill;
 pub use task::{Task, TaskEvent, TaskStatus};

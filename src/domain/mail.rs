@@ -1,7 +1,10 @@
 //! Which pending mail belongs together in one turn: a pure choice over the inbox (DESIGN.md section 2, "Kinds").
 
+use std::collections::BTreeSet;
+
 use crate::conversation::ChannelContext;
 use crate::envelope::{Envelope, Kind};
+use crate::ids::RootId;
 
 /// Bytes that an envelope takes beside its own words.
 const ENVELOPE_BYTES: usize = 200;
@@ -30,10 +33,12 @@ pub fn bytes_of(envelope: &Envelope) -> usize {
 /// - A cron job's own turn has no other mail.
 /// - Mail that a turn has crashed on, or that an operator put back, runs alone, so that one poisoned message is found
 ///   without hurting its neighbours.
+/// - Mail that wakes and belongs to one of `jobs`, the roots of main jobs, shares a turn with no waking mail of another root: a
+///   turn is charged to one root, and what a job cost is to be known.
 /// - No more goes into one turn than it has room for; the rest wait, in order. The envelope that decided the turn always has
 ///   room, and so has the oldest of all if it is too large to ever find some beside others.
 #[must_use]
-pub fn plan_turn(pending: &[Envelope], room: Room) -> Vec<&Envelope> {
+pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId>) -> Vec<&'m Envelope> {
     let max = room.envelopes;
     let waking = |e: &&Envelope| e.wake;
     let Some(first) =
@@ -68,6 +73,10 @@ pub fn plan_turn(pending: &[Envelope], room: Room) -> Vec<&Envelope> {
         }
         let first_is_in = taken.iter().any(|e: &&Envelope| e.message_id == first.message_id);
         if !first_is_in && taken.len() + 2 > max.max(1) {
+            continue;
+        }
+        let other = envelope.root_id != first.root_id;
+        if other && envelope.wake && (jobs.contains(&envelope.root_id) || jobs.contains(&first.root_id)) {
             continue;
         }
         if full || runs_alone(envelope) || !(envelope.kind.merges() || joins(envelope, replies_to)) {
@@ -169,6 +178,11 @@ mod tests {
         }
     }
 
+    /// The same without jobs.
+    fn plan_turn(pending: &[Envelope], room: Room) -> Vec<&Envelope> {
+        super::plan_turn(pending, room, &BTreeSet::new())
+    }
+
     /// Room for so many envelopes of any size.
     fn room(envelopes: usize) -> Room {
         Room { envelopes, bytes: usize::MAX }
@@ -182,6 +196,22 @@ mod tests {
     fn messages_merge_and_a_second_ask_waits() {
         let pending = [mail(1, Kind::Ask), mail(2, Kind::Message), mail(3, Kind::Ask), mail(4, Kind::Task)];
         assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 2, 4]);
+    }
+
+    #[test]
+    fn a_job_shares_no_turn_with_other_work() {
+        let root = |n: u128| RootId(Uuid::from_u128(n));
+        let of = |seq, n| Envelope { root_id: root(n), ..mail(seq, Kind::Message) };
+        let quiet = Envelope { wake: false, ..of(4, 2) };
+        let pending = [of(1, 1), of(2, 2), of(3, 1), quiet, of(5, 3)];
+        let taken = |pending: &[Envelope], jobs: &[u128]| {
+            let jobs = jobs.iter().map(|n| root(*n)).collect();
+            seqs(&super::plan_turn(pending, room(16), &jobs))
+        };
+        assert_eq!(taken(&pending, &[1]), [1, 3, 4], "what does not wake costs no turn and goes with any");
+        assert_eq!(taken(&pending[1..], &[1]), [2, 4, 5]);
+        assert_eq!(taken(&pending, &[2, 9]), [1, 3, 4, 5]);
+        assert_eq!(taken(&pending, &[]), [1, 2, 3, 4, 5]);
     }
 
     #[test]

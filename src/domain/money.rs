@@ -53,9 +53,13 @@ impl Money {
     }
 }
 
+/// `$1.2345`: cents, and smaller parts as far as they say something. `ghostctl` prints money in the same way, from the
+/// record room, which knows no noun of this one.
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "${}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+        let whole = format!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000);
+        let kept = whole.trim_end_matches('0').len().max(whole.len() - 4);
+        write!(f, "${}", &whole[..kept])
     }
 }
 
@@ -73,6 +77,12 @@ pub struct Price {
 }
 
 impl Price {
+    /// What a million tokens that are read cost at most, whatever the provider's cache has of them.
+    #[must_use]
+    pub fn dearest_read(&self) -> Money {
+        self.input.max(self.cache_read).max(self.cache_write)
+    }
+
     /// What `usage` costs, rounded up to a millionth of a dollar.
     #[must_use]
     pub fn of(&self, usage: TokenUsage) -> Money {
@@ -101,6 +111,15 @@ mod tests {
         cache_read: Money(300_000),
         cache_write: Money(3_750_000),
     };
+
+    #[test]
+    fn money_is_shown_in_cents_and_what_is_below_them() {
+        for (micros, shown) in
+            [(0, "$0.00"), (7, "$0.000007"), (500_000, "$0.50"), (1_234_500, "$1.2345"), (12_000_000, "$12.00")]
+        {
+            assert_eq!(Money(micros).to_string(), shown);
+        }
+    }
 
     #[test]
     fn amounts_too_small_to_keep_are_refused() {

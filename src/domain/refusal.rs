@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Why something was refused or failed (TOOL-08 and its corrections).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -196,6 +196,16 @@ impl Refusal {
         }
     }
 
+    /// What was wrong and what to do, for people, on one line.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let words = match &self.hint {
+            Some(hint) => format!("{} ({hint})", self.message),
+            None => self.message.clone(),
+        };
+        crate::text::one_line(&words)
+    }
+
     /// The object that a model reads (TOOL-08).
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -225,6 +235,19 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// Refuses a text that says nothing: an empty one, or white space alone.
+///
+/// # Errors
+/// `InvalidArguments` with the field, in the same words wherever something must be said.
+pub fn not_blank(field: &str, text: &str) -> Result<(), Refusal> {
+    if text.trim().is_empty() {
+        return Err(Refusal::new(Code::InvalidArguments, format!("{field} is empty"))
+            .hint("say something in it")
+            .details(json!({ "field": field })));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,5 +258,17 @@ mod tests {
             assert_eq!(code.as_str().parse::<Code>().unwrap(), code);
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
+    }
+
+    #[test]
+    fn what_says_nothing_is_refused_in_one_wording() {
+        for blank in ["", " ", "\n\t "] {
+            let refusal = not_blank("message", blank).unwrap_err();
+            assert_eq!(
+                (refusal.message.as_str(), refusal.hint.as_deref()),
+                ("message is empty", Some("say something in it"))
+            );
+        }
+        not_blank("message", " x ").unwrap();
     }
 }

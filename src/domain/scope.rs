@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::envelope::text_enum;
 use crate::ids::{AgentId, RootId};
 use crate::refusal::{Code, Refusal};
 
@@ -23,6 +24,22 @@ pub enum Scope {
     Root(RootId),
     /// What happens within one day, from midnight to midnight UTC (LOOP-09).
     Day(Daily),
+}
+
+text_enum! {
+    /// The sorts of scopes, by which they are listed.
+    ScopeSort, "kind of scope" {
+        /// Everything.
+        World = "world",
+        /// Teams.
+        Team = "team",
+        /// Agents.
+        Agent = "agent",
+        /// Roots.
+        Root = "root",
+        /// Any of these within one day.
+        Day = "day",
+    }
 }
 
 /// What a budget for one day covers.
@@ -60,6 +77,27 @@ impl Scope {
             Self::Team(name) => Some(Self::Day(Daily::Team(name.clone()))),
             Self::Agent(id) => Some(Self::Day(Daily::Agent(id.clone()))),
             Self::Root(_) | Self::Day(_) => None,
+        }
+    }
+
+    /// Which sort of scope it is.
+    #[must_use]
+    pub fn sort(&self) -> ScopeSort {
+        match self {
+            Self::World => ScopeSort::World,
+            Self::Team(_) => ScopeSort::Team,
+            Self::Agent(_) => ScopeSort::Agent,
+            Self::Root(_) => ScopeSort::Root,
+            Self::Day(_) => ScopeSort::Day,
+        }
+    }
+
+    /// The agent that it is about, in all or within one day.
+    #[must_use]
+    pub fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Self::Agent(agent_id) | Self::Day(Daily::Agent(agent_id)) => Some(agent_id),
+            Self::World | Self::Team(_) | Self::Root(_) | Self::Day(Daily::World | Daily::Team(_)) => None,
         }
     }
 }

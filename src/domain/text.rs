@@ -2,20 +2,8 @@
 
 use serde_json::Value;
 
-use crate::refusal::{Code, Refusal};
-
-/// Refuses a text that says nothing: an empty one, or white space alone.
-///
-/// # Errors
-/// `InvalidArguments` with the field, in the same words wherever something must be said.
-pub fn not_blank(field: &str, text: &str) -> Result<(), Refusal> {
-    if text.trim().is_empty() {
-        return Err(Refusal::new(Code::InvalidArguments, format!("{field} is empty"))
-            .hint("say something in it")
-            .details(serde_json::json!({ "field": field })));
-    }
-    Ok(())
-}
+/// What stands behind a result that is a list or an object and has more than is shown: it looks whole otherwise.
+pub const MORE_MARK: &str = "\n[there is more than is shown]";
 
 /// At most `max` characters of `text`, with an ellipsis if any were cut. For messages, not for tool results.
 #[must_use]
@@ -141,18 +129,6 @@ mod tests {
         assert_eq!(nearest("manger", names), Some("manager"));
         assert_eq!(nearest("amdin", names), Some("admin"));
         assert_eq!(nearest("wholly-different", names), None);
-    }
-
-    #[test]
-    fn what_says_nothing_is_refused_in_one_wording() {
-        for blank in ["", " ", "\n\t "] {
-            let refusal = not_blank("message", blank).unwrap_err();
-            assert_eq!(
-                (refusal.message.as_str(), refusal.hint.as_deref()),
-                ("message is empty", Some("say something in it"))
-            );
-        }
-        not_blank("message", " x ").unwrap();
     }
 
     #[test]

@@ -2,14 +2,24 @@
 //!
 //! Must never: make a call out of a block that has no id; those are ignored.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use ghost_domain::tool_catalogue::from_wire;
+use ghost_domain::text::prefix_bytes;
+use ghost_domain::tool_catalogue::{from_wire, to_wire};
 use ghost_domain::transcript::{Block, Role, TokenUsage};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::{ErrorKind, ProviderError};
 use crate::model::{ModelAnswer, ModelRequest, Stop};
+
+/// Most calls in one answer.
+const CALLS_MAX: usize = 256;
+/// Longest id of a call, and longest name as a model may write one, in bytes. What is longer is nobody's.
+const ID_MAX: usize = 128;
+const NAME_MAX: usize = 256;
+/// Longest name of a tool that any provider takes.
+const WIRE_NAME_MAX: usize = 128;
 
 /// Normalises a raw block. Calls are blocks whose `type` is `toolCall`, `toolUse`, `functionCall` or a spelling of
 /// those, with a non-empty `id`; their arguments are under `arguments`, `input` or `args`. Text and thinking are kept;
@@ -32,19 +42,58 @@ pub(crate) fn normalise(raw: &Value) -> Option<Block> {
     }
 }
 
-/// A call with its canonical name. Absent arguments are an empty object; text that is JSON is taken as what it says;
-/// any other text stays text, so that validation refuses it in words the model understands.
+/// A call with its canonical name. Absent arguments are an empty object; text that is JSON is taken as what it says, an
+/// object that was written into a string twice too; any other text stays text, so that validation refuses it in words the
+/// model understands.
 pub(crate) fn call(id: String, wire_name: &str, arguments: Value) -> Block {
     let arguments = match arguments {
         Value::Null => Value::Object(serde_json::Map::new()),
         Value::String(text) if text.trim().is_empty() => Value::Object(serde_json::Map::new()),
-        Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        Value::String(text) => match serde_json::from_str(&text) {
+            Ok(Value::String(inner)) => {
+                let object = serde_json::from_str(&inner).ok().filter(Value::is_object);
+                object.unwrap_or(Value::String(text))
+            }
+            Ok(value) => value,
+            Err(_) => Value::String(text),
+        },
         other => other,
     };
-    Block::ToolCall { id, name: from_wire(wire_name), arguments }
+    Block::ToolCall { id, name: from_wire(prefix_bytes(wire_name, NAME_MAX)), arguments }
 }
 
-/// Gives calls that came without an id, or with one that is taken in this conversation, the id `call-<n>`, counting
+/// The name of a call as it is sent back. Models make names up, and a provider that is sent one which it lets no tool have
+/// refuses the whole conversation.
+pub(crate) fn wire_name(name: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let wire = to_wire(name);
+    if !wire.is_empty() && wire.len() <= WIRE_NAME_MAX && wire.chars().all(fits) {
+        return wire;
+    }
+    let name: String = wire.chars().map(|c| if fits(c) { c } else { '_' }).take(WIRE_NAME_MAX).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
+}
+
+/// Arguments as they are sent back, always an object: servers read them as JSON, and one that cannot refuses the whole
+/// conversation. What the model wrote instead of one is put under a name of its own, so that it sees what it did; the
+/// refusal that follows says what was wrong.
+pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {
+    match arguments {
+        Value::Object(_) => Cow::Borrowed(arguments),
+        Value::Null => Cow::Owned(json!({})),
+        other => Cow::Owned(json!({ "_unparsed": other })),
+    }
+}
+
+/// Refuses a call too many. No model makes so many at once, and each would be recorded.
+pub(crate) fn count_calls(calls: usize) -> Result<(), ProviderError> {
+    if calls <= CALLS_MAX {
+        return Ok(());
+    }
+    Err(ProviderError::new(ErrorKind::BadAnswer, format!("the answer makes more than {CALLS_MAX} calls")))
+}
+
+/// Gives calls that came without an id of use, or with one that is taken in this conversation, the id `call-<n>`, counting
 /// over the conversation. The same answer to the same conversation gets the same ids.
 pub(crate) fn own_ids(request: &ModelRequest, blocks: &mut [Block]) {
     let earlier = request.messages.iter().flat_map(|message| message.calls().map(|(id, _, _)| id.to_owned()));
@@ -53,7 +102,8 @@ pub(crate) fn own_ids(request: &ModelRequest, blocks: &mut [Block]) {
     for block in blocks {
         let Block::ToolCall { id, .. } = block else { continue };
         next += 1;
-        if id.is_empty() || taken.contains(id) {
+        let of_use = (1..=ID_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+        if !of_use || taken.contains(id) {
             *id = (next..).map(|n| format!("call-{n}")).find(|own| !taken.contains(own)).unwrap_or_default();
         }
         taken.insert(id.clone());
@@ -68,13 +118,22 @@ pub(crate) fn settle(
     usage: Option<TokenUsage>,
     stop: Stop,
 ) -> Result<ModelAnswer, ProviderError> {
-    let calls = blocks.iter().any(|block| matches!(block, Block::ToolCall { .. }));
+    let count = blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
+    count_calls(count).map_err(|error| error.usage(usage))?;
+    let calls = count > 0;
     let says = blocks.iter().any(|block| matches!(block, Block::Text { .. }));
     let stop = match stop {
         Stop::EndTurn if calls => Stop::ToolUse,
         Stop::ToolUse if !calls => Stop::EndTurn,
         other => other,
     };
+    // An answer that was cut before the arguments of its last call began does not make that call without any.
+    if stop == Stop::MaxTokens
+        && let Some(Block::ToolCall { arguments, .. }) = blocks.last_mut()
+        && arguments.as_object().is_some_and(serde_json::Map::is_empty)
+    {
+        *arguments = Value::String(String::new());
+    }
     if !calls && !says {
         let after_results = request.messages.last().is_some_and(|message| message.role == Role::Tool);
         if matches!(stop, Stop::EndTurn | Stop::Other(_)) && !after_results {
@@ -89,7 +148,70 @@ pub(crate) fn settle(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::testing::request;
+
+    #[test]
+    fn arguments_that_were_written_twice_are_read_and_other_text_stays() {
+        let read = |text: &str| match call("1".to_owned(), "x", json!(text)) {
+            Block::ToolCall { arguments, .. } => arguments,
+            other => panic!("{other:?}"),
+        };
+        let twice = json!(json!({ "path": "a" }).to_string()).to_string();
+        assert_eq!(read(&twice), json!({ "path": "a" }));
+        for text in ["\"words\"", "\"[1]\"", "{\"path\": "] {
+            assert_eq!(read(text), json!(text));
+        }
+        assert_eq!(read("[1]"), json!([1]));
+        let thrice = json!(twice).to_string();
+        assert_eq!(read(&thrice), json!(thrice));
+    }
+
+    #[test]
+    fn names_and_arguments_go_back_in_a_form_that_every_provider_takes() {
+        for (name, wire) in
+            [("workspace.read", "workspace__read"), ("Read File!", "Read_File_"), ("", "_"), ("é/x", "__x")]
+        {
+            assert_eq!(wire_name(name), wire);
+        }
+        assert_eq!(wire_name(&"é.".repeat(500)).len(), 128);
+        assert_eq!(*sent_arguments(&json!({ "a": 1 })), json!({ "a": 1 }));
+        assert_eq!(*sent_arguments(&Value::Null), json!({}));
+        assert_eq!(*sent_arguments(&json!("{\"a")), json!({ "_unparsed": "{\"a" }));
+    }
+
+    #[test]
+    fn ids_that_are_of_no_use_are_replaced_and_names_are_bounded() {
+        let mut blocks: Vec<Block> =
+            ["", "a", "a", "a b", "é", &"x".repeat(200)].map(|id| call(id.to_owned(), "t", json!({}))).into();
+        own_ids(&request("m", "x"), &mut blocks);
+        let ids: Vec<&str> = blocks
+            .iter()
+            .map(|block| match block {
+                Block::ToolCall { id, .. } => id.as_str(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(ids, ["call-1", "a", "call-3", "call-4", "call-5", "call-6"]);
+        let Block::ToolCall { name, .. } = call("1".to_owned(), &"n".repeat(100_000), json!({})) else { panic!() };
+        assert_eq!(name.len(), 256);
+    }
+
+    #[test]
+    fn an_answer_is_cut_before_its_last_call_or_makes_a_call_too_many() {
+        let calls = |count: usize| (0..count).map(|n| call(n.to_string(), "t", Value::Null)).collect::<Vec<_>>();
+        let arguments = |stop| match settle(&request("m", "x"), calls(2), None, stop).unwrap().blocks.as_slice() {
+            [Block::ToolCall { arguments: first, .. }, Block::ToolCall { arguments: last, .. }] => {
+                (first.clone(), last.clone())
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(arguments(Stop::ToolUse), (json!({}), json!({})));
+        assert_eq!(arguments(Stop::MaxTokens), (json!({}), json!("")), "it was not called without arguments");
+        let usage = Some(TokenUsage { input: 9, ..TokenUsage::default() });
+        assert!(settle(&request("m", "x"), calls(256), usage, Stop::ToolUse).is_ok());
+        let error = settle(&request("m", "x"), calls(1_000), usage, Stop::ToolUse).unwrap_err();
+        assert_eq!((error.kind, error.usage), (ErrorKind::BadAnswer, usage));
+    }
 
     #[test]
     fn every_spelling_of_a_call_is_one_and_those_without_id_are_none() {

@@ -37,7 +37,8 @@ pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
         for block in &message.blocks {
             bytes += match block {
                 Block::Text { text } => text.len(),
-                Block::Thinking { text, signature } => text.len() + signature.as_ref().map_or(0, String::len),
+                // Reasoning that nobody signed is not sent back.
+                Block::Thinking { text, signature } => signature.as_ref().map_or(0, |signed| text.len() + signed.len()),
                 Block::ToolCall { id, name, arguments } => id.len() + name.len() + json_len(arguments),
                 Block::ToolResult { id, name, content, .. } => id.len() + name.len() + content.len(),
             };
@@ -49,8 +50,9 @@ pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
     tokens_of_bytes(bytes.saturating_add(tools)).saturating_add(items.saturating_mul(ITEM_OVERHEAD)) + overhead
 }
 
-/// A third of `bytes`, rounded up.
-pub(crate) fn tokens_of_bytes(bytes: usize) -> u64 {
+/// Tokens that text of this many bytes is at most: a third of them, rounded up.
+#[must_use]
+pub fn tokens_of_bytes(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
 }
 

@@ -9,12 +9,13 @@ use std::time::Duration;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::{Code, Refusal, Timestamp};
-use reqwest::header::HeaderMap;
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::model::ModelRequest;
+use crate::retry_after::{retry_after, retry_info};
 
 /// Longest error body that is read, in bytes.
 pub(crate) const ERROR_BODY_MAX: usize = 64 * 1_024;
@@ -67,6 +68,22 @@ pub(crate) fn base_url(name: &str, url: &str, path_if_bare: &str) -> Result<reqw
     Ok(parsed)
 }
 
+/// What every client here has in common. Nothing compressed is asked for or unpacked: events are small, and what is small
+/// on its way may be anything once it is unpacked.
+pub(crate) fn builder() -> reqwest::ClientBuilder {
+    let plain = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
+    reqwest::Client::builder()
+        .default_headers(plain)
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
+        .pool_max_idle_per_host(256)
+        .tcp_nodelay(true)
+}
+
 /// The client of one provider. Connections are kept and shared by all its calls.
 pub(crate) fn client(name: &str, base: &reqwest::Url) -> Result<reqwest::Client, Refusal> {
     // `main` installs the process's crypto provider first thing; tests and other binaries may not, and the client
@@ -74,11 +91,7 @@ pub(crate) fn client(name: &str, base: &reqwest::Url) -> Result<reqwest::Client,
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         drop(rustls::crypto::ring::default_provider().install_default());
     }
-    let mut builder = reqwest::Client::builder()
-        .connect_timeout(CONNECT)
-        .redirect(reqwest::redirect::Policy::none())
-        .pool_max_idle_per_host(256)
-        .tcp_nodelay(true);
+    let mut builder = builder();
     let loopback = match base.host_str() {
         Some("localhost" | "[::1]") => true,
         Some(host) => host.starts_with("127."),
@@ -132,6 +145,32 @@ pub(crate) fn transport_error(error: reqwest::Error, redactor: &Redactor) -> Pro
     ProviderError::redacted(kind, &words, redactor).charge(charge)
 }
 
+/// What is wrong with a response whose body is compressed though that was not asked for.
+pub(crate) fn packed(response: &reqwest::Response) -> Option<ProviderError> {
+    let codings = response.headers().get_all(CONTENT_ENCODING).iter();
+    let mut codings = codings.map(|coding| String::from_utf8_lossy(coding.as_bytes()));
+    let coding = codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))?;
+    let words = format!("the provider sent its answer as `{}`, though it was asked for plain text", clip(&coding, 40));
+    Some(ProviderError::new(ErrorKind::BadAnswer, words))
+}
+
+/// The body of a failure, as far as it is read. One that breaks off is still an error body: what came of it counts. One that
+/// is compressed says nothing.
+pub(crate) async fn error_body(response: &mut reqwest::Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    if packed(response).is_some() {
+        return body;
+    }
+    while let Ok(Some(chunk)) = response.chunk().await {
+        body.extend_from_slice(&chunk);
+        if body.len() >= ERROR_BODY_MAX {
+            body.truncate(ERROR_BODY_MAX);
+            break;
+        }
+    }
+    body
+}
+
 /// A response whose status is not a success.
 pub(crate) fn status_error(
     status: u16,
@@ -156,7 +195,7 @@ pub(crate) fn status_error(
     };
     ProviderError::redacted(kind, &format!("HTTP {status}: {said}"), redactor)
         .status(status)
-        .retry_after(retry_after(headers, now))
+        .retry_after(retry_after(headers, now).or_else(|| parsed.as_ref().and_then(retry_info)))
 }
 
 /// An error that came as an event inside a stream that had begun well. Tokens may have been billed by then.
@@ -182,7 +221,9 @@ pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
         ErrorKind::Server
     };
     let said = message_of(body).unwrap_or_else(|| clip(&body.to_string(), 1_000));
-    ProviderError::redacted(kind, &format!("the stream reported: {said}"), redactor).charge(Charge::Unknown)
+    ProviderError::redacted(kind, &format!("the stream reported: {said}"), redactor)
+        .charge(Charge::Unknown)
+        .retry_after(retry_info(body))
 }
 
 /// Which mistake a 400 means, by the words that providers use for it.
@@ -224,25 +265,6 @@ fn message_of(body: &Value) -> Option<String> {
     })
 }
 
-/// How long the provider asks us to wait: `retry-after-ms`, else `retry-after` in seconds or as a date, which is read
-/// against the provider's own clock if it sent one.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    if let Some(ms) = text("retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {
-        return Duration::try_from_secs_f64(ms / 1_000.0).ok();
-    }
-    let wait = text("retry-after")?;
-    if let Ok(seconds) = wait.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let until = httpdate::parse_http_date(wait).ok()?;
-    let there = text("date").and_then(|date| httpdate::parse_http_date(date).ok()).or_else(|| {
-        let ms = u64::try_from(now.0).ok()?;
-        std::time::UNIX_EPOCH.checked_add(Duration::from_millis(ms))
-    })?;
-    Some(until.duration_since(there).unwrap_or(Duration::ZERO))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,24 +276,33 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_in_every_form() {
-        let now = Timestamp(784_111_717_000); // 06 Nov 1994 08:48:37
-        for (list, wait) in [
-            (vec![("retry-after", "7")], Some(7_000)),
-            (vec![("retry-after", "1.5")], Some(1_500)),
-            (vec![("retry-after", "9"), ("retry-after-ms", "250")], Some(250)),
-            (vec![("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(60_000)),
-            (
-                vec![("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), ("date", "Sun, 06 Nov 1994 08:49:27 GMT")],
-                Some(10_000),
-            ),
-            (vec![("retry-after", "Sat, 06 Nov 1993 08:49:37 GMT")], Some(0)),
-            (vec![("retry-after", "-3")], None),
-            (vec![("retry-after", "soon")], None),
-            (vec![], None),
+    fn a_wait_that_only_the_body_asks_for_is_read() {
+        let body = |wait: Value| {
+            let other = json!({ "@type": "type.googleapis.com/google.rpc.QuotaFailure", "retryDelay": "9s" });
+            let info = json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": wait });
+            json!({ "error": { "code": 429, "status": "RESOURCE_EXHAUSTED", "details": [other, 7, info] } })
+        };
+        let redactor = Redactor::default();
+        for (wait, read) in [
+            (json!("1.5s"), Some(1_500)),
+            (json!("34s"), Some(34_000)),
+            (json!("0s"), Some(0)),
+            (json!("-3s"), None),
+            (json!("99999999999999999999s"), None),
+            (json!("soon"), None),
+            (json!("3"), None),
+            (json!(3), None),
+            (json!({}), None),
+            (Value::Null, None),
         ] {
-            assert_eq!(retry_after(&headers(&list), now), wait.map(Duration::from_millis), "{list:?}");
+            let (body, read) = (body(wait), read.map(Duration::from_millis));
+            let asked = |headers| status_error(429, &headers, &body.to_string(), Timestamp(0), &redactor).retry_after;
+            assert_eq!(asked(HeaderMap::new()), read, "{body}");
+            assert_eq!(event_error(&body, &redactor).retry_after, read, "{body}");
+            assert_eq!(asked(headers(&[("retry-after", "7")])), Some(Duration::from_secs(7)), "a header goes before");
         }
+        let none = status_error(429, &HeaderMap::new(), r#"{"error":{"details":"x"}}"#, Timestamp(0), &redactor);
+        assert_eq!(none.retry_after, None);
     }
 
     #[test]

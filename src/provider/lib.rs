@@ -5,11 +5,14 @@
 //! Must never: decide what is retried by itself (the turn journals every attempt), run a tool, or let a key or an
 //! unbounded payload into an error. Every future here may be dropped at any await without leaving anything behind.
 
+mod aside;
 mod blocks;
 pub mod error;
 pub mod estimate;
+mod genai_protocol;
 mod http;
 pub mod markup;
+mod markup_marks;
 mod markup_stream;
 pub mod model;
 mod openai;
@@ -22,6 +25,8 @@ mod protocol_tests;
 pub mod providers;
 pub mod recorded;
 pub mod retry;
+mod retry_after;
+mod rim;
 pub mod scripted;
 mod sse;
 #[cfg(any(test, feature = "testing"))]
@@ -31,8 +36,8 @@ mod through_genai_bounds;
 mod through_genai_request;
 
 pub use error::{Charge, ErrorKind, ProviderError};
-pub use estimate::{estimate_tokens, estimate_with, tool_bytes};
-pub use markup::{clean_visible, malformed_tool_call};
+pub use estimate::{estimate_tokens, estimate_with, tokens_of_bytes, tool_bytes};
+pub use markup::{clean_from_reasoning, clean_visible, closes_unopened, malformed_tool_call};
 pub use markup_stream::Cleaner;
 pub use model::{Deltas, ModelAnswer, ModelRequest, NoDeltas, Provider, Stop};
 pub use pool::{Pool, Slot};

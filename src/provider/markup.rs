@@ -21,6 +21,10 @@ static OPENED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// Where reasoning ends.
+static REASONED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new("(?i)</(?:think|thinking|thought|reasoning|antml:thinking)>").ok());
+
 static INLINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`[^`\n]+`").ok());
 
 /// Longest excerpt of a malformed call, in characters.
@@ -28,9 +32,13 @@ const EXCERPT: usize = 200;
 
 /// The tool call that `text` tries to make in words, as an excerpt for the ledger, or `None`. Meant for answers without
 /// any real call. Markup in code, fenced among other words or
-/// inline, is talk about calls and does not count.
+/// inline, is talk about calls and does not count; nor does what was thought before words that follow the reasoning.
 #[must_use]
 pub fn malformed_tool_call(text: &str) -> Option<String> {
+    let text = match REASONED.as_ref().and_then(|reasoned| reasoned.find_iter(text).last()) {
+        Some(end) if !text[end.end()..].trim().is_empty() => &text[end.end()..],
+        _ => text,
+    };
     let trimmed = text.trim();
     if json_call(trimmed) {
         return Some(ghost_domain::text::clip(trimmed, EXCERPT));
@@ -91,7 +99,28 @@ pub fn clean_visible(text: &str) -> String {
     if !text.contains(['<', '[']) {
         return text.to_owned();
     }
-    let (mut cleaner, mut out) = (Cleaner::default(), String::with_capacity(text.len()));
+    cleaned(Cleaner::default(), text)
+}
+
+/// As [`clean_visible`], for the words of a model that begins within reasoning: nothing is left without a close.
+#[must_use]
+pub fn clean_from_reasoning(text: &str) -> String {
+    cleaned(Cleaner::within_reasoning(), text)
+}
+
+/// Whether `text` closes reasoning that it has not opened.
+#[must_use]
+pub fn closes_unopened(text: &str) -> bool {
+    let mut cleaner = Cleaner::default();
+    if text.contains("</") {
+        cleaner.push(text, &mut String::new());
+        cleaner.end(&mut String::new());
+    }
+    cleaner.closed_unopened()
+}
+
+fn cleaned(mut cleaner: Cleaner, text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
     cleaner.push(text, &mut out);
     cleaner.end(&mut out);
     out.trim().to_owned()
@@ -104,7 +133,7 @@ mod tests {
 
     #[test]
     fn patterns_compile() {
-        for pattern in [&OPENED, &INLINE] {
+        for pattern in [&OPENED, &REASONED, &INLINE] {
             assert!(pattern.is_some());
         }
     }
@@ -121,6 +150,9 @@ mod tests {
             "{\"name\": \"workspace.read\", \"parameters\": {}}",
             "[TOOL_CALLS] [{\"name\": \"x\"}]",
             "<|tool_call|>x",
+            "<think>Read it.</think><tool_call>{\"name\": \"x\"",
+            "<think>Read it. <tool_call>{\"name\": \"x\"}</tool_call></think>\n",
+            "<think>Read it. <tool_call>{\"name\": \"x\"}</tool_call>",
             "<tool_call",
         ] {
             assert!(malformed_tool_call(text).is_some(), "{text}");
@@ -137,6 +169,8 @@ mod tests {
             "```json\n{\"name\": \"Chora\"}\n```",
             "a <invoker> and a <tool_caller>",
             "Models write `<tool_call>` for that.",
+            "<think>I could write <tool_call> now.</think>The report is done.",
+            "I could write <tool_call> now.</THINK>\nThe report is done.",
             "",
         ] {
             assert_eq!(malformed_tool_call(text), None, "{text}");
@@ -162,6 +196,14 @@ mod tests {
         ] {
             assert_eq!(clean_visible(dirty), clean, "{dirty}");
         }
+    }
+
+    #[test]
+    fn of_a_model_that_begins_within_reasoning_nothing_is_left_without_a_close() {
+        assert_eq!(clean_from_reasoning("first, the secret"), "");
+        assert_eq!(clean_from_reasoning("first, the secret</think>\nYes."), "Yes.");
+        assert!(closes_unopened("a</think>b") && closes_unopened("<think>a</think>b</THINKING>c"));
+        assert!(!closes_unopened("<think>a</think>b") && !closes_unopened("`</think>` a") && !closes_unopened("a</b>"));
     }
 
     proptest! {

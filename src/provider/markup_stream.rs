@@ -1,38 +1,12 @@
 //! The words of a model without its markup, piece by piece: what [`crate::clean_visible`] is for a whole text, so that
 //! nobody reads reasoning or a call in words only because it is streamed.
 //!
-//! Must never: keep more than [`HELD_MAX`] bytes back, or depend on where the pieces are cut.
+//! Must never: keep more than [`crate::markup_marks::HELD_MAX`] bytes back, or depend on where the pieces are cut.
 
-use std::sync::LazyLock;
+use crate::markup_marks::{Mark, Token, inline, tag};
 
-use regex::Regex;
-
-/// Most bytes that are held back until it is clear what they are: inline code that has not ended, the beginning of a tag.
-const HELD_MAX: usize = 1_024;
-/// Longest tag, in bytes.
-const TAG_MAX: usize = 160;
 /// What opens and closes a block of code, at the beginning of a line.
 const FENCE: &str = "```";
-
-const THINKING: &str = "think|thinking|thought|reasoning|antml:thinking";
-const CALL: &str = r"(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function=[a-z0-9_.-]+)";
-
-// Each begins where a tag may. The patterns are constants that the tests compile.
-static THINK_OPEN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("^(?i:<(?:{THINKING})>)")).ok());
-static THINK_CLOSE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("^(?i:</(?:{THINKING})>)")).ok());
-static CALL_OPEN: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!(r#"^(?i:<\|?{CALL}(?:[\s>|/{{\["]|$))"#)).ok());
-static CALL_CLOSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"^(?i:</\|?(?:antml:)?(?:tool_calls?|tool_use|function_calls?|invoke|function|parameter)>)").ok()
-});
-/// Of what has no end of its own, all that follows is a call.
-static CALL_REST: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"^(?:(?i:\[TOOL_CALLS?\])|<｜tool▁calls?▁begin｜>)").ok());
-static CONTROL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"^(?:<\|(?:im_start|im_end|im_sep|eot_id|end_of_turn|endoftext|end|start|channel|message|return|call|assistant|user|system|begin_of_text|start_header_id|end_header_id|python_tag|eom_id)\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]|<｜[^｜<>]{1,40}｜>)").ok()
-});
-/// What may stand in brackets.
-const BRACKETED: [&str; 4] = ["[TOOL_CALL]", "[TOOL_CALLS]", "[INST]", "[/INST]"];
 
 /// Where the text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,29 +30,6 @@ enum Call {
     Rest,
 }
 
-/// What comes next in the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
-    /// It cannot be told yet.
-    Wait,
-    /// So many bytes that are what they are.
-    Words(usize),
-    /// So many bytes of inline code.
-    Inline(usize),
-    /// A mark of so many bytes.
-    Mark(Mark, usize),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
-    ThinkOpen,
-    ThinkClose,
-    CallOpen,
-    CallClose,
-    CallRest,
-    Control,
-}
-
 /// Takes a model's words piece by piece and gives what people may read of them: no reasoning in tags, no call in words, no
 /// control token. Code, fenced or inline, is left as it is, outside of those.
 #[derive(Debug, Default)]
@@ -99,12 +50,6 @@ impl Cleaner {
     #[must_use]
     pub fn within_reasoning() -> Self {
         Self { thinking: true, ..Self::default() }
-    }
-
-    /// Whether the text is in reasoning that has not been closed.
-    #[must_use]
-    pub fn is_reasoning(&self) -> bool {
-        self.thinking
     }
 
     /// Takes more and adds to `out` what may be read of it. Reasoning that is closed without having been opened, because
@@ -211,75 +156,20 @@ impl Cleaner {
         }
         match rest.as_bytes()[0] {
             b'`' => inline(rest, last),
-            b'<' | b'[' => self.tag(rest, last),
+            b'<' | b'[' => tag(rest, last, self.call == Call::Open, |mark| self.counts(mark)),
             b'\n' => Token::Words(1),
             _ => Token::Words(rest.find(['`', '<', '[', '\n']).unwrap_or(rest.len())),
         }
     }
 
-    fn tag(&self, rest: &str, last: bool) -> Token {
-        let most = ghost_domain::text::prefix_bytes(rest, TAG_MAX);
-        let whole = match tag_end(most) {
-            Some(end) => &most[..end],
-            None if last || most.len() < rest.len() || rest.len() >= TAG_MAX => most,
-            None => return Token::Wait,
-        };
-        let marks = [
-            (Mark::ThinkClose, &THINK_CLOSE),
-            (Mark::ThinkOpen, &THINK_OPEN),
-            (Mark::CallRest, &CALL_REST),
-            (Mark::CallClose, &CALL_CLOSE),
-            (Mark::CallOpen, &CALL_OPEN),
-            (Mark::Control, &CONTROL),
-        ];
-        for (mark, pattern) in marks {
-            let counts = match mark {
-                Mark::ThinkClose => true,
-                _ if self.thinking => false,
-                Mark::ThinkOpen => true,
-                Mark::CallClose => true,
-                _ => self.call == Call::None,
-            };
-            if counts && let Some(found) = pattern.as_ref().and_then(|pattern| pattern.find(whole)) {
-                // A parameter is closed within a call.
-                let parameter = || whole.to_ascii_lowercase().contains("parameter");
-                let inner = self.call == Call::Open && mark == Mark::CallClose && parameter();
-                return if inner { Token::Words(found.end()) } else { Token::Mark(mark, found.end()) };
-            }
+    /// Whether a mark means anything here.
+    fn counts(&self, mark: Mark) -> bool {
+        match mark {
+            Mark::ThinkClose => true,
+            _ if self.thinking => false,
+            Mark::ThinkOpen | Mark::CallClose => true,
+            Mark::CallOpen | Mark::CallRest | Mark::Control => self.call == Call::None,
         }
-        Token::Words(1)
-    }
-}
-
-/// The end of what may be a tag at the beginning of `text`: behind the first character that no tag has inside. `None` if
-/// all of it may be the beginning of one.
-fn tag_end(text: &str) -> Option<usize> {
-    if text.starts_with('[') {
-        let beginning = |tag: &str| tag.get(..text.len()).is_some_and(|part| part.eq_ignore_ascii_case(text));
-        let whole = text.find(']').map(|end| end + 1);
-        return match BRACKETED.iter().any(|tag| beginning(tag)) {
-            true if whole.is_none() => None,
-            _ => Some(whole.unwrap_or(1)),
-        };
-    }
-    // The marks of some models have words between two wide bars.
-    let wide = text.starts_with("<｜");
-    let inside = |c: char| match wide {
-        true => !matches!(c, '<' | '>'),
-        false => c.is_ascii_alphanumeric() || matches!(c, '|' | '/' | ':' | '_' | '=' | '.' | '-' | '｜' | '▁'),
-    };
-    text.char_indices().skip(1).find(|(_, c)| !inside(*c)).map(|(at, c)| at + c.len_utf8())
-}
-
-/// Code between two backticks of a line, or a backtick.
-fn inline(rest: &str, last: bool) -> Token {
-    let most = &rest.as_bytes()[..rest.len().min(HELD_MAX)];
-    match most[1..].iter().position(|byte| matches!(byte, b'`' | b'\n')) {
-        Some(0) => Token::Words(1),
-        Some(at) if most[at + 1] == b'`' => Token::Inline(at + 2),
-        Some(_) => Token::Words(1),
-        None if last || rest.len() >= HELD_MAX => Token::Words(1),
-        None => Token::Wait,
     }
 }
 
@@ -289,6 +179,7 @@ mod tests {
 
     use super::*;
     use crate::clean_visible;
+    use crate::markup_marks::HELD_MAX;
 
     /// What is read of `text` when it comes in pieces of so many characters, and whether reasoning was closed unopened.
     fn streamed(text: &str, size: usize) -> (String, bool) {
@@ -304,13 +195,6 @@ mod tests {
         let mut out = String::new();
         cleaner.end(&mut out);
         (seen + &out, unopened || cleaner.closed_unopened())
-    }
-
-    #[test]
-    fn patterns_compile() {
-        for pattern in [&THINK_OPEN, &THINK_CLOSE, &CALL_OPEN, &CALL_CLOSE, &CALL_REST, &CONTROL] {
-            assert!(pattern.is_some());
-        }
     }
 
     #[test]
@@ -343,10 +227,10 @@ mod tests {
     fn reasoning_that_was_opened_elsewhere_ends_with_its_close() {
         let (mut cleaner, mut out) = (Cleaner::within_reasoning(), String::new());
         cleaner.push("a plan</thi", &mut out);
-        assert!(out.is_empty() && cleaner.is_reasoning());
+        assert!(out.is_empty());
         cleaner.push("nk>\n\nThe answer.", &mut out);
         cleaner.end(&mut out);
-        assert!(out == "The answer." && !cleaner.is_reasoning() && !cleaner.closed_unopened());
+        assert!(out == "The answer." && !cleaner.closed_unopened());
     }
 
     #[test]

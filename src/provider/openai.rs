@@ -24,8 +24,9 @@ use serde::ser::{SerializeSeq, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::blocks::{sent_arguments, wire_name};
 use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::http::{ANSWER_MAX, ERROR_BODY_MAX, base_url, client, redactor, status_error, transport_error};
+use crate::http::{ANSWER_MAX, base_url, client, error_body, packed, redactor, status_error, transport_error};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
 use crate::openai_stream::Gather;
 use crate::sse::Sse;
@@ -37,6 +38,9 @@ const HOME: &str = "https://api.openai.com/v1";
 const LISTS_MAX: usize = 256;
 /// How long the end of a body may take to come after the answer's end marker.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
+/// Bytes of an answer after which others have their turn, and a deadline too: what is sent as fast as it is read never has to
+/// be waited for.
+const STRETCH: usize = 256 * 1_024;
 
 /// A tool list with its JSON.
 type KeptList = (Arc<[ToolSpec]>, Arc<RawValue>);
@@ -95,15 +99,7 @@ impl OpenAi {
 
     async fn failure(&self, mut response: reqwest::Response) -> ProviderError {
         let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
-        let mut body = Vec::new();
-        // A body that breaks off is still an error body: what came of it is read.
-        while let Ok(Some(chunk)) = response.chunk().await {
-            body.extend_from_slice(&chunk);
-            if body.len() >= ERROR_BODY_MAX {
-                body.truncate(ERROR_BODY_MAX);
-                break;
-            }
-        }
+        let body = error_body(&mut response).await;
         status_error(status, &headers, &String::from_utf8_lossy(&body), self.clock.now(), &self.redactor)
     }
 }
@@ -133,13 +129,16 @@ impl Provider for OpenAi {
         if !response.status().is_success() {
             return Err(self.failure(response).await);
         }
+        if let Some(error) = packed(&response) {
+            return Err(error);
+        }
         let whole = response
             .headers()
             .get(CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.starts_with("application/json"));
         let mut gather = Gather::new(request, &self.redactor);
-        let (mut sse, mut plain, mut total) = (Sse::default(), Vec::new(), 0);
+        let (mut sse, mut plain, mut total, mut stretch) = (Sse::default(), Vec::new(), 0, 0);
         loop {
             // A body that breaks off after its end marker is whole; before it, the loss is not a failure of the network
             // but of the answer, which may have been billed.
@@ -152,7 +151,11 @@ impl Provider for OpenAi {
                     return Err(self.broken(&words));
                 }
             };
-            total += chunk.len();
+            if stretch >= STRETCH {
+                stretch = 0;
+                tokio::task::yield_now().await;
+            }
+            (total, stretch) = (total + chunk.len(), stretch + chunk.len());
             if total > ANSWER_MAX {
                 let words = format!("the answer is longer than {ANSWER_MAX} bytes");
                 return Err(ProviderError::new(ErrorKind::BadAnswer, words));
@@ -342,9 +345,6 @@ fn words(message: &Message) -> std::borrow::Cow<'_, str> {
 }
 
 fn wire_call<'a>((id, name, arguments): (&'a str, &str, &Value)) -> WireCall<'a> {
-    let arguments = match arguments {
-        Value::String(raw) => raw.clone(),
-        other => other.to_string(),
-    };
-    WireCall { id, r#type: "function", function: WireFunction { name: to_wire(name), arguments } }
+    let arguments = sent_arguments(arguments).to_string();
+    WireCall { id, r#type: "function", function: WireFunction { name: wire_name(name), arguments } }
 }

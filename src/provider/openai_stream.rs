@@ -7,16 +7,14 @@ use std::collections::BTreeMap;
 use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::{Block, TokenUsage};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::blocks::{call, normalise, own_ids, settle};
+use crate::blocks::{call, count_calls, normalise, own_ids, settle};
 use crate::error::{ErrorKind, ProviderError};
 use crate::http::{CallBytes, event_error};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
 use crate::openai_usage::tokens;
-
-/// Most calls in one answer.
-const CALLS_MAX: usize = 256;
 
 /// An event, or the whole of an answer that was not streamed.
 #[derive(Deserialize)]
@@ -64,11 +62,30 @@ struct FunctionDelta {
     arguments: Option<Value>,
 }
 
+impl FunctionDelta {
+    /// Whether it may be a call of its own.
+    fn is_whole(&self) -> bool {
+        let arguments = match &self.arguments {
+            Some(Value::String(text)) => !text.trim().is_empty(),
+            Some(Value::Null) | None => false,
+            Some(_) => true,
+        };
+        arguments && self.name.as_ref().is_some_and(|name| !name.is_empty())
+    }
+}
+
 #[derive(Default)]
 struct Partial {
     id: String,
     name: String,
     arguments: String,
+}
+
+impl Partial {
+    /// Whether nothing is missing but the id.
+    fn is_whole(&self) -> bool {
+        !self.name.is_empty() && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+    }
 }
 
 /// Gathers one answer.
@@ -236,16 +253,13 @@ impl<'a> Gather<'a> {
 
     /// Makes room for one more call, and says where.
     fn new_call(&mut self) -> Result<usize, ProviderError> {
-        if self.calls.len() >= CALLS_MAX {
-            let words = format!("the answer makes more than {CALLS_MAX} calls");
-            return Err(ProviderError::new(ErrorKind::BadAnswer, words));
-        }
+        count_calls(self.calls.len() + 1)?;
         self.calls.push(Partial::default());
         Ok(self.calls.len() - 1)
     }
 
-    /// Takes a fragment. It continues the call of its index, unless it brings another id: some servers give every
-    /// parallel call the same index, or none.
+    /// Takes a fragment. It continues the call of its index, unless it brings another id, or a name and arguments where those
+    /// of the call are whole: some servers give every parallel call the same index, or none, and some no id besides.
     fn call(&mut self, delta: CallDelta) -> Result<(), ProviderError> {
         let id = delta.id.filter(|id| !id.is_empty());
         let place = match delta.index {
@@ -255,7 +269,10 @@ impl<'a> Gather<'a> {
         };
         let same = place.filter(|place| {
             let known = self.calls.get(*place).map_or("", |call| call.id.as_str());
-            known.is_empty() || id.as_deref().is_none_or(|id| id == known)
+            let other =
+                known.is_empty() && id.is_none() && delta.function.as_ref().is_some_and(FunctionDelta::is_whole);
+            (known.is_empty() || id.as_deref().is_none_or(|id| id == known))
+                && !(other && self.calls.get(*place).is_some_and(Partial::is_whole))
         });
         let place = match same {
             Some(place) => place,

@@ -6,7 +6,7 @@ use ghost_domain::transcript::TokenUsage;
 use serde_json::Value;
 
 /// No call takes so many tokens; who counts more counts something else.
-const COUNT_MAX: u64 = 1_000_000_000;
+pub(crate) const COUNT_MAX: u64 = 1_000_000_000;
 
 /// The tokens that `usage` names; `None` if it does not name enough of them to be charged. `empty` is whether the answer
 /// holds nothing, for then nobody need say that nothing was written.

@@ -3,19 +3,20 @@
 //! Must never: reach the network while it is built, or show a key.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ghost_config::plan::{LlmPlan, ProviderKind, ProviderPlan};
 use ghost_domain::{Clock, Code, Refusal};
 use secrecy::SecretString;
 
+use crate::genai_protocol::Protocol;
 use crate::model::Provider;
 use crate::openai::OpenAi;
 use crate::pool::Pool;
 use crate::recorded::{Recorded, Recording};
 use crate::scripted::{ScriptDigest, Scripted, Vetted};
-use crate::through_genai::{Protocol, ThroughGenai};
+use crate::through_genai::ThroughGenai;
 
 /// One provider with what surrounds it.
 pub struct Entry {
@@ -60,10 +61,11 @@ impl Providers {
         vetted: &Vetted,
     ) -> Result<Self, Refusal> {
         let mut providers = Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), clock };
+        let world_dir = &plan.world_dir;
         for (name, plan) in &plan.providers {
             let provider = match plan.kind {
                 ProviderKind::Scripted => {
-                    let scripted = scripted(name, plan, &providers.clock, vetted)?;
+                    let scripted = scripted(name, plan, world_dir, &providers.clock, vetted)?;
                     providers.scripts.extend(scripted.files().map(|(file, digest)| (file.to_owned(), digest)));
                     Arc::new(scripted)
                 }
@@ -154,7 +156,7 @@ fn build_one(
             let key = key(name, plan, env)?;
             return Ok(Arc::new(OpenAi::new(name, plan.base_url.as_deref(), key, Arc::clone(clock))?));
         }
-        ProviderKind::Scripted => return Ok(Arc::new(scripted(name, plan, clock, &Vetted::default())?)),
+        ProviderKind::Scripted => return Ok(Arc::new(scripted(name, plan, Path::new(""), clock, &Vetted::default())?)),
         ProviderKind::Recorded => {
             let recording = recordings.remove(name).ok_or_else(|| {
                 Refusal::new(Code::InvalidArguments, format!("provider `{name}` is recorded but has no recording"))
@@ -170,12 +172,22 @@ fn build_one(
     Ok(Arc::new(ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key, Arc::clone(clock))?))
 }
 
-fn scripted(name: &str, plan: &ProviderPlan, clock: &Arc<dyn Clock>, vetted: &Vetted) -> Result<Scripted, Refusal> {
+fn scripted(
+    name: &str,
+    plan: &ProviderPlan,
+    world_dir: &Path,
+    clock: &Arc<dyn Clock>,
+    vetted: &Vetted,
+) -> Result<Scripted, Refusal> {
     let dir = plan.dir.as_deref().ok_or_else(|| {
         Refusal::new(Code::InvalidArguments, format!("provider `{name}` is scripted but names no `dir`"))
             .hint("give it `dir:`, the directory with its `<model>.yaml` rule files")
     })?;
-    Scripted::load(dir, Arc::clone(clock), vetted)
+    if world_dir.as_os_str().is_empty() {
+        Scripted::load(dir, Arc::clone(clock), vetted)
+    } else {
+        Scripted::load_within(dir, world_dir, Arc::clone(clock), vetted)
+    }
 }
 
 /// The key that the plan names. A provider of its own address needs one, except Ollama, which is local.

@@ -5,7 +5,7 @@
 use std::mem;
 
 /// Longest event, in bytes.
-const EVENT_MAX: usize = 8 * 1_024 * 1_024;
+pub(crate) const EVENT_MAX: usize = 8 * 1_024 * 1_024;
 
 /// What is wrong with a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,22 +1,21 @@
 //! Anthropic, Gemini and Ollama through genai: the call, its stream and its failures.
 //!
-//! genai is told the protocol, the address and the key outright and guesses nothing from the model's name. Its chunks
-//! differ by provider, so an answer is read from the end of the stream alone; what came before is only shown. It makes
-//! up an end for streams of Gemini and Ollama that broke off, which is told from a real one by the reason to stop. It
-//! adds counts without looking at their size and reads numbers that a provider chose, so a panic in it is caught and
-//! becomes a bad answer.
+//! genai is told the protocol and the key outright and guesses nothing from the model's name. Its chunks differ by
+//! provider, so an answer is read from the end of the stream alone; what came before is only shown. It makes up an end
+//! for streams of Gemini and Ollama that broke off, which is told from a real one by the reason to stop. It bounds
+//! nothing, so its requests go through a rim of ours. It looks at an event anew with every read that brings more of it, so
+//! that a long one takes long, and gives nothing back before; so it reads on threads that nothing else needs. It adds counts
+//! without looking at their size and reads numbers that a provider chose, so a panic in it is caught and becomes a bad answer.
 //!
 //! Must never: retry, or trust an end that has no reason.
 
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::{Either, select};
-use futures_util::{FutureExt, StreamExt};
-use genai::adapter::AdapterKind;
-use genai::chat::{ChatFrameSink, ChatStreamEvent, ContentPart, StopReason, StreamEnd, Usage};
+use futures_util::StreamExt;
+use genai::chat::{
+    ChatFrameSink, ChatOptions, ChatRequest, ChatStreamEvent, ContentPart, StopReason, StreamEnd, Usage,
+};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use ghost_domain::redact::Redactor;
@@ -24,60 +23,59 @@ use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::{Clock, Code, Refusal};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
+use tokio::sync::mpsc;
 
+use crate::aside::Aside;
 use crate::blocks::{call, own_ids, settle};
-use crate::error::{ErrorKind, ProviderError};
-use crate::http::{base_url, chain, client, event_error, redactor, status_error, transport_error};
+use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::genai_protocol::Protocol;
+use crate::http::{base_url, chain, event_error, redactor, status_error, transport_error};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
+use crate::openai_usage::COUNT_MAX;
+use crate::rim::{Ends, LOST, Passage, Rim};
 use crate::through_genai_bounds::{Arguments, Wire};
 use crate::through_genai_request::{REDACTED, chat_options, chat_request};
 
-/// The protocols that go through genai.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    Anthropic,
-    Gemini,
-    Ollama,
-}
-
-impl Protocol {
-    fn adapter(self) -> AdapterKind {
-        match self {
-            Self::Anthropic => AdapterKind::Anthropic,
-            Self::Gemini => AdapterKind::Gemini,
-            Self::Ollama => AdapterKind::Ollama,
-        }
-    }
-
-    /// The provider's own address, and the path that a bare base URL gets.
-    fn home(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Anthropic => ("https://api.anthropic.com/v1/", "v1/"),
-            Self::Gemini => ("https://generativelanguage.googleapis.com/v1beta/", "v1beta/"),
-            Self::Ollama => ("http://localhost:11434/", ""),
-        }
-    }
-
-    /// What marks the signatures of this provider in a transcript, so that no other is sent them after a fall-back.
-    pub(crate) fn mark(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic:",
-            Self::Gemini => "gemini:",
-            Self::Ollama => "ollama:",
-        }
-    }
-}
+/// Most pieces of an answer that wait to be shown.
+const PIECES: usize = 64;
 
 /// The adapter.
 pub(crate) struct ThroughGenai {
+    reader: Arc<Reader>,
+    aside: Aside,
+}
+
+/// What makes calls and reads their answers.
+struct Reader {
     client: genai::Client,
     protocol: Protocol,
-    endpoint: Endpoint,
+    rim: Rim,
     auth: AuthData,
     /// For Ollama, which genai sends no key to.
     bearer: Option<String>,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
+}
+
+/// One call.
+struct Call {
+    model: String,
+    request: ChatRequest,
+    options: ChatOptions,
+    arguments: Arguments,
+}
+
+/// A piece of an answer that is shown while the rest is made.
+enum Piece {
+    Text(String),
+    Thinking(String),
+}
+
+/// What was read of an answer.
+struct Read {
+    blocks: Vec<Block>,
+    usage: Option<TokenUsage>,
+    stop: Stop,
 }
 
 impl ThroughGenai {
@@ -90,7 +88,10 @@ impl ThroughGenai {
     ) -> Result<Self, Refusal> {
         let (home, bare) = protocol.home();
         let url = base_url(name, base.unwrap_or(home), bare)?;
-        let client = genai::Client::builder().with_reqwest(client(name, &url)?).build().map_err(|error| {
+        let redactor = redactor(key.as_ref());
+        let ends = if protocol == Protocol::Ollama { Ends::Line } else { Ends::EmptyLine };
+        let rim = Rim::new(name, url, ends, redactor.clone())?;
+        let client = genai::Client::builder().with_reqwest(rim.client(name)?).build().map_err(|error| {
             Refusal::new(Code::Internal, format!("the client of provider `{name}` cannot be made: {}", chain(&error)))
         })?;
         // Checks that the key can be a header at all, whatever header genai puts it in.
@@ -98,56 +99,86 @@ impl ThroughGenai {
         let bearer = bearer.filter(|_| protocol == Protocol::Ollama).and_then(|b| b.to_str().map(str::to_owned).ok());
         // A server of one's own may want no key; genai wants one.
         let auth = AuthData::from_single(key.as_ref().map_or("none", |key| key.expose_secret()));
-        let redactor = redactor(key.as_ref());
-        Ok(Self { client, protocol, endpoint: Endpoint::from_owned(url.as_str()), auth, bearer, redactor, clock })
+        let reader = Arc::new(Reader { client, protocol, rim, auth, bearer, redactor, clock });
+        Ok(Self { reader, aside: Aside::default() })
+    }
+}
+
+impl Reader {
+    fn call(&self, request: &ModelRequest) -> Call {
+        Call {
+            model: request.model.clone(),
+            request: chat_request(self.protocol, request),
+            options: chat_options(self.protocol, request, self.bearer.as_deref()),
+            arguments: Arguments::of(self.protocol, request),
+        }
+    }
+
+    async fn read(self: Arc<Self>, call: Call, show: mpsc::Sender<Piece>) -> Result<Read, ProviderError> {
+        let passage = self.rim.open().await?;
+        // What genai makes of a loss is less than what the rim knows of it.
+        let lost = |error: &ProviderError| {
+            error.status == Some(LOST) || matches!(error.kind, ErrorKind::BrokenStream | ErrorKind::Network)
+        };
+        let end = self.stream(call, &show, &passage).await;
+        let end = end.map_err(|error| passage.failure().filter(|_| lost(&error)).unwrap_or(error))?;
+        self.answer(end, passage.failure())
     }
 
     async fn stream(
         &self,
-        request: &ModelRequest,
-        deltas: &mut dyn Deltas,
+        call: Call,
+        show: &mpsc::Sender<Piece>,
+        passage: &Passage,
     ) -> Result<Option<StreamEnd>, ProviderError> {
+        let Call { model, request, options, mut arguments } = call;
         let target = ServiceTarget {
-            endpoint: self.endpoint.clone(),
+            endpoint: Endpoint::from_owned(passage.url()),
             auth: self.auth.clone(),
-            model: ModelIden::new(self.protocol.adapter(), request.model.as_str()),
+            model: ModelIden::new(self.protocol.adapter(), model),
         };
         let wire = Arc::new(Wire::default());
-        let options = chat_options(self.protocol, request, self.bearer.as_deref());
         let options = options.with_raw_frame_sink_arc(Arc::clone(&wire) as Arc<dyn ChatFrameSink>);
-        let started = self.client.exec_chat_stream(target, chat_request(self.protocol, request), Some(&options));
+        let started = self.client.exec_chat_stream(target, request, Some(&options));
         let mut stream = started.await.map_err(|error| self.failure(error))?.stream;
-        let (mut full, mut arguments) = (pin!(wire.full()), Arguments::of(self.protocol, request));
-        loop {
-            let event = match select(full, stream.next()).await {
-                Either::Left((error, _)) => return Err(error),
-                Either::Right((None, _)) => return Ok(None),
-                Either::Right((Some(event), waits)) => {
-                    full = waits;
-                    event.map_err(|error| self.failure(error))?
+        while let Some(event) = stream.next().await {
+            let piece = match event.map_err(|error| self.told(&wire).unwrap_or_else(|| self.failure(error)))? {
+                ChatStreamEvent::Chunk(chunk) => Piece::Text(chunk.content),
+                ChatStreamEvent::ReasoningChunk(chunk) => Piece::Thinking(chunk.content),
+                ChatStreamEvent::End(end) => return self.told(&wire).map_or(Ok(Some(end)), Err),
+                ChatStreamEvent::ToolCallChunk(chunk) => {
+                    arguments.take(&chunk.tool_call)?;
+                    continue;
+                }
+                ChatStreamEvent::Start | ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {
+                    continue;
                 }
             };
-            match event {
-                ChatStreamEvent::Chunk(chunk) => deltas.text(&chunk.content),
-                ChatStreamEvent::ReasoningChunk(chunk) => deltas.thinking(&chunk.content),
-                ChatStreamEvent::End(end) => return Ok(Some(end)),
-                ChatStreamEvent::ToolCallChunk(chunk) => arguments.take(&chunk.tool_call.fn_arguments)?,
-                ChatStreamEvent::Start | ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {}
+            if show.send(piece).await.is_err() {
+                // The call was given up, and nobody reads what is given here.
+                return Ok(None);
             }
         }
+        self.told(&wire).map_or(Ok(None), Err)
     }
 
-    fn answer(&self, request: &ModelRequest, end: Option<StreamEnd>) -> Result<ModelAnswer, ProviderError> {
+    /// The error that a stream told and genai passed over, if it did.
+    fn told(&self, wire: &Wire) -> Option<ProviderError> {
+        wire.error().map(|error| event_error(error, &self.redactor))
+    }
+
+    /// The answer, if it is whole; `broken` is what the rim knows of why it is not.
+    fn answer(&self, end: Option<StreamEnd>, broken: Option<ProviderError>) -> Result<Read, ProviderError> {
         // An Ollama of an older version gives no reason, but its last line has the counts, and only its last.
         let whole = |end: &StreamEnd| match self.protocol {
             Protocol::Ollama => end.captured_stop_reason.is_some() || has_counts(end.captured_usage.as_ref()),
             Protocol::Anthropic | Protocol::Gemini => end.captured_stop_reason.is_some(),
         };
         let Some(end) = end.filter(whole) else {
-            return Err(ProviderError::new(
-                ErrorKind::BrokenStream,
-                "the stream ended without its end marker, in the middle of the answer",
-            ));
+            return Err(broken.unwrap_or_else(|| {
+                let words = "the stream ended without its end marker, in the middle of the answer";
+                ProviderError::new(ErrorKind::BrokenStream, words)
+            }));
         };
         let stop = match &end.captured_stop_reason {
             None | Some(StopReason::Completed(_) | StopReason::StopSequence(_)) => Stop::EndTurn,
@@ -166,9 +197,7 @@ impl ThroughGenai {
             let words = "the model wrote a malformed function call";
             return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
         }
-        let mut blocks = blocks(self.protocol, end);
-        own_ids(request, &mut blocks);
-        settle(request, blocks, usage, stop)
+        Ok(Read { blocks: blocks(self.protocol, end), usage, stop })
     }
 
     fn failure(&self, error: genai::Error) -> ProviderError {
@@ -207,14 +236,27 @@ impl ThroughGenai {
 #[async_trait]
 impl Provider for ThroughGenai {
     async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
-        let outcome = AssertUnwindSafe(self.stream(request, deltas)).catch_unwind().await;
-        let end = outcome.unwrap_or_else(|_| {
+        let (show, mut shown) = mpsc::channel(PIECES);
+        let reading = Arc::clone(&self.reader).read(self.reader.call(request), show);
+        let reading = self.aside.begin(reading).await.map_err(|error| {
+            let words = format!("there is no thread to read the answer on: {error}");
+            ProviderError::new(ErrorKind::Network, words).charge(Charge::Nothing)
+        })?;
+        while let Some(piece) = shown.recv().await {
+            match piece {
+                Piece::Text(text) => deltas.text(&text),
+                Piece::Thinking(text) => deltas.thinking(&text),
+            }
+        }
+        let read = reading.end().await.unwrap_or_else(|_| {
             Err(ProviderError::new(
                 ErrorKind::BadAnswer,
                 "the provider's answer could not be read (the reader panicked)",
             ))
-        })?;
-        self.answer(request, end)
+        });
+        let Read { mut blocks, usage, stop } = read?;
+        own_ids(request, &mut blocks);
+        settle(request, blocks, usage, stop)
     }
 }
 
@@ -223,8 +265,12 @@ fn has_counts(usage: Option<&Usage>) -> bool {
 }
 
 /// What the counts come to; `None` if they do not say what was written, though the answer is not `empty`, or count nothing,
-/// though something was read.
+/// though something was read, or if one of them is no count.
 fn tokens(usage: &Usage, empty: bool) -> Option<TokenUsage> {
+    let is_count = |tokens: i32| u64::try_from(tokens).is_ok_and(|tokens| tokens <= COUNT_MAX);
+    if ![usage.prompt_tokens, usage.completion_tokens, usage.total_tokens].into_iter().flatten().all(is_count) {
+        return None;
+    }
     let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0);
     let details = usage.prompt_tokens_details.as_ref();
     let input = count(usage.prompt_tokens);
@@ -232,12 +278,9 @@ fn tokens(usage: &Usage, empty: bool) -> Option<TokenUsage> {
     let rest = usage.prompt_tokens.map_or(0, |_| count(usage.total_tokens).saturating_sub(input));
     let output = count(usage.completion_tokens).max(rest);
     let said = usage.completion_tokens.is_some() || output > 0 || empty;
-    (said && (input > 0 || output > 0)).then(|| TokenUsage {
-        input,
-        output,
-        cache_read: count(details.and_then(|details| details.cached_tokens)),
-        cache_write: count(details.and_then(|details| details.cache_creation_tokens)),
-    })
+    let cache_read = count(details.and_then(|details| details.cached_tokens)).min(input);
+    let cache_write = count(details.and_then(|details| details.cache_creation_tokens)).min(input - cache_read);
+    (said && (input > 0 || output > 0)).then_some(TokenUsage { input, output, cache_read, cache_write })
 }
 
 /// The blocks of an answer, in the order in which they must be sent back: thinking, words, calls.

@@ -1,41 +1,40 @@
-//! How much of an answer genai may gather: it bounds nothing itself.
+//! What genai leaves out: how many calls an answer may make and how long their arguments may be, and errors that it passes
+//! over. How much it may gather at all is the rim's.
 //!
-//! Must never: count by what genai tells of an answer alone, which leaves out parts of it that it keeps all the same.
+//! Must never: hold more of an answer than one error.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
 
-use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef};
+use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef, ToolCall};
 use serde_json::Value;
-use tokio::sync::Notify;
 
-use crate::error::{ErrorKind, ProviderError};
-use crate::http::{ANSWER_MAX, CallBytes};
+use crate::blocks::count_calls;
+use crate::error::ProviderError;
+use crate::genai_protocol::Protocol;
+use crate::http::{CallBytes, ERROR_BODY_MAX};
 use crate::model::ModelRequest;
-use crate::through_genai::Protocol;
 
-/// Counts every frame of an answer, told of or not.
+/// Looks at every frame of an answer, for what genai passes over.
 #[derive(Default)]
 pub(crate) struct Wire {
-    bytes: AtomicUsize,
-    full: Notify,
+    error: OnceLock<Value>,
 }
 
 impl Wire {
-    /// Waits until more has come than an answer may have. genai may read on for long without telling anything.
-    pub(crate) async fn full(&self) -> ProviderError {
-        while self.bytes.load(Ordering::Acquire) <= ANSWER_MAX {
-            self.full.notified().await;
-        }
-        ProviderError::new(ErrorKind::BadAnswer, format!("the answer is longer than {ANSWER_MAX} bytes"))
+    /// The first frame that is an error and nothing else: genai passes over such lines of Ollama's.
+    pub(crate) fn error(&self) -> Option<&Value> {
+        self.error.get()
     }
 }
 
 impl ChatFrameSink for Wire {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
-        // The name of an event counts too, or empty ones were free.
-        let bytes = frame.data.len() + frame.event.map_or(1, str::len);
-        if self.bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) > ANSWER_MAX {
-            self.full.notify_one();
+        if frame.data.len() <= ERROR_BODY_MAX
+            && frame.data.trim_start().starts_with("{\"error\"")
+            && let Ok(error) = serde_json::from_str(frame.data)
+        {
+            // The first one counts.
+            self.error.get_or_init(|| error);
         }
     }
 }
@@ -45,17 +44,23 @@ impl ChatFrameSink for Wire {
 pub(crate) struct Arguments {
     grow: bool,
     last: usize,
+    calls: usize,
     bytes: CallBytes,
 }
 
 impl Arguments {
     pub(crate) fn of(protocol: Protocol, request: &ModelRequest) -> Self {
-        Self { grow: protocol == Protocol::Anthropic, last: 0, bytes: CallBytes::of(request) }
+        Self { grow: protocol == Protocol::Anthropic, last: 0, calls: 0, bytes: CallBytes::of(request) }
     }
 
     /// Takes what genai tells of a call, unless it is too much.
-    pub(crate) fn take(&mut self, arguments: &Value) -> Result<(), ProviderError> {
-        let now = match arguments {
+    pub(crate) fn take(&mut self, call: &ToolCall) -> Result<(), ProviderError> {
+        // Anthropic's begin with an object and grow as text.
+        if !self.grow || !call.fn_arguments.is_string() {
+            self.calls += 1;
+            count_calls(self.calls)?;
+        }
+        let now = match &call.fn_arguments {
             Value::String(text) => text.len(),
             whole => whole.to_string().len(),
         };

@@ -8,10 +8,11 @@ use genai::chat::{
 };
 use ghost_domain::tool_catalogue::to_wire;
 use ghost_domain::transcript::{Block, Message, Role, ToolSpec};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::blocks::{sent_arguments, wire_name};
+use crate::genai_protocol::Protocol;
 use crate::model::ModelRequest;
-use crate::through_genai::Protocol;
 
 /// What stands before the data of a thinking block that Anthropic keeps to itself.
 pub(crate) const REDACTED: &str = "redacted:";
@@ -105,8 +106,8 @@ fn assistant(protocol: Protocol, message: &Message) -> Vec<ContentPart> {
             }
             Block::ToolCall { id, name, arguments } if !id.is_empty() => parts.push(ContentPart::ToolCall(ToolCall {
                 call_id: wire_id(protocol, id, name),
-                fn_name: to_wire(name),
-                fn_arguments: object(arguments),
+                fn_name: wire_name(name),
+                fn_arguments: sent_arguments(arguments).into_owned(),
                 thought_signatures: of_call.take().map(|signature| vec![signature]),
             })),
             Block::ToolCall { .. } | Block::ToolResult { .. } => {}
@@ -123,11 +124,11 @@ fn results(protocol: Protocol, message: &Message) -> Vec<ChatMessage> {
         parts.push(match protocol {
             // genai's tool response cannot say that it is an error.
             Protocol::Anthropic if *is_error => ContentPart::from_custom(
-                json!({ "type": "tool_result", "tool_use_id": id, "content": content, "is_error": true }),
+                json!({ "type": "tool_result", "tool_use_id": wire_id(protocol, id, name), "content": content, "is_error": true }),
                 None,
             ),
             _ => ContentPart::ToolResponse(
-                ToolResponse::new(wire_id(protocol, id, name), content.as_str()).with_fn_name(to_wire(name)),
+                ToolResponse::new(wire_id(protocol, id, name), content.as_str()).with_fn_name(wire_name(name)),
             ),
         });
     }
@@ -141,21 +142,15 @@ fn results(protocol: Protocol, message: &Message) -> Vec<ChatMessage> {
 }
 
 /// The id as the provider gave it. Ids of our own making are told to Gemini in the form that genai leaves out, because
-/// Gemini matches calls without an id by their order.
+/// Gemini matches calls without an id by their order. Anthropic refuses what other providers have in theirs.
 fn wire_id(protocol: Protocol, id: &str, name: &str) -> String {
     let own = id.strip_prefix("call-").filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
     match (protocol, own) {
-        (Protocol::Gemini, Some(n)) => format!("call#{}#{n}", to_wire(name)),
+        (Protocol::Gemini, Some(n)) => format!("call#{}#{n}", wire_name(name)),
+        (Protocol::Anthropic, _) => {
+            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+            id.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+        }
         _ => id.to_owned(),
-    }
-}
-
-/// Arguments as an object. What the model wrote instead of one is put under a name of its own, so that it sees what it
-/// did; the refusal that follows says what was wrong.
-fn object(arguments: &Value) -> Value {
-    match arguments {
-        Value::Object(_) => arguments.clone(),
-        Value::Null => json!({}),
-        other => json!({ "_unparsed": other }),
     }
 }

@@ -228,6 +228,7 @@ pub fn budget(budget: &v1::Budget) -> Value {
         "spent_tokens": budget.spent_tokens,
         "spent_usd": usd(budget.spent_micros),
         "unpriced_tokens": budget.unpriced_tokens,
+        "passed": budget.passed,
         "updated_at": rfc3339(budget.updated_at_ms),
     })
 }
@@ -326,6 +327,15 @@ pub fn usd(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
+/// `$1.2345`: cents, and smaller parts as far as they say something. The one way to print money; the daemon's own words
+/// have it from their noun.
+#[must_use]
+pub fn dollars(micros: u64) -> String {
+    let whole = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    let kept = whole.trim_end_matches('0').len().max(whole.len() - 4);
+    format!("${}", &whole[..kept])
+}
+
 /// How the world stands.
 #[must_use]
 pub fn world(status: &v1::WorldStatus) -> Value {
@@ -358,74 +368,4 @@ pub fn world(status: &v1::WorldStatus) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Sorted: in a build of the whole workspace another crate has JSON objects keep the order of insertion.
-    fn keys(value: &Value) -> Vec<&str> {
-        let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-        keys.sort_unstable();
-        keys
-    }
-
-    #[test]
-    fn an_event_has_the_fixed_keys_and_the_rest_only_when_set() {
-        let mut record = v1::Event {
-            seq: 7,
-            ts_ms: 1_709_164_800_123,
-            kind: "turn.started".into(),
-            payload_json: r#"{"turn_id":"t"}"#.into(),
-            ..v1::Event::default()
-        };
-        let object = event(&record, false);
-        assert_eq!(keys(&object), ["agent_id", "event_id", "kind", "payload", "seq", "ts"]);
-        assert_eq!(object["ts"], "2024-02-29T00:00:00.123Z");
-        assert_eq!(object["agent_id"], Value::Null);
-        assert_eq!(object["payload"]["turn_id"], "t");
-        record.channel = Some("desk".into());
-        record.correlation_id = Some("c".into());
-        let object = event(&record, true);
-        assert_eq!(
-            keys(&object),
-            ["agent_id", "channel", "correlation_id", "ephemeral", "event_id", "kind", "payload", "seq", "ts"]
-        );
-    }
-
-    #[test]
-    fn a_ledger_row_keeps_its_keys_without_values() {
-        let object = ledger_row(&v1::LedgerRow { arguments_json: r#"{"path":"a"}"#.into(), ..Default::default() });
-        for key in ["call_id", "agent_id", "turn_id", "tool", "status", "error_code", "duration_ms", "started_at"] {
-            assert!(object.get(key).is_some(), "{key}");
-        }
-        assert_eq!(object["error_code"], Value::Null);
-        assert_eq!(object["arguments"]["path"], "a");
-    }
-
-    #[test]
-    fn text_that_is_no_json_stays_text() {
-        assert_eq!(parsed("{broken"), Value::from("{broken"));
-        assert_eq!(parsed(""), Value::Null);
-    }
-
-    #[test]
-    fn no_record_has_a_bare_id() {
-        let records = [
-            agent(&Default::default()),
-            turn(&Default::default()),
-            step(&Default::default()),
-            task(&Default::default()),
-            ledger_row(&Default::default()),
-            dead_letter(&Default::default()),
-            envelope(&Default::default()),
-            budget(&Default::default()),
-            job(&Default::default()),
-            channel(&Default::default()),
-            chat_message(&Default::default()),
-            event(&Default::default(), false),
-            world(&Default::default()),
-        ];
-        for record in &records {
-            assert!(!keys(record).contains(&"id"), "{record}");
-        }
-    }
-}
+mod tests;

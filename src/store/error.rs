@@ -3,6 +3,10 @@
 use std::path::PathBuf;
 
 use ghost_domain::{Code, Refusal};
+use serde_json::json;
+
+/// What every table method gives.
+pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// A failure of the store. A rule that refuses is a [`Refusal`], not one of these.
 #[derive(Debug, thiserror::Error)]
@@ -32,13 +36,19 @@ pub enum StoreError {
     },
     /// The database is damaged. It is never deleted or repaired on the quiet.
     #[error(
-        "the database {path} is damaged: {what}: restore it from a backup, or move it away to start an empty world"
+        "the database {path} is damaged: {what}: restore it from a backup, or move the whole directory away to start an empty world"
     )]
     Damaged {
         /// Which file.
         path: PathBuf,
         /// What was found.
         what: String,
+    },
+    /// The file is no longer where it was opened: what is written now would be found by nobody. Nothing of the batch was kept.
+    #[error("the database {path} was removed or replaced while it was in use")]
+    Gone {
+        /// Which file.
+        path: PathBuf,
     },
     /// No room. Nothing of the batch was kept.
     #[error("the disk under the database is full: free some space; nothing that was acknowledged is lost")]
@@ -50,7 +60,7 @@ pub enum StoreError {
     #[error("the database cannot be used for the moment: {0}")]
     Busy(String),
     /// A stored row does not read back.
-    #[error("table {table}, row {key}: {what}")]
+    #[error("table {table}, row `{key}`: {what}")]
     Row {
         /// Which table.
         table: &'static str,
@@ -67,15 +77,34 @@ pub enum StoreError {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let code = match &error {
-            StoreError::Closed | StoreError::Full | StoreError::ReadOnly(_) | StoreError::Busy(_) => Code::Unavailable,
+            StoreError::Closed
+            | StoreError::Full
+            | StoreError::ReadOnly(_)
+            | StoreError::Busy(_)
+            | StoreError::Gone { .. } => Code::Unavailable,
             _ => Code::Internal,
         };
+        // Where a record lies, for whoever knows the file.
+        let details = match &error {
+            StoreError::Row { table, key, .. } => Some(json!({ "table": table, "row": key })),
+            _ => None,
+        };
         let hint = match &error {
+            StoreError::Gone { .. } => {
+                Some("nothing was changed; the daemon ends, so start it again where its data are")
+            }
+            StoreError::Row { .. } => Some(
+                "a record that does not read back is damaged: stop the daemon and restore the database from a backup",
+            ),
             StoreError::Full => Some("nothing was changed; free some space and try again"),
             StoreError::Closed => Some("the daemon is stopping; try again when it is back"),
             _ => None,
         };
         let refusal = Refusal::new(code, error.to_string());
+        let refusal = match details {
+            Some(details) => refusal.details(details),
+            None => refusal,
+        };
         match hint {
             Some(hint) => refusal.hint(hint),
             None => refusal,

@@ -1,13 +1,13 @@
 //! What a model wrote, in the form that a tool takes: normalised, so that schemas stay plain; checked against the schema;
 //! read. Every refusal here names its field (TOOL-06).
 
-use ghost_domain::text::{clip, nearest, shown};
+use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
 use jsonschema::error::ValidationErrorKind;
-use serde_json::{Value, json};
-use serde_path_to_error::Segment;
+use serde_json::Value;
 
-use crate::tool::{Params, Tool};
+use crate::parameters::misfit;
+use crate::tool::Tool;
 
 impl Tool {
     /// Arguments as the tool takes them: a null for a parameter that may be left out is left out, an integer written as 2.0
@@ -40,6 +40,15 @@ impl Tool {
 
     /// Checks arguments against the schema before anything runs (TOOL-06). The refusal names the field.
     pub fn validate(&self, arguments: &Value) -> Result<(), Refusal> {
+        if let Some(text) = arguments.as_str() {
+            let what = format!(
+                "{}: the arguments are no JSON object but text of {} bytes that cannot be read as one",
+                self.spec.name,
+                text.len()
+            );
+            return Err(Refusal::new(Code::InvalidArguments, what)
+                .hint("an answer that reaches its token limit is cut there: call again, with less in one call"));
+        }
         if !arguments.is_object() {
             return Err(Refusal::new(
                 Code::InvalidArguments,
@@ -90,44 +99,3 @@ impl Tool {
 
 /// Problems of one call that are told.
 const PROBLEMS_MAX: usize = 5;
-
-/// Says what does not fit, field by field.
-fn misfit(tool: Option<&str>, problems: &[(String, String)]) -> Refusal {
-    let problems: Vec<(String, String)> =
-        problems.iter().map(|(field, problem)| (shown(field, 80), clip(problem, 200))).collect();
-    let words: Vec<String> = problems.iter().map(|(field, problem)| format!("{field}: {problem}")).collect();
-    let words = words.join("; ");
-    let told: Vec<Value> =
-        problems.iter().map(|(field, problem)| json!({ "field": field, "problem": problem })).collect();
-    Refusal::new(Code::InvalidArguments, tool.map_or(words.clone(), |tool| format!("{tool}: {words}")))
-        .hint("nothing was run; fix the arguments and call again")
-        .details(json!({ "problems": told }))
-}
-
-/// The arguments as the parameters of a tool.
-pub(crate) fn parse<P: Params>(arguments: Value) -> Result<P, Refusal> {
-    serde_path_to_error::deserialize(arguments).map_err(|error| {
-        let problem = error.inner().to_string();
-        let parts: Vec<String> = error
-            .path()
-            .iter()
-            .filter_map(|part| match part {
-                Segment::Seq { index } => Some(index.to_string()),
-                Segment::Map { key } => Some(key.clone()),
-                Segment::Enum { .. } | Segment::Unknown => None,
-            })
-            .collect();
-        let field = match parts.is_empty() {
-            // A name that is missing or too much stands in the words alone.
-            true => named_in(&problem).unwrap_or("arguments").to_owned(),
-            false => parts.join("."),
-        };
-        misfit(None, &[(field, problem)])
-    })
-}
-
-/// The field that serde says is missing or unknown.
-fn named_in(problem: &str) -> Option<&str> {
-    let rest = ["missing field `", "unknown field `"].into_iter().find_map(|words| problem.strip_prefix(words))?;
-    rest.split_once('`').map(|(name, _)| name)
-}

@@ -82,9 +82,14 @@ impl Office {
         Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts another plan in force, as a reload does, and reads its skill folders anew. Blocks for as long as that takes.
+    /// Puts another plan in force and reads its skill folders anew. Blocks for as long as that takes.
     pub fn set_plan(&self, plan: Arc<Plan>) {
         let skills = Arc::new(SkillShelf::read(&plan.skill_roots));
+        self.put_in_force(plan, skills);
+    }
+
+    /// Puts another plan in force with its skills, as a reload does.
+    pub fn put_in_force(&self, plan: Arc<Plan>, skills: Arc<SkillShelf>) {
         *self.skills.write().unwrap_or_else(PoisonError::into_inner) = skills;
         *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
     }

@@ -7,6 +7,7 @@ mod arguments;
 pub mod builtins;
 pub mod context;
 pub mod loop_guard;
+mod parameters;
 pub mod registry;
 mod schema;
 pub mod skills;

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use ghost_domain::text::{clip, one_line};
+use rustix::fs::OFlags;
 use serde::Deserialize;
 
 /// Candidates that one root may hold (SKILL-17).
@@ -169,8 +170,17 @@ fn read_skill(dir: &Dir, root: &Path, path: &Path) -> Result<Skill, String> {
         return Err(format!("SKILL.md must be a file of at most {FILE_BYTES} bytes"));
     }
     let mut text = String::new();
-    let opened = dir.open(&file).map_err(|error| error.to_string())?;
+    // What takes the file's place meanwhile, such as a pipe, must not make the reader wait.
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let opened = dir.open_with(&file, &options).map_err(|error| error.to_string())?;
+    if !opened.metadata().map_err(|error| error.to_string())?.is_file() {
+        return Err("SKILL.md must be a file".to_owned());
+    }
     opened.take(FILE_BYTES).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if text.contains('\0') {
+        return Err("SKILL.md holds a NUL byte".to_owned());
+    }
     let (front, body) = split(&text)?;
     let folder = if path == Path::new(".") { root.file_name() } else { path.file_name() };
     let name = front.name.or_else(|| Some(folder?.to_string_lossy().into_owned())).unwrap_or_default();
@@ -260,11 +270,15 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "long/SKILL.md", &format!("# long\n{}", "é".repeat(30_000)));
         put(root.path(), "huge/SKILL.md", &"x".repeat(300_000));
+        put(root.path(), "nul/SKILL.md", "# nul\n\0");
+        std::fs::create_dir(root.path().join("pipe")).unwrap();
+        let (pipe, mode) = (root.path().join("pipe/SKILL.md"), rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let shelf = SkillShelf::read(&[root.path().to_owned(), root.path().join("missing")]);
         let long = shelf.get("long").unwrap();
         assert!(long.truncated && long.document.chars().count() < DOCUMENT_CHARS + 60);
-        assert!(shelf.get("huge").is_none());
-        assert_eq!(shelf.problems().len(), 2);
+        assert_eq!(shelf.all().len(), 1);
+        assert_eq!(shelf.problems().len(), 4);
     }
 
     proptest! {

@@ -9,12 +9,10 @@ use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Ask, Refusal};
 use ghost_store::Writes;
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::arguments::parse;
 use crate::context::CallCx;
+use crate::parameters::{Params, parse};
 
 /// What a call gave.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,11 +30,6 @@ impl From<Value> for Output {
         Self { content, ..Self::default() }
     }
 }
-
-/// The parameters of a tool: one documented struct that yields the JSON schema. Must refuse unknown fields.
-pub trait Params: DeserializeOwned + JsonSchema + Send + 'static {}
-
-impl<T: DeserializeOwned + JsonSchema + Send + 'static> Params for T {}
 
 /// Changes nothing; may be run again.
 #[async_trait]

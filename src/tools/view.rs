@@ -1,7 +1,7 @@
 //! What a model sees of a result: the last of the layers that cut (TOOL-14, TOOL-15, CONF-07).
 
 use ghost_domain::journal::CallOutcome;
-use ghost_domain::text::{clip, cut_marked};
+use ghost_domain::text::{MORE_MARK, clip, cut_marked};
 use ghost_domain::{Limits, Refusal};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limit
     };
     let mut text = cut_marked(&text, most).0;
     if more {
-        text.push_str("\n[there is more than is shown]");
+        text.push_str(MORE_MARK);
     }
     (text, outcome.refusal.is_some())
 }

@@ -1,15 +1,14 @@
 //! Boot: from a plan and a store to a world at work (WORLD-01, WORLD-11).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ghost_agent::{Board, Engine};
-use ghost_commons::{Cx, agents, turns};
+use ghost_commons::{Cx, agents, jobs, turns};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
-use ghost_domain::{AgentId, AgentStatus, Code, Desired, Party, Refusal};
+use ghost_domain::{Code, Party, Refusal};
 use ghost_provider::Providers;
 use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
@@ -20,7 +19,8 @@ use tokio::sync::oneshot;
 
 use crate::directory::Directory;
 use crate::keeper;
-use crate::reconcile;
+use crate::pause::{PAUSED, waiting};
+use crate::reconcile::{self, Stage};
 use crate::root::{Root, RootMsg};
 use crate::schedules;
 use crate::supervisor::Tree;
@@ -31,7 +31,6 @@ use crate::world::{Reloader, World};
 /// Keys of facts about the world itself.
 const WORLD_ID: &str = "world_id";
 const EPOCH: &str = "epoch";
-pub(crate) const PAUSED: &str = "paused";
 
 /// What a world is booted from.
 pub struct Boot {
@@ -70,6 +69,7 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     cx.set_webhooks(boot.plan.webhook_agents());
     let directory = Arc::new(Directory::new(Arc::clone(&cx.ports.clock)));
     let plan = Arc::new(boot.plan);
+    cx.set_fitness(reconcile::fitness(&plan));
     let mut office = Office::new(
         cx.clone(),
         boot.store.clone(),
@@ -158,17 +158,9 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, 
                 w.meta_put(WORLD_ID, &plan.world_id).await?;
                 w.meta_put(EPOCH, &cx.epoch.to_string()).await?;
                 agents::claim_all(w, &cx).await?;
-                reconcile::records(w, &cx, &Party::System, &plan).await?;
-                for agent in w.agent_list(false).await? {
-                    // An agent that its archetype forbids to run is failed with the reason, and hurts no other (WORLD-07).
-                    if agent.desired == Desired::Running
-                        && agent.status != AgentStatus::Failed
-                        && let Err(refusal) = plan.spec_for(&agent)
-                    {
-                        agents::failed(w, &cx, &agent.agent_id, &refusal.to_string()).await?;
-                    }
-                }
+                reconcile::records(w, &cx, &Party::System, &plan, Stage::Boot).await?;
                 turns::review_at_boot(w, &cx).await?;
+                jobs::recall(w, &cx).await?;
                 cx.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await?;
                 Ok::<_, Refusal>((w.meta_get(PAUSED).await?.as_deref() == Some("1"), w.agent_list(false).await?))
             })
@@ -178,23 +170,4 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, 
         tree.directory.record(agent);
     }
     Ok(paused)
-}
-
-/// Agents with an open turn or mail that wakes.
-pub(crate) async fn waiting(store: &Store) -> Result<Vec<AgentId>, Refusal> {
-    store
-        .read(|r| {
-            Box::pin(async move {
-                let mut agents = BTreeMap::new();
-                for turn in r.turns_open().await? {
-                    agents.insert(turn.agent_id, ());
-                }
-                for agent_id in r.inbox_waiting().await? {
-                    agents.insert(agent_id, ());
-                }
-                Ok::<_, ghost_store::StoreError>(agents.into_keys().collect())
-            })
-        })
-        .await
-        .map_err(Refusal::from)
 }

@@ -6,11 +6,14 @@
 pub mod boot;
 pub mod directory;
 mod keeper;
+mod pause;
 pub mod reconcile;
+mod reload;
 mod root;
 mod schedules;
 mod supervisor;
 mod switchboard;
+mod team_msg;
 mod watch_set;
 mod watches;
 mod world;

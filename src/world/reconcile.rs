@@ -1,13 +1,16 @@
 //! Bringing the records of a world to what its file says: at boot and at every reload (DESIGN.md section 3).
 
-use ghost_commons::Cx;
+use std::sync::Arc;
+
 use ghost_commons::agents::{self, NewAgent};
 use ghost_commons::budgets;
 use ghost_commons::knowledge;
 use ghost_commons::mail::Chain;
 use ghost_commons::schedules;
+use ghost_commons::{Cx, Fitness};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
 use ghost_domain::{AgentId, AgentKind, Desired, Party, Refusal};
 use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
@@ -31,6 +34,21 @@ pub struct Reconciled {
     pub plan: String,
 }
 
+/// When records are brought to a plan.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Before anything runs.
+    Boot,
+    /// While agents are at work.
+    Reload,
+}
+
+/// Whom a plan has a place for, as the rules ask it.
+pub(crate) fn fitness(plan: &Arc<Plan>) -> Fitness {
+    let plan = Arc::clone(plan);
+    Arc::new(move |agent| plan.may_run(agent))
+}
+
 /// Tells the log which rule decides what each agent may use (CONF-02).
 pub(crate) fn log_access(plan: &Plan) {
     for agent in &plan.agents {
@@ -39,8 +57,14 @@ pub(crate) fn log_access(plan: &Plan) {
 }
 
 /// Brings the records to `plan`. Who was stopped by an operator stays stopped; what the file no longer names is stopped
-/// and kept, and starts again when it is named again.
-pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan) -> Result<Reconciled, Refusal> {
+/// and kept, and starts again when it is named again. Whom the plan has no place for has failed until it has.
+pub(crate) async fn records(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    plan: &Plan,
+    stage: Stage,
+) -> Result<Reconciled, Refusal> {
     let mut done = Reconciled::default();
     for named in &plan.agents {
         let living = w.agent_get(&named.agent_id).await?.filter(|agent| !agent.is_deleted());
@@ -81,7 +105,16 @@ pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan
             done.stopped.push(agent.agent_id);
         }
     }
+    judge(w, cx, by, plan, stage).await?;
     budgets::follow_file(w, cx, by, &plan.budgets).await?;
+    // For those that the file names, the file says it. Agents outlive their archetype, and keep what it said.
+    for agent in w.agent_list(false).await? {
+        if let Some(archetype) = plan.archetypes.get(&agent.archetype)
+            && agent.kind == AgentKind::Dynamic
+        {
+            budgets::of_archetype(w, cx, by, &agent.agent_id, archetype.config.daily_money).await?;
+        }
+    }
     done.knowledge = knowledge::seed(w, cx, &plan.knowledge).await?;
     let heartbeats = plan.heartbeats.iter().map(|(agent_id, heartbeat)| {
         let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);
@@ -93,4 +126,24 @@ pub(crate) async fn records(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan
         cx.emit(w, event).await?;
     }
     Ok(done)
+}
+
+/// Fails the agents that are to run and that the plan has no place for, before they take any more mail, each with the reason
+/// (WORLD-07); lets those go on that it has a place for again. One in the middle of a turn is left to its supervisor, which lets
+/// it finish within the grace period.
+async fn judge(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan, stage: Stage) -> Result<(), Refusal> {
+    for agent in w.agent_list(false).await? {
+        if agent.desired != Desired::Running {
+            continue;
+        }
+        match plan.may_run(&agent) {
+            Ok(()) if agent.unfit => drop(agents::mended(w, cx, by, &agent.agent_id).await?),
+            Ok(()) => {}
+            Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id).await?.is_some() => {
+                w.signal(Signal::Reconcile(agent.agent_id));
+            }
+            Err(refusal) => agents::unfit(w, cx, &agent.agent_id, &refusal).await?,
+        }
+    }
+    Ok(())
 }

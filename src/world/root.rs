@@ -12,7 +12,8 @@ use ghost_store::StoreError;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
-use crate::supervisor::{Start, Supervisor, TeamMsg, Tree};
+use crate::supervisor::{Start, Supervisor, Tree};
+use crate::team_msg::TeamMsg;
 
 /// The root: it brings supervisors back.
 pub(crate) struct Root;

@@ -19,32 +19,13 @@ use tokio::sync::oneshot;
 
 use crate::directory::Directory;
 use crate::switchboard::Switchboard;
+use crate::team_msg::TeamMsg;
 
 /// How long a supervisor waits when the store cannot take its word.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pending mail that is looked through when an actor has ended.
 const LOOK: u32 = 128;
-
-/// What a supervisor is told.
-#[derive(Debug)]
-pub(crate) enum TeamMsg {
-    /// Make an actor for an agent that was woken.
-    Activate(AgentId),
-    /// The record of an agent changed.
-    Reconcile(AgentId),
-    /// The back-off of a crashed agent is over.
-    Restart(AgentId),
-    /// Its team changed in the configuration.
-    Replan(Option<TeamPlan>, Intensity),
-    /// Stop every actor in order; the answer comes when none is left.
-    Shutdown {
-        /// How long turns may still take.
-        grace: Duration,
-        /// Told when all have ended.
-        done: oneshot::Sender<()>,
-    },
-}
 
 /// What all supervisors of a world share.
 pub(crate) struct Tree {
@@ -136,17 +117,40 @@ impl State {
         };
         match record.desired {
             Desired::Stopped => match self.tree.directory.actor(&agent_id) {
-                Some(actor) => {
-                    let grace = Limits::seconds(self.tree.engine.office.cx.limits().stop_grace_seconds);
-                    drop(actor.cast(AgentMsg::Stop { grace }));
-                }
+                Some(actor) => drop(actor.cast(AgentMsg::Stop { grace: self.grace() })),
                 None => self.stopped(myself, &agent_id).await,
             },
             Desired::Running => {
                 // Someone asked for it, so what was before no longer counts.
                 self.windows.remove(&agent_id);
-                self.tree.switchboard.wake(&agent_id);
+                match (self.unfit(&record), self.tree.directory.actor(&agent_id)) {
+                    (None, _) => self.tree.switchboard.wake(&agent_id),
+                    (Some(why), None) => self.out_of_place(myself, &agent_id, why).await,
+                    // It may finish its turn; then it is looked at again.
+                    (Some(_), Some(actor)) => drop(actor.cast(AgentMsg::Stop { grace: self.grace() })),
+                }
             }
+        }
+    }
+
+    fn grace(&self) -> Duration {
+        Limits::seconds(self.tree.engine.office.cx.limits().stop_grace_seconds)
+    }
+
+    /// Why an agent that runs by its record cannot by the plan in force, if that is so.
+    fn unfit(&self, record: &Agent) -> Option<Refusal> {
+        let runs = matches!(record.status, AgentStatus::Running | AgentStatus::Restarting);
+        if runs { self.tree.engine.office.plan().may_run(record).err() } else { None }
+    }
+
+    /// Records that the plan has no place for an agent, before it takes any more mail.
+    async fn out_of_place(&self, myself: &ActorRef<TeamMsg>, agent_id: &AgentId, why: Refusal) {
+        let id = agent_id.clone();
+        let recorded = self.write(move |w, cx| Box::pin(async move { agents::unfit(w, &cx, &id, &why).await })).await;
+        if let Err(refusal) = recorded
+            && passing(&refusal)
+        {
+            self.again(myself, TeamMsg::Reconcile(agent_id.clone()), &refusal);
         }
     }
 
@@ -225,6 +229,10 @@ impl State {
             Ok((Some(agent), waits)) if !agent.is_deleted() => {
                 if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopping {
                     self.stopped(myself, agent_id).await;
+                } else if let Some(why) = self.unfit(&agent)
+                    && agent.desired == Desired::Running
+                {
+                    self.out_of_place(myself, agent_id, why).await;
                 } else if waits && !self.tree.directory.is_paused() {
                     self.tree.switchboard.wake(agent_id);
                 }

@@ -12,7 +12,7 @@ use ractor::ActorRef;
 use tokio::sync::{broadcast, watch};
 
 use crate::directory::{Directory, Route};
-use crate::supervisor::TeamMsg;
+use crate::team_msg::TeamMsg;
 
 /// Closed asks that whoever waits may be behind; then it looks for itself.
 const ASKS: usize = 256;

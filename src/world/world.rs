@@ -1,18 +1,15 @@
 //! The handle of a world at work: what the control plane and the daemon ask of it.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ghost_agent::Engine;
 use ghost_agent::turn::{self, Bench, Preview};
 use ghost_commons::{Cx, agents};
-use ghost_config::FileChanges;
-use ghost_config::diff::Return;
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
-use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Desired, Limits, Party, Refusal, TurnId};
+use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal, TurnId};
 use ghost_provider::Providers;
 use ghost_store::Store;
 use ghost_tools::skills::SkillShelf;
@@ -23,24 +20,27 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::boot::{PAUSED, waiting};
 use crate::directory::Directory;
-use crate::reconcile::{self, Reconciled};
+use crate::pause::{PAUSED, waiting};
 use crate::root::RootMsg;
-use crate::supervisor::{TeamMsg, Tree};
+use crate::supervisor::Tree;
+use crate::team_msg::TeamMsg;
 
 /// Reads the configuration anew: a plan with its providers, or every problem in words.
 pub type Reloader = Box<dyn Fn() -> Result<(Plan, Providers), Refusal> + Send + Sync>;
 
+/// The files being read for a reload, on a thread of their own, until someone has taken what came of it.
+pub(crate) type Reading = Option<JoinHandle<Result<(Plan, Providers, SkillShelf), Refusal>>>;
+
 /// A world at work.
 pub struct World {
-    tree: Arc<Tree>,
-    root: ActorRef<RootMsg>,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) root: ActorRef<RootMsg>,
     root_task: Mutex<Option<JoinHandle<()>>>,
     keepers: Mutex<Vec<JoinHandle<()>>>,
-    reloader: Reloader,
+    pub(crate) reloader: Arc<Reloader>,
     /// One reload at a time: two that mixed would leave the plan of one with the records of the other.
-    reloading: tokio::sync::Mutex<()>,
+    pub(crate) reloading: tokio::sync::Mutex<Reading>,
 }
 
 impl World {
@@ -50,8 +50,8 @@ impl World {
             root,
             root_task: Mutex::new(Some(root_task)),
             keepers: Mutex::default(),
-            reloader,
-            reloading: tokio::sync::Mutex::new(()),
+            reloader: Arc::new(reloader),
+            reloading: tokio::sync::Mutex::default(),
         }
     }
 
@@ -124,136 +124,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// Reads the configuration anew and brings the world to it. With `dry_run` it only says what it would do.
-    pub async fn reload(&self, by: &Party, dry_run: bool) -> Result<Reconciled, Refusal> {
-        let _one = self.reloading.lock().await;
-        let (plan, mut providers) = (self.reloader)()?;
-        let before = self.plan();
-        if plan.world_id != before.world_id {
-            return Err(Refusal::new(
-                ghost_domain::Code::Conflict,
-                format!("the file now names the world `{}`, but `{}` runs", plan.world_id, before.world_id),
-            )
-            .hint("a world's id cannot change while it runs"));
-        }
-        let skills = SkillShelf::read(&plan.skill_roots);
-        let files = FileChanges {
-            scripts: FileChanges::of(self.tree.engine.providers().scripts(), providers.scripts()),
-            skills: FileChanges::of(self.tree.engine.office.skills().all(), skills.all()),
-        };
-        let mut changes = ghost_config::diff(&before, &plan, &files);
-        changes.returning(self.returning(&changes.added, &plan).await?);
-        // An agent that someone deleted and the file still names is made again, which no comparison of files shows.
-        let again: String = plan
-            .agents
-            .iter()
-            .filter(|named| {
-                self.tree.directory.card(&named.agent_id).is_none() && before.agent(&named.agent_id).is_some()
-            })
-            .map(|named| format!("+ agent {}\n", named.agent_id))
-            .collect();
-        let words = if changes.is_empty() && !again.is_empty() { again } else { format!("{again}{changes}") };
-        if dry_run {
-            return Ok(Reconciled { plan: words, ..Reconciled::default() });
-        }
-        let plan = Arc::new(plan);
-        // In force before the records are: an agent that is created must find its archetype.
-        let providers_before = self.tree.engine.providers();
-        self.tree.engine.office.set_plan(Arc::clone(&plan));
-        providers.keep_pools(&providers_before);
-        self.tree.engine.set_providers(Arc::new(providers));
-        self.cx().set_limits(plan.limits.clone());
-        self.cx().set_chat_wake(plan.chat_wake);
-        self.cx().set_webhooks(plan.webhook_agents());
-        self.replan(&plan).await;
-        let (cx, by) = (self.cx().clone(), by.clone());
-        let (wanted, text) = (Arc::clone(&plan), words.clone());
-        let recorded = self
-            .store()
-            .write(move |w| {
-                Box::pin(async move {
-                    let done = reconcile::records(w, &cx, &by, &wanted).await?;
-                    let payload = json!({
-                        "by": by, "created": done.created, "updated": done.updated, "started": done.started,
-                        "stopped": done.stopped, "plan": text,
-                    });
-                    cx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload)).await?;
-                    Ok::<_, Refusal>(done)
-                })
-            })
-            .await;
-        let mut done = match recorded {
-            Ok(done) => done,
-            Err(refusal) => {
-                // Nothing of it may stay in force when its records could not be made.
-                self.tree.engine.office.set_plan(Arc::clone(&before));
-                self.tree.engine.set_providers(providers_before);
-                self.cx().set_limits(before.limits.clone());
-                self.cx().set_chat_wake(before.chat_wake);
-                self.cx().set_webhooks(before.webhook_agents());
-                self.replan(&before).await;
-                return Err(refusal);
-            }
-        };
-        for agent_id in done.updated.iter().chain(&done.created) {
-            let team = self.tree.directory.card(agent_id).and_then(|card| card.team);
-            if let Some(supervisor) = self.tree.switchboard.supervisor(team.as_ref()) {
-                drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
-            }
-        }
-        reconcile::log_access(&plan);
-        done.plan = words;
-        Ok(done)
-    }
-
-    /// What becomes of those among `added` that have a record from earlier.
-    async fn returning(&self, added: &[AgentId], plan: &Plan) -> Result<BTreeMap<AgentId, Return>, Refusal> {
-        let ids = added.to_vec();
-        let records: Vec<Agent> = self
-            .store()
-            .read(move |r| {
-                Box::pin(async move {
-                    let mut found = Vec::new();
-                    for agent_id in &ids {
-                        found.extend(r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()));
-                    }
-                    Ok::<_, ghost_store::StoreError>(found)
-                })
-            })
-            .await
-            .map_err(Refusal::from)?;
-        let how = |agent: &Agent| {
-            let autostart = plan.agent(&agent.agent_id).is_some_and(|named| named.autostart);
-            match agent.desired {
-                Desired::Running => Return::Runs,
-                Desired::Stopped if agent.dropped && autostart => Return::Starts,
-                Desired::Stopped => Return::StaysStopped,
-            }
-        };
-        Ok(records.into_iter().map(|agent| (agent.agent_id.clone(), how(&agent))).collect())
-    }
-
-    /// Tells every supervisor of its team's new rules; makes supervisors for teams that are new.
-    async fn replan(&self, plan: &Plan) {
-        if let Some(own) = self.tree.switchboard.supervisor(None) {
-            drop(own.cast(TeamMsg::Replan(None, plan.root_intensity)));
-        }
-        for team in &plan.teams {
-            let name: Arc<str> = team.name.as_str().into();
-            if self.tree.switchboard.has(&name) {
-                if let Some(supervisor) = self.tree.switchboard.supervisor(Some(&name)) {
-                    drop(supervisor.cast(TeamMsg::Replan(Some(team.clone()), team.intensity)));
-                }
-                continue;
-            }
-            let (done, there) = oneshot::channel();
-            if self.root.cast(RootMsg::Adopt(Some(team.clone()), team.intensity, done)).is_ok() {
-                // If the root is gone the world is ending, and its agents fall to the world's own supervisor until then.
-                let _ = there.await;
-            }
-        }
     }
 
     /// Rings after every commit that gives the outside something to be handed, or takes it back.

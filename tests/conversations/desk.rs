@@ -19,6 +19,9 @@ rules:
   - name: story
     when: { mail: 'a story', round: 0 }
     do: [{ say: "{{ vars.story }}" }, { wait: 3s }, { say: The end. }]
+  - name: plan
+    when: { mail: 'think aloud', round: 0 }
+    do: [{ say: "{{ vars.story }}" }, { wait: 1s }, { say: "</think>\nThe end." }]
   - name: slow
     when: { mail: 'take your time', round: 0 }
     do: [{ wait: 3s }, { say: Slowly said. }]

@@ -103,6 +103,23 @@ fn words_are_seen_while_they_come() {
 }
 
 #[test]
+fn words_that_turn_out_to_be_reasoning_are_to_be_discarded() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let first = talk(&house, &["ada"], "think aloud\n").json_lines();
+    let place = |kind: &str| first.iter().position(|line| line["type"] == kind).unwrap();
+    assert!(place("delta") < place("discard"), "{first:?}");
+    assert_eq!(said(&first), ["The end."], "none of it is in the answer");
+    // From then on nothing of that model is shown before the close.
+    let second = talk(&house, &["ada"], "think aloud\n").json_lines();
+    assert!(!second.iter().any(|line| line["type"] == "discard"), "{second:?}");
+    let shown: String =
+        second.iter().filter(|line| line["type"] == "delta").map(|line| line["text"].as_str().unwrap()).collect();
+    assert!(!shown.contains("Once upon") && said(&second) == ["The end."], "{second:?}");
+    daemon.stop();
+}
+
+#[test]
 fn an_answer_that_a_kill_cut_off_comes_once() {
     let (house, world) = desk("");
     let daemon = house.up(&world, &[]);

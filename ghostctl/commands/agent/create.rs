@@ -3,7 +3,7 @@
 use ghost_proto::v1::CreateAgentRequest;
 use ghost_proto::v1::agents_client::AgentsClient;
 
-use super::changed;
+use super::change::changed;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;

@@ -3,8 +3,7 @@
 use ghost_proto::v1::GetAgentRequest;
 use ghost_proto::v1::agents_client::AgentsClient;
 
-use crate::commands::required;
-use crate::connection::{Client, rpc};
+use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;

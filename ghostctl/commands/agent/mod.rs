@@ -1,5 +1,6 @@
 //! Agents.
 
+mod change;
 mod create;
 mod delete;
 mod get;
@@ -8,14 +9,9 @@ mod prompt;
 mod start;
 mod stop;
 
-use ghost_proto::v1::AgentChange;
-use serde_json::Value;
-
-use crate::commands::required;
 use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record;
 
 /// What can be done with agents.
 #[derive(Debug, clap::Subcommand)]
@@ -41,19 +37,4 @@ impl Agent {
             Self::Prompt(verb) => verb.run(client).await,
         }
     }
-}
-
-/// The agent after a change; `done` is what the change is called when it was one.
-fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
-    let agent = required(change.agent, "agent")?;
-    let mut json = record::agent(&agent);
-    if let Value::Object(object) = &mut json {
-        object.insert("changed".into(), change.changed.into());
-    }
-    let text = if change.changed {
-        format!("{} {done}; it is {}", agent.agent_id, agent.status)
-    } else {
-        format!("{} is {} already", agent.agent_id, agent.status)
-    };
-    Ok(Answer::object(json, text))
 }

@@ -1,15 +1,16 @@
 //! `ghostctl agent prompt`
 
-use ghost_proto::v1::AgentPromptRequest;
 use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::{AgentPromptRequest, PromptSection};
 use serde_json::json;
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::parsed;
+use crate::table::Table;
 
-/// Show the prompt that the agent's next turn would start with
+/// Show the prompt that the agent's next turn would start with, and what each section of it takes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl agent prompt chora | less")]
 pub struct Prompt {
@@ -21,7 +22,16 @@ impl Prompt {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = AgentPromptRequest { agent_id: self.agent_id.clone() };
         let prompt = rpc!(client, AgentsClient::prompt, request).await?;
-        let text = format!("{}\n\n{}", prompt.system.trim_end(), prompt.briefing.trim_end());
+        let sizes = table(&prompt.sections);
+        let text = format!("{}\n\n{}\n\n{sizes}", prompt.system.trim_end(), prompt.briefing.trim_end());
+        let section = |section: &PromptSection| {
+            json!({
+                "part": section.part,
+                "name": section.name,
+                "bytes": section.bytes,
+                "estimated_tokens": section.estimated_tokens,
+            })
+        };
         let json = json!({
             "agent_id": self.agent_id,
             "model": prompt.model,
@@ -30,7 +40,22 @@ impl Prompt {
             "tools": parsed(&prompt.tools_json),
             "system_hash": prompt.system_hash,
             "briefing_hash": prompt.briefing_hash,
+            "sections": prompt.sections.iter().map(section).collect::<Vec<_>>(),
         });
         Ok(Answer::object(json, text))
     }
+}
+
+/// What each section takes, and all of them.
+fn table(sections: &[PromptSection]) -> String {
+    let mut table = Table::new(&["PART", "SECTION", "BYTES", "TOKENS AT MOST"]);
+    let (mut bytes, mut tokens) = (0_u64, 0_u64);
+    for section in sections {
+        bytes = bytes.saturating_add(section.bytes);
+        tokens = tokens.saturating_add(section.estimated_tokens);
+        let (bytes, tokens) = (section.bytes.to_string(), section.estimated_tokens.to_string());
+        table.row([section.part.clone(), section.name.clone(), bytes, tokens]);
+    }
+    table.row(["all".to_owned(), String::new(), bytes.to_string(), tokens.to_string()]);
+    table.render()
 }

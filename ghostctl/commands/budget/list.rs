@@ -1,14 +1,12 @@
 //! `ghostctl budget list`
 
-use std::cell::Cell;
-
 use ghost_proto::v1::ListBudgetsRequest;
 use ghost_proto::v1::budgets_client::BudgetsClient;
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
-use crate::output::{Answer, Body, Note};
+use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
 use crate::text::{cost, dollars};
@@ -17,7 +15,7 @@ use crate::text::{cost, dollars};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl budget list\n  ghostctl budget list --scope root")]
 pub struct List {
-    /// Of this sort: world, team, agent or root; all but roots by default
+    /// Of this sort: world, team, agent, root or day; all but roots by default
     #[arg(long = "scope", value_name = "SORT")]
     sort: Option<String>,
     #[command(flatten)]
@@ -26,20 +24,12 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let cut = Cell::new(false);
-        let mut budgets = collect(&self.bound, async |limit, cursor| {
+        let budgets = collect(&self.bound, async |limit, cursor| {
             let request = ListBudgetsRequest { sort: self.sort.clone(), limit, cursor };
             let page = rpc!(client, BudgetsClient::list, request).await?;
-            cut.set(page.truncated);
             Ok((page.budgets, page.next_cursor))
         })
         .await?;
-        if budgets.note.is_none() && cut.get() {
-            budgets.note = Some(Note::Cut(format!(
-                "the daemon lists no more than these {}; --scope shows others, and `usage` what was spent",
-                budgets.rows.len()
-            )));
-        }
         let mut table = Table::new(&["SCOPE", "TOKENS SPENT", "HELD", "LIMIT", "USD SPENT", "HELD", "LIMIT"]);
         for budget in &budgets.rows {
             table.row([

@@ -1,7 +1,7 @@
 //! `ghostctl budget set`
 
-use ghost_proto::v1::SetBudgetRequest;
 use ghost_proto::v1::budgets_client::BudgetsClient;
+use ghost_proto::v1::{Budget, SetBudgetRequest};
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
@@ -43,14 +43,28 @@ impl Set {
         let budget = rpc!(client, BudgetsClient::set, request).await?;
         let tokens = budget.limit_tokens.map_or("no limit of tokens".to_owned(), |limit| format!("{limit} tokens"));
         let money = budget.limit_micros.map_or("no limit of money".to_owned(), dollars);
-        Ok(Answer::object(
-            record::budget(&budget),
-            format!(
-                "{}: {tokens}, {money} (spent: {} tokens; {})",
-                budget.scope,
-                budget.spent_tokens,
-                cost(budget.spent_micros, budget.unpriced_tokens)
-            ),
-        ))
+        let mut text = format!(
+            "{}: {tokens}, {money} (spent: {} tokens; {})",
+            budget.scope,
+            budget.spent_tokens,
+            cost(budget.spent_micros, budget.unpriced_tokens)
+        );
+        text.extend(already_passed(&budget));
+        Ok(Answer::object(record::budget(&budget), text))
     }
+}
+
+/// What a limit that is passed as soon as it is set does, in a line of its own.
+fn already_passed(budget: &Budget) -> Option<String> {
+    let passed: Vec<String> = budget
+        .passed
+        .iter()
+        .filter_map(|limit| match limit.as_str() {
+            "tokens" => budget.limit_tokens.map(|limit| format!("{} of {limit} tokens", budget.spent_tokens)),
+            _ => budget.limit_micros.map(|limit| format!("{} of {}", dollars(budget.spent_micros), dollars(limit))),
+        })
+        .collect();
+    let until = if budget.scope.ends_with("/day") { "it is raised, or 00:00 UTC" } else { "it is raised" };
+    let what = "every turn that it is charged for fails at its next model call";
+    (!passed.is_empty()).then(|| format!("\nalready passed: {}; {what}, until {until}", passed.join(", ")))
 }

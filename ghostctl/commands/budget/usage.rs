@@ -3,7 +3,7 @@
 use ghost_proto::v1::budgets_client::BudgetsClient;
 use ghost_proto::v1::{UsageRequest, UsageSum};
 
-use crate::commands::ledger::since;
+use crate::commands::since::since;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body};

@@ -4,9 +4,8 @@ use ghost_proto::v1::CreateChannelRequest;
 use ghost_proto::v1::chat_client::ChatClient;
 use serde_json::Value;
 
-use super::members;
-use crate::commands::required;
-use crate::connection::{Client, new_request_id, rpc};
+use super::members::members;
+use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
 use crate::record;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{ChatMessage, HistoryRequest};
 
-use super::told;
+use super::post::told;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};

@@ -3,7 +3,7 @@
 use ghost_proto::v1::ListChannelsRequest;
 use ghost_proto::v1::chat_client::ChatClient;
 
-use super::members;
+use super::members::members;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body};

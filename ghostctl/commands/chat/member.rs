@@ -3,7 +3,7 @@
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{Channel, InviteRequest, RemoveMemberRequest};
 
-use super::members;
+use super::members::members;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;

@@ -4,8 +4,7 @@ use ghost_proto::v1::PostRequest;
 use ghost_proto::v1::chat_client::ChatClient;
 use serde_json::{Value, json};
 
-use crate::commands::required;
-use crate::connection::{Client, new_request_id, rpc};
+use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
 use crate::record;

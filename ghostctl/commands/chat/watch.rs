@@ -6,7 +6,7 @@ use ghost_proto::v1::{ChatMessage, Event, HistoryRequest, StatusRequest, Subscri
 use serde_json::Value;
 
 use super::history::PAGE;
-use super::{line, told};
+use super::post::{line, told};
 use crate::commands::events::subscribe::Reader;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;

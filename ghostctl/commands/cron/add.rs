@@ -3,8 +3,7 @@
 use ghost_proto::v1::SetScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
-use super::KIND;
-use crate::commands::schedule::shown;
+use crate::commands::schedule::shown::shown;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
@@ -79,10 +78,10 @@ fn whole_seconds(ms: i64) -> Result<u32, Failure> {
 }
 
 impl Add {
-    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+    pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
         let request = SetScheduleRequest {
             request_id: new_request_id(),
-            kind: KIND.into(),
+            kind: kind.into(),
             agent_id: self.agent,
             name: self.name,
             message: words(self.message)?,

@@ -29,12 +29,12 @@ pub enum Cron {
 impl Cron {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         match self {
-            Self::Add(verb) => (*verb).run(client).await,
+            Self::Add(verb) => (*verb).run(client, KIND).await,
             Self::List(verb) => verb.run(client, KIND).await,
             Self::Runs(verb) => verb.run(client, KIND).await,
-            Self::Run(verb) => verb.run(client).await,
-            Self::Enable(verb) => verb.run(client, true).await,
-            Self::Disable(verb) => verb.run(client, false).await,
+            Self::Run(verb) => verb.run(client, KIND).await,
+            Self::Enable(verb) => verb.run(client, KIND, true).await,
+            Self::Disable(verb) => verb.run(client, KIND, false).await,
             Self::Cancel(verb) => verb.run(client, KIND).await,
         }
     }

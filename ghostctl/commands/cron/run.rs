@@ -3,8 +3,7 @@
 use ghost_proto::v1::RunScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
-use super::KIND;
-use crate::commands::schedule::named;
+use crate::commands::schedule::named::named;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
@@ -19,8 +18,8 @@ pub struct Run {
 }
 
 impl Run {
-    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let schedule = named(client, KIND, &self.id).await?;
+    pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
+        let schedule = named(client, kind, &self.id).await?;
         let job = format!("{}/{}", schedule.agent_id, schedule.name);
         let schedule_id = schedule.schedule_id;
         let request = RunScheduleRequest { request_id: new_request_id(), schedule_id };

@@ -4,8 +4,7 @@ use ghost_proto::v1::GetDeadRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
 use serde_json::Value;
 
-use crate::commands::required;
-use crate::connection::{Client, rpc};
+use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;

@@ -3,7 +3,7 @@
 use ghost_proto::v1::ListLedgerRequest;
 use ghost_proto::v1::ledger_client::LedgerClient;
 
-use super::since;
+use crate::commands::since::since;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};

@@ -3,7 +3,7 @@
 use ghost_proto::v1::CancelScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
-use super::named;
+use super::named::named;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;

@@ -2,7 +2,8 @@
 
 use ghost_proto::v1::ListSchedulesResponse;
 
-use super::{all, rule};
+use super::named::all;
+use super::shown::rule;
 use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};

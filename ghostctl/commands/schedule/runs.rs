@@ -3,7 +3,7 @@
 use ghost_proto::v1::ListRunsRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
-use super::{named, names};
+use super::named::{named, names};
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};

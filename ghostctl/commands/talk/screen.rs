@@ -81,6 +81,17 @@ impl Screen {
         Ok(out.flush()?)
     }
 
+    /// The words so far were none of the answer.
+    pub fn discard(&mut self, turn_id: &str, out: &mut Output) -> Result<(), Failure> {
+        if self.as_json {
+            out.text(&tagged("discard", json!({ "turn_id": turn_id })))?;
+        } else if !self.streamed.is_empty() {
+            self.end_stream(out)?;
+            out.text("-- that was not the answer yet\n")?;
+        }
+        Ok(out.flush()?)
+    }
+
     /// Something that was said. `own` is what this client said itself.
     pub fn entry(&mut self, entry: &ConversationEntry, own: bool, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {

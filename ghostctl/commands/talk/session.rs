@@ -17,8 +17,7 @@ use tonic::{Status, Streaming};
 
 use super::input::{MESSAGE_MAX, Order, order};
 use super::screen::Screen;
-use crate::commands::required;
-use crate::connection::{ANSWER_BYTES, Client, Patience, new_request_id, rpc};
+use crate::connection::{ANSWER_BYTES, Client, Patience, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::wait::Deadline;
@@ -243,6 +242,7 @@ impl Session {
                 self.screen.entry(&entry, self.waits_for == Some(entry.seq), out)?;
             }
             Some(What::Delta(text)) => self.screen.delta(&text, &self.owner, out)?,
+            Some(What::Discard(turn_id)) => self.screen.discard(&turn_id, out)?,
             // What this client did itself is on the screen.
             Some(What::Changed(conversation)) if conversation.owner != self.owner => {
                 self.owner.clone_from(&conversation.owner);
@@ -364,7 +364,8 @@ async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
         ("stopped", _) | (_, "stopped" | "stopping") => "is stopped",
         _ => return Ok(()),
     };
-    Err(Failure::new("conflict", format!("{agent_id} {why} and cannot answer"))
+    let reason = agent.status_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    Err(Failure::new("conflict", format!("{agent_id} {why} and cannot answer{reason}"))
         .hint(format!("start it with `ghostctl agent start {agent_id}`, or talk with someone else")))
 }
 

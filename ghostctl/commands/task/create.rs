@@ -3,7 +3,7 @@
 use ghost_proto::v1::CreateTaskRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
 
-use super::{due, priority};
+use super::options::{due, priority};
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;

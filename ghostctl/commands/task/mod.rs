@@ -3,13 +3,12 @@
 mod create;
 mod get;
 mod list;
+mod options;
 mod update;
 
 use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::text::{parse_due, whole};
-use crate::wait::now_ms;
 
 /// What can be done with tasks.
 #[derive(Debug, clap::Subcommand)]
@@ -29,14 +28,4 @@ impl Task {
             Self::Update(verb) => verb.run(client).await,
         }
     }
-}
-
-/// Reads `--due-in`: the instant that lies so far ahead.
-fn due(text: &str) -> Result<i64, String> {
-    parse_due(text, now_ms())
-}
-
-/// Reads `--priority`.
-fn priority(text: &str) -> Result<i32, String> {
-    whole(text, i32::MIN.into(), i32::MAX.into())
 }

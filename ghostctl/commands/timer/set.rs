@@ -3,7 +3,7 @@
 use ghost_proto::v1::SetScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
-use crate::commands::schedule::shown;
+use crate::commands::schedule::shown::shown;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;

@@ -12,7 +12,10 @@ use crate::source::words;
 
 /// Run a tool as an agent, through its registry, in a turn of the operator's
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl tool call chora workspace.read '{\"path\": \"notes.md\"}'")]
+#[command(after_help = "\
+It runs at once, also while the agent is stopped or the world is paused.
+
+Examples:\n  ghostctl tool call chora workspace.read '{\"path\": \"notes.md\"}'")]
 pub struct Call {
     /// The agent
     agent_id: String,

@@ -4,8 +4,7 @@ use ghost_proto::v1::CancelTurnRequest;
 use ghost_proto::v1::turns_client::TurnsClient;
 use serde_json::Value;
 
-use crate::commands::required;
-use crate::connection::{Client, new_request_id, rpc};
+use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;

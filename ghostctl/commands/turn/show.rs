@@ -4,8 +4,7 @@ use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::{GetTurnRequest, JournalRow, Turn};
 use serde_json::Value;
 
-use crate::commands::required;
-use crate::connection::{Client, rpc};
+use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
 use crate::record;

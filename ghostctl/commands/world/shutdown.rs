@@ -12,6 +12,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, is_lost};
 use crate::output::Answer;
+use crate::process::Process;
 use crate::text::parse_duration;
 use crate::wait::{Deadline, pause};
 
@@ -32,6 +33,7 @@ impl Shutdown {
         let deadline = Deadline::after(client.timeout);
         // From here on the daemon is known to be there, so that its absence later means that it has stopped.
         let status = rpc!(client, WorldClient::status, StatusRequest {}).await?;
+        let process = Process::behind(&client.endpoint).await;
         let request = ShutdownRequest {
             request_id: new_request_id(),
             grace_ms: self.grace.map(|grace| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)),
@@ -58,7 +60,8 @@ impl Shutdown {
                 Some(Err(status)) => return Err(status.into()),
             }
         }
-        while listens(&client.endpoint) {
+        // It lets its doors go when its database is closed, and has a few steps left then.
+        while listens(&client.endpoint) || process.as_ref().is_some_and(|process| !process.ended()) {
             if deadline.remaining() <= LOOK {
                 return Err(still_there(client));
             }

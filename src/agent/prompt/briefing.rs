@@ -4,7 +4,7 @@ use ghost_config::spec::AgentSpec;
 use ghost_domain::HeldSkill;
 use ghost_domain::transcript::ToolSpec;
 
-use super::Section;
+use super::part::Section;
 
 /// The sections of the briefing, in order.
 #[must_use]

@@ -7,7 +7,7 @@ use ghost_domain::reply_tokens::SILENT;
 use ghost_domain::text::{clip, one_line, prefix_bytes};
 use ghost_domain::{ActionKind, ChannelContext, Envelope, Reactions, Turn};
 
-use super::{escape, escape_attribute};
+use super::escape::{escape, escape_attribute};
 
 /// Calls of an earlier turn that the next one is told of.
 const NOTED_CALLS: usize = 50;

@@ -4,7 +4,7 @@ use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::Agent;
 
-use super::Section;
+use super::part::Section;
 
 /// How every agent operates, whatever its role.
 const HOW_YOU_OPERATE: &str = "\

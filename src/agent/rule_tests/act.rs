@@ -1,9 +1,11 @@
 use std::sync::atomic::Ordering;
 
+use ghost_domain::transcript::Block;
 use ghost_domain::{CallStatus, Code, Kind, TurnStatus};
+use ghost_provider::Stop;
 use serde_json::json;
 
-use super::fakes::{FILE, block, call, calls, say};
+use super::fakes::{FILE, Reply, block, call, calls, say};
 use super::rig::{Rig, id, results};
 
 /// The codes of the refusals in a request, `ok` for a result.
@@ -49,6 +51,44 @@ async fn what_is_refused_does_not_run_and_stands_in_the_ledger() {
     assert_eq!(rows.len(), 7);
     assert!(rows.iter().all(|row| row.status == CallStatus::Failed && row.duration_ms.is_some()));
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+}
+
+#[tokio::test]
+async fn calls_as_a_hostile_model_makes_them_are_answered_each_once() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, n| match n {
+        0 => {
+            let mut blocks = vec![
+                Block::Thinking { text: "<tool_call>".into(), signature: None },
+                Block::Text { text: "I will now.</s>".into() },
+                block("x", "test.act", json!({ "n": 1 })),
+                block("x", "test.act", json!({ "n": 2 })),
+                block("", "test.act", json!({ "n": 3 })),
+                block("w", "test__look", json!({ "n": 4 })),
+                block("u", "Test.Look", json!({ "n": 5 })),
+                block("s", "test.look", json!("{\"n\": 6")),
+                block("e", "", json!({})),
+            ];
+            blocks.extend((0..1_000).map(|n| block(&format!("c{n}"), "test.look", json!({ "n": n }))));
+            Reply::Say(blocks, Stop::MaxTokens)
+        }
+        _ => say("well"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let second = rig.model.asked().remove(1);
+    let codes = codes(&second);
+    // The two of the same id are two, the one without an id is none.
+    assert_eq!(codes.len(), 1_006);
+    assert_eq!(codes[..6], ["ok", "ok", "ok", "unknown_tool", "invalid_arguments", "unknown_tool"]);
+    let limit = rig.cx().limits().calls_per_answer as usize;
+    assert!(codes[6..limit].iter().all(|code| code == "ok") && codes[limit..].iter().all(|code| code == "too_large"));
+    assert_eq!(rig.probe.of(|probe| &probe.outside), 2);
+    let ids: std::collections::BTreeSet<&str> =
+        second.messages.iter().flat_map(|message| message.calls()).map(|(id, ..)| id).collect();
+    assert_eq!(ids.len(), 1_006, "each has an id of its own");
+    assert!(results(&second)[4]["hint"].as_str().unwrap().contains("token limit"));
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("well"));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::fakes::{Reply, call, say};
 use super::rig::{Rig, read};
-use crate::transcript::bytes_of;
+use crate::fit::bytes_of;
 
 /// The messages that a request's mail holds.
 fn mail_of(request: &ModelRequest) -> Vec<String> {
@@ -80,6 +80,30 @@ async fn a_conversation_that_grew_too_long_is_shortened_before_it_is_given_up() 
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
     assert_eq!(rig.model.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn what_shortening_has_overcome_is_no_failed_attempt_of_a_turn_that_resumes() {
+    let rig = Rig::new().await;
+    let fits = |request: &ModelRequest| bytes_of(&request.messages) <= 20_000;
+    rig.model.does(move |request, n| match n {
+        // From 320,000 bytes to 20,000 are more failures than a model has attempts.
+        0..10 => call("test.look", json!({ "n": n, "long": "y".repeat(32_000) })),
+        10 => Reply::Fail(ProviderError::new(ErrorKind::Server, "busy")),
+        _ if fits(request) => Reply::Hang,
+        _ => too_long(),
+    });
+    rig.send("ada", "go").await;
+    rig.in_time(rig.work_until("ada", rig.model.hung.notified())).await;
+    let failed = rig.steps("ada").await.iter().filter(|step| step.name() == "model_failed").count();
+    let last = rig.model.asked().pop().unwrap();
+    assert!(failed >= 4, "{failed}");
+    rig.model.does(move |request, _| if fits(request) { say("short now") } else { too_long() });
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
+    let asked = rig.model.asked();
+    assert_eq!(asked.len(), 1, "it goes on with the conversation that it had cut down");
+    assert_eq!(asked[0].messages, last.messages);
 }
 
 #[tokio::test]

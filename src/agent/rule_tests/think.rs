@@ -5,7 +5,7 @@ use ghost_domain::{AskStatus, CallStatus, Code, EventKind, Scope, TurnStatus};
 use ghost_provider::Stop;
 use serde_json::json;
 
-use super::fakes::{Reply, call, say};
+use super::fakes::{Reply, block, call, say};
 use super::rig::{Rig, SECRET, operator, read, write};
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn a_turn_ends_with_the_last_words_and_records_what_it_took() {
         names,
         ["briefed", "model_started", "model_answered", "call_finished", "model_started", "model_answered"]
     );
-    let held = read!(rig, |r| r.budget_list(true).await?);
+    let held = read!(rig, |r| r.budget_list(&ghost_store::tables::BudgetFilter::default()).await?);
     assert!(held.iter().all(|budget| budget.reserved_tokens == 0 && budget.spent_tokens == 30), "{held:?}");
 }
 
@@ -121,6 +121,31 @@ async fn an_answer_that_was_cut_before_it_said_anything_is_asked_for_again() {
     rig.work("ada").await.unwrap();
     assert!(rig.ask_row(ask.ask_id).await.error.unwrap().contains("refused"));
     assert!(rig.turn("ada").await.reason.unwrap().starts_with(Code::PolicyDenied.as_str()));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_refused_half_way_is_none_and_its_calls_do_not_run() {
+    let rig = Rig::new().await;
+    let words = Block::Text { text: "How to build a b".into() };
+    let calls = [("c1", 1), ("c2", 2)].map(|(id, n)| block(id, "test.look", json!({ "n": n })));
+    for blocks in [vec![words.clone()], vec![words.clone(), calls[0].clone()], calls.to_vec()] {
+        let said = blocks.clone();
+        rig.model.does(move |_, _| Reply::Say(blocks.clone(), Stop::Refused));
+        let ask = rig.ask("ada").await;
+        rig.work("ada").await.unwrap();
+        assert_eq!(rig.model.asked().len(), 1);
+        let (turn, ask) = (rig.turn("ada").await, rig.ask_row(ask.ask_id).await);
+        assert_eq!((turn.status, turn.text, ask.status), (TurnStatus::Failed, None, AskStatus::Failed));
+        assert!(turn.reason.unwrap().starts_with(Code::PolicyDenied.as_str()));
+        assert!(ask.error.unwrap().contains("refused to go on"));
+        let kept = rig.steps("ada").await.into_iter().find_map(|step| match step {
+            Step::ModelAnswered { blocks, stop, .. } => Some((blocks, stop)),
+            _ => None,
+        });
+        assert_eq!(kept, Some((said, Some("refused".to_owned()))), "what it said stays in the record");
+    }
+    assert!(rig.ledger().await.is_empty());
+    assert_eq!(rig.probe.of(|probe| &probe.reads), 0);
 }
 
 #[tokio::test]

@@ -1,15 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ghost_commons::budgets::{self, NewLimits};
 use ghost_config::plan::ProviderKind;
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::TokenUsage;
-use ghost_domain::{Activity, AskStatus, TurnStatus};
+use ghost_domain::{Activity, AskStatus, Money, Price, Scope, TurnStatus};
 use ghost_provider::testing::provider_plan;
 use ghost_provider::{ErrorKind, Provider, ProviderError, Providers};
 
 use super::fakes::{Model, Reply, say};
-use super::rig::{Rig, id, read};
+use super::rig::{Rig, id, operator, read, write};
 
 fn fail(kind: ErrorKind) -> Reply {
     Reply::Fail(ProviderError::new(kind, "no"))
@@ -85,6 +86,42 @@ async fn a_refused_key_leads_to_a_fall_back_at_another_provider() {
     let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
     assert_eq!(models, ["one", "three"], "the same key is not tried with another model");
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("with another key"));
+}
+
+#[tokio::test]
+async fn a_fall_back_without_a_price_is_passed_over_where_money_is_counted() {
+    for priced in [vec!["test/one", "test/three"], vec!["test/one"]] {
+        let rig = Rig::with(|plan| {
+            for agent in &mut plan.agents {
+                agent.model.fallback_models = vec!["two".into(), "three".into()];
+            }
+            let price = Price { input: Money(1), output: Money(1), ..Price::default() };
+            plan.llm.prices.extend(priced.iter().map(|model| ((*model).to_owned(), price)));
+        })
+        .await;
+        let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
+        write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+        rig.model.does(|request, _| match request.model.as_str() {
+            "one" => fail(ErrorKind::Server),
+            _ => say("paid for"),
+        });
+        let ask = rig.ask("ada").await;
+        rig.work("ada").await.unwrap();
+        let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
+        let told = rig.steps("ada").await.into_iter().find_map(|step| match step {
+            Step::ModelFailed { model, error } if model == "two" => Some(error),
+            _ => None,
+        });
+        assert!(told.unwrap().contains("the price of test/two is unknown"), "and that it was passed over is seen");
+        if priced.len() == 2 {
+            assert_eq!(models, ["one", "one", "one", "three"]);
+            assert_eq!(rig.turn("ada").await.text.as_deref(), Some("paid for"));
+        } else {
+            assert_eq!(models, ["one", "one", "one"]);
+            let error = rig.ask_row(ask.ask_id).await.error.unwrap();
+            assert!(error.contains("no model answered: one (test): no"), "the outage is the reason: {error}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -9,34 +9,17 @@ use ghost_commons::turns::{self, CallStart, Ending};
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
+use ghost_tools::Run;
 use ghost_tools::loop_guard::{Verdict, digest_of};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
-use ghost_tools::{Run, Tool};
 use tokio::sync::Semaphore;
 
-use super::Runner;
-use super::record::{InTransaction, Unrecorded, outcome_unknown, record_end};
+use super::call::{Checked, Checking, Done};
+use super::record::{InTransaction, outcome_unknown, record_end};
+use super::runner::Runner;
+use super::unrecorded::Unrecorded;
 use super::wait::within;
 use crate::transcript::{Begun, OpenCall};
-
-/// A call that was checked and may run.
-pub(super) struct Checked {
-    pub(super) call: OpenCall,
-    pub(super) tool: Arc<Tool>,
-    pub(super) alias: Option<String>,
-    pub(super) run: Run,
-}
-
-/// A call that was looked at: it may run, or why not.
-pub(super) type Checking = Result<Checked, Box<(OpenCall, Refusal)>>;
-
-/// What a call came to, and how it is to be recorded.
-pub(super) enum Done {
-    /// The outcome is in the journal.
-    Recorded(CallOutcome),
-    /// The call is refused without having run.
-    Refused(Refusal),
-}
 
 impl Runner {
     /// Runs the open calls to their results and puts these before the model.

@@ -10,13 +10,16 @@ use ghost_domain::journal::Effect;
 use ghost_domain::time::BoxFuture;
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{CallId, Code, Refusal, ReservationId, Turn};
-use ghost_provider::{ModelAnswer, Stop, clean_visible, malformed_tool_call};
+use ghost_provider::{ModelAnswer, Stop, clean_from_reasoning, clean_visible, malformed_tool_call};
 use ghost_store::Writes;
 
 use super::keep::{self, Pauses, Unkept};
+use super::runner::Runner;
 use super::think::{Choice, Thought};
-use super::{CORRECTIONS_MAX, Runner};
 use crate::transcript::{OpenCall, with_unique_ids};
+
+/// Corrections of malformed calls before a turn is ended.
+const CORRECTIONS_MAX: u32 = 3;
 
 impl Runner {
     /// Journals an answer with what follows from it.
@@ -39,7 +42,11 @@ impl Runner {
             })
             .collect();
         let visible = message.visible_text();
-        let flaw = if calls.is_empty() { flaw(&visible, &answer.stop) } else { None };
+        // Cut before its reasoning was closed, such a model has said nothing yet.
+        let reasoning = answer.stop == Stop::MaxTokens && self.engine.reasons_first(&choice.model);
+        let said = if reasoning { clean_from_reasoning(&visible) } else { clean_visible(&visible) };
+        let refused = answer.stop == Stop::Refused;
+        let flaw = if calls.is_empty() && !refused { flaw(&visible, &said, &answer.stop) } else { None };
         let hopeless = flaw.is_some() && self.corrections >= CORRECTIONS_MAX;
         let ending = match (&flaw, calls.is_empty()) {
             (Some(_), _) if hopeless => Some(Ending::Failed(
@@ -49,12 +56,10 @@ impl Runner {
                 )
                 .hint("see its last answers with `ghostctl turn show`; another model may do better"),
             )),
-            (None, true) if answer.stop == Stop::Refused && visible.trim().is_empty() => Some(Ending::Failed(
-                Refusal::new(Code::PolicyDenied, format!("{} refused to answer", choice.model))
-                    .hint("put the request differently, or give it to another model"),
-            )),
-            (None, true) if answer.stop == Stop::MaxTokens => Some(Ending::Cut(clean_visible(&visible))),
-            (None, true) => Some(Ending::Finished(clean_visible(&visible))),
+            // What came before is no answer, and who broke off meant none of the calls to be made.
+            _ if refused => Some(Ending::Failed(refusal(&choice.model, calls.len(), &said))),
+            (None, true) if answer.stop == Stop::MaxTokens => Some(Ending::Cut(said)),
+            (None, true) => Some(Ending::Finished(said)),
             _ => None,
         };
         let result = ModelResult {
@@ -150,6 +155,18 @@ impl Runner {
     }
 }
 
+/// Why a turn ends whose model, or its provider, would not go on.
+fn refusal(model: &str, calls: usize, said: &str) -> Refusal {
+    let what = match (calls, said.trim()) {
+        (0, "") => format!("{model} refused to answer"),
+        (0, _) => format!("{model} refused to go on with its answer"),
+        _ => format!("{model} refused to go on with its answer, and its tool calls were not run"),
+    };
+    let look = if calls == 0 && said.trim().is_empty() { "" } else { "; `ghostctl turn show` has what it said" };
+    Refusal::new(Code::PolicyDenied, what)
+        .hint(format!("put the request differently, or give it to another model{look}"))
+}
+
 /// The journal's word for why an answer stopped, unless it came to its end.
 fn stop_word(stop: &Stop) -> Option<String> {
     match stop {
@@ -161,14 +178,14 @@ fn stop_word(stop: &Stop) -> Option<String> {
 }
 
 /// What is wrong with an answer without calls that is no last word: a call that was written as text (TOOL-13), with its
-/// fragment for the ledger, or nothing at all because the answer was cut. Beside it, what the model is told.
-fn flaw(visible: &str, stop: &Stop) -> Option<(Option<String>, String)> {
+/// fragment for the ledger, or nothing `said` because the answer was cut. Beside it, what the model is told.
+fn flaw(visible: &str, said: &str, stop: &Stop) -> Option<(Option<String>, String)> {
     if let Some(fragment) = malformed_tool_call(visible) {
         let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
                     interface, or answer in plain words.";
         return Some((Some(fragment), note.to_owned()));
     }
-    if *stop == Stop::MaxTokens && clean_visible(visible).trim().is_empty() {
+    if *stop == Stop::MaxTokens && said.trim().is_empty() {
         let note = "Your last answer was cut before it said anything. Answer again, and more briefly.";
         return Some((None, note.to_owned()));
     }

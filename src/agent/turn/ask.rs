@@ -9,9 +9,9 @@ use ghost_domain::journal::{CallOutcome, Step};
 use ghost_domain::{AskId, AskStatus, CallId, Code, Refusal};
 use ghost_tools::tool::ErasedAsk;
 
-use super::Runner;
-use super::act::{Checked, Done};
+use super::call::{Checked, Done};
 use super::record::InTransaction;
+use super::runner::Runner;
 use crate::transcript::Begun;
 
 impl Runner {

@@ -9,9 +9,9 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{CallId, Code, Refusal};
 use ghost_tools::tool::ErasedFile;
 
-use super::Runner;
-use super::act::{Checked, Done};
+use super::call::{Checked, Done};
 use super::record::{InTransaction, outcome_unknown, record_end};
+use super::runner::Runner;
 use crate::transcript::Begun;
 
 impl Runner {

@@ -12,7 +12,7 @@ use ghost_domain::time::BoxFuture;
 use ghost_domain::{Code, Refusal, TurnId};
 use ghost_store::{StoreError, Writes};
 
-use super::Runner;
+use super::runner::Runner;
 use crate::engine::Engine;
 
 /// How long a store that has just failed is left alone, and how long at most.

@@ -13,13 +13,15 @@ use ghost_domain::mail::channel_of;
 use ghost_domain::schedule::JobOptions;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
 use ghost_domain::{AgentId, ChannelContext, Code, HeldSkill, Kind, MessageId, Refusal, Turn, TurnStatus};
+use ghost_provider::tool_bytes;
 use ghost_store::Reads;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
 
-use super::{Bench, Runner, view};
+use super::bench::Bench;
+use super::runner::{Runner, view};
 use crate::engine::Engine;
-use crate::prompt::{self, Part, Section};
+use crate::prompt::{self, Part, Section, Size};
 use crate::transcript::Transcript;
 
 /// The source of a turn that a cron job has to itself.
@@ -35,14 +37,25 @@ pub(super) struct Sources {
     stored: Option<(String, String)>,
 }
 
+/// Why a turn that was taken cannot be run.
+pub(super) enum Unopened {
+    /// The agent has no place in the world's files now. Its turn is kept for when it has one again.
+    Unfit(Refusal),
+    /// This turn cannot be had: it fails.
+    Failed(Refusal),
+}
+
+/// What the agent has to do next, what is known of it already, and the room that a turn has for mail.
+pub(super) type Looked = (Next, Option<Sources>, usize);
+
 impl Runner {
-    /// Opens the turn. The inner refusal means that the agent itself cannot run turns now.
+    /// Opens the turn, if it can be run.
     pub(super) async fn open(
         engine: &Arc<Engine>,
         taken: Taken,
         sources: Option<Sources>,
         bench: &Arc<Bench>,
-    ) -> Result<Result<Self, Refusal>, Refusal> {
+    ) -> Result<Result<Self, Unopened>, Refusal> {
         let sources = match sources {
             // They are of a turn without a past: one that has a journal, or mail that has been in another, needs more.
             Some(sources) if !taken.resumed && taken.earlier.is_empty() => sources,
@@ -51,7 +64,7 @@ impl Runner {
         let channel = channel(&taken, &sources.journal);
         let kit = match engine.kit(&taken.agent, channel, &sources.held) {
             Ok(kit) => kit,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(refusal) => return Ok(Err(Unopened::Unfit(refusal))),
         };
         let (mut spec, registry) = (Arc::clone(&kit.spec), kit.registry.clone());
         let job = job(engine, &taken).await?;
@@ -59,11 +72,11 @@ impl Runner {
         if let Some(job) = &job {
             let mut own = AgentSpec::clone(&spec);
             if let Err(refusal) = narrow(&mut own, &engine.office.plan(), job) {
-                return Ok(Err(refusal));
+                return Ok(Err(Unopened::Failed(refusal)));
             }
             spec = Arc::new(own);
         }
-        bench.set_room(turns::mail_room(spec.limits.context_bytes));
+        bench.set_room(&kit.plan, turns::mail_room(spec.limits.context_bytes));
         let limits = engine.office.cx.limits();
         let own_view = spec.limits.result_view_bytes;
         let transcript =
@@ -117,6 +130,7 @@ impl Runner {
         messages.extend(transcript.messages);
         let guard = LoopGuard::replay(&limits, &sources.journal);
         let context = spec.limits.context_bytes as usize;
+        let context = transcript.context.map_or(context, |shortened| shortened.min(context));
         let held = (!taken.resumed).then(|| taken.mail.iter().map(HeldMail::of).collect());
         Ok(Ok(Self {
             held,
@@ -206,14 +220,15 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
 }
 
 /// Looks what the agent has to do next and, at the same time, at what the prompt of a new turn needs; gives how many bytes of
-/// mail that turn has room for, too. No snapshot: only the agent's own turns change either, and it has none under way.
+/// mail that turn has room for, too. No snapshot: only the agent's own turns change either, and it has none under way. The
+/// inner refusal says why the agent cannot run at all.
 pub(super) async fn look(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
     bench: &Bench,
-) -> Result<(Next, Option<Sources>, usize), Refusal> {
+) -> Result<Result<Looked, Refusal>, Refusal> {
     let (cx, id, plan) = (engine.office.cx.clone(), agent_id.clone(), engine.office.plan());
-    let (settled, recent, room) = (bench.is_settled(), bench.recall(), bench.room());
+    let (settled, recent, room) = (bench.is_settled(), bench.recall(), bench.room(&plan));
     engine
         .office
         .store
@@ -222,8 +237,12 @@ pub(super) async fn look(
                 let room = match room {
                     Some(room) => room,
                     None => {
-                        let spec = r.agent_get(&id).await?.and_then(|agent| plan.spec_for(&agent).ok());
-                        let bytes = spec.map_or_else(|| cx.limits().context_bytes, |spec| spec.limits.context_bytes);
+                        let spec = r.agent_get(&id).await?.map(|agent| plan.spec_for(&agent));
+                        let bytes = match spec {
+                            Some(Ok(spec)) => spec.limits.context_bytes,
+                            Some(Err(refusal)) => return Ok(Err(refusal)),
+                            None => cx.limits().context_bytes,
+                        };
                         turns::mail_room(bytes)
                     }
                 };
@@ -235,7 +254,7 @@ pub(super) async fn look(
                     }
                     Next::Nothing | Next::Resume => None,
                 };
-                Ok((next, sources, room))
+                Ok(Ok((next, sources, room)))
             })
         })
         .await
@@ -321,4 +340,15 @@ pub struct Preview {
     pub tools: Arc<[ToolSpec]>,
     /// What the agent is made from.
     pub spec: AgentSpec,
+}
+
+impl Preview {
+    /// What every section takes, and the tools beside them, in the order of the request.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<Size> {
+        let mut sizes = prompt::sizes("system", &self.system);
+        sizes.extend(prompt::sizes("briefing", &self.briefing));
+        sizes.push(Size::new("request", "tools", tool_bytes(&self.tools)));
+        sizes
+    }
 }

@@ -14,7 +14,8 @@ use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_tools::loop_guard::LoopGuard;
 use serde_json::Value;
 
-use super::{Bench, Runner};
+use super::bench::Bench;
+use super::runner::Runner;
 use crate::engine::Engine;
 use crate::prompt::Part;
 use crate::transcript::OpenCall;
@@ -84,7 +85,7 @@ pub async fn call_for_operator(
     let outcomes = match AssertUnwindSafe(runner.act_once()).catch_unwind().await {
         Ok(outcomes) => outcomes,
         Err(panic) => {
-            let words = engine.office.cx.excerpt(&crate::actor::panic_text(&*panic), 300);
+            let words = engine.office.cx.excerpt(&crate::panics::text(&*panic), 300);
             Err(Refusal::new(Code::OutcomeUnknown, format!("{tool} panicked: {words}"))
                 .hint("it may or may not have happened; check what it left behind"))
         }

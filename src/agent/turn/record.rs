@@ -4,15 +4,14 @@
 
 use ghost_commons::Cx;
 use ghost_commons::turns::{self, CallStart};
-use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, Code, Refusal, TurnId};
+use ghost_domain::{CallId, Code, Refusal};
 use ghost_store::{StoreError, Writes};
 use ghost_tools::Output;
 use ghost_tools::view::refused;
 
-use super::Runner;
-use super::act::Checked;
+use super::call::Checked;
+use super::runner::Runner;
 use crate::transcript::OpenCall;
 
 /// Refusals inside a store transaction, told apart: the tool's own is the model's to read, the turn's ends the work.
@@ -24,45 +23,6 @@ pub(super) enum InTransaction {
 impl From<StoreError> for InTransaction {
     fn from(error: StoreError) -> Self {
         Self::Turn(error.into())
-    }
-}
-
-/// The result of a call that is not in the journal yet.
-pub(super) struct Unrecorded {
-    /// The call's start, if that is not there either.
-    start: Option<CallStart>,
-    call_id: CallId,
-    id: String,
-    tool: String,
-    events: Vec<NewEvent>,
-    pub(super) outcome: CallOutcome,
-}
-
-impl Unrecorded {
-    pub(super) fn new(
-        start: Option<CallStart>,
-        call_id: CallId,
-        checked: &Checked,
-        result: Result<Output, Refusal>,
-    ) -> Self {
-        let (events, outcome) = match result {
-            Ok(Output { content, events, truncated }) => (events, CallOutcome { content, refusal: None, truncated }),
-            Err(refusal) => (Vec::new(), refused(refusal)),
-        };
-        let (id, tool) = (checked.call.id.clone(), checked.tool.spec.name.clone());
-        Self { start, call_id, id, tool, events, outcome }
-    }
-
-    /// Records it in a transaction of its turn's.
-    pub(super) async fn record(&self, w: &mut dyn Writes, cx: &Cx, turn_id: TurnId) -> Result<(), Refusal> {
-        let turn = turns::working_turn(w, cx, turn_id).await?;
-        if let Some(start) = &self.start {
-            turns::record_call_start(w, cx, &turn, start).await?;
-        }
-        for event in &self.events {
-            cx.emit(w, event.clone()).await?;
-        }
-        turns::record_call_end(w, cx, &turn, self.call_id, &self.id, &self.tool, &self.outcome).await
     }
 }
 

@@ -1,6 +1,9 @@
 //! Streaming an answer while it is made, to whoever watches: without reasoning and markup, and redacted before it leaves,
 //! though it comes in pieces.
 //!
+//! What was shown and turns out to be reasoning, because a close comes that nothing opened, cannot be taken back: whoever
+//! watches is told to discard it, and of that model nothing is shown before such a close from then on.
+//!
 //! Must never: show a part of a secret, or of a model's reasoning, because the rest of it had not come yet, or keep anything:
 //! what counts is the whole answer in the journal.
 
@@ -9,11 +12,12 @@ use std::sync::Arc;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::prefix_bytes;
+use ghost_domain::transcript::Block;
 use ghost_domain::{AgentId, EventId, TurnId};
-use ghost_provider::{Cleaner, Deltas};
-use serde_json::json;
+use ghost_provider::{Cleaner, Deltas, ModelAnswer, Stop, closes_unopened};
+use serde_json::{Value, json};
 
-use super::Runner;
+use super::runner::Runner;
 use crate::engine::Engine;
 
 /// Bytes of text that are streamed at once: single tokens would cost more than they show.
@@ -81,8 +85,8 @@ pub(super) struct Streamer {
     turn_id: TurnId,
     model: String,
     cleaner: Cleaner,
-    /// Whether reasoning was closed that had not been opened: its opening is in a prefix of the provider's.
-    unopened: bool,
+    /// Whether anything was shown that still stands.
+    shown: bool,
     holding: Holding,
     watched: bool,
 }
@@ -98,32 +102,35 @@ impl Streamer {
             turn_id: runner.turn.turn_id,
             model: model.to_owned(),
             cleaner,
-            unopened: false,
+            shown: false,
             holding: Holding::default(),
         }
     }
 
-    /// Streams what was held back: the answer has ended. One that broke off says nothing about its model.
-    pub(super) fn end(&mut self, whole: bool) {
+    /// Streams what was held back: the answer is whole, or it broke off, which says nothing about its model.
+    pub(super) fn end(&mut self, answer: Option<&ModelAnswer>) {
         let mut read = String::new();
-        let reasoning = self.cleaner.is_reasoning();
         self.cleaner.end(&mut read);
         self.show(&read);
         let text = self.holding.end(&self.engine.office.cx.redactor);
         self.publish(&text);
-        if self.unopened {
-            self.engine.set_reasons_first(&self.model, true);
-        } else if self.watched && whole && reasoning {
-            self.engine.set_reasons_first(&self.model, false);
+        // One that was cut may have been cut before its close. Whether anyone watched makes no difference.
+        if let Some(answer) = answer.filter(|answer| answer.stop != Stop::MaxTokens) {
+            let said: Vec<&str> = answer.blocks.iter().filter_map(text_of).collect();
+            if !said.is_empty() {
+                self.engine.set_reasons_first(&self.model, closes_unopened(&said.concat()));
+            }
         }
     }
 
     /// Streams of what may be read as much as holds no part of a secret.
     fn show(&mut self, read: &str) {
         if self.cleaner.closed_unopened() {
-            // What has gone out cannot be taken back; the rest of it and all that the model says next does not.
-            self.unopened = true;
+            self.engine.set_reasons_first(&self.model, true);
             self.holding.forget();
+            if std::mem::take(&mut self.shown) {
+                self.emit(json!({ "turn_id": self.turn_id, "text": "", "discard": true }));
+            }
         }
         if !read.is_empty()
             && let Some(shown) = self.holding.push(read, &self.engine.office.cx.redactor)
@@ -132,10 +139,14 @@ impl Streamer {
         }
     }
 
-    fn publish(&self, text: &str) {
-        if text.is_empty() {
-            return;
+    fn publish(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.shown = true;
+            self.emit(json!({ "turn_id": self.turn_id, "text": text }));
         }
+    }
+
+    fn emit(&self, payload: Value) {
         let (cx, store) = (&self.engine.office.cx, &self.engine.office.store);
         store.publish_ephemeral(Event {
             seq: store.last_seq(),
@@ -145,8 +156,15 @@ impl Streamer {
             agent_id: Some(self.agent_id.clone()),
             channel: None,
             correlation_id: Some(self.turn_id.to_string()),
-            payload: json!({ "turn_id": self.turn_id, "text": text }),
+            payload,
         });
+    }
+}
+
+fn text_of(block: &Block) -> Option<&str> {
+    match block {
+        Block::Text { text } if !text.trim().is_empty() => Some(text),
+        _ => None,
     }
 }
 

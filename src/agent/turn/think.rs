@@ -8,15 +8,15 @@ use futures_util::future::poll_immediate;
 use ghost_commons::budgets::{Demand, Settlement, Taken};
 use ghost_commons::turns;
 use ghost_domain::Price;
-use ghost_domain::budget::Allowance;
+use ghost_domain::budget::{Allowance, is_unpriced};
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId};
 use ghost_provider::{Charge, Entry, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
-use super::Runner;
+use super::runner::Runner;
 use super::stream::Streamer;
 use super::wait::within;
-use crate::transcript::{bytes_of, fit};
+use crate::fit::{bytes_of, fit};
 
 /// What came of thinking.
 pub(super) enum Thought {
@@ -66,9 +66,11 @@ impl Runner {
         }
         if failed > 0 && failed >= choices[at].entry.plan.attempts {
             // The attempts were made, and what would have ended the turn was not recorded, or an answer was not.
-            let what = format!("no model answered: {} has failed {failed} times in this turn", choices[at].model);
-            return Ok(Thought::Failed(Refusal::new(Code::Unavailable, what).hint(UNANSWERED)));
+            let what = format!("{} has failed {failed} times in this turn", choices[at].model);
+            return Ok(Thought::Failed(unanswered(&what)));
         }
+        // Why the last model that was asked did not answer.
+        let mut outage = None;
         loop {
             let choice = &choices[at];
             self.show(Activity::Queued);
@@ -87,6 +89,18 @@ impl Runner {
             let mut request = self.request(&choice.model);
             let (reservation_id, allowance) = match self.start(choice, &request).await? {
                 Ok(started) => started,
+                // A fall-back that cannot be paid for is none, and nothing is wrong with those behind it.
+                Err(refusal) if at > 0 && is_unpriced(&refusal) => {
+                    self.pass_over(choice, &refusal).await?;
+                    (at, failed) = (at + 1, 0);
+                    if at < choices.len() {
+                        continue;
+                    }
+                    // After a restart, only the events say more.
+                    let before =
+                        || Thought::Failed(unanswered(&format!("{} has failed in this turn", choices[0].model)));
+                    return Ok(outage.unwrap_or_else(before));
+                }
                 Err(refusal) => return Ok(Thought::Failed(refusal)),
             };
             request.max_tokens = allowance.max_tokens;
@@ -95,7 +109,7 @@ impl Runner {
             let mut deltas = Streamer::new(self, &choice.model);
             let most = self.at_most(Limits::seconds(self.limits().model_seconds));
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
-            deltas.end(matches!(answered, Some(Ok(_))));
+            deltas.end(answered.as_ref().and_then(|answered| answered.as_ref().ok()));
             drop(slot);
             let took = clock.now().since(began);
             self.worked += took;
@@ -110,44 +124,35 @@ impl Runner {
             };
             failed += 1;
             let over = if self.timed { self.out_of_time() } else { None };
-            self.failed(choice, reservation_id, &error, took).await?;
+            let jitter = self.engine.office.cx.ports.rng.below(1_000);
+            let rest = Rest::after(&choice.entry.name, choices[at + 1..].iter().map(|next| next.entry.name.as_str()));
+            let next = decide(failed, &error, &choice.entry.plan, rest, jitter);
+            let too_long = next == Next::GiveUp && error.kind == ErrorKind::ContextTooLong;
+            let shortened = (too_long && over.is_none()).then(|| self.shortened(&request.messages)).flatten();
+            self.failed(choice, reservation_id, &error, took, shortened).await?;
             if let Some(refusal) = over {
                 return Ok(Thought::Failed(refusal));
+            }
+            if let Some(context) = shortened {
+                self.context = context;
+                // What the longer conversation met is overcome.
+                failed = 0;
+                continue;
             }
             if let Some(wait) = error.retry_after.filter(|wait| *wait <= choice.entry.plan.retry_cap) {
                 choice.entry.pool.cool_down(clock.now().plus(wait));
             }
-            let jitter = self.engine.office.cx.ports.rng.below(1_000);
-            let rest = Rest::after(&choice.entry.name, choices[at + 1..].iter().map(|next| next.entry.name.as_str()));
-            match decide(failed, &error, &choice.entry.plan, rest, jitter) {
+            match next {
                 Next::Retry(wait) => {
                     self.show(Activity::Queued);
                     clock.sleep(wait).await;
                 }
                 Next::Fallback(places) => {
+                    outage = Some(no_answer(choice, &error));
                     at += places;
                     failed = 0;
                 }
-                Next::GiveUp if error.kind == ErrorKind::ContextTooLong => {
-                    if self.shorten(&request.messages) {
-                        failed = failed.saturating_sub(1);
-                        continue;
-                    }
-                    let refusal = Refusal::new(
-                        Code::TooLarge,
-                        format!("no model takes this conversation: {} ({}): {}", choice.model, choice.entry.name, error.message),
-                    )
-                    .hint("give the agent a model that takes more, or smaller messages; `context_window_tokens` of its archetype is what its model takes");
-                    return Ok(Thought::TooLong(refusal));
-                }
-                Next::GiveUp => {
-                    let refusal = Refusal::new(
-                        Code::Unavailable,
-                        format!("no model answered: {} ({}): {}", choice.model, choice.entry.name, error.message),
-                    )
-                    .hint(UNANSWERED);
-                    return Ok(Thought::Failed(refusal));
-                }
+                Next::GiveUp => return Ok(no_answer(choice, &error)),
             }
         }
     }
@@ -193,16 +198,12 @@ impl Runner {
         }
     }
 
-    /// Halves what the conversation may take, which `sent` was too long for. Says whether that makes it shorter.
-    fn shorten(&mut self, sent: &[Message]) -> bool {
+    /// Half of what `sent` takes, if the conversation can be cut down towards that.
+    fn shortened(&self, sent: &[Message]) -> Option<usize> {
         let (whole, half) = (bytes_of(sent), bytes_of(sent) / 2);
         let mut messages = self.messages.clone();
         fit(&mut messages, self.opening_messages, half);
-        let shorter = bytes_of(&messages) <= whole - whole / 10;
-        if shorter {
-            self.context = half;
-        }
-        shorter && whole > 0
+        (whole > 0 && bytes_of(&messages) <= whole - whole / 10).then_some(half)
     }
 
     /// Journals the prompt, if it is not there yet, and the start of the call, with its budget. The inner refusal is the
@@ -251,12 +252,20 @@ impl Runner {
         }
     }
 
+    /// Journals that a fall-back was not asked.
+    async fn pass_over(&self, choice: &Choice, refusal: &Refusal) -> Result<(), Refusal> {
+        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let (model, why) = (choice.model.clone(), refusal.message.clone());
+        self.keep(move |w| Box::pin(async move { turns::passed_over(w, &cx, turn_id, &model, &why).await })).await
+    }
+
     async fn failed(
         &self,
         choice: &Choice,
         reservation_id: ReservationId,
         error: &ProviderError,
         took: Duration,
+        shortened: Option<usize>,
     ) -> Result<(), Refusal> {
         let (cx, turn_id, model) = (self.engine.office.cx.clone(), self.turn.turn_id, choice.model.clone());
         let text = format!("{}: {}", error.kind.as_str(), error.message);
@@ -269,10 +278,30 @@ impl Runner {
             (None, Charge::Unknown) => Settlement::Forfeited,
         };
         self.keep(move |w| {
-            Box::pin(
-                async move { turns::model_failed(w, &cx, turn_id, reservation_id, &model, &text, settlement).await },
-            )
+            Box::pin(async move {
+                turns::model_failed(w, &cx, turn_id, reservation_id, &model, &text, settlement).await?;
+                match shortened {
+                    Some(context) => turns::shortened(w, &cx, turn_id, &model, context as u64).await,
+                    None => Ok(()),
+                }
+            })
         })
         .await
     }
+}
+
+/// What a turn ends with when the last model that may be asked has failed.
+fn no_answer(choice: &Choice, error: &ProviderError) -> Thought {
+    let who = format!("{} ({}): {}", choice.model, choice.entry.name, error.message);
+    if error.kind != ErrorKind::ContextTooLong {
+        return Thought::Failed(unanswered(&who));
+    }
+    Thought::TooLong(Refusal::new(Code::TooLarge, format!("no model takes this conversation: {who}")).hint(
+        "give the agent a model that takes more, or smaller messages; `context_window_tokens` of its archetype is what its \
+         model takes",
+    ))
+}
+
+fn unanswered(why: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("no model answered: {why}")).hint(UNANSWERED)
 }

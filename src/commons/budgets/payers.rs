@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ghost_domain::{Agent, AgentId, Code, Party, Refusal, Scope};
+use ghost_domain::{Agent, AgentId, Code, Party, Refusal, Scope, Timestamp};
 use ghost_store::Reads;
 
 use crate::Result;
@@ -12,10 +12,20 @@ use crate::Result;
 /// be an end to them.
 pub const OWNERS_MAX: usize = 32;
 
-#[derive(Default)]
+/// Before anything was spent.
+pub(super) const EVER: Timestamp = Timestamp(0);
+
+/// Who pays, and since when: what the same ids spent before then was paid by others.
 struct Payers {
-    scopes: Vec<Scope>,
+    scopes: Vec<(Scope, Timestamp)>,
     agents: usize,
+    since: Timestamp,
+}
+
+impl Default for Payers {
+    fn default() -> Self {
+        Self { scopes: Vec::new(), agents: 0, since: EVER }
+    }
 }
 
 impl Payers {
@@ -23,15 +33,21 @@ impl Payers {
     fn add(&mut self, agent_id: &AgentId, agent: Option<&Agent>) -> Option<AgentId> {
         let own = Scope::Agent(agent_id.clone());
         // Who was deleted may be created anew by one of its own.
-        if self.agents >= OWNERS_MAX || self.scopes.contains(&own) {
+        if self.agents >= OWNERS_MAX || self.has(&own) {
             return None;
         }
         self.agents += 1;
-        self.scopes.push(own);
+        // Its own account goes by its id, whoever bears it.
+        self.scopes.push((own, self.since));
         let agent = agent?;
-        let team = agent.team.clone().map(Scope::Team).filter(|team| !self.scopes.contains(team));
-        self.scopes.extend(team);
+        self.since = self.since.max(agent.paid_since.unwrap_or(EVER));
+        let team = agent.team.clone().map(Scope::Team).filter(|team| !self.has(team));
+        self.scopes.extend(team.map(|team| (team, self.since)));
         agent.creator()
+    }
+
+    fn has(&self, scope: &Scope) -> bool {
+        self.scopes.iter().any(|(paying, _)| paying == scope)
     }
 }
 
@@ -48,7 +64,7 @@ async fn all(r: &mut dyn Reads, agent: &Agent) -> Result<Payers> {
 /// The agents and teams that a call of `agent` is charged to, its own first. Nothing is read for an agent that no agent
 /// created.
 pub(super) async fn payers(r: &mut dyn Reads, agent: &Agent) -> Result<Vec<Scope>> {
-    Ok(all(r, agent).await?.scopes)
+    Ok(all(r, agent).await?.scopes.into_iter().map(|(scope, _)| scope).collect())
 }
 
 /// Refuses an agent that `by` creates when too many stand in a row already.
@@ -75,13 +91,13 @@ impl Everyone {
         Ok(Self(agents.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect()))
     }
 
-    /// Whether the calls of `agent_id` are charged to `scope`, which is that of an agent or of a team.
-    pub(super) fn pays(&self, scope: &Scope, agent_id: &AgentId) -> bool {
+    /// Since when the calls of `agent_id` are charged to `scope`, which is that of an agent or of a team; `None` is never.
+    pub(super) fn paid_since(&self, scope: &Scope, agent_id: &AgentId) -> Option<Timestamp> {
         let mut payers = Payers::default();
         let mut next = Some(agent_id.clone());
         while let Some(agent_id) = next {
             next = payers.add(&agent_id, self.0.get(&agent_id));
         }
-        payers.scopes.contains(scope)
+        payers.scopes.into_iter().find_map(|(paying, since)| (paying == *scope).then_some(since))
     }
 }

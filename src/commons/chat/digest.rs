@@ -6,7 +6,8 @@ use ghost_domain::text::cut_marked;
 use ghost_domain::{AgentId, ChatChannel, ChatMember, ChatPost, Envelope, Kind, MailState, MessageId, TurnId};
 use ghost_store::Writes;
 
-use super::{CROWD, shown_name};
+use super::channel::CROWD;
+use super::speaker::shown_name;
 use crate::{Cx, Result};
 
 /// Bytes of a digest that an agent was called for, however little room its turn has left.

@@ -5,7 +5,7 @@ use ghost_domain::{ChannelName, ChatChannel, ChatPost, Code, Party, Refusal};
 use ghost_store::Reads;
 use serde_json::json;
 
-use super::{channel_named, outsider};
+use super::channel::{channel_named, outsider};
 use crate::Result;
 
 /// Posts unless more are asked for.

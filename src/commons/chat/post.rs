@@ -13,8 +13,10 @@ use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Speaker, channel_named, outsider, shown_name};
-use crate::mail::{Chain, hop_limit};
+use super::channel::{channel_named, outsider};
+use super::speaker::{Speaker, shown_name};
+use crate::chain::Chain;
+use crate::mail::hop_limit;
 use crate::{Cx, Result, storms};
 
 /// Agents in one post that are no members and of whom it is said that they do not see it.

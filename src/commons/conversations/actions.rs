@@ -12,8 +12,9 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
+use super::bounds::check_room;
+use super::log::{Line, append, get, recent};
 use super::out::{check_length, check_speaker, is_message, outside_id, way_out};
-use super::{Line, append, check_room, get, recent};
 use crate::{Cx, Result};
 
 /// Answers that a poll may have.

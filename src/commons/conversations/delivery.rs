@@ -12,7 +12,7 @@ use ghost_domain::{
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
-use super::{Line, append, emit, entry, get};
+use super::log::{Line, append, emit, entry, get};
 use crate::{Cx, Result};
 
 /// Characters of an error that are kept.

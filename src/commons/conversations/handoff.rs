@@ -10,9 +10,12 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::{Line, append, check_room, check_speaker, emit, get, recent};
-use crate::mail::{self, Chain, Draft};
-use crate::{Cx, Result, asks};
+use super::bounds::check_room;
+use super::log::{Line, append, emit, get, recent};
+use super::out::check_speaker;
+use crate::chain::Chain;
+use crate::mail::{self, Draft};
+use crate::{Cx, Result, asks, roster};
 
 /// Characters of a reason.
 const REASON_MAX: usize = 1_000;
@@ -55,7 +58,7 @@ pub async fn handoff(
                 .hint("write the long part to a workspace file and name its path"));
         }
     }
-    let to = mail::agent_named(w, &handover.to).await?;
+    let to = roster::agent_named(w, &handover.to).await?;
     if to.agent_id == conversation.owner {
         return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
             .hint("name another agent, or answer yourself"));

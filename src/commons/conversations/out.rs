@@ -1,8 +1,8 @@
 //! What agents say in a conversation: the reply that a turn ends with, separate messages, and files attached to the reply.
 
 use ghost_domain::conversation::CONTROL;
+use ghost_domain::refusal::not_blank;
 use ghost_domain::reply_tokens::{Reply, ReplyTo, read_reply};
-use ghost_domain::text::not_blank;
 use ghost_domain::{
     Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Kind,
     MessageId, Party, Refusal, Turn, TurnId,
@@ -10,8 +10,9 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::{Line, append, check_count, check_room, get, recent};
-use crate::turns::HeldMail;
+use super::bounds::{check_count, check_room};
+use super::log::{Line, append, get, recent};
+use crate::turns::ending::HeldMail;
 use crate::{Cx, Result};
 
 /// Something that an agent says besides its reply.

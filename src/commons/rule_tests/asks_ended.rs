@@ -105,7 +105,9 @@ async fn a_question_whose_turn_has_ended_is_given_up_and_says_so() {
     write!(rig, |w, cx| turns::cancel(w, &cx, &operator(), turn_id).await).unwrap();
     assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Failed);
     assert_eq!(rig.count(EventKind::AskFailed).await, 1);
-    assert_eq!(rig.call(call_id).await.status, CallStatus::Unknown, "nobody will end this call");
+    let call = rig.call(call_id).await;
+    let how = (call.status, call.error_code);
+    assert_eq!(how, (CallStatus::Failed, Some(Code::Cancelled)), "nobody will end this call, and nothing is uncertain");
     let asked = rig.take("bob").await.turn.turn_id;
     rig.finish(asked, "too late").await.unwrap();
     assert_eq!(rig.count(EventKind::AskLate).await, 1);

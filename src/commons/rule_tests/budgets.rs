@@ -196,7 +196,8 @@ async fn a_day_has_a_budget_of_its_own_that_begins_anew_at_midnight() {
     rig.pass(next_day(rig.cx.now()).since(rig.cx.now()));
     rig.model_answer(ada, held, used(90, 20)).await.unwrap();
     assert_eq!(account(&rig, &scope(day)).await, (0, 110));
-    let listed = read!(rig, |r| budgets::list(r, ghost_domain::Timestamp(i64::MAX), true).await?);
+    let tomorrow = next_day(rig.cx.now());
+    let listed = read!(rig, |r| crate::status::bounded(r, tomorrow).await?);
     let shown = listed.iter().find(|budget| budget.scope == scope(day)).unwrap();
     assert_eq!((shown.spent_tokens, shown.limits.tokens), (0, Some(200)));
     assert_eq!(rig.model_start(ada, demand(50, 500)).await.unwrap().1, 40);
@@ -341,8 +342,37 @@ async fn agents_that_create_one_another_come_to_an_end() {
     limit(&rig, &Scope::Agent(id("ada")), Some(100), None).await;
     let turn = rig.busy(&last).await.turn_id;
     assert_eq!(code(rig.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
+    // Nobody leaves it by making its own maker anew, or has it paid by another.
     write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id("n2")).await).unwrap();
-    child(&rig, "n3", "n2").await.unwrap();
+    for by in ["n3", "bob"] {
+        let refusal = child(&rig, by, "n2").await.unwrap_err();
+        assert!(refusal.code == Code::Conflict && refusal.message.contains("`n3`"), "{by}: {refusal}");
+    }
     let turn = rig.busy("n3").await.turn_id;
-    assert!(rig.model_start(turn, demand(100, 100)).await.is_ok(), "n2 and n3 made one another");
+    assert_eq!(code(rig.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
+    child(&rig, "ada", "n2").await.unwrap();
+    assert_eq!(code(rig.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
+    // An operator may, and then they are charged to nobody else's agent.
+    write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id("n2")).await).unwrap();
+    write!(rig, |w, cx| agents::create(w, &cx, &operator(), new_agent(&cx, "n2")).await).unwrap();
+    assert!(rig.model_start(turn, demand(100, 100)).await.is_ok());
+}
+
+#[tokio::test]
+async fn agents_that_made_one_another_pay_for_one_another_once() {
+    let rig = Rig::new().await;
+    child(&rig, "ada", "bud").await.unwrap();
+    // As a database of an earlier version may have it.
+    write!(rig, |w, cx| {
+        let ada = w.agent_get(&id("ada")).await?.unwrap();
+        w.agent_put(&ghost_domain::Agent { owner: Some("agent:bud".into()), ..ada })
+            .await
+            .map_err(ghost_domain::Refusal::from)
+    })
+    .unwrap();
+    limit(&rig, &Scope::Agent(id("ada")), Some(1_000), None).await;
+    let turn = rig.busy("bud").await.turn_id;
+    let (held, _) = rig.model_start(turn, demand(100, 100)).await.unwrap();
+    rig.model_answer(turn, held, used(100, 0)).await.unwrap();
+    assert_eq!(account(&rig, &Scope::Agent(id("ada"))).await, (0, 100));
 }

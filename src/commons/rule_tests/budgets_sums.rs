@@ -1,7 +1,7 @@
 //! Whatever calls do at the same time, no account passes its limit, and accounts and usage rows agree.
 
 use ghost_domain::{Budget, Money, ReservationId, Scope};
-use ghost_store::tables::UsageFilter;
+use ghost_store::tables::{BudgetFilter, UsageFilter};
 use proptest::prelude::*;
 
 use super::rig::{Rig, demand, id, operator, read, used, write};
@@ -28,7 +28,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 }
 
 async fn check(rig: &Rig, held: &[(usize, ReservationId, u64, u64)]) {
-    let accounts: Vec<Budget> = read!(rig, |r| r.budget_list(true).await?);
+    let accounts: Vec<Budget> = read!(rig, |r| r.budget_list(&BudgetFilter::default()).await?);
     for account in &accounts {
         let used = account.spent_tokens + account.reserved_tokens;
         assert!(account.limits.tokens.is_none_or(|limit| used <= limit), "{account:?}");

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use ghost_domain::schedule::{Deliver, RunStatus};
-use ghost_domain::{Budget, Code, Limits, RootId, Scope, Turn, TurnStatus};
+use ghost_domain::{Budget, Code, Limits, Money, RootId, Scope, Turn, TurnStatus};
 
 use super::rig::{Rig, code, demand, id, new_agent, operator, party, read, used, write};
-use super::schedules::runs;
-use super::schedules_jobs::{hour, own_turn};
+use super::schedules_rig::{hour, own_turn, runs};
 use crate::agents::{self, NewAgent};
 use crate::budgets::{self, NewLimits};
 use crate::{retention, turns};
@@ -58,6 +57,7 @@ async fn tombstones_go_when_nothing_names_their_agent_and_incarnations_never_fal
     assert_eq!(rig.agent("ada").await.incarnation, 1, "the living stay");
     assert_eq!(create(&rig, new_agent(&rig.cx, "dan")).await.unwrap().incarnation, 4);
     // While a record is there, it alone counts.
+    delete(&rig, "dan").await;
     delete(&rig, "ada").await;
     assert_eq!(create(&rig, new_agent(&rig.cx, "ada")).await.unwrap().incarnation, 2);
 }
@@ -78,6 +78,97 @@ async fn a_dead_letter_that_outlives_a_tombstone_is_not_taken_for_its_successors
     assert_ne!(heir.incarnation, turn.incarnation);
     let retried = write!(rig, |w, cx| crate::dead_letters::retry(w, &cx, &operator(), held, false).await);
     assert_eq!(code(retried), Code::Conflict);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_nobody_can_retry_goes_with_the_last_of_its_agent() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crashes_max = 1);
+    for name in ["bob", "cyd"] {
+        rig.busy(name).await;
+        rig.crash(name, "fell").await;
+    }
+    delete(&rig, "bob").await;
+    rig.pass(Limits::days(399));
+    sweep(&rig).await;
+    let held = async || read!(rig, |r| r.dead_letter_list(None, None).await?).len();
+    assert_eq!(held().await, 2, "bob is remembered");
+    rig.pass(Limits::days(2));
+    // Its tombstone goes with one sweep, the letter that has nobody any more with the next, and then what the letter held.
+    for _ in 0..3 {
+        sweep(&rig).await;
+    }
+    assert_eq!((held().await, tombstones(&rig).await.len()), (1, 0), "cyd's waits for an operator");
+    let turns = read!(rig, |r| r.turn_list(&ghost_store::tables::TurnFilter::default()).await?);
+    assert_eq!(turns.iter().map(|turn| turn.agent_id.to_string()).collect::<Vec<_>>(), ["cyd"]);
+}
+
+#[tokio::test]
+async fn accounts_of_deleted_agents_go_and_those_who_paid_for_them_keep_their_sums() {
+    let rig = Rig::new().await;
+    let set = async |scope: &str| {
+        let (scope, limits): (Scope, _) =
+            (scope.parse().unwrap(), NewLimits { tokens: Some(Some(100_000)), money: None });
+        write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limits).await).unwrap();
+    };
+    set("agent:ada").await;
+    set("team:crew/day").await;
+    // As many as a busy month has, in small.
+    for n in 0..40 {
+        let name = format!("helper-{n}");
+        let new = NewAgent { team: None, daily_money: Some(Money(1_000)), ..new_agent(&rig.cx, &name) };
+        create(&rig, new).await.unwrap();
+        let turn = rig.busy(&name).await.turn_id;
+        let (held, _) = rig.model_start(turn, demand(20, 16)).await.unwrap();
+        rig.model_answer(turn, held, used(20, 5)).await.unwrap();
+        delete(&rig, &name).await;
+    }
+    let new = NewAgent { team: None, ..new_agent(&rig.cx, "kept") };
+    create(&rig, new).await.unwrap();
+    set("agent:kept").await;
+    delete(&rig, "kept").await;
+    let scopes = async || {
+        let all = read!(rig, |r| r.budget_list(&ghost_store::tables::BudgetFilter::default()).await?);
+        all.iter().map(|budget| (budget.scope.to_string(), budget.spent_tokens)).collect::<Vec<_>>()
+    };
+    assert_eq!(scopes().await.len(), 40 + 4);
+    rig.pass(Limits::days(30));
+    sweep(&rig).await;
+    assert_eq!(scopes().await.len(), 40 + 4, "as long as journals");
+    rig.pass(Duration::from_millis(1));
+    sweep(&rig).await;
+    let left = [("agent:ada", 1_000), ("agent:kept", 0), ("team:crew/day", 1_000), ("world", 1_000)];
+    assert_eq!(scopes().await, left.map(|(scope, spent)| (scope.to_owned(), spent)));
+    // A limit that someone set goes when its agent is forgotten.
+    rig.pass(Limits::days(371));
+    sweep(&rig).await;
+    assert_eq!(scopes().await.len(), 3);
+    let floor = read!(rig, |r| r.agent_incarnation_floor().await?);
+    assert!(tombstones(&rig).await.is_empty() && floor == 1);
+}
+
+#[tokio::test]
+async fn whoever_pays_for_a_living_agent_is_not_forgotten() {
+    let rig = Rig::new().await;
+    let child = async |by: &str, name: &str| {
+        let (by, new) = (party(by), NewAgent { team: None, ..new_agent(&rig.cx, name) });
+        write!(rig, |w, cx| agents::create(w, &cx, &by, new).await).unwrap();
+    };
+    child("ada", "middle").await;
+    child("middle", "last").await;
+    delete(&rig, "middle").await;
+    let limits = NewLimits { tokens: Some(Some(100)), money: None };
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::Agent(id("ada")), limits).await).unwrap();
+    rig.pass(Limits::days(3_650));
+    sweep(&rig).await;
+    assert_eq!(tombstones(&rig).await, ["middle"]);
+    let turn = rig.busy("last").await.turn_id;
+    let refused = rig.model_start(turn, demand(200, 16)).await.unwrap_err();
+    assert_eq!(refused.details.unwrap()["scope"], "agent:ada", "ten years later it is still ada's");
+    delete(&rig, "last").await;
+    rig.pass(Limits::days(401));
+    sweep(&rig).await;
+    assert!(tombstones(&rig).await.is_empty());
 }
 
 #[tokio::test]

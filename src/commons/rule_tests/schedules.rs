@@ -2,65 +2,16 @@
 
 use std::time::Duration;
 
-use ghost_domain::schedule::{Change, FileStamp, JobOptions, Missed, RunStatus, When};
-use ghost_domain::{
-    ChatWake, Code, EventKind, Kind, Party, RootId, Schedule, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot,
-};
+use ghost_domain::schedule::{Change, FileStamp, RunStatus, When};
+use ghost_domain::{ChatWake, Code, EventKind, Kind, ScheduleKind, Timestamp, WatchSnapshot};
 
 use super::rig::{Rig, code, id, operator, party, read, write};
-use crate::Result;
+use super::schedules_rig::{cron, due, heard, new, runs, set, there, timer};
 use crate::mail::Chain;
-use crate::schedules::{self, Beat, NewSchedule};
+use crate::schedules::{self, NewSchedule};
 use crate::turns::{self, Ending};
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-pub(super) fn new(rig: &Rig, kind: ScheduleKind, name: &str, when: When) -> NewSchedule {
-    NewSchedule {
-        kind,
-        agent_id: id("ada"),
-        name: name.into(),
-        when,
-        message: "look at the mail".into(),
-        missed: Missed::Skip,
-        options: JobOptions::default(),
-        enabled: true,
-        chain: Chain { root_id: RootId(rig.cx.id()), hop: 3 },
-        baseline: None,
-    }
-}
-
-pub(super) async fn set(rig: &Rig, by: Party, new: NewSchedule) -> Result<Schedule> {
-    write!(rig, |w, cx| schedules::set(w, &cx, &by, new).await)
-}
-
-pub(super) async fn timer(rig: &Rig, name: &str, ahead: Duration) -> Schedule {
-    let when = When::At { at: rig.cx.now().plus(ahead) };
-    set(rig, party("ada"), new(rig, ScheduleKind::Timer, name, when)).await.unwrap()
-}
-
-pub(super) fn cron(expression: &str) -> When {
-    When::Cron { expression: expression.into(), zone: None }
-}
-
-/// Looks as a daemon does that has looked since `since`.
-pub(super) async fn due_since(rig: &Rig, since: Timestamp) -> bool {
-    write!(rig, |w, cx| schedules::due(w, &cx, since, &|_, _| Beat::Prompt("Look.".into())).await).unwrap()
-}
-
-pub(super) async fn due(rig: &Rig) -> bool {
-    due_since(rig, Timestamp(0)).await
-}
-
-pub(super) async fn runs(rig: &Rig, schedule: &Schedule) -> Vec<ScheduleRun> {
-    let schedule_id = schedule.schedule_id;
-    read!(rig, |r| r.schedule_runs(schedule_id, 100).await?)
-}
-
-pub(super) async fn there(rig: &Rig, schedule: &Schedule) -> Option<Schedule> {
-    let schedule_id = schedule.schedule_id;
-    read!(rig, |r| r.schedule_get(schedule_id).await?)
-}
 
 #[tokio::test]
 async fn a_timer_goes_off_once_carries_its_chain_and_its_run_ends_with_the_turn() {
@@ -378,7 +329,7 @@ async fn heartbeats_are_what_the_world_wants_and_stay_quiet_when_there_is_nothin
     );
     assert_eq!(rig.count(EventKind::HeartbeatQuiet).await, 1);
     assert!(alert.payload["not_delivered"].as_str().unwrap().contains("no conversation"));
-    let talk = super::schedules_jobs::heard(&rig, "t").await;
+    let talk = heard(&rig, "t").await;
     beat("It is still late.").await;
     let said = read!(rig, |r| r.conversation_entries(talk.conversation_id, 0, 10).await?);
     assert_eq!(said.last().unwrap().content, "It is still late.");

@@ -3,73 +3,19 @@
 
 use std::time::Duration;
 
-use ghost_domain::conversation::CONTROL;
 use ghost_domain::schedule::{Deliver, JobOptions, Payload, RunStatus, WakeMode, When};
-use ghost_domain::{
-    Code, Conversation, ConversationEntry, Delivery, EventKind, Kind, Refusal, Schedule, ScheduleKind, Timestamp, Turn,
-};
+use ghost_domain::{Code, Delivery, EventKind, Kind, Refusal, ScheduleKind, Timestamp};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, code, id, operator, party, read, write};
-use super::schedules::{due, new, runs, set, there, timer};
+use super::schedules_rig::{due, every, heard, hour, new, own_turn, runs, set, talks, there, timer};
+use crate::chat;
 use crate::mail::Chain;
 use crate::schedules::{self, Beat, NewSchedule};
 use crate::turns::{self, Ending};
-use crate::{chat, conversations};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
-
-pub(super) fn every(rig: &Rig, interval: Duration) -> When {
-    When::Every { every_ms: u64::try_from(interval.as_millis()).unwrap(), anchor: rig.cx.now() }
-}
-
-/// A job of ada's every hour that is a turn of its own.
-pub(super) async fn own_turn(rig: &Rig, deliver: Deliver, to: &str) -> Schedule {
-    let options = JobOptions { payload: Payload::AgentTurn, deliver, to: to.into(), ..JobOptions::default() };
-    let wanted = NewSchedule { options, ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) };
-    set(rig, party("ada"), wanted).await.unwrap()
-}
-
-/// The next run of an hourly job, ended with these words.
-pub(super) async fn hour(rig: &Rig, words: &str) -> Turn {
-    rig.pass(HOUR);
-    due(rig).await;
-    let turn = rig.take("ada").await.turn;
-    rig.finish(turn.turn_id, words).await.unwrap()
-}
-
-pub(super) async fn talks(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
-    let all = read!(rig, |r| r.conversation_list(Some(&id("ada"))).await?);
-    let mut found = Vec::new();
-    for conversation in all {
-        let conversation_id = conversation.conversation_id;
-        found.push((conversation, read!(rig, |r| r.conversation_entries(conversation_id, 0, 100).await?)));
-    }
-    found
-}
-
-/// A conversation of ada's, begun from outside: an answered question.
-pub(super) async fn heard(rig: &Rig, thread: &str) -> Conversation {
-    let party = operator();
-    let start = conversations::Start {
-        adapter: CONTROL.into(),
-        thread: Some(thread.into()),
-        owner: id("ada"),
-        party: party.clone(),
-    };
-    let said = conversations::Said {
-        from: party,
-        content: "hello".into(),
-        attachments: Vec::new(),
-        reply_to: None,
-        external_id: None,
-    };
-    let heard = write!(rig, |w, cx| conversations::arrive(w, &cx, start, said).await).unwrap();
-    let turn = rig.take("ada").await.turn;
-    rig.finish(turn.turn_id, "NO_REPLY").await.unwrap();
-    heard.conversation
-}
 
 async fn delivered(rig: &Rig) -> Vec<Value> {
     let events = rig.events().await.into_iter().filter(|event| event.kind == EventKind::ScheduleDelivered);

@@ -7,7 +7,7 @@ use ghost_domain::{EventKind, ScheduleKind};
 use proptest::prelude::*;
 
 use super::rig::{Rig, party, write};
-use super::schedules::{cron, due, due_since, new, runs, set, there, timer};
+use super::schedules_rig::{cron, due, due_since, new, runs, set, there, timer};
 use crate::schedules::{self, NewSchedule};
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -9,7 +9,7 @@ use ghost_domain::schedule::{JobOptions, RunStatus, WakeMode, When};
 use ghost_domain::{DeadLetterStatus, Kind, Schedule, ScheduleKind, ScheduleRun};
 
 use super::rig::{Rig, id, operator, party, read, write};
-use super::schedules::{due, new, runs, set};
+use super::schedules_rig::{due, new, runs, set};
 use crate::schedules::{self, NewSchedule};
 use crate::{dead_letters, mail};
 

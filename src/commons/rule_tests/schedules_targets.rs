@@ -8,8 +8,7 @@ use ghost_domain::{Code, Party, Schedule, ScheduleKind};
 use serde_json::json;
 
 use super::rig::{Rig, code, id, operator, party, write};
-use super::schedules::{due, new, runs, set, there};
-use super::schedules_jobs::{every, heard, hour, own_turn, talks};
+use super::schedules_rig::{due, every, heard, hour, new, own_turn, runs, set, talks, there};
 use crate::conversations::{self, Heard, Said, Start};
 use crate::schedules::NewSchedule;
 use crate::{Result, chat, schedules};

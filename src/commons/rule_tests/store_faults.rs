@@ -12,6 +12,7 @@ fn what_may_pass_is_unavailable_and_all_else_is_internal() {
         StoreError::Busy("locked by another program".into()),
         StoreError::Closed,
         StoreError::Full,
+        StoreError::Gone { path: path.clone() },
         StoreError::ReadOnly("check the rights".into()),
     ];
     for error in passing {
@@ -27,6 +28,14 @@ fn what_may_pass_is_unavailable_and_all_else_is_internal() {
         StoreError::Database("syntax error".into()),
     ];
     for error in lasting {
-        assert_eq!(Refusal::from(error).code, Code::Internal);
+        let refusal = Refusal::from(error);
+        assert_eq!(refusal.code, Code::Internal);
+        // What is damaged says what to do about it, and which record it is.
+        let record = refusal.details.as_ref().map(|details| details["table"].as_str());
+        assert_eq!(record, refusal.message.starts_with("table").then_some(Some("agents")));
+        if refusal.message.contains("damaged") || record.is_some() {
+            let told = format!("{} {}", refusal.message, refusal.hint.unwrap_or_default());
+            assert!(told.contains("from a backup"), "{told}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::rig::{Rig, call_start, code, id, operator, read, write};
 use crate::mail::{Chain, Draft};
-use crate::{agents, turns};
+use crate::{agents, jobs, turns};
 
 #[tokio::test]
 async fn a_turn_takes_what_belongs_together() {
@@ -28,6 +28,23 @@ async fn a_turn_takes_what_belongs_together() {
     assert_eq!(rig.count(EventKind::TurnStarted).await, 1);
     rig.finish(taken.turn.turn_id, "done").await.unwrap();
     assert_eq!(rig.take("ada").await.mail[0].message_id, second.message_id);
+}
+
+#[tokio::test]
+async fn jobs_that_are_begun_together_are_charged_apart() {
+    let rig = Rig::new().await;
+    let begun =
+        async |name: &'static str| write!(rig, |w, cx| jobs::begin(w, &cx, name, 1, &id("ada"), "brief".into()).await);
+    let (one, _) = begun("0000000000000001").await.unwrap();
+    let (two, _) = begun("0000000000000002").await.unwrap();
+    let chain = |root_id| Chain { root_id, hop: 1 };
+    rig.deliver(Draft::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
+    for (job, letters) in [(one, 2), (two, 1)] {
+        let turn = rig.take("ada").await;
+        assert_eq!((turn.turn.root_id, turn.mail.len()), (job.root_id, letters));
+        assert!(turn.turn.other_roots.is_empty());
+        rig.finish(turn.turn.turn_id, "done").await.unwrap();
+    }
 }
 
 #[tokio::test]

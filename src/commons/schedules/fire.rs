@@ -17,9 +17,11 @@ use serde_json::json;
 
 use super::context;
 use super::heartbeat::has_heartbeat;
+use super::keeping::{get, may_change};
 use super::record::{Run, WAITS, blank, held, record, refused, row, say, skipped, under_way, write};
 use super::text::{self, Moment};
-use crate::mail::{self, Chain, Draft};
+use crate::chain::Chain;
+use crate::mail::{self, Draft};
 use crate::{Cx, Result};
 
 /// Schedules that are set off in one transaction.
@@ -121,8 +123,8 @@ pub async fn run_now(
     schedule_id: ScheduleId,
     chain: Chain,
 ) -> Result<ScheduleRun> {
-    let mut schedule = super::get(w, schedule_id).await?;
-    super::may_change(by, &schedule)?;
+    let mut schedule = get(w, schedule_id).await?;
+    may_change(by, &schedule)?;
     if let Some(run) = under_way(w, &schedule).await? {
         return Err(Refusal::new(
             Code::Conflict,

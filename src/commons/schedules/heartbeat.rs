@@ -8,7 +8,7 @@ use ghost_domain::schedule::{JobOptions, Missed, When};
 use ghost_domain::{AgentId, MessageId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
 use ghost_store::Writes;
 
-use super::{keep, remove};
+use super::keeping::{keep, remove};
 use crate::{Cx, Result};
 
 /// The name that every heartbeat has.

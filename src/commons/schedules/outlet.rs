@@ -10,8 +10,8 @@ use ghost_domain::{Code, ConversationId, Party, Refusal, ScheduleRun, Turn};
 use ghost_store::Writes;
 use serde_json::json;
 
+use crate::chain::Chain;
 use crate::chat::{self, NewPost, Speaker};
-use crate::mail::Chain;
 use crate::{Cx, Result, conversations};
 
 /// The target that is none.

@@ -10,7 +10,7 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::outlet;
-use crate::turns::Ending;
+use crate::turns::ending::Ending;
 use crate::{Cx, Result};
 
 /// Characters of a reason that a run keeps.

@@ -8,7 +8,7 @@ use ghost_domain::{Code, Refusal, Task, TaskId, TaskStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::get;
+use super::reading::get;
 use crate::Result;
 
 /// Dependencies of one task.

@@ -1,5 +1,7 @@
 //! The record of tool calls: the journal for going on, the ledger for reading, the feed for watching.
 
+use std::collections::BTreeSet;
+
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
 use ghost_domain::text::{clip, cut_json, cut_marked};
@@ -8,7 +10,6 @@ use ghost_store::Writes;
 use ghost_store::tables::LedgerFilter;
 use serde_json::{Value, json};
 
-use crate::asks::ledger_status;
 use crate::{Cx, Result};
 
 /// A call that is about to run.
@@ -91,9 +92,11 @@ pub async fn record_call_end(
     let step = Step::CallFinished { call_id, id: id.to_owned(), tool: tool.to_owned(), outcome: outcome.clone() };
     w.journal_append(turn.turn_id, &step, now).await?;
     let kept = cx.limits().ledger_result_bytes as usize;
-    let text = match &outcome.content {
-        Value::String(text) => cx.redactor.redact(text),
-        other => cx.redactor.redact_json(other).to_string(),
+    let text = match (&outcome.content, &outcome.refusal) {
+        // What left nothing but its refusal.
+        (Value::Null, Some(refusal)) => cx.redactor.redact(&refusal.message),
+        (Value::String(text), _) => cx.redactor.redact(text),
+        (other, _) => cx.redactor.redact_json(other).to_string(),
     };
     let started = w.call_get(call_id).await?;
     let mut row = started.unwrap_or_else(|| LedgerRow {
@@ -134,6 +137,16 @@ pub async fn record_call_end(
     cx.emit(w, event).await
 }
 
+/// The status of a ledger row that an outcome makes.
+#[must_use]
+pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
+    match &outcome.refusal {
+        None => CallStatus::Ok,
+        Some(refusal) if refusal.code == Code::OutcomeUnknown => CallStatus::Unknown,
+        Some(_) => CallStatus::Failed,
+    }
+}
+
 /// Records a call that a model wrote as text: it never ran, and nothing of it may be lost from sight (TOOL-13).
 pub async fn malformed(w: &mut dyn Writes, cx: &Cx, turn: &Turn, fragment: &str) -> Result<()> {
     let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
@@ -158,7 +171,8 @@ pub async fn malformed(w: &mut dyn Writes, cx: &Cx, turn: &Turn, fragment: &str)
     Ok(())
 }
 
-/// Closes the ledger rows of calls that a turn began and will never end: nobody knows what came of them.
+/// Closes the ledger rows of calls that a turn began and will never end. Only of what changes something outside nobody
+/// knows what came of it: a question that was waited for has its own record, and nothing else is left half done.
 pub(crate) async fn orphan(w: &mut dyn Writes, cx: &Cx, turn: &Turn) -> Result<()> {
     let filter = LedgerFilter {
         turn_id: Some(turn.turn_id),
@@ -166,11 +180,28 @@ pub(crate) async fn orphan(w: &mut dyn Writes, cx: &Cx, turn: &Turn) -> Result<(
         limit: 1_000,
         ..LedgerFilter::default()
     };
-    for mut row in w.call_list(&filter).await? {
-        row.status = CallStatus::Unknown;
-        row.error_code = Some(Code::OutcomeUnknown);
+    let rows = w.call_list(&filter).await?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let outside: BTreeSet<CallId> =
+        w.journal_of(turn.turn_id).await?.iter().filter_map(|row| acts_outside(&row.step)).collect();
+    for mut row in rows {
+        (row.status, row.error_code) = if outside.contains(&row.call_id) {
+            (CallStatus::Unknown, Some(Code::OutcomeUnknown))
+        } else {
+            (CallStatus::Failed, Some(Code::Cancelled))
+        };
         row.duration_ms = Some(u64::try_from(cx.now().since(row.started_at).as_millis()).unwrap_or(u64::MAX));
         w.call_put(&row).await?;
     }
     Ok(())
+}
+
+/// The call that this step began, if it has an effect that the store does not hold.
+fn acts_outside(step: &Step) -> Option<CallId> {
+    match step {
+        Step::CallStarted { call_id, effect: Effect::Outside | Effect::File, .. } => Some(*call_id),
+        _ => None,
+    }
 }

@@ -8,7 +8,10 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::{Ending, finish, working_turn};
+use super::calls::orphan;
+use super::end::finish;
+use super::ending::Ending;
+use super::ownership::working_turn;
 use crate::{Cx, Result, asks, budgets, dead_letters};
 
 /// Accounts for a crash inside the process. Deaths of the daemon are not counted here.
@@ -150,7 +153,7 @@ async fn split(
     }
     asks::abandon(w, cx, turn.turn_id).await?;
     budgets::forfeit_held(w, cx, &mut turn).await?;
-    super::orphan(w, cx, &turn).await?;
+    orphan(w, cx, &turn).await?;
     turn.status = TurnStatus::Split;
     turn.reason = Some(cx.excerpt(reason, 500));
     turn.ended_at = Some(cx.now());

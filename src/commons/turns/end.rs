@@ -1,18 +1,16 @@
 //! The end of a turn: its status, the consumed mail, the answer that it owed, in one transaction.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::turn::CUT_MARK;
-use ghost_domain::{
-    AskId, Code, ConversationId, Envelope, Kind, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus,
-};
+use ghost_domain::{Code, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::open_turn;
+use super::calls::orphan;
+use super::ending::{Ending, Held, HeldMail};
+use super::ownership::{open_turn, owned};
 use crate::{Cx, Result, asks, budgets, conversations, schedules};
 
 /// Characters of the reason that is kept of a turn that did not finish.
@@ -21,60 +19,6 @@ const REASON_MAX: usize = 2_000;
 /// How exactly it is kept when an agent last ended a turn: its record need not be written for every turn of a busy agent,
 /// whose turns say the same.
 const ACTIVE_EXACT: Duration = Duration::from_secs(60);
-
-/// How a turn ends.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
-    /// With the model's last text, which may be empty.
-    Finished(String),
-    /// With the model's last text, which was cut because it reached its token limit for one answer.
-    Cut(String),
-    /// With a reason; whoever asked gets it as the error.
-    Failed(Refusal),
-    /// Cancelled by someone.
-    Cancelled(String),
-}
-
-impl Ending {
-    /// The last text as whoever asked gets it, if there is one: where it was cut, it says so.
-    #[must_use]
-    pub fn said(&self) -> Option<Cow<'_, str>> {
-        match self {
-            Self::Finished(text) => Some(Cow::Borrowed(text)),
-            Self::Cut(text) => Some(Cow::Owned(format!("{text}\n\n{CUT_MARK}"))),
-            Self::Failed(_) | Self::Cancelled(_) => None,
-        }
-    }
-}
-
-/// The mail that a turn holds, as its runner knows it.
-pub type Held = Vec<HeldMail>;
-
-/// What the end of a turn must know of a piece of its mail.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HeldMail {
-    /// Which.
-    pub message_id: MessageId,
-    /// What it is.
-    pub kind: Kind,
-    /// The ask that it carries, if any.
-    pub ask_id: Option<AskId>,
-    /// The conversation that it belongs to, if any.
-    pub conversation_id: Option<ConversationId>,
-}
-
-impl HeldMail {
-    /// What is to be known of `envelope`.
-    #[must_use]
-    pub fn of(envelope: &Envelope) -> Self {
-        Self {
-            message_id: envelope.message_id,
-            kind: envelope.kind,
-            ask_id: envelope.ask_id,
-            conversation_id: envelope.conversation_id.as_deref().and_then(|id| id.parse().ok()),
-        }
-    }
-}
 
 /// Ends an open turn: its mail is consumed and its debts are paid. Only a cancellation may come from outside; any other
 /// end is the word of the daemon that owns the agent.
@@ -93,7 +37,7 @@ pub async fn finish_held(
 ) -> Result<Turn> {
     let mut turn = open_turn(w, turn_id).await?;
     if !matches!(ending, Ending::Cancelled(_)) {
-        super::owned(w, cx, &turn.agent_id).await?;
+        owned(w, cx, &turn.agent_id).await?;
     }
     let (status, reason, text) = match &ending {
         Ending::Finished(text) | Ending::Cut(text) => (TurnStatus::Finished, None, Some(text.clone())),
@@ -144,7 +88,7 @@ pub async fn finish_held(
     if status != TurnStatus::Finished {
         asks::abandon(w, cx, turn_id).await?;
         budgets::forfeit_held(w, cx, &mut turn).await?;
-        super::orphan(w, cx, &turn).await?;
+        orphan(w, cx, &turn).await?;
     }
     let now = cx.now();
     turn.status = status;

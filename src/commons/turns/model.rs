@@ -9,7 +9,7 @@ use ghost_domain::{Money, ReservationId, Turn, TurnId};
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::{owned, working_turn};
+use super::ownership::{open_turn, owned, working_turn};
 use crate::budgets::{self, Charged, Demand, Settlement, Taken};
 use crate::{Cx, Result};
 
@@ -39,7 +39,7 @@ pub async fn model_started(
     turn_id: TurnId,
     demand: &Demand,
 ) -> Result<(ReservationId, Allowance)> {
-    let mut turn = super::open_turn(w, turn_id).await?;
+    let mut turn = open_turn(w, turn_id).await?;
     let agent = owned(w, cx, &turn.agent_id).await?;
     let (reservation_id, allowance) = budgets::reserve(w, cx, &agent, &mut turn, demand).await?;
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
@@ -138,11 +138,29 @@ pub async fn model_failed(
     cx.emit(w, event).await
 }
 
+/// Journals that a conversation which its model refused as too long is cut down to `context` bytes from here on. Belongs into
+/// the transaction of that failure: a turn that resumes knows both or neither.
+pub async fn shortened(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
+    working_turn(w, cx, turn_id).await?;
+    w.journal_append(turn_id, &Step::Shortened { model: model.to_owned(), context }, cx.now()).await?;
+    Ok(())
+}
+
 /// Journals that an answer is there which the store does not take, so that a daemon which dies before it does counts the
 /// attempt. What was held for the call stays held: the answer settles it, or a restart does.
 pub async fn answer_waits(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+    unsettled(w, cx, turn_id, model, &format!("its answer is kept in memory until the store takes it: {why}")).await
+}
+
+/// Journals that a fall-back model was not asked because it cannot be paid for, as a failure of its own that cost nothing.
+pub async fn passed_over(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
+    unsettled(w, cx, turn_id, model, &format!("not asked: {why}")).await
+}
+
+/// Journals a failure that settles nothing.
+async fn unsettled(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, error: &str) -> Result<()> {
     let turn = working_turn(w, cx, turn_id).await?;
-    let error = cx.excerpt(&format!("its answer is kept in memory until the store takes it: {why}"), 300);
+    let error = cx.excerpt(error, 300);
     let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
     w.journal_append(turn_id, &step, cx.now()).await?;
     let event = NewEvent::new(EventKind::ModelFailed, json!({ "turn_id": turn_id, "model": model, "error": error }))

@@ -9,10 +9,12 @@ use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::tool_catalogue::Profile;
 use ghost_domain::write_acl::WriteAcl;
 
+use super::budgets::{self, BudgetEntry};
 use super::llm::{ModelEntry, read_model};
-use super::{BudgetEntry, Named, budget, intensity, names, read_intensity, section, write_acl};
+use super::parts::{Named, intensity, names, read_intensity, section, write_acl};
 use crate::heartbeat::{self, HeartbeatBlock};
 use crate::plan::{AgentLimits, RestartPlan};
+use crate::problem::Hint;
 use crate::reader::{Field, Map};
 
 /// One entry of `agents`.
@@ -63,19 +65,30 @@ pub struct TeamEntry<'n> {
 
 /// Reads `agents`; an empty list is an error.
 pub fn agents<'n>(map: &Map<'n>) -> Vec<AgentEntry<'n>> {
-    let Some(field) = map.need("agents") else { return Vec::new() };
+    let Some(field) = map.need("agents", "[{ id: lead, archetype: lead }]") else { return Vec::new() };
     let list = field.list();
     if list.is_empty() {
-        let hint = "name at least one: `- { id: lead, archetype: lead }`".to_owned();
-        field.error("a world needs at least one agent", Some(hint));
+        let hint = "name at least one: `- { id: lead, archetype: lead }`";
+        field.error("a world needs at least one agent", hint);
     }
     list.iter().filter_map(agent).collect()
 }
 
+fn new_id(field: &Field<'_>) -> Option<AgentId> {
+    let agent_id: AgentId = field.parsed("an agent id")?;
+    match agent_id.check_new() {
+        Ok(()) => Some(agent_id),
+        Err(refusal) => {
+            field.error(refusal.message, Hint::of(refusal.hint, "choose another id"));
+            None
+        }
+    }
+}
+
 fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
-    let map = field.map()?;
-    let agent_id = map.need("id").and_then(|field| field.parsed("an agent id"));
-    let archetype = map.need("archetype").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
+    let map = field.map_of("{ id: lead, archetype: lead }")?;
+    let agent_id = map.need("id", "lead").and_then(|field| new_id(&field));
+    let archetype = map.need("archetype", "lead").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
     let name = map.get("name").and_then(|field| field.text(200).map(str::to_owned));
     let team = map.get("team").and_then(|field| field.name().map(|name| (field.clone(), name)));
     let autostart = map.get("autostart").and_then(|field| field.flag()).unwrap_or(true);
@@ -85,9 +98,7 @@ fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
     let acl = map.get("write_acl");
     let acl = acl.and_then(|field| write_acl(&field, agent_id.as_ref()).map(|acl| (field, acl)));
     let spend = map.get("budget").and_then(|field| {
-        let inner = field.map()?;
-        let limits = budget(&inner);
-        inner.finish(&[]);
+        let limits = budgets::one(&field)?;
         Some((field, limits))
     });
     let (model, limits) =
@@ -127,7 +138,7 @@ fn restart(map: &Map<'_>) -> RestartPlan {
         let base = inner.get("base").and_then(|field| field.duration(range())).unwrap_or(default.backoff.base);
         let cap = inner.get("cap").and_then(|field| field.duration(range())).unwrap_or(default.backoff.cap.max(base));
         if cap < base {
-            inner.field().error("`cap` is shorter than `base`", None);
+            inner.field().error("`cap` is shorter than `base`", "`base` is the first wait, `cap` the longest");
         }
         inner.finish(&[]);
         Backoff { base, cap }
@@ -149,7 +160,7 @@ pub fn agent_limits(map: &Map<'_>) -> AgentLimits {
             let range = range(limit);
             let number = field.count(range.start().div_ceil(times)..=range.end() / times)?;
             if own.is_some() {
-                field.error(format!("this is the same bound as `{limit}`, which is set too"), None);
+                field.error(format!("this is the same bound as `{limit}`, which is set too"), "keep one of the two");
             }
             Some(number * times)
         });
@@ -169,8 +180,8 @@ pub fn teams<'n>(map: &Map<'n>) -> Vec<TeamEntry<'n>> {
 }
 
 fn team<'n>(field: &Field<'n>) -> Option<TeamEntry<'n>> {
-    let map = field.map()?;
-    let name = map.need("name").and_then(|field| field.name().map(str::to_owned));
+    let map = field.map_of("{ name: desk, agents: [lead] }")?;
+    let name = map.need("name", "desk").and_then(|field| field.name().map(str::to_owned));
     let kinds: Vec<&'static str> = Strategy::ALL.iter().map(|kind| kind.as_str()).collect();
     let strategy = map.get("strategy").and_then(|field| field.choice(&kinds)).and_then(|kind| kind.parse().ok());
     let intensity = intensity(&map).unwrap_or_default();

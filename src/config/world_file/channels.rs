@@ -8,7 +8,7 @@ use std::time::Duration;
 use ghost_domain::conversation::WEBHOOK_ACTIONS;
 use ghost_domain::{ActionKind, AgentId, Reactions};
 
-use super::{section, variable};
+use super::parts::{section, variable};
 use crate::models::check_base_url;
 use crate::reader::{Field, Map, is_name};
 
@@ -50,12 +50,13 @@ pub fn channels<'n>(map: &Map<'n>) -> Channels<'n> {
         let list = channels.get("webhooks").map(|list| list.entries()).unwrap_or_default();
         for (at, (key, field)) in list.into_iter().enumerate() {
             if at == WEBHOOKS_MAX {
-                field.error(format!("there are more than {WEBHOOKS_MAX} webhooks"), None);
+                let message = format!("there are more than {WEBHOOKS_MAX} webhooks");
+                field.error(message, "let one webhook serve several threads");
                 break;
             }
             if !is_name(&key.text) {
-                let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`".to_owned();
-                field.error("the webhook's name is not a name", Some(hint));
+                let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`";
+                field.error("the webhook's name is not a name", hint);
             } else if let Some(entry) = webhook(&field) {
                 found.insert(key.text.clone(), entry);
             }
@@ -85,20 +86,20 @@ fn actions(field: &Field<'_>) -> Vec<ActionKind> {
 }
 
 fn webhook<'n>(field: &Field<'n>) -> Option<WebhookEntry<'n>> {
-    let map = field.map()?;
-    let url = map.need("url").and_then(|field| {
+    let map = field.map_of("{ url: 'https://HOST/PATH', secret_env: SHOP_SECRET, agent: lead }")?;
+    let url = map.need("url", "https://HOST/PATH").and_then(|field| {
         let url = field.text(2_000)?;
         match check_base_url(url) {
             Ok(()) => Some(url.to_owned()),
             Err(_) => {
-                let hint = "write it as https://HOST/PATH or http://HOST:PORT/PATH".to_owned();
-                field.error("the URL is not an address of a server", Some(hint));
+                let hint = "write it as https://HOST/PATH or http://HOST:PORT/PATH";
+                field.error("the URL is not an address of a server", hint);
                 None
             }
         }
     });
-    let secret_env = map.need("secret_env").and_then(|field| variable(&field));
-    let agent = map.need("agent").and_then(|field| field.parsed("an agent id").map(|id| (field, id)));
+    let secret_env = map.need("secret_env", "SHOP_SECRET").and_then(|field| variable(&field));
+    let agent = map.need("agent", "lead").and_then(|field| field.parsed("an agent id").map(|id| (field, id)));
     let tolerance = map
         .get("timestamp_tolerance_s")
         .and_then(|field| field.count(1..=86_400))

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use super::names;
+use super::parts::names;
 use crate::reader::{Field, Map};
 
 /// Says that a part has no effect.
 pub fn unused(field: &Field<'_>) {
-    field.warn("nothing uses this yet", None);
+    field.warn("nothing uses this yet", "take it out, or leave it for a version of Ghost that does");
 }
 
 /// Reads all of them.
@@ -63,11 +63,11 @@ fn sandbox(map: &Map<'_>) {
     map.get("binds").map(|field| field.texts(1_024));
     for (_, value) in map.get("env").map(|field| field.entries()).unwrap_or_default() {
         if !value.is_null() {
-            let _ = value.text(super::TEXT_MAX);
+            let _ = value.text(super::parts::TEXT_MAX);
         }
     }
     for item in map.get("passthrough_env").map(|field| field.list()).unwrap_or_default() {
-        super::variable(&item);
+        super::parts::variable(&item);
     }
     map.get("workspace_access").map(|field| field.choice(&["none", "ro", "rw"]));
     map.get("scope").map(|field| field.choice(&["agent", "session", "world"]));

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ghost_domain::Price;
 
-use super::{Named, money, section, variable};
+use super::budgets::money;
+use super::parts::{Named, section, variable};
 use crate::files::is_plain_relative;
 use crate::models::check_base_url;
 use crate::plan::{ModelChoice, ProviderKind};
@@ -62,10 +63,7 @@ pub fn llm<'n>(map: &Map<'n>) -> LlmEntry<'n> {
         let mut providers = BTreeMap::new();
         for (key, field) in llm.get("providers").map(|field| field.entries()).unwrap_or_default() {
             if !is_name(&key.text) {
-                field.error(
-                    "the provider's name is not a name",
-                    Some("use letters, digits, `.`, `_` and `-`".to_owned()),
-                );
+                field.error("the provider's name is not a name", "use letters, digits, `.`, `_` and `-`");
             } else if let Some(entry) = provider(&key.text, &field) {
                 providers.insert(key.text.clone(), entry);
             }
@@ -81,14 +79,14 @@ pub fn llm<'n>(map: &Map<'n>) -> LlmEntry<'n> {
 }
 
 fn provider(name: &str, field: &Field<'_>) -> Option<ProviderEntry> {
-    let map = field.map()?;
+    let map = field.map_of("{ kind: openai, base_url: 'http://HOST:PORT/v1' }")?;
     let names: Vec<&'static str> = ProviderKind::ALL.iter().map(|(name, _)| *name).collect();
     let kind = match map.get("kind") {
         Some(kind) => kind.choice(&names).and_then(ProviderKind::named),
         None => {
             let kind = ProviderKind::named(name);
             if kind.is_none() {
-                field.error("`kind` is missing", Some(format!("it may be: {}", names.join(", "))));
+                field.error("`kind` is missing", format!("it may be: {}", names.join(", ")));
             }
             kind
         }
@@ -99,7 +97,7 @@ fn provider(name: &str, field: &Field<'_>) -> Option<ProviderEntry> {
         match check_base_url(url) {
             Ok(()) => Some(url.to_owned()),
             Err(refusal) => {
-                field.error(refusal.message, refusal.hint);
+                field.refused(refusal, "write it as https://HOST/PATH");
                 None
             }
         }
@@ -111,12 +109,15 @@ fn provider(name: &str, field: &Field<'_>) -> Option<ProviderEntry> {
     let dir = map.get("dir").and_then(|field| directory(&field, kind));
     map.finish(&[("api_key", "keys are never written here: name the variable that holds it with `api_key_env`")]);
     if kind == Some(ProviderKind::Recorded) && dir.is_none() {
-        field.error("a recorded provider needs `dir`", Some("name the data directory of the earlier run".to_owned()));
+        field.error("a recorded provider needs `dir`", "name the data directory of the earlier run");
     }
     if let (Some(base), Some(cap)) = (retry_base, retry_cap)
         && cap < base
     {
-        field.error("`retry_cap` is shorter than `retry_base`", None);
+        field.error(
+            "`retry_cap` is shorter than `retry_base`",
+            "`retry_base` is the first wait, `retry_cap` the longest",
+        );
     }
     let kind = kind?;
     Some(ProviderEntry { kind, base_url, api_key_env, concurrency, attempts, retry_base, retry_cap, dir })
@@ -124,18 +125,17 @@ fn provider(name: &str, field: &Field<'_>) -> Option<ProviderEntry> {
 
 fn directory(field: &Field<'_>, kind: Option<ProviderKind>) -> Option<PathBuf> {
     let text = field.text(1_024)?;
-    let hint = |text: &str| Some(text.to_owned());
     match kind {
         Some(ProviderKind::Scripted) if !is_plain_relative(text) => {
             field.error(
                 format!("`{}` does not stay in the world's directory", field.shown()),
-                hint("write a relative path such as scripts"),
+                "write a relative path such as scripts",
             );
             None
         }
         Some(ProviderKind::Scripted | ProviderKind::Recorded) => Some(PathBuf::from(text)),
         Some(_) => {
-            field.error("only a scripted or recorded provider has a directory", hint("leave it out"));
+            field.error("only a scripted or recorded provider has a directory", "leave it out");
             None
         }
         None => None,
@@ -145,14 +145,14 @@ fn directory(field: &Field<'_>, kind: Option<ProviderKind>) -> Option<PathBuf> {
 fn prices(llm: &Map<'_>) -> BTreeMap<String, Price> {
     let mut prices = BTreeMap::new();
     for (key, field) in llm.get("prices").map(|field| field.entries()).unwrap_or_default() {
-        let Some(map) = field.map() else { continue };
-        let usd = |key| map.get(key).and_then(|field| money(&field));
+        let Some(map) = field.map_of("{ input: 3, output: 15 }") else { continue };
+        let usd = |key| map.get(key).and_then(|field| money(&field, "write 0 if it costs nothing"));
         let (input, output, cache_read, cache_write) =
             (usd("input"), usd("output"), usd("cache_read"), usd("cache_write"));
         // A price that misses half of what is billed would let a money budget run over.
         for (name, found) in [("input", input), ("output", output)] {
             if found.is_none() && map.get(name).is_none() {
-                field.error(format!("`{name}` is missing"), Some("in US dollars for a million tokens".to_owned()));
+                field.error(format!("`{name}` is missing"), "in US dollars for a million tokens");
             }
         }
         map.finish(&[]);

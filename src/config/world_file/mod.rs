@@ -4,30 +4,28 @@
 //! Must never: read another file.
 
 pub mod agents;
+pub mod budgets;
 pub mod channels;
 pub mod later;
 pub mod llm;
+pub mod parts;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ghost_domain::restart::Intensity;
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{AgentId, BudgetLimits, ChatWake, Limits, Money, Reactions, Scope};
+use ghost_domain::{AgentId, ChatWake, Limits, Reactions, Scope};
 
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
 use crate::reader::{Field, Map};
 
 use agents::{AgentEntry, TeamEntry};
+use budgets::BudgetEntry;
 use channels::WebhookEntry;
 use llm::LlmEntry;
-
-/// Longest free text of the file, in bytes.
-pub const TEXT_MAX: usize = 8 * 1024;
-
-/// A reference and what it names.
-pub type Named<'n> = (Field<'n>, &'n str);
+pub use parts::Named;
+use parts::{TEXT_MAX, intensity, names, section, variable, write_acl};
 
 /// The file, read.
 pub struct WorldFile<'n> {
@@ -114,7 +112,7 @@ const ELSEWHERE: [(&str, &str); 6] = [
 /// Reads the whole file.
 pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     if root.is_null() {
-        root.error("the file says nothing", Some("a world needs at least `agents`".to_owned()));
+        root.error("the file says nothing", "a world needs at least `agents`");
         return None;
     }
     let map = root.map()?;
@@ -142,7 +140,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         creatable: map.get("agents_may_create").map(|field| names(&field)).unwrap_or_default(),
         llm: llm::llm(&map),
         limits,
-        budgets: budgets(&map),
+        budgets: budgets::all(&map),
         write_acls: write_acls(&map),
         chat_wake: section(&map, "chat", chat_wake).unwrap_or(ChatWake::Mentions),
         owner_may_update: section(&map, "tasks", |tasks| tasks.get("owner_may_update")?.flag()).unwrap_or(true),
@@ -156,20 +154,14 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         toolboxes: toolboxes(&map),
     };
     later::read(&map);
-    map.finish(&ELSEWHERE);
+    map.finish(&[&ELSEWHERE[..], &budgets::AT_THE_TOP].concat());
     Some(file)
 }
 
-/// Reads the map under `key` with `read`, then reports the keys that it did not ask for.
-pub fn section<'n, T>(map: &Map<'n>, key: &'static str, read: impl FnOnce(&Map<'n>) -> Option<T>) -> Option<T> {
-    let inner = map.get(key)?.map()?;
-    let value = read(&inner);
-    inner.finish(&[]);
-    value
-}
-
 fn world(map: &Map<'_>) -> (Option<String>, Option<String>, Intensity) {
-    let Some(world) = map.get("world").and_then(|field| field.map()) else { return Default::default() };
+    let Some(world) = map.get("world").and_then(|field| field.map_of("{ id: my-world }")) else {
+        return Default::default();
+    };
     let id = world.get("id").and_then(|field| field.name().map(str::to_owned));
     let name = world.get("name").and_then(|field| field.text(200).map(str::to_owned));
     let intensity = intensity(&world).unwrap_or_default();
@@ -177,32 +169,12 @@ fn world(map: &Map<'_>) -> (Option<String>, Option<String>, Intensity) {
     (id, name, intensity)
 }
 
-/// `intensity: { max, window }` in `map`.
-pub fn intensity(map: &Map<'_>) -> Option<Intensity> {
-    section(map, "intensity", |inner| Some(read_intensity(inner)))
-}
-
-/// `max` and `window` in `map`.
-pub fn read_intensity(map: &Map<'_>) -> Intensity {
-    let default = Intensity::default();
-    Intensity {
-        max: map.get("max").and_then(|field| field.count32(0..=10_000)).unwrap_or(default.max),
-        window: map
-            .get("window")
-            .and_then(|field| field.duration(Duration::from_secs(1)..=Duration::from_secs(7 * 86_400)))
-            .unwrap_or(default.window),
-    }
-}
-
 fn groups<'n>(map: &Map<'n>) -> (Vec<(String, Vec<Named<'n>>)>, usize) {
     let Some(field) = map.get("tool_privileges") else { return (Vec::new(), 0) };
     let mut groups = Vec::new();
     for (key, words) in field.entries() {
         if !crate::reader::is_name(&key.text) {
-            words.error(
-                "the group's name is not a name",
-                Some("use 1 to 64 letters, digits, `.`, `_` and `-`".to_owned()),
-            );
+            words.error("the group's name is not a name", "use 1 to 64 letters, digits, `.`, `_` and `-`");
             continue;
         }
         groups.push((key.text.clone(), words.texts(200)));
@@ -222,14 +194,11 @@ fn access(map: &Map<'_>) -> (AccessDefault, bool) {
     read.unwrap_or_default()
 }
 
-/// A list of names.
-pub fn names<'n>(field: &Field<'n>) -> Vec<Named<'n>> {
-    field.list().into_iter().filter_map(|item| item.name().map(|name| (item.clone(), name))).collect()
-}
-
 /// The world's block, and the bound that only it has.
 fn heartbeats(map: &Map<'_>) -> (Option<HeartbeatBlock>, Option<u32>) {
-    let Some(inner) = map.get("heartbeat").and_then(|field| field.map()) else { return (None, None) };
+    let Some(inner) = map.get("heartbeat").and_then(|field| field.map_of("{ every: 30m }")) else {
+        return (None, None);
+    };
     let ack_chars = inner.get("ack_max_chars").and_then(|field| field.count32(0..=10_000));
     let block = crate::heartbeat::keys(&inner);
     inner.finish(&[]);
@@ -258,86 +227,10 @@ fn limits(map: &Map<'_>) -> Limits {
     match serde_json::from_value(values.into()) {
         Ok(limits) => limits,
         Err(error) => {
-            field.error(format!("the limits cannot be taken: {error}"), None);
+            field.error(format!("the limits cannot be taken: {error}"), "leave out those that you do not need");
             default
         }
     }
-}
-
-/// The limits of one scope: in all, and for one day.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BudgetEntry {
-    /// `tokens` and `usd`; `None` if it names neither, and a day's are named.
-    pub whole: Option<BudgetLimits>,
-    /// `tokens_per_day` and `usd_per_day`; `None` if it names neither.
-    pub day: Option<BudgetLimits>,
-}
-
-/// An amount of dollars.
-pub fn money(field: &Field<'_>) -> Option<Money> {
-    let usd = field.number(0.0..=1e9)?;
-    Money::from_usd(usd).map_err(|refusal| field.error(refusal.message, refusal.hint)).ok()
-}
-
-/// Reads `tokens` and `usd`, and the same per day.
-pub fn budget(map: &Map<'_>) -> BudgetEntry {
-    let limits = |tokens: &'static str, usd: &'static str| {
-        let usd = map.get(usd).and_then(|field| money(&field));
-        BudgetLimits { tokens: map.get(tokens).and_then(|field| field.count(0..=1_000_000_000_000_000)), money: usd }
-    };
-    let (whole, day) = (limits("tokens", "usd"), limits("tokens_per_day", "usd_per_day"));
-    let named = |limits: &BudgetLimits| *limits != BudgetLimits::default();
-    BudgetEntry { whole: (named(&whole) || !named(&day)).then_some(whole), day: Some(day).filter(named) }
-}
-
-fn budgets<'n>(map: &Map<'n>) -> Vec<(Field<'n>, Scope, BudgetEntry)> {
-    let mut found = Vec::new();
-    let read = |field: &Field<'n>| {
-        let inner = field.map()?;
-        let limits = budget(&inner);
-        inner.finish(&[]);
-        Some(limits)
-    };
-    section(map, "budgets", |budgets| {
-        if let Some(field) = budgets.get("world")
-            && let Some(limits) = read(&field)
-        {
-            found.push((field, Scope::World, limits));
-        }
-        for (key, field) in budgets.get("team").map(|field| field.entries()).unwrap_or_default() {
-            if let Some(limits) = read(&field) {
-                found.push((field, Scope::Team(key.text.clone()), limits));
-            }
-        }
-        for (key, field) in budgets.get("agent").map(|field| field.entries()).unwrap_or_default() {
-            match key.text.parse() {
-                Ok(id) => found.extend(read(&field).map(|limits| (field, Scope::Agent(id), limits))),
-                Err(refusal) => report_key(&field, &refusal),
-            }
-        }
-        Some(())
-    });
-    found
-}
-
-fn report_key(field: &Field<'_>, refusal: &ghost_domain::Refusal) {
-    field.error(refusal.message.clone(), refusal.hint.clone());
-}
-
-/// An agent's list of write prefixes (ACL-02, ACL-03, ACL-08). Of one whose id cannot be read the shape alone is checked.
-pub fn write_acl(field: &Field<'_>, agent: Option<&AgentId>) -> Option<WriteAcl> {
-    let read = |prefixes: &[String]| match agent {
-        Some(agent) => WriteAcl::of(agent, prefixes),
-        None => WriteAcl::new(prefixes),
-    };
-    let mut prefixes = Vec::new();
-    for (item, prefix) in field.texts(1_024) {
-        match read(&[prefix.to_owned()]) {
-            Ok(_) => prefixes.push(prefix.to_owned()),
-            Err(refusal) => item.error(refusal.message, refusal.hint),
-        }
-    }
-    read(&prefixes).ok()
 }
 
 fn write_acls<'n>(map: &Map<'n>) -> BTreeMap<AgentId, (Field<'n>, WriteAcl)> {
@@ -349,31 +242,10 @@ fn write_acls<'n>(map: &Map<'n>) -> BTreeMap<AgentId, (Field<'n>, WriteAcl)> {
                     found.insert(id, (field, acl));
                 }
             }
-            Err(refusal) => report_key(&field, &refusal),
+            Err(refusal) => field.refused(refusal, "write the id of an agent"),
         }
     }
     found
-}
-
-/// Whether `name` can be the name of an environment variable.
-pub fn is_variable(name: &str) -> bool {
-    (1..=128).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && !name.as_bytes()[0].is_ascii_digit()
-}
-
-/// The name of an environment variable.
-pub fn variable(field: &Field<'_>) -> Option<String> {
-    let name = field.text(1_024)?;
-    if is_variable(name) {
-        return Some(name.to_owned());
-    }
-    // What stands here may be the secret itself, so it is not shown.
-    field.error(
-        "this is not the name of an environment variable",
-        Some("write the variable's name, such as OPENAI_API_KEY; never the value itself".to_owned()),
-    );
-    None
 }
 
 fn variables(field: &Field<'_>) -> Vec<String> {
@@ -381,11 +253,13 @@ fn variables(field: &Field<'_>) -> Vec<String> {
 }
 
 fn job<'n>(map: &Map<'n>) -> Option<JobEntry<'n>> {
-    let text = |key, max| map.need(key).and_then(|field| field.text(max).map(|text| (field.clone(), text)));
-    let input = text("input", 1_024);
-    let lead = map.need("lead").and_then(|field| field.parsed("an agent id").map(|id| (field, id)));
-    let brief = text("brief", TEXT_MAX);
-    let result = text("result", 1_024);
+    let text = |key, max, such_as| {
+        map.need(key, such_as).and_then(|field: Field<'n>| field.text(max).map(|text| (field.clone(), text)))
+    };
+    let input = text("input", 1_024, "input");
+    let lead = map.need("lead", "lead").and_then(|field| field.parsed("an agent id").map(|id| (field, id)));
+    let brief = text("brief", TEXT_MAX, "'Make a briefing of the {files} files in {input}.'");
+    let result = text("result", 1_024, "output/briefings");
     Some(JobEntry { input: input?, lead: lead?, brief: brief?, result: result? })
 }
 
@@ -393,8 +267,10 @@ fn toolboxes<'n>(map: &Map<'n>) -> Vec<ToolboxEntry<'n>> {
     let Some(field) = map.get("toolboxes") else { return Vec::new() };
     let mut found = Vec::new();
     for item in field.list() {
-        let Some(inner) = item.map() else { continue };
-        let source = inner.need("source").and_then(|field| field.text(1_024).map(|text| (field.clone(), text)));
+        let Some(inner) = item.map_of("{ source: toolbox/devtools/toolbox.yaml }") else { continue };
+        let source = inner
+            .need("source", "toolbox/devtools/toolbox.yaml")
+            .and_then(|field| field.text(1_024).map(|text| (field.clone(), text)));
         let allow = inner.get("allow").map(|field| names(&field));
         inner.finish(&[]);
         found.extend(source.map(|source| ToolboxEntry { source, allow }));

@@ -8,7 +8,7 @@ use ghost_domain::conversation::CONTROL_ACTIONS;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_world::World;
 
-use super::Adapter;
+use super::adapter::Adapter;
 
 pub(super) struct Control;
 

@@ -2,6 +2,7 @@
 //!
 //! Must never: say in how far a signature was wrong, in words or by the time it takes.
 
+use ghost_config::plan::WebhookPlan;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -39,6 +40,11 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
         return None;
     }
     (0..64).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
+}
+
+/// The secret that a webhook shares with the outside, from the environment.
+pub(crate) fn secret(plan: &WebhookPlan) -> Option<String> {
+    std::env::var(&plan.secret_env).ok().filter(|secret| !secret.is_empty())
 }
 
 #[cfg(test)]

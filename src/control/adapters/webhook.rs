@@ -17,7 +17,8 @@ use ghost_world::World;
 use reqwest::{StatusCode, header};
 use serde_json::{Value, json};
 
-use super::{Adapter, File, secret, sign};
+use super::adapter::{Adapter, File};
+use super::signature::{secret, sign};
 
 /// The id of a delivery: the same for every attempt.
 pub const DELIVERY: &str = "x-ghost-delivery";

@@ -5,7 +5,7 @@ use ghost_domain::ChatPost;
 use ghost_domain::redact::Redactor;
 use ghost_proto::v1;
 
-use super::texts;
+use super::texts::texts;
 
 /// A channel with the first of its members.
 #[must_use]

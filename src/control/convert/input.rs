@@ -3,9 +3,10 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::words::duration_text;
 use ghost_domain::shared_state::{BEYOND_HINT, JsonText};
-use ghost_domain::text::{clip, not_blank};
+use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
 use serde_json::{Value, json};

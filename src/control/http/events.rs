@@ -19,9 +19,10 @@ use ghost_domain::{Code, Limits, Refusal};
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite;
 
+use super::admission::{self, Admitted, TICKET};
+use super::failed::{Failed, body, http_status, in_an_address};
 use super::params::Params;
-use super::tickets::{self, Admitted, TICKET};
-use super::{Failed, Rest, Shared, body, http_status, in_an_address};
+use super::rest::{Rest, Shared};
 use crate::convert::input::bad;
 use crate::streams::{self, Ended, Farewell, Item, Start, Stream, Wanted, Why};
 
@@ -77,7 +78,7 @@ pub(super) async fn sent(
 ) -> Result<Response, Failed> {
     let stream = streams::open(&rest.control, wanted(&uri, &headers)?).await?;
     if let Err(refusal) = admission.use_up(&rest) {
-        return Ok(tickets::unknown(&refusal));
+        return Ok(admission::unknown(&refusal));
     }
     Ok(Sse::new(server_sent(stream, farewell(&rest))).into_response())
 }

@@ -5,14 +5,16 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ghost_domain::{Code, Refusal};
 
-use super::{Failed, Rest, unknown_caller};
+use super::failed::{Failed, body};
+use super::rest::Rest;
 use crate::auth::bearer_matches;
 
 /// Lets requests through that were meant for this address, and for no page of another origin.
@@ -42,6 +44,16 @@ impl IntoResponse for Unknown {
     fn into_response(self) -> Response {
         unknown_caller()
     }
+}
+
+/// A caller that has not said who it is.
+fn unknown_caller() -> Response {
+    let refusal = Refusal::new(Code::AccessDenied, "a token is needed").hint(
+        "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory",
+    );
+    let mut response = (StatusCode::UNAUTHORIZED, Json(body(&refusal))).into_response();
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
 }
 
 pub(super) fn has_token(rest: &Rest, headers: &HeaderMap) -> Result<(), Unknown> {

@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Failed, Rest, body};
+use super::failed::{Failed, body};
+use super::rest::Rest;
 use crate::adapters::{DELIVERY, SIGNATURE, TIMESTAMP, secret, verify};
 use crate::convert::input;
 

@@ -4,18 +4,24 @@
 
 use std::fmt::Write;
 
-use ghost_commons::status::Facts;
+use ghost_commons::status::{self, Facts};
 use ghost_domain::{Activity, AgentStatus, Refusal};
 use ghost_tools::AgentControl;
 
+use crate::control::Control;
 use crate::host;
-use crate::services::{Control, population};
+use crate::services::population;
 
 /// All figures. Reads the store once.
 pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     let world = &control.world;
     let now = world.cx().now();
-    let facts = world.store().read(move |r| Box::pin(async move { Facts::read(r, now).await })).await?;
+    let (facts, budgets) = world
+        .store()
+        .read(move |r| {
+            Box::pin(async move { Ok::<_, Refusal>((Facts::read(r).await?, status::bounded(r, now).await?)) })
+        })
+        .await?;
     let (statuses, activities) = population(control);
     let now = world.cx().now();
     let mut page = Page::default();
@@ -49,7 +55,7 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
 
     for (name, kind, help, figure) in BUDGETS {
         page.family(name, kind, help);
-        for budget in &facts.budgets {
+        for budget in &budgets {
             if let Some(value) = figure(budget) {
                 page.row(name, &[("scope", &budget.scope.to_string())], value);
             }
@@ -74,7 +80,7 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
 
 type Figure = fn(&ghost_domain::Budget) -> Option<u64>;
 
-/// The figures of budgets that have a limit.
+/// The figures of budgets that have a limit, but for roots.
 const BUDGETS: [(&str, &str, &str, Figure); 7] = [
     ("ghost_budget_tokens_spent", "gauge", "Tokens spent.", |budget| Some(budget.spent_tokens)),
     ("ghost_budget_tokens_reserved", "gauge", "Tokens held for calls under way.", |budget| {

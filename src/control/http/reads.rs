@@ -12,8 +12,9 @@ use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::v1;
 use serde_json::{Value, json};
 
+use super::failed::Failed;
 use super::params::Params;
-use super::{Failed, Shared};
+use super::rest::Shared;
 use crate::services::{ChatService, LedgerService, TasksService};
 
 /// What a path names.

@@ -1,58 +1,6 @@
 //! The routes as a client of HTTP sees them.
 
-use axum::Router;
-use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, Request, StatusCode, header};
-use ghost_domain::{Code, Refusal};
-use serde_json::Value;
-use tower::ServiceExt;
-
-use super::router;
-use crate::fixture::Scene;
-
+mod asking;
 mod events;
 mod health;
 mod reads;
-
-const TOKEN: &str = "a-long-enough-token";
-
-fn routes(scene: &Scene) -> Router {
-    router(scene.control.clone(), Some(TOKEN.into()), "127.0.0.1:8080".parse().unwrap())
-}
-
-struct Answer {
-    status: StatusCode,
-    headers: HeaderMap,
-    body: String,
-}
-
-impl Answer {
-    fn refusal(&self) -> Refusal {
-        let body: Value = serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body));
-        let error = &body["error"];
-        Refusal {
-            code: serde_json::from_value(error["code"].clone()).unwrap_or_else(|wrong| panic!("{wrong}: {body}")),
-            message: error["message"].as_str().unwrap().to_owned(),
-            hint: error["hint"].as_str().map(str::to_owned),
-            details: error.get("details").cloned(),
-        }
-    }
-}
-
-async fn ask(routes: &Router, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = Request::builder().method(method).uri(path);
-    if !headers.iter().any(|(name, _)| *name == "host") {
-        request = request.header("host", "localhost:8080");
-    }
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let response = routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-    let (parts, body) = response.into_parts();
-    let body = to_bytes(body, 1 << 20).await.unwrap();
-    Answer { status: parts.status, headers: parts.headers, body: String::from_utf8(body.to_vec()).unwrap() }
-}
-
-async fn get(routes: &Router, path: &str) -> Answer {
-    ask(routes, "GET", path, &[("authorization", &format!("Bearer {TOKEN}"))]).await
-}

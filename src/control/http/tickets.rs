@@ -1,31 +1,18 @@
-//! Tickets for streams: a page cannot put a token on a request for server-sent events or a WebSocket, and a token in an
-//! address ends up in histories and logs. Who holds the token gets a ticket for it that opens one stream, soon and once.
+//! The tickets that were given out, each good for one stream, soon and once.
 //!
-//! Must never: keep a ticket as it is, take one twice, let one open anything but a stream, or use one up for a request that
-//! opened none.
+//! Must never: keep a ticket as it is, or take one twice.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::{Extension, Query, Request, State};
-use axum::http::{StatusCode, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
-use ghost_domain::{Code, Refusal, Timestamp};
-use serde_json::{Value, json};
+use ghost_domain::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use super::{Failed, Rest, Shared, body, guard};
-use crate::auth::unguessable;
-
-/// The parameter that carries a ticket.
-pub(super) const TICKET: &str = "ticket";
 /// A ticket is good for so long.
-const GOOD_FOR: Duration = Duration::from_secs(30);
+pub(super) const GOOD_FOR: Duration = Duration::from_secs(30);
 /// Tickets that wait to be used.
-const MOST: usize = 1_024;
+pub(super) const MOST: usize = 1_024;
 
 type Hash = [u8; 32];
 
@@ -35,7 +22,7 @@ pub(super) struct Tickets(Mutex<BTreeMap<Hash, Timestamp>>);
 
 impl Tickets {
     /// Gives one out. Gives nothing if too many wait.
-    fn give(&self, ticket: &str, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn give(&self, ticket: &str, now: Timestamp) -> Option<Timestamp> {
         // What is put here is whole, so a poisoned lock still guards a whole value.
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|_, until| *until > now);
@@ -48,88 +35,18 @@ impl Tickets {
     }
 
     /// Whether a ticket was given out and is still good.
-    fn holds(&self, ticket: &str, now: Timestamp) -> bool {
+    pub(super) fn holds(&self, ticket: &str, now: Timestamp) -> bool {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
         waiting.get(&hash).is_some_and(|until| *until > now)
     }
 
     /// The same, and it is not any more after this.
-    fn take(&self, ticket: &str, now: Timestamp) -> bool {
+    pub(super) fn take(&self, ticket: &str, now: Timestamp) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
         waiting.remove(&hash).is_some_and(|until| until > now)
     }
-}
-
-/// `POST /api/events/ticket`
-pub(super) async fn issue(State(rest): Shared) -> Result<Json<Value>, Failed> {
-    let ticket =
-        unguessable().map_err(|error| Refusal::new(Code::Unavailable, format!("a ticket cannot be made: {error}")))?;
-    let Some(until) = rest.tickets.give(&ticket, rest.control.world.cx().now()) else {
-        let what = format!("{MOST} tickets wait to be used, which is as many as may be");
-        let hint = format!("use those that you have, or wait {} s", GOOD_FOR.as_secs());
-        return Err(Refusal::new(Code::RateLimited, what).hint(hint).into());
-    };
-    Ok(Json(json!({ "ticket": ticket, "expires_at": until.rfc3339() })))
-}
-
-/// The ticket that a request came with, if it came with one and not with the token.
-#[derive(Clone)]
-pub(super) struct Admission(Option<String>);
-
-pub(super) type Admitted = Extension<Admission>;
-
-impl Admission {
-    /// Uses the ticket up, when everything else is in order and the stream is open.
-    ///
-    /// # Errors
-    /// When another request did so meanwhile.
-    pub(super) fn use_up(self, rest: &Rest) -> Result<(), Refusal> {
-        match self.0 {
-            Some(ticket) if !rest.tickets.take(&ticket, rest.control.world.cx().now()) => Err(no_ticket()),
-            Some(_) | None => Ok(()),
-        }
-    }
-}
-
-fn no_ticket() -> Refusal {
-    Refusal::new(Code::AccessDenied, "the ticket is unknown, used or too old")
-        .hint("POST /api/events/ticket with the token gives another; one opens one stream, within 30 s")
-}
-
-/// The answer to a ticket that opens nothing.
-pub(super) fn unknown(refusal: &Refusal) -> Response {
-    (StatusCode::UNAUTHORIZED, Json(body(refusal))).into_response()
-}
-
-/// Lets requests through that carry the token, or a ticket in its stead, which is not used up by that: a slip in the rest of
-/// the address must not cost it.
-pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request, next: Next) -> Response {
-    let ticket = given(request.uri());
-    match &ticket {
-        Some(ticket) if !rest.tickets.holds(ticket, rest.control.world.cx().now()) => return unknown(&no_ticket()),
-        Some(_) => {}
-        None => {
-            if let Err(unknown) = guard::has_token(&rest, request.headers()) {
-                return unknown.into_response();
-            }
-        }
-    }
-    request.extensions_mut().insert(Admission(ticket));
-    next.run(request).await
-}
-
-/// The ticket of an address, whatever else is there: what is wrong with it is told by the route.
-fn given(uri: &Uri) -> Option<String> {
-    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
-    pairs.into_iter().find_map(|(name, value)| (name == TICKET).then_some(value))
-}
-
-/// Anything but a POST.
-pub(super) async fn only_posting() -> Response {
-    let refusal = Refusal::new(Code::InvalidArguments, "a ticket is asked for with POST").hint("use POST");
-    (StatusCode::METHOD_NOT_ALLOWED, Json(body(&refusal))).into_response()
 }
 
 #[cfg(test)]
@@ -153,17 +70,5 @@ mod tests {
         }
         assert_eq!(tickets.give("one more", start), None, "bounded");
         assert!(tickets.give("later", until).is_some(), "what is too old makes room");
-    }
-
-    #[test]
-    fn a_ticket_is_read_from_the_address_alone() {
-        let read = |text: &str| given(&text.parse().unwrap());
-        assert_eq!(read("/api/events"), None);
-        assert_eq!(read("/api/events?kind=ticket"), None);
-        assert_eq!(read("/api/events?after=now&ticket=abc").as_deref(), Some("abc"));
-        assert_eq!(read("/api/events?afer=now&ticket=abc&x=%ff").as_deref(), Some("abc"), "with what is misspelt");
-        for strange in ["/api/events?ticket", "/api/events?ticket=", "/api/events?ticket=a&ticket=b"] {
-            assert!(read(strange).is_some(), "{strange}: it is no request with a token");
-        }
     }
 }

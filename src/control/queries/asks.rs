@@ -5,7 +5,8 @@
 use ghost_domain::{Ask, AskStatus, Code, Refusal, Turn, TurnStatus};
 use ghost_world::World;
 
-use super::{Result, why_ended};
+use super::outcome::Result;
+use super::turns::why_ended;
 
 /// The refusal that an ask ended with; nothing if it is open or was answered. Its words are redacted.
 pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>> {

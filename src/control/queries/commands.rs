@@ -8,8 +8,8 @@ use ghost_domain::{Envelope, Party, RequestKey, StoredAnswer, Task, TaskId, Time
 use ghost_store::Writes;
 use ghost_world::World;
 
+use super::outcome::{Result, refused};
 use super::turns::no_turn;
-use super::{Result, refused};
 
 /// Cancels an open turn; one that has ended stays as it is.
 pub async fn cancel_turn(

@@ -7,7 +7,8 @@ use ghost_domain::{
 };
 use ghost_world::World;
 
-use super::{Result, Whole};
+use super::outcome::Result;
+use super::pages::Whole;
 
 /// Entries that are looked back over for the last thing said from outside.
 const LOOK_BACK: i64 = 200;

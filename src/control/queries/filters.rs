@@ -11,8 +11,9 @@ use ghost_store::tables::LedgerFilter;
 use ghost_world::World;
 use serde_json::json;
 
+use super::agents::all_agents;
+use super::outcome::{Result, refused};
 use super::turns::no_turn;
-use super::{Result, all_agents, refused};
 
 /// Archetypes that a refusal names at most.
 const ARCHETYPES_TOLD: usize = 20;

@@ -10,7 +10,8 @@ use ghost_store::Reads;
 use ghost_store::tables::{TaskFilter, TurnFilter, UsageFilter};
 use ghost_world::World;
 
-use super::{Result, WINDOW};
+use super::outcome::Result;
+use super::pages::WINDOW;
 
 /// Refuses a root that nothing bears: no account, tally, usage, job or open turn, none of the newest thousand turns and of
 /// the first thousand tasks, and no mail that waits in an inbox.

@@ -4,7 +4,9 @@ use ghost_domain::{Code, JournalRow, Refusal, RootId, Turn, TurnId, TurnStatus};
 use ghost_store::tables::TurnFilter;
 use ghost_world::World;
 
-use super::{Page, Result, WINDOW, before, newest, refused, root_named, window};
+use super::outcome::{Result, refused};
+use super::pages::{Page, WINDOW, before, newest, window};
+use super::roots::root_named;
 use crate::convert::input::{Place, place};
 
 /// Times a thousand turns that one request for those of a root looks at.

@@ -17,11 +17,12 @@ use ghost_proto::v1::agents_server::Agents;
 use ghost_store::Writes;
 use ghost_tools::AgentControl;
 use ghost_world::AgentCard;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tonic::{Request, Response, Status};
 
 use self::recent::Recent;
-use super::Control;
+use crate::control::Control;
 use crate::convert::{self, input};
 use crate::refusal::to_status;
 use crate::{caller, queries};
@@ -52,6 +53,20 @@ struct Wanted {
     overrides: Value,
 }
 
+/// What came of it, as it is kept for a repetition.
+#[derive(Serialize, Deserialize)]
+struct Created {
+    #[serde(flatten)]
+    agent: Agent,
+    /// Answers of earlier versions are all of new agents.
+    #[serde(default = "yes")]
+    changed: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
 impl Wanted {
     fn of(request: &v1::CreateAgentRequest, limits: &Limits) -> Result<Self, Refusal> {
         Ok(Self {
@@ -63,7 +78,7 @@ impl Wanted {
         })
     }
 
-    async fn create(self, w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan) -> Result<Agent, Refusal> {
+    async fn create(self, w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
         plan.check_overrides_of(&self.archetype, &self.overrides)?;
         let agent_id = match self.agent_id {
             Some(agent_id) => agent_id,
@@ -86,7 +101,8 @@ impl Wanted {
             goal: self.goal,
             chain: Chain::root(cx),
         };
-        rules::create(w, cx, by, new).await
+        let (agent, changed) = rules::create_once(w, cx, by, new).await?;
+        Ok(Created { agent, changed })
     }
 }
 
@@ -165,7 +181,14 @@ impl AgentsService {
             .iter()
             .map(|tool| json!({ "name": tool.name, "description": tool.description, "parameters": tool.parameters }))
             .collect();
+        let section = |size: prompt::Size| v1::PromptSection {
+            part: size.part.to_owned(),
+            name: size.name.to_owned(),
+            bytes: size.bytes,
+            estimated_tokens: size.estimated_tokens,
+        };
         Ok(v1::AgentPromptResponse {
+            sections: preview.sizes().into_iter().map(section).collect(),
             system: system.text,
             briefing: briefing.text,
             tools_json: Value::Array(tools).to_string(),
@@ -243,13 +266,13 @@ impl Agents for AgentsService {
         let cx = world.cx().clone();
         let wanted = Wanted::of(request.get_ref(), &cx.limits()).map_err(to_status)?;
         let plan = world.plan();
-        let agent = requests::once(world.store(), world.cx(), key, move |w| {
+        let Created { agent, changed } = requests::once(world.store(), world.cx(), key, move |w| {
             Box::pin(async move { wanted.create(w, &cx, &by, &plan).await })
         })
         .await
         .map_err(to_status)?;
         self.settle(&agent.agent_id, |card| card.is_some_and(|card| card.incarnation >= agent.incarnation)).await;
-        Ok(self.change(&agent, true))
+        Ok(self.change(&agent, changed))
     }
 
     async fn start(&self, request: Request<v1::StartAgentRequest>) -> Result<Response<v1::AgentChange>, Status> {

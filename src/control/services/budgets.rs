@@ -2,20 +2,17 @@
 
 use ghost_commons::budgets::{self as rules, NewLimits};
 use ghost_commons::requests;
-use ghost_domain::text::shown;
-use ghost_domain::{Code, Money, Refusal, RequestKey, Scope};
+use ghost_domain::{Money, Refusal, RequestKey, Scope};
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_server::Budgets;
 use ghost_store::tables::UsageFilter;
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use crate::control::Control;
 use crate::convert::{self, input};
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// The sorts of scopes.
-const SORTS: [&str; 5] = ["world", "team", "agent", "root", "day"];
 /// The largest limit that is taken for one: beyond it no sum is exact.
 const LIMIT_MAX: u64 = 1_000_000_000_000_000;
 
@@ -48,18 +45,11 @@ fn limits(request: &v1::SetBudgetRequest) -> Result<(Scope, NewLimits), Refusal>
 
 impl BudgetsService {
     async fn page(&self, request: v1::ListBudgetsRequest) -> Result<v1::ListBudgetsResponse, Refusal> {
-        let sort = match request.sort.as_deref() {
-            None => None,
-            Some(sort) => Some(SORTS.into_iter().find(|known| *known == sort).ok_or_else(|| {
-                Refusal::new(Code::InvalidArguments, format!("sort: `{}` is not a kind of scope", shown(sort, 80)))
-                    .hint(format!("one of: {}", SORTS.join(", ")))
-                    .details(serde_json::json!({ "field": "sort" }))
-            })?),
-        };
+        let sort = input::parsed_if("sort", request.sort.as_deref())?;
         let cursor = input::unseal("budgets", &request.cursor)?;
-        let (page, truncated) = queries::budgets(&self.0.world, sort, cursor, input::page(request.limit)?).await?;
+        let page = queries::budgets(&self.0.world, sort, cursor, input::page(request.limit)?).await?;
         let (budgets, next) = page.map(convert::budget);
-        Ok(v1::ListBudgetsResponse { budgets, next_cursor: input::seal("budgets", &next), truncated })
+        Ok(v1::ListBudgetsResponse { budgets, next_cursor: input::seal("budgets", &next) })
     }
 
     /// Agents and teams are looked up where limits are set; a root, which takes many rows to look for, before that. A request

@@ -9,7 +9,8 @@ use ghost_proto::v1::chat_server::Chat;
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
-use super::{Control, PAGE_BYTES};
+use super::page_bytes::PAGE_BYTES;
+use crate::control::Control;
 use crate::convert::{chat as convert, input};
 use crate::refusal::to_status;
 use crate::{acting, caller, queries};

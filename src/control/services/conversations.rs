@@ -17,8 +17,9 @@ use ghost_world::World;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use crate::control::Control;
 use crate::convert::{conversations as convert, input};
+use crate::queries::Sort;
 use crate::queries::Whole;
 use crate::refusal::to_status;
 use crate::{caller, queries};
@@ -92,14 +93,22 @@ impl ConversationsService {
         queries::conversations(&self.0.world, owner).await
     }
 
+    /// The outcome of what is asked about this conversation.
+    async fn meant<T>(&self, typed: &str, asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+        queries::meant(&self.0.world, Sort::Conversation, &[typed.to_owned()], asked.await).await
+    }
+
     async fn with_entries(&self, request: v1::GetConversationRequest) -> Result<v1::GetConversationResponse, Refusal> {
-        let id = input::parsed("conversation_id", &request.conversation_id)?;
         let after = request.after_seq.unwrap_or(0);
         if after < 0 {
             return Err(input::bad("after_seq", format!("is {after}")).hint("give 0 or the seq of an entry"));
         }
         let limit = u32::try_from(input::page(request.limit)?).unwrap_or(u32::MAX);
-        let (conversation, entries) = queries::conversation(&self.0.world, id, after, limit).await?;
+        let found = async {
+            let id = input::parsed("conversation_id", &request.conversation_id)?;
+            queries::conversation(&self.0.world, id, after, limit).await
+        };
+        let (conversation, entries) = self.meant(&request.conversation_id, found).await?;
         if after > conversation.last_seq {
             return Err(queries::beyond_the_end(&conversation, after));
         }
@@ -156,11 +165,14 @@ impl Conversations for ConversationsService {
     ) -> Result<Response<Self::WatchStream>, Status> {
         caller::party(&request)?;
         let request = request.into_inner();
-        let id = input::parsed("conversation_id", &request.conversation_id).map_err(to_status)?;
         if request.after_seq < 0 {
             return Err(to_status(input::bad("after_seq", "is negative").hint("give 0 or the seq of an entry")));
         }
-        let stream = watch::open(&self.0, id, request.after_seq).await.map_err(to_status)?;
+        let opened = async {
+            let id = input::parsed("conversation_id", &request.conversation_id)?;
+            watch::open(&self.0, id, request.after_seq).await
+        };
+        let stream = self.meant(&request.conversation_id, opened).await.map_err(to_status)?;
         Ok(Response::new(Box::pin(stream)))
     }
 
@@ -171,12 +183,15 @@ impl Conversations for ConversationsService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "conversations.handoff", &request.get_ref().request_id)?;
         let cx = self.0.world.cx().clone();
-        let (id, handover) = handover(request.get_ref(), Chain::root(&cx)).map_err(to_status)?;
-        let conversation = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { rules::handoff(w, &cx, &by, id, handover).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let request = request.get_ref();
+        let asked = async {
+            let (id, handover) = handover(request, Chain::root(&cx))?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { rules::handoff(w, &cx, &by, id, handover).await })
+            })
+            .await
+        };
+        let conversation = self.meant(&request.conversation_id, asked).await.map_err(to_status)?;
         Ok(Response::new(convert::conversation(&conversation)))
     }
 
@@ -186,14 +201,16 @@ impl Conversations for ConversationsService {
     ) -> Result<Response<v1::ConversationEntry>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "conversations.redeliver", &request.get_ref().request_id)?;
-        let seq = request.get_ref().seq;
-        let id = input::parsed("conversation_id", &request.get_ref().conversation_id).map_err(to_status)?;
+        let (typed, seq) = (&request.get_ref().conversation_id, request.get_ref().seq);
         let cx = self.0.world.cx().clone();
-        let entry = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { rules::redeliver(w, &cx, &by, id, seq).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let asked = async {
+            let id = input::parsed("conversation_id", typed)?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { rules::redeliver(w, &cx, &by, id, seq).await })
+            })
+            .await
+        };
+        let entry = self.meant(typed, asked).await.map_err(to_status)?;
         Ok(Response::new(convert::entry(&entry, &self.0.world.cx().redactor)))
     }
 }

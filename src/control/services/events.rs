@@ -13,8 +13,8 @@ use tokio_stream::Stream;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
-use super::Control;
 use crate::caller;
+use crate::control::Control;
 use crate::refusal::{status, to_status};
 use crate::streams::{self, Ended, Held, Item, Start, Wanted, Why};
 

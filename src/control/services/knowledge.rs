@@ -2,14 +2,15 @@
 
 use ghost_commons::knowledge::{self as rules, Wanted, WithVersions, Writing};
 use ghost_commons::requests;
-use ghost_domain::knowledge::grantees;
+use ghost_domain::grantee::grantees;
 use ghost_domain::text::clip;
 use ghost_domain::{Grantee, KnowledgeEntry, Limits, Party, Refusal};
 use ghost_proto::v1;
 use ghost_proto::v1::knowledge_server::Knowledge;
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use super::page_bytes::within_bytes;
+use crate::control::Control;
 use crate::convert::{input, knowledge as convert};
 use crate::refusal::to_status;
 use crate::{acting, caller};
@@ -84,7 +85,7 @@ impl KnowledgeService {
             .await?;
         let redactor = &self.0.world.cx().redactor;
         let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false)).collect();
-        let (entries, more) = super::within_bytes(entries, listed.more);
+        let (entries, more) = within_bytes(entries, listed.more);
         let last = entries.last().filter(|_| more);
         let next_cursor = last.map(|entry: &v1::KnowledgeEntry| input::seal("knowledge", &entry.entry_id));
         Ok(v1::ListKnowledgeResponse { next_cursor: next_cursor.unwrap_or_default(), entries })

@@ -2,15 +2,14 @@
 
 use ghost_commons::mail::{Chain, Draft};
 use ghost_commons::{asks, dead_letters, requests};
-use ghost_domain::{
-    AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, Kind, Limits, Refusal,
-};
+use ghost_domain::{AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterStatus, Envelope, Kind, Limits, Refusal};
 use ghost_proto::v1;
 use ghost_proto::v1::messages_server::Messages;
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use crate::control::Control;
 use crate::convert::{self, input};
+use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -78,9 +77,21 @@ impl MessagesService {
         Ok(v1::ListDeadResponse { dead_letters, next_cursor: input::seal("dead letters", &next), truncated })
     }
 
+    /// The outcome of what is asked about this dead letter.
+    async fn letter_meant<T>(
+        &self,
+        typed: &str,
+        asked: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        queries::meant(&self.0.world, Sort::DeadLetter, &[typed.to_owned()], asked.await).await
+    }
+
     async fn dead_with_mail(&self, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse, Refusal> {
-        let id: DeadLetterId = input::parsed("dead_letter_id", &request.dead_letter_id)?;
-        let (letter, envelopes) = queries::dead_letter(&self.0.world, id).await?;
+        let found = async {
+            let id = input::parsed("dead_letter_id", &request.dead_letter_id)?;
+            queries::dead_letter(&self.0.world, id).await
+        };
+        let (letter, envelopes) = self.letter_meant(&request.dead_letter_id, found).await?;
         let redactor = &self.0.world.cx().redactor;
         Ok(v1::GetDeadResponse {
             dead_letter: Some(convert::dead_letter(&letter)),
@@ -144,26 +155,31 @@ impl Messages for MessagesService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.retry_dead", &request.get_ref().request_id)?;
         let request = request.into_inner();
-        let id: DeadLetterId = input::parsed("dead_letter_id", &request.dead_letter_id).map_err(to_status)?;
         let cx = self.0.world.cx().clone();
-        let letter = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { dead_letters::retry(w, &cx, &by, id, request.fresh).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let asked = async {
+            let (id, fresh) = (input::parsed("dead_letter_id", &request.dead_letter_id)?, request.fresh);
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { dead_letters::retry(w, &cx, &by, id, fresh).await })
+            })
+            .await
+        };
+        let letter = self.letter_meant(&request.dead_letter_id, asked).await.map_err(to_status)?;
         Ok(dead_change(&letter))
     }
 
     async fn drop_dead(&self, request: Request<v1::DropDeadRequest>) -> Result<Response<v1::DeadChange>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.drop_dead", &request.get_ref().request_id)?;
-        let id: DeadLetterId = input::parsed("dead_letter_id", &request.get_ref().dead_letter_id).map_err(to_status)?;
+        let typed = &request.get_ref().dead_letter_id;
         let cx = self.0.world.cx().clone();
-        let letter = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { dead_letters::discard(w, &cx, &by, id).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let asked = async {
+            let id = input::parsed("dead_letter_id", typed)?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { dead_letters::discard(w, &cx, &by, id).await })
+            })
+            .await
+        };
+        let letter = self.letter_meant(typed, asked).await.map_err(to_status)?;
         Ok(dead_change(&letter))
     }
 }

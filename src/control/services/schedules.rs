@@ -8,13 +8,14 @@ use ghost_commons::{Cx, requests};
 use ghost_domain::schedule::words::AHEAD_MAX_MS;
 use ghost_domain::schedule::{Change, JobWish, Missed, When};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Refusal, RequestKey, ScheduleId, ScheduleKind};
+use ghost_domain::{AgentId, Refusal, RequestKey, ScheduleKind};
 use ghost_proto::v1;
 use ghost_proto::v1::schedules_server::Schedules;
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use crate::control::Control;
 use crate::convert::{input, schedules as convert};
+use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -182,19 +183,23 @@ impl SchedulesService {
         Ok(v1::ListSchedulesResponse { schedules, truncated: found.truncated })
     }
 
+    /// The outcome of what is asked about this schedule.
+    async fn meant<T>(&self, typed: &str, asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+        queries::meant(&self.0.world, Sort::Schedule, &[typed.to_owned()], asked.await).await
+    }
+
     async fn record(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {
-        let schedule_id: ScheduleId = input::parsed("schedule_id", &request.schedule_id)?;
         if request.limit > rules::RUNS_MAX {
             return Err(input::bad("limit", format!("is {}", request.limit))
                 .hint(format!("give 1 to {}, or 0 for {RUNS}", rules::RUNS_MAX)));
         }
         let limit = if request.limit == 0 { RUNS } else { request.limit };
-        let found = self
-            .0
-            .world
-            .store()
-            .read(move |r| Box::pin(async move { rules::runs(r, schedule_id, limit).await }))
-            .await?;
+        let found = async {
+            let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
+            let store = self.0.world.store();
+            store.read(move |r| Box::pin(async move { rules::runs(r, schedule_id, limit).await })).await
+        };
+        let found = self.meant(&request.schedule_id, found).await?;
         let redactor = &self.0.world.cx().redactor;
         Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
     }
@@ -216,9 +221,12 @@ impl Schedules for SchedulesService {
 
     async fn get(&self, request: Request<v1::GetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
         caller::party(&request)?;
-        let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
-        let read = self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
-        Ok(self.shown(&read.await.map_err(to_status)?))
+        let typed = &request.get_ref().schedule_id;
+        let found = async {
+            let schedule_id = input::parsed("schedule_id", typed)?;
+            self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await })).await
+        };
+        Ok(self.shown(&self.meant(typed, found).await.map_err(to_status)?))
     }
 
     async fn set(&self, request: Request<v1::SetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
@@ -243,49 +251,56 @@ impl Schedules for SchedulesService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.enable", &request.get_ref().request_id)?;
         let cx = self.0.world.cx().clone();
-        let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
-        let enabled = request.get_ref().enabled;
-        if enabled && !self.is_done(&key).await.map_err(to_status)? {
-            let read = self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
-            let before = read.await.map_err(to_status)?;
-            if !before.enabled {
-                self.0.world.plan().check_job(&before.options).map_err(to_status)?;
+        let (typed, enabled) = (&request.get_ref().schedule_id, request.get_ref().enabled);
+        let asked = async {
+            let schedule_id = input::parsed("schedule_id", typed)?;
+            if enabled && !self.is_done(&key).await? {
+                let read =
+                    self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
+                let before = read.await?;
+                if !before.enabled {
+                    self.0.world.plan().check_job(&before.options)?;
+                }
             }
-        }
-        let schedule = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { rules::enable(w, &cx, &by, schedule_id, enabled).await })
-        })
-        .await
-        .map_err(to_status)?;
-        Ok(self.shown(&schedule))
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { rules::enable(w, &cx, &by, schedule_id, enabled).await })
+            })
+            .await
+        };
+        Ok(self.shown(&self.meant(typed, asked).await.map_err(to_status)?))
     }
 
     async fn cancel(&self, request: Request<v1::CancelScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.cancel", &request.get_ref().request_id)?;
         let cx = self.0.world.cx().clone();
-        let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
-        let schedule = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { rules::cancel(w, &cx, &by, schedule_id).await })
-        })
-        .await
-        .map_err(to_status)?;
-        Ok(self.shown(&schedule))
+        let typed = &request.get_ref().schedule_id;
+        let asked = async {
+            let schedule_id = input::parsed("schedule_id", typed)?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { rules::cancel(w, &cx, &by, schedule_id).await })
+            })
+            .await
+        };
+        Ok(self.shown(&self.meant(typed, asked).await.map_err(to_status)?))
     }
 
     async fn run(&self, request: Request<v1::RunScheduleRequest>) -> Result<Response<v1::ScheduleRun>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.run", &request.get_ref().request_id)?;
         let cx = self.0.world.cx().clone();
-        let schedule_id = input::parsed("schedule_id", &request.get_ref().schedule_id).map_err(to_status)?;
-        let run = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move {
-                let chain = Chain::root(&cx);
-                rules::run_now(w, &cx, &by, schedule_id, chain).await
+        let typed = &request.get_ref().schedule_id;
+        let asked = async {
+            let schedule_id = input::parsed("schedule_id", typed)?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move {
+                    let chain = Chain::root(&cx);
+                    rules::run_now(w, &cx, &by, schedule_id, chain).await
+                })
             })
-        })
-        .await
-        .map_err(to_status)?;
+            .await
+        };
+        let run = self.meant(typed, asked).await.map_err(to_status)?;
         Ok(Response::new(convert::run(&run, &self.0.world.cx().redactor)))
     }
 

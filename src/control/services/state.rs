@@ -7,7 +7,8 @@ use ghost_proto::v1;
 use ghost_proto::v1::state_server::State;
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use super::page_bytes::within_bytes;
+use crate::control::Control;
 use crate::convert::{input, state as convert};
 use crate::refusal::to_status;
 use crate::{acting, caller};
@@ -33,7 +34,7 @@ impl StateService {
             .await?;
         let redactor = &self.0.world.cx().redactor;
         let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor)).collect();
-        let (entries, more) = super::within_bytes(entries, listed.more);
+        let (entries, more) = within_bytes(entries, listed.more);
         let last = entries.last().filter(|_| more);
         let next_cursor = last.map(|entry: &v1::StateEntry| input::seal("state", &entry.key));
         Ok(v1::ListStateResponse { next_cursor: next_cursor.unwrap_or_default(), entries })

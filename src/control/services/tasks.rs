@@ -8,9 +8,9 @@ use ghost_proto::v1;
 use ghost_proto::v1::tasks_server::Tasks;
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use crate::control::Control;
 use crate::convert::{self, input};
-use crate::queries::TaskText;
+use crate::queries::{Sort, TaskText};
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -60,6 +60,11 @@ fn change(cx: &Cx, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText,
 }
 
 impl TasksService {
+    /// The outcome of what is asked about these tasks.
+    async fn meant<T>(&self, typed: &[String], asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+        queries::meant(&self.0.world, Sort::Task, typed, asked.await).await
+    }
+
     pub(crate) async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
         let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
         let status = input::parsed_if("status", request.status.as_deref())?;
@@ -71,7 +76,8 @@ impl TasksService {
     }
 
     pub(crate) async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
-        let found = queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await?;
+        let found = async { queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await };
+        let found = self.meant(std::slice::from_ref(&request.task_id), found).await?;
         let redactor = &self.0.world.cx().redactor;
         Ok(v1::GetTaskResponse {
             task: Some(convert::task(&found.task, redactor)),
@@ -87,12 +93,16 @@ impl Tasks for TasksService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "tasks.create", &request.get_ref().request_id)?;
         let cx = self.0.world.cx().clone();
-        let new = new_task(&cx, request.get_ref()).map_err(to_status)?;
-        let task = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { rules::create(w, &cx, &by, new).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let request = request.get_ref();
+        let typed: Vec<String> = request.depends_on.iter().chain(&request.parent_id).cloned().collect();
+        let asked = async {
+            let new = new_task(&cx, request)?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { rules::create(w, &cx, &by, new).await })
+            })
+            .await
+        };
+        let task = self.meant(&typed, asked).await.map_err(to_status)?;
         Ok(Response::new(convert::task(&task, &self.0.world.cx().redactor)))
     }
 
@@ -110,12 +120,17 @@ impl Tasks for TasksService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "tasks.update", &request.get_ref().request_id)?;
         let cx = self.0.world.cx().clone();
-        let (task_id, text, change) = change(&cx, request.get_ref()).map_err(to_status)?;
-        let task = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { queries::edit_task(w, &cx, &by, task_id, text, change).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let request = request.get_ref();
+        let others = request.depends_on.iter().flat_map(|list| &list.task_ids);
+        let typed: Vec<String> = others.chain([&request.task_id]).cloned().collect();
+        let asked = async {
+            let (task_id, text, change) = change(&cx, request)?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { queries::edit_task(w, &cx, &by, task_id, text, change).await })
+            })
+            .await
+        };
+        let task = self.meant(&typed, asked).await.map_err(to_status)?;
         Ok(Response::new(convert::task(&task, &self.0.world.cx().redactor)))
     }
 }

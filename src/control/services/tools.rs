@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::{asks, requests};
+use ghost_commons::{requests, turns};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Refusal, RequestKey};
 use ghost_proto::v1;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use crate::control::Control;
 use crate::convert::{self, input};
 use crate::refusal::to_status;
 use crate::{caller, queries};
@@ -185,7 +185,7 @@ async fn answer(world: &World, call: Call) -> Result<Answer, Refusal> {
         turn_id: turn_id.to_string(),
         agent_id: call.agent_id,
         tool: row.as_ref().map_or(call.tool, |row| row.tool.clone()),
-        status: asks::ledger_status(&outcome).as_str().to_owned(),
+        status: turns::ledger_status(&outcome).as_str().to_owned(),
         result_json: world.cx().redactor.redact_json(&outcome.content).to_string(),
         truncated: outcome.truncated || row.as_ref().is_some_and(|row| row.truncated),
         refusal: outcome.refusal,

@@ -7,8 +7,9 @@ use ghost_proto::v1::turns_server::Turns;
 use ghost_store::tables::TurnFilter;
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use crate::control::Control;
 use crate::convert::{self, input};
+use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -40,12 +41,13 @@ impl TurnsService {
     }
 
     async fn journal(&self, request: v1::GetTurnRequest) -> Result<v1::GetTurnResponse, Refusal> {
-        let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
         let limit = match usize::try_from(request.limit).unwrap_or(STEPS_MAX) {
             0 => STEPS,
             limit => limit.min(STEPS_MAX),
         };
-        let (turn, rows) = queries::turn(&self.0.world, turn_id).await?;
+        let found = async { queries::turn(&self.0.world, input::parsed("turn_id", &request.turn_id)?).await };
+        let (turn, rows) =
+            queries::meant(&self.0.world, Sort::Turn, std::slice::from_ref(&request.turn_id), found.await).await?;
         let redactor = &self.0.world.cx().redactor;
         let mut steps = Vec::new();
         let (mut bytes, mut more) = (0, false);
@@ -83,14 +85,18 @@ impl Turns for TurnsService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "turns.cancel", &request.get_ref().request_id)?;
         let request = request.into_inner();
-        let turn_id: TurnId = input::parsed("turn_id", &request.turn_id).map_err(to_status)?;
         let reason = input::line_if("reason", request.reason.as_deref(), 300).map_err(to_status)?;
         let cx = self.0.world.cx().clone();
-        let (turn, changed) = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { queries::cancel_turn(w, &cx, &by, turn_id, reason.as_deref()).await })
-        })
-        .await
-        .map_err(to_status)?;
+        let typed = [request.turn_id.clone()];
+        let asked = async {
+            let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { queries::cancel_turn(w, &cx, &by, turn_id, reason.as_deref()).await })
+            })
+            .await
+        };
+        let asked = queries::meant(&self.0.world, Sort::Turn, &typed, asked.await).await;
+        let (turn, changed) = asked.map_err(to_status)?;
         Ok(Response::new(v1::CancelTurnResponse {
             turn: Some(convert::turn(&turn, &self.0.world.cx().redactor)),
             changed,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ghost_commons::requests::once;
-use ghost_commons::status::Facts;
+use ghost_commons::status::{self, Facts};
 use ghost_commons::storms;
 use ghost_domain::text::one_line;
 use ghost_domain::transcript::TokenUsage;
@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tonic::{Request, Response, Status};
 
-use super::Control;
+use crate::control::Control;
 use crate::convert::input;
 use crate::host::Usage;
 use crate::refusal::to_status;
@@ -103,12 +103,13 @@ impl WorldService {
     async fn world_status(&self) -> Result<WorldStatus, Refusal> {
         let Control { world, endpoints, .. } = &self.0;
         let cx = world.cx().clone();
-        let (facts, bounds) = world
+        let (facts, budgets, bounds) = world
             .store()
             .read(move |r| {
-                Box::pin(
-                    async move { Ok::<_, Refusal>((Facts::read(r, cx.now()).await?, storms::near(r, &cx).await?)) },
-                )
+                Box::pin(async move {
+                    let budgets = status::near(r, cx.now()).await?;
+                    Ok::<_, Refusal>((Facts::read(r).await?, budgets, storms::near(r, &cx).await?))
+                })
             })
             .await?;
         let spent = match &facts.job {
@@ -130,7 +131,7 @@ impl WorldService {
             inbox_total: facts.inbox_total,
             dead_letters_held: facts.dead_letters.into(),
             last_seq: world.store().last_seq(),
-            budgets_near_bound: facts.near().into_iter().map(convert::budget).collect(),
+            budgets_near_bound: budgets.iter().map(convert::budget).collect(),
             bounds_near: bounds
                 .into_iter()
                 .map(|near| NearBound { limit: near.limit, about: near.about, value: near.value, most: near.most })
@@ -262,8 +263,7 @@ impl WorldService {
     }
 
     async fn open_turns(&self) -> Result<u64, Refusal> {
-        let now = self.0.world.cx().now();
-        let facts = self.0.world.store().read(move |r| Box::pin(async move { Facts::read(r, now).await })).await?;
+        let facts = self.0.world.store().read(|r| Box::pin(async move { Facts::read(r).await })).await?;
         Ok(facts.open_turns.into())
     }
 }

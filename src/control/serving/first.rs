@@ -4,12 +4,14 @@
 
 use std::fmt::Display;
 use std::pin::Pin;
+use std::time::Duration;
 
 use ghost_domain::time::BoxFuture;
 use ghost_world::World;
 use tokio::sync::watch;
 
-use super::HANDSHAKE;
+/// A handshake with the first request after it takes no longer.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The first request of one connection, which is waited for from the moment that the connection was taken.
 pub(super) struct First {

@@ -20,6 +20,7 @@ use tower::util::ServiceExt as _;
 
 use super::deadlines::Deadlines;
 use super::first::First;
+use super::told;
 use crate::connections::Streams;
 
 /// Requests of one connection at once.
@@ -41,14 +42,14 @@ pub(super) async fn connection<IO>(
 {
     let peer = io.connect_info();
     let came = first.came();
-    let service = ConcurrencyLimit::new(Deadlines { inner: routes, clock }, CONNECTION_CONCURRENCY).map_request(
-        move |mut request: hyper::Request<Incoming>| {
+    let service = ConcurrencyLimit::new(Deadlines { inner: routes, clock }, CONNECTION_CONCURRENCY)
+        .map_request(move |mut request: hyper::Request<Incoming>| {
             came.tell();
             // The gate reads who it is from here.
             request.extensions_mut().insert(peer.clone());
             request
-        },
-    );
+        })
+        .map_response(told::whole);
     let mut builder = auto::Builder::new(Streams).http2_only();
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(KEEPALIVE)).keep_alive_timeout(KEEPALIVE_ANSWER);
     let served = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(service)));

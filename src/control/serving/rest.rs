@@ -19,8 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tower::util::ServiceExt as _;
 
-use super::HANDSHAKE;
-use super::first::First;
+use super::first::{First, HANDSHAKE};
 
 /// Serves one connection to its end, or until it is a WebSocket.
 pub(super) async fn connection<IO>(

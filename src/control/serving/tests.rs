@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::Refusal;
+use ghost_proto::REFUSAL_TRAILER;
 use ghost_proto::v1::events_client::EventsClient;
 use ghost_proto::v1::world_client::WorldClient;
 use ghost_proto::v1::{StatusRequest, SubscribeRequest};
@@ -14,6 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::fixture::Scene;
@@ -24,6 +26,7 @@ const TOKEN: &str = "a-long-enough-token";
 struct Served {
     socket: PathBuf,
     http: SocketAddr,
+    doors: crate::Doors,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), Refusal>>,
 }
@@ -42,11 +45,12 @@ async fn serve(scene: &Scene) -> Served {
     .unwrap();
     let http = bound.endpoints().iter().find_map(|place| place.strip_prefix("REST http://")?.parse().ok()).unwrap();
     let (stop, stopped) = oneshot::channel();
+    let doors = bound.doors();
     let serving = tokio::spawn(bound.serve(Arc::clone(&scene.world), async move {
         // The sender being dropped is the end as well.
         let _ = stopped.await;
     }));
-    Served { socket, http, stop, serving }
+    Served { socket, http, doors, stop, serving }
 }
 
 impl Served {
@@ -166,6 +170,53 @@ async fn the_network_has_only_so_many_connections_and_the_own_socket_as_many_of_
     assert!(!over.is_finished(), "a place of the network is none of the socket's");
     drop(one);
     in_time(&scene.clock, over).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn doors_stay_open_for_as_long_as_they_are_held() {
+    let scene = Scene::new().await;
+    let served = serve(&scene).await;
+    let mut world = WorldClient::new(served.channel().await);
+    world.status(StatusRequest::default()).await.unwrap();
+    drop(world);
+    served.stop.send(()).unwrap();
+    served.serving.await.unwrap().unwrap();
+    // Nobody serves any more, and yet to a client the daemon is there: it has its database still open.
+    drop(UnixStream::connect(&served.socket).await.unwrap());
+    drop(served.doors);
+    assert!(!served.socket.exists());
+    assert!(UnixStream::connect(&served.socket).await.is_err());
+}
+
+/// One field of a request, whatever the method wants.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Odd {
+    #[prost(bytes = "vec", tag = "1")]
+    field: Vec<u8>,
+}
+
+#[tokio::test]
+async fn what_no_service_is_asked_is_refused_with_a_code_and_a_hint() {
+    let scene = Scene::new().await;
+    let served = serve(&scene).await;
+    let large = vec![b'x'; 5 * 1024 * 1024];
+    for (path, field, grpc, code) in [
+        ("/ghost.v1.Agents/Get", vec![0xff], Code::InvalidArgument, "invalid_arguments"),
+        ("/ghost.v1.Agents/Get", large, Code::ResourceExhausted, "too_large"),
+        ("/ghost.v1.Agents/Nothing", vec![], Code::Unimplemented, "unsupported"),
+        ("/ghost.v1.Nobody/Get", vec![], Code::Unimplemented, "unsupported"),
+        ("/grpc.health.v1.Health/Check", b"ghost.v1.Nobody".to_vec(), Code::NotFound, "not_found"),
+    ] {
+        let mut client = tonic::client::Grpc::new(served.channel().await);
+        client.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<Odd, Odd>::default();
+        let answer = client.unary(tonic::Request::new(Odd { field }), path.parse().unwrap(), codec).await;
+        let status = answer.unwrap_err();
+        let bytes = status.metadata().get_bin(REFUSAL_TRAILER).unwrap_or_else(|| panic!("{path}: {status:?}"));
+        let refusal: Refusal = serde_json::from_slice(&bytes.to_bytes().unwrap()).unwrap();
+        assert_eq!((status.code(), refusal.code.as_str()), (grpc, code), "{path}: {refusal}");
+        assert!(refusal.hint.is_some() && !refusal.message.is_empty(), "{path}: {refusal}");
+    }
 }
 
 #[tokio::test]

@@ -10,8 +10,10 @@ use ghost_domain::{Code, Limits, Refusal};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 
-use super::{Ended, Item, Lately, Seat, Why};
-use crate::services::Control;
+use super::item::{Ended, Item, Why};
+use super::readers::Seat;
+use super::shown::Lately;
+use crate::control::Control;
 
 /// A reader with a full queue is looked at this often.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);

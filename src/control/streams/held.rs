@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_stream::Stream;
 
-use super::{Farewell, Seat};
+use super::farewell::Farewell;
+use super::readers::Seat;
 use crate::connections::Reset;
 
 /// The items of a stream with the seat of their reader.
@@ -70,7 +71,7 @@ mod tests {
 
     use super::*;
     use crate::connections::Streams;
-    use crate::streams::Readers;
+    use crate::streams::readers::Readers;
 
     /// Lets every task get to where it waits.
     async fn settle() {

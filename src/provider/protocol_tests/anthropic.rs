@@ -128,6 +128,21 @@ async fn thinking_is_asked_for_within_the_limit_of_the_answer() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_cut_off_before_its_arguments_began_is_not_made_without_any() {
+    let mut list = answer();
+    list.truncate(15);
+    list.push(json!({ "type": "content_block_stop", "index": 3 }));
+    list.push(
+        json!({ "type": "message_delta", "delta": { "stop_reason": "max_tokens" }, "usage": { "output_tokens": 20 } }),
+    );
+    list.push(json!({ "type": "message_stop" }));
+    let server = serve(move |_| FakeReply::new(200, "text/event-stream", events(&list))).await;
+    let answer = ask(&adapter(ProviderKind::Anthropic, server.url()), &conversation("m")).await;
+    assert_eq!(answer.stop, Stop::MaxTokens);
+    assert_eq!(answer.blocks.last(), Some(&call("toolu_a", "workspace.read", json!(""))));
+}
+
+#[tokio::test]
 async fn what_is_kept_and_never_told_of_is_bounded_too() {
     let mut list = answer();
     let block = json!({ "type": "redacted_thinking", "data": "x".repeat(1 << 20) });

@@ -113,12 +113,142 @@ async fn an_error_event_in_the_stream_is_that_error() {
                 sse(&[json!({ "error": { "code": 503, "message": "busy", "status": "UNAVAILABLE" } })]),
                 ErrorKind::Overloaded,
             ),
-            // genai passes over the line, and the stream ends without an end.
-            ProviderKind::Ollama => (ollama::lines(&[json!({ "error": "busy" })]), ErrorKind::BrokenStream),
+            ProviderKind::Ollama => (ollama::lines(&[json!({ "error": "busy" })]), ErrorKind::Server),
             _ => (sse(&[json!({ "error": { "message": "busy", "type": "server_error" } })]), ErrorKind::Server),
         };
-        let error = fails(kind, FakeReply::new(200, content_type, format!("{body}{event}"))).await;
-        assert_eq!((error.kind, error.charge), (expected, Charge::Unknown), "{kind:?} {error}");
+        for end in [FakeEnd::Whole, FakeEnd::Cut, FakeEnd::Hang] {
+            // Ollama ends after an error; genai reads on.
+            if (kind, end) == (ProviderKind::Ollama, FakeEnd::Hang) {
+                continue;
+            }
+            let error = fails(kind, FakeReply::new(200, content_type, format!("{body}{event}")).ending(end)).await;
+            assert_eq!((error.kind, error.charge), (expected, Charge::Unknown), "{kind:?} {end:?} {error}");
+            assert!(error.message.contains("busy"), "{kind:?} {end:?} {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_success_that_is_an_error_is_that_error() {
+    for kind in KINDS {
+        let body = json!({ "error": { "type": "overloaded_error", "message": "busy" } }).to_string();
+        let error = fails(kind, FakeReply::new(200, "application/json", body)).await;
+        assert_eq!((error.kind, error.charge), (ErrorKind::Overloaded, Charge::Unknown), "{kind:?} {error}");
+        assert!(error.message.contains("busy"), "{kind:?} {error}");
+        let error = fails(kind, FakeReply::new(200, "text/html", "<html>Log in first.</html>")).await;
+        assert!(matches!(error.kind, ErrorKind::BadAnswer | ErrorKind::BrokenStream), "{kind:?} {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_without_an_end_and_an_error_without_one_are_given_up() {
+    let endless = "x".repeat(9 << 20);
+    for kind in KINDS {
+        let (content_type, body) = half(kind);
+        let line = match kind {
+            ProviderKind::Ollama => format!("{body}{{\"message\": {{\"content\": \"{endless}"),
+            // Lines, but no empty one.
+            ProviderKind::Gemini => format!("{body}{}", format!("data: {}\n", "x".repeat(1_000)).repeat(9 << 10)),
+            _ => format!("{body}data: {endless}"),
+        };
+        let reply = FakeReply::new(200, content_type, line).in_pieces(1 << 16).ending(FakeEnd::Hang);
+        let error = fails(kind, reply).await;
+        assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
+        assert!(error.message.contains("longer than 8388608 bytes"), "{kind:?} {error}");
+        let error = fails(kind, FakeReply::new(500, "text/plain", endless.clone()).ending(FakeEnd::Hang)).await;
+        assert_eq!((error.kind, error.status), (ErrorKind::Server, Some(500)), "{kind:?} {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_compressed_is_not_asked_for_and_not_unpacked() {
+    for kind in KINDS {
+        let (content_type, body) = half(kind);
+        let server = serve(move |_| FakeReply::new(200, content_type, body.clone()).header("content-encoding", "gzip"));
+        let server = server.await;
+        let failed = adapter(kind, server.url()).complete(&conversation("m"), &mut NoDeltas).await;
+        let error = failed.expect_err("a failure");
+        assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
+        assert!(error.message.contains("`gzip`"), "{kind:?} {error}");
+        assert_eq!(
+            server.requests()[0].headers.get("accept-encoding").map(String::as_str),
+            Some("identity"),
+            "{kind:?}"
+        );
+        let error =
+            fails(kind, FakeReply::new(529, "text/plain", b"\x1f\x8b".to_vec()).header("content-encoding", "gzip"))
+                .await;
+        assert_eq!((error.kind, error.status), (ErrorKind::Overloaded, Some(529)), "{kind:?} {error}");
+    }
+}
+
+#[tokio::test]
+async fn every_line_end_comments_and_split_characters_are_read_alike() {
+    for kind in KINDS {
+        let (content_type, body) = match kind {
+            ProviderKind::Anthropic => ("text/event-stream", anthropic::events(&anthropic::answer())),
+            ProviderKind::Gemini => ("text/event-stream", sse(&gemini::answer())),
+            ProviderKind::Ollama => ("application/x-ndjson", ollama::lines(&ollama::answer())),
+            _ => {
+                let words =
+                    json!({ "choices": [{ "index": 0, "delta": { "content": "ä€" }, "finish_reason": "stop" }] });
+                ("text/event-stream", sse(&[words]) + "data: [DONE]\n\n")
+            }
+        };
+        let mut answers = Vec::new();
+        for end in ["\n", "\r\n", "\r"] {
+            let comment = if kind == ProviderKind::Ollama { String::new() } else { format!(": ä{end}{end}") };
+            for size in [1, 2, 3, 5] {
+                let body = format!("{comment}{}", body.replace('\n', end));
+                let server = serve(move |_| FakeReply::new(200, content_type, body.clone()).in_pieces(size)).await;
+                let answer = adapter(kind, server.url()).complete(&conversation("m"), &mut NoDeltas).await;
+                answers.push(answer.unwrap_or_else(|error| panic!("{kind:?} {end:?} {size}: {error}")));
+            }
+        }
+        answers.dedup();
+        assert_eq!(answers.len(), 1, "{kind:?} {answers:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_a_thousand_calls_is_none() {
+    for kind in KINDS {
+        let many = |call: Value| std::iter::repeat_n(call, 1_000);
+        let (content_type, body) = match kind {
+            ProviderKind::Anthropic => {
+                let mut list = anthropic::answer();
+                let call: Vec<Value> = list[18..21].to_vec();
+                list.splice(18..21, many(Value::Null).flat_map(|_| call.clone()));
+                ("text/event-stream", anthropic::events(&list))
+            }
+            ProviderKind::Gemini => {
+                let part = json!({ "functionCall": { "name": "workspace__list", "args": {} } });
+                let content = json!({ "parts": many(part).collect::<Vec<_>>(), "role": "model" });
+                let mut list = gemini::answer();
+                list.insert(3, json!({ "candidates": [{ "content": content, "index": 0 }] }));
+                ("text/event-stream", sse(&list))
+            }
+            ProviderKind::Ollama => {
+                let call = json!({ "function": { "name": "workspace__list", "arguments": {} } });
+                let mut list = ollama::answer();
+                list[3]["message"]["tool_calls"] = many(call).collect();
+                ("application/x-ndjson", ollama::lines(&list))
+            }
+            _ => {
+                let call = json!({ "id": "", "function": { "name": "workspace__list", "arguments": "{}" } });
+                let calls: Vec<Value> = many(call)
+                    .enumerate()
+                    .map(|(n, mut call)| {
+                        call["index"] = n.into();
+                        call
+                    })
+                    .collect();
+                let delta = json!({ "choices": [{ "index": 0, "delta": { "tool_calls": calls } }] });
+                ("text/event-stream", sse(&[delta]) + "data: [DONE]\n\n")
+            }
+        };
+        let error = fails(kind, FakeReply::new(200, content_type, body)).await;
+        assert!(error.kind == ErrorKind::BadAnswer && error.message.contains("256 calls"), "{kind:?} {error}");
     }
 }
 

@@ -72,6 +72,8 @@ async fn counts_that_leave_the_answer_out_are_none() {
     for (counts, expected) in [
         (json!({ "prompt_eval_count": 100 }), None),
         (json!({ "prompt_eval_count": 0, "eval_count": 0 }), None),
+        (json!({ "prompt_eval_count": -100, "eval_count": 20 }), None),
+        (json!({ "prompt_eval_count": 2_000_000_000, "eval_count": 20 }), None),
         // What stands in the model's cache is not read again, and older versions then say nothing of it.
         (json!({ "eval_count": 20 }), Some((0, 20))),
     ] {

@@ -107,6 +107,11 @@ async fn the_oddities_of_compatible_servers_are_understood() {
             vec![delta("a", Value::Null, json!(0)), delta("b", json!(""), json!(1)), end.clone()],
             vec![call("call-3", "a", args("a")), call("call-4", "b", args("b"))],
         ),
+        // No ids, and every call under the same index.
+        (
+            vec![delta("a", Value::Null, json!(0)), delta("b", json!(""), json!(0)), end.clone()],
+            vec![call("call-3", "a", args("a")), call("call-4", "b", args("b"))],
+        ),
         // An id that the conversation has had.
         (vec![delta("a", json!("c1"), Value::Null), end.clone()], vec![call("call-3", "a", args("a"))]),
         // A hostile index takes no room.
@@ -146,6 +151,19 @@ async fn the_oddities_of_compatible_servers_are_understood() {
 }
 
 #[tokio::test]
+async fn what_a_model_made_up_goes_back_in_a_form_that_servers_take() {
+    let server = FakeOpenAi::start(|_| FakeAnswer::say("well")).await.unwrap();
+    let mut turn = conversation("m");
+    turn.messages[2].blocks =
+        vec![call("c1", "Read the File!", json!("{\"pa")), call("c2", "workspace.list", Value::Null)];
+    ask(&adapter(ProviderKind::OpenAi, server.base_url()), &turn).await;
+    let sent = server.requests().remove(0).body["messages"][3]["tool_calls"].clone();
+    let function = |n: usize| (sent[n]["function"]["name"].clone(), sent[n]["function"]["arguments"].clone());
+    assert_eq!(function(0), (json!("Read_the_File_"), json!("{\"_unparsed\":\"{\\\"pa\"}")));
+    assert_eq!(function(1), (json!("workspace__list"), json!("{}")));
+}
+
+#[tokio::test]
 async fn usage_that_says_nothing_is_none_and_what_is_missing_in_it_is_made_up_for() {
     let of = |input, output| Some(TokenUsage { input, output, ..TokenUsage::default() });
     for (usage, expected) in [
@@ -154,6 +172,8 @@ async fn usage_that_says_nothing_is_none_and_what_is_missing_in_it_is_made_up_fo
         (json!({ "total_tokens": 105 }), None),
         (json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }), None),
         (json!({ "prompt_tokens": 100, "completion_tokens": null }), None),
+        (json!({ "prompt_tokens": -100, "completion_tokens": 5 }), None),
+        (json!({ "prompt_tokens": 1e300, "completion_tokens": 5 }), None),
         (json!({ "prompt_tokens": 100, "completion_tokens": null, "total_tokens": 105 }), of(100, 5)),
         (
             json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 605,

@@ -4,19 +4,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use ghost_config::problem::{Problem, Problems, Severity};
+use ghost_config::problem::{Hint, Problem, Problems, Severity};
+use ghost_config::{Unread, directory_within, meant_directory, text_of, unreadable};
 
-use super::FILES_MAX;
+use super::bounds::FILES_MAX;
 use super::read::{FILE_MAX, ReadFile, ToolName, read};
 use super::script::Script;
 use super::vetted::{Vetted, digest_of};
 
+/// What a directory of rule files is for.
+const EACH_MODEL: &str = "a scripted provider needs a `<model>.yaml` for each of its models";
 /// Files that are read at the same time.
 const THREADS_MAX: usize = 4;
 
@@ -30,14 +32,14 @@ pub struct Survey {
 }
 
 /// Looks at every rule file of a directory for `ghostd check`: at all that keeps a world from starting, and at what a start
-/// leaves for when a rule is reached.
+/// leaves for when a rule is reached. The files must lie in `root`, a canonical path.
 #[must_use]
-pub fn survey(dir: &Path) -> Survey {
+pub fn survey(dir: &Path, root: &Path) -> Survey {
     let mut survey = Survey::default();
-    match names(dir) {
+    match names(dir, root) {
         Err(problem) => survey.problems.push(problem),
         Ok(names) => {
-            let texts: Vec<Text> = names.into_iter().map(|model| text_of(dir, model)).collect();
+            let texts: Vec<Text> = names.into_iter().map(|model| found(dir, root, model)).collect();
             let found = each(&texts, |Text { model, file, text }| match text {
                 Ok(text) => read(text, file, model, true),
                 Err(problem) => ReadFile { rules: None, tools: Vec::new(), problems: vec![problem.clone()] },
@@ -59,11 +61,12 @@ pub fn path_of(dir: &Path, model: &str) -> Option<PathBuf> {
     fits.then(|| dir.join(format!("{model}.yaml")))
 }
 
-/// Loads every `<model>.yaml` of a directory. Those that `vetted` vouches for are read when their rules are asked for.
-pub(super) fn load_all(dir: &Path, vetted: &Vetted) -> Result<BTreeMap<String, Script>, Problems> {
-    let names = names(dir).map_err(|problem| Problems(vec![problem]))?;
+/// Loads every `<model>.yaml` of a directory, which must lie in `root`, a canonical path. Those that `vetted` vouches for are
+/// read when their rules are asked for.
+pub(super) fn load_all(dir: &Path, root: &Path, vetted: &Vetted) -> Result<BTreeMap<String, Script>, Problems> {
+    let names = names(dir, root).map_err(|problem| Problems(vec![problem]))?;
     let (mut scripts, mut problems, mut unknown) = (BTreeMap::new(), Vec::new(), Vec::new());
-    for Text { model, file, text } in names.into_iter().map(|model| text_of(dir, model)) {
+    for Text { model, file, text } in names.into_iter().map(|model| found(dir, root, model)) {
         match text {
             Ok(text) => {
                 let digest = digest_of(&text);
@@ -109,30 +112,62 @@ fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> 
 }
 
 /// The models that have a rule file.
-fn names(dir: &Path) -> Result<Vec<String>, Problem> {
-    let unreadable = |error: std::io::Error| problem(dir, format!("cannot be read: {error}"), None);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(dir).map_err(unreadable)?.take(FILES_MAX * 8) {
-        if let Some(model) = entry.map_err(unreadable)?.file_name().to_str().and_then(|name| name.strip_suffix(".yaml"))
-        {
-            names.push(model.to_owned());
+fn names(dir: &Path, root: &Path) -> Result<Vec<String>, Problem> {
+    if dir.is_dir() && directory_within(dir, root).is_none() {
+        let message = "it is a symbolic link that leaves the world's directory".to_owned();
+        return Err(problem(dir, message, "copy the directory with its rule files into the world's"));
+    }
+    let failed = |error: std::io::Error| problem(dir, format!("cannot be read: {error}"), no_directory(dir, &error));
+    let (mut names, mut misnamed) = (Vec::new(), None);
+    for entry in fs::read_dir(dir).map_err(failed)?.take(FILES_MAX * 8) {
+        let name = entry.map_err(failed)?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        match name.strip_suffix(".yaml") {
+            Some(model) => names.push(model.to_owned()),
+            None => misnamed = misnamed.or_else(|| Some((name.to_owned(), misnamed_for(name)?.to_owned()))),
         }
     }
     names.sort();
     match names.len() {
         0 => {
-            let hint = "a scripted provider needs a `<model>.yaml` for each of its models";
-            Err(problem(dir, "holds no rule files".to_owned(), Some(hint)))
+            let hint = match misnamed {
+                Some((name, model)) => format!("rename `{name}` to `{model}.yaml`: rule files end in `.yaml`"),
+                None => EACH_MODEL.to_owned(),
+            };
+            Err(problem(dir, "holds no rule files".to_owned(), hint))
         }
         1..=FILES_MAX => Ok(names),
-        _ => Err(problem(dir, format!("holds more than {FILES_MAX} rule files"), None)),
+        _ => {
+            let message = format!("holds more than {FILES_MAX} rule files");
+            Err(problem(dir, message, "move those that nobody follows elsewhere"))
+        }
     }
 }
 
 /// A problem of a file as a whole.
-fn problem(file: &Path, message: String, hint: Option<&str>) -> Problem {
-    let (hint, field) = (hint.map(str::to_owned), String::new());
+fn problem(file: &Path, message: String, hint: impl Into<Hint>) -> Problem {
+    let (hint, field) = (hint.into(), String::new());
     Problem { severity: Severity::Error, file: file.to_owned(), line: 0, field, message, hint }
+}
+
+/// What to do about a directory of rule files that cannot be read.
+fn no_directory(dir: &Path, error: &std::io::Error) -> String {
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return unreadable(error).to_owned();
+    }
+    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match dir.parent().and_then(|parent| meant_directory(parent, name)) {
+        Some(near) => format!("did you mean `{near}` to be it? Rename it to `{name}`"),
+        None => format!("make it: {EACH_MODEL}"),
+    }
+}
+
+/// The model whose rule file a file would be if its name ended in `.yaml`: of `lead.yml` and `lead.YAML`, `lead`.
+#[must_use]
+pub fn misnamed_for(name: &str) -> Option<&str> {
+    let (model, ending) = name.rsplit_once('.')?;
+    let other = ending != "yaml" && ["yaml", "yml"].contains(&ending.to_ascii_lowercase().as_str());
+    (other && !model.is_empty()).then_some(model)
 }
 
 /// A rule file as it was found.
@@ -142,28 +177,22 @@ struct Text {
     text: Result<String, Problem>,
 }
 
-fn text_of(dir: &Path, model: String) -> Text {
+fn found(dir: &Path, root: &Path, model: String) -> Text {
     match path_of(dir, &model) {
         Some(file) => {
-            let text = text_in(&file).map_err(|message| problem(&file, message, None));
+            let most = u64::try_from(FILE_MAX).unwrap_or(u64::MAX);
+            let text = text_of(&file, root, most).map_err(|Unread { line, message, hint }| {
+                let larger = file.metadata().is_ok_and(|meta| meta.len() > most);
+                let hint = if larger { "shorten it: rules may share texts with `vars` and `let`" } else { hint };
+                Problem { line, ..problem(&file, message, hint) }
+            });
             Text { model, file, text }
         }
         None => {
             let file = dir.join(format!("{model}.yaml"));
             let hint = "a model's name consists of letters, digits, `-`, `_` and `.`, and begins with no dot";
-            let text = Err(problem(&file, "no model can be called that".to_owned(), Some(hint)));
+            let text = Err(problem(&file, "no model can be called that".to_owned(), hint));
             Text { model, file, text }
         }
     }
-}
-
-fn text_in(path: &Path) -> Result<String, String> {
-    let file = fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    let mut text = String::new();
-    let most = u64::try_from(FILE_MAX).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(most).read_to_string(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
-    if text.len() > FILE_MAX {
-        return Err(format!("is larger than {FILE_MAX} bytes"));
-    }
-    Ok(text)
 }

@@ -4,13 +4,16 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use ghost_domain::text::MORE_MARK;
 use ghost_domain::transcript::{Block, Message, Role};
 use minijinja::Value as Jinja;
 use minijinja::value::Serde;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::budget::Budget;
 use crate::model::ModelRequest;
 
 /// A call with its result.
@@ -22,6 +25,8 @@ pub(super) struct Outcome<'a> {
     pub(super) ok: bool,
     /// The result as parsed JSON, or as text if it is none.
     pub(super) value: Value,
+    /// Whether the tool has more than it shows.
+    pub(super) more: bool,
     pub(super) text: &'a str,
     /// The number of the model's answer that made the call, from 0.
     pub(super) round: usize,
@@ -44,6 +49,8 @@ pub(super) struct Conversation<'a> {
     /// Calls that went well, by tool.
     pub(super) succeeded: BTreeMap<&'a str, usize>,
     whole: OnceCell<String>,
+    /// What the templates of the answer may spend.
+    budget: Arc<Budget>,
 }
 
 impl<'a> Conversation<'a> {
@@ -61,6 +68,7 @@ impl<'a> Conversation<'a> {
             called: BTreeMap::new(),
             succeeded: BTreeMap::new(),
             whole: OnceCell::new(),
+            budget: Budget::new(),
         };
         let mut open: BTreeMap<&str, (&str, &Value)> = BTreeMap::new();
         for message in &request.messages {
@@ -79,12 +87,14 @@ impl<'a> Conversation<'a> {
                         if !*is_error {
                             *conversation.succeeded.entry(tool).or_default() += 1;
                         }
+                        let (value, more) = value_of(content);
                         conversation.results.push(Outcome {
                             tool,
                             id,
                             args,
                             ok: !*is_error,
-                            value: serde_json::from_str(content).unwrap_or_else(|_| Value::String(content.clone())),
+                            value,
+                            more,
                             text: content,
                             round: conversation.round.saturating_sub(1),
                         });
@@ -117,6 +127,7 @@ impl<'a> Conversation<'a> {
         let fresh = Jinja::from(Serde(self.fresh()));
         let last = self.results.last().map_or(Jinja::from(()), |outcome| Jinja::from(Serde(&outcome.value)));
         minijinja::context! {
+            BUDGET => Jinja::from_dyn_object(Arc::clone(&self.budget)),
             agent_id => self.request.agent_id.as_str(),
             mail => self.mail.as_str(),
             text => self.whole(),
@@ -129,6 +140,15 @@ impl<'a> Conversation<'a> {
             vars => vars.clone(),
             match => captures.clone(),
         }
+    }
+}
+
+/// A result as parsed JSON, or as text if it is none, and whether it says that there is more.
+fn value_of(content: &str) -> (Value, bool) {
+    let (json, more) = content.strip_suffix(MORE_MARK).map_or((content, false), |json| (json, true));
+    match serde_json::from_str(json) {
+        Ok(value) => (value, more),
+        Err(_) => (Value::String(content.to_owned()), more),
     }
 }
 

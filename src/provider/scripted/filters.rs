@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use super::guards::{self, Makes};
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use regex::{Captures, Regex, RegexBuilder};
@@ -11,9 +12,12 @@ use serde_json::json;
 
 // The patterns are constants that the tests compile; one that did not compile would find nothing.
 static FIGURE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?:[$€£]\s?)?[+-]?\d+(?:[.,]\d+)*(?:\s?(?:%|‰|[°]C|(?:percent|per cent|million|billion|thousand|trillion|bn|MW|GW|kW|kWh|MWh|GWh|TWh|km|kg|tonnes|tons|ms|seconds|minutes|hours|days|weeks|months|years|euros|dollars|pounds)\b))?").ok()
+    Regex::new(r"(?:[$€£]\s?)?[+-]?\d+(?:[.,]\d+){0,6}(?:\s?(?:%|‰|[°]C|(?:percent|per cent|million|billion|thousand|trillion|bn|MW|GW|kW|kWh|MWh|GWh|TWh|km|kg|tonnes|tons|ms|seconds|minutes|hours|days|weeks|months|years|euros|dollars|pounds)\b))?").ok()
 });
 static SENTENCE_END: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"[.!?]["')\]]?(?:\s+|$)"#).ok());
+
+/// Longest text that `regex_replace` gives, in bytes.
+const REPLACED_MAX: usize = 8 << 20;
 
 /// The filters that [`install`] adds.
 pub(super) const NAMES: &[&str] = &[
@@ -81,35 +85,40 @@ pub(super) const BUILT_IN: &[&str] = &[
 
 /// Adds the filters to an environment.
 pub(super) fn install(environment: &mut Environment<'static>) {
-    environment.add_filter("regex_find", regex_find);
-    environment.add_filter("regex_findall", regex_findall);
-    environment.add_filter("regex_replace", regex_replace);
-    environment.add_filter("lines", |text: String| -> Value {
+    guards::install(environment);
+    guards::add(environment, "regex_find", Makes::Anew, regex_find);
+    guards::add(environment, "regex_findall", Makes::Anew, regex_findall);
+    guards::add(environment, "regex_replace", Makes::Anew, regex_replace);
+    guards::add(environment, "lines", Makes::Anew, |text: String| -> Value {
         list(text.lines().map(str::trim_end).filter(|l| !l.is_empty()))
     });
-    environment
-        .add_filter("json", |value: Value| serde_json::to_string(&value).map_err(|error| bad(&error.to_string())));
-    environment.add_filter("from_json", |text: String| -> Result<Value, Error> {
+    guards::add(environment, "json", Makes::Anew, |value: Value| {
+        serde_json::to_string(&value).map_err(|error| bad(&error.to_string()))
+    });
+    guards::add(environment, "from_json", Makes::Anew, |text: String| -> Result<Value, Error> {
         serde_json::from_str::<serde_json::Value>(&text)
             .map(|value| Value::from(Serde(value)))
             .map_err(|error| bad(&format!("not JSON: {error}")))
     });
-    environment.add_filter("headings", headings);
-    environment.add_filter("section", |text: String, title: String| section(&text, &title));
-    environment.add_filter("figures", figures);
-    environment
-        .add_filter("sentences", |text: String| -> Value { list(prose(&text).iter().flat_map(|p| sentences(p))) });
-    environment.add_filter("first_sentence", |text: String| {
+    guards::add(environment, "headings", Makes::Anew, headings);
+    guards::add(environment, "section", Makes::Anew, |text: String, title: String| section(&text, &title));
+    guards::add(environment, "figures", Makes::Anew, figures);
+    guards::add(environment, "sentences", Makes::Anew, |text: String| -> Value {
+        list(prose(&text).iter().flat_map(|p| sentences(p)))
+    });
+    guards::add(environment, "first_sentence", Makes::Anew, |text: String| {
         prose(&text).iter().flat_map(|paragraph| sentences(paragraph)).next().unwrap_or_default().to_owned()
     });
-    environment.add_filter("slug", |text: String| slug(&text));
-    environment.add_filter("clip", |text: String, max: usize| ghost_domain::text::clip(&text, max));
-    environment.add_filter("basename", |path: String| path.rsplit('/').next().unwrap_or_default().to_owned());
-    environment.add_filter("stem", |path: String| {
+    guards::add(environment, "slug", Makes::Anew, |text: String| slug(&text));
+    guards::add(environment, "clip", Makes::Anew, |text: String, max: usize| ghost_domain::text::clip(&text, max));
+    guards::add(environment, "basename", Makes::Anew, |path: String| {
+        path.rsplit('/').next().unwrap_or_default().to_owned()
+    });
+    guards::add(environment, "stem", Makes::Anew, |path: String| {
         let name = path.rsplit('/').next().unwrap_or_default();
         name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
     });
-    environment.add_filter("of", |results: Value, tool: String| -> Result<Value, Error> {
+    guards::add(environment, "of", Makes::Lists, |results: Value, tool: String| -> Result<Value, Error> {
         let mut found = Vec::new();
         for result in results.try_iter()? {
             if result.get_attr("tool")?.as_str() == Some(tool.as_str()) {
@@ -152,7 +161,24 @@ fn regex_findall(text: String, pattern: String) -> Result<Value, Error> {
 }
 
 fn regex_replace(text: String, pattern: String, with: String) -> Result<String, Error> {
-    Ok(compile(&pattern)?.replace_all(&text, with.as_str()).into_owned())
+    let too_long = || bad(&format!("`regex_replace` gives more than {REPLACED_MAX} bytes"));
+    // Each `$` may stand for all of the text.
+    let most = text.len().saturating_mul(with.matches('$').count()).saturating_add(with.len());
+    if most > REPLACED_MAX {
+        return Err(too_long());
+    }
+    let (mut replaced, mut done) = (String::new(), 0);
+    for captures in compile(&pattern)?.captures_iter(&text) {
+        let Some(found) = captures.get(0) else { continue };
+        replaced.push_str(&text[done..found.start()]);
+        captures.expand(&with, &mut replaced);
+        done = found.end();
+        if replaced.len() > REPLACED_MAX {
+            return Err(too_long());
+        }
+    }
+    replaced.push_str(&text[done..]);
+    Ok(replaced)
 }
 
 /// Level and title of a markdown heading.
@@ -162,8 +188,13 @@ fn heading(line: &str) -> Option<(usize, &str)> {
     (matches!(level, 1..=6) && title.starts_with(' ')).then(|| (level, title.trim().trim_end_matches('#').trim_end()))
 }
 
+/// A text without the mark that some editors put before its first character.
+fn unmarked(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 fn headings(text: String) -> Value {
-    let found: Vec<serde_json::Value> = text
+    let found: Vec<serde_json::Value> = unmarked(&text)
         .lines()
         .enumerate()
         .filter_map(|(at, line)| {
@@ -175,7 +206,7 @@ fn headings(text: String) -> Value {
 
 /// What stands under the heading `title`, up to the next heading of its level or above; empty if there is none.
 fn section(text: &str, title: &str) -> String {
-    let mut lines = text.lines();
+    let mut lines = unmarked(text).lines();
     let Some(level) = lines.by_ref().find_map(|line| {
         heading(line).filter(|(_, found)| found.eq_ignore_ascii_case(title.trim())).map(|(level, _)| level)
     }) else {
@@ -190,7 +221,7 @@ fn prose(text: &str) -> Vec<String> {
     let mut paragraphs: Vec<String> = Vec::new();
     let mut open = false;
     let mut fenced = false;
-    for line in text.lines() {
+    for line in unmarked(text).lines() {
         let line = line.trim();
         if line.starts_with("```") {
             fenced = !fenced;
@@ -271,6 +302,7 @@ fn slug(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::Budget;
     use super::*;
     use minijinja::context;
     use proptest::prelude::*;
@@ -280,7 +312,11 @@ mod tests {
     fn eval(expression: &str) -> serde_json::Value {
         let mut environment = Environment::new();
         install(&mut environment);
-        let value = environment.compile_expression(expression).unwrap().eval(context! { text => TEXT }).unwrap();
+        let value = environment
+            .compile_expression(expression)
+            .unwrap()
+            .eval(context! { text => TEXT, BUDGET => Value::from_dyn_object(Budget::new()) })
+            .unwrap();
         serde_json::to_value(&value).unwrap()
     }
 
@@ -296,6 +332,19 @@ mod tests {
         assert_eq!(eval("'Harbour Report, May!'|slug"), json!("harbour-report-may"));
         assert_eq!(eval("'a/b/c.tar.md'|stem"), json!("c.tar"));
         assert_eq!(eval("('{\"a\": [1]}'|from_json).a|json"), json!("[1]"));
+    }
+
+    #[test]
+    fn a_long_row_of_numbers_is_not_one_number() {
+        assert_eq!(eval("('1,204.50 euros' | figures)[0].figures"), json!(["1,204.50 euros"]));
+        assert_eq!(eval("('1,2,3,4,5,6,7,8,9' | figures)[0].figures"), json!(["1,2,3,4,5,6,7", "8,9"]));
+    }
+
+    #[test]
+    fn a_byte_order_mark_hides_nothing() {
+        assert_eq!(eval("('\u{feff}# Report\n\nIt is 7.' | headings)[0].text"), json!("Report"));
+        assert_eq!(eval("'\u{feff}## Costs\nIt is 7.' | section('costs')"), json!("It is 7."));
+        assert_eq!(eval("'\u{feff}## Costs of 9\nIt is 7.' | first_sentence"), json!("It is 7."));
     }
 
     #[test]

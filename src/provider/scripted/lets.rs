@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use minijinja::Value as Jinja;
 use minijinja::value::merge_maps;
 
+use super::budget::Budget;
 use super::template::{Expr, Templates};
 
 /// Most definitions in one place.
@@ -42,6 +43,8 @@ pub(super) fn known(lets: &[Let], templates: &Templates, mut context: Jinja) -> 
         let value = templates
             .value(&definition.expression, &context)
             .map_err(|error| format!("in `let` of `{}`: {error}", definition.name))?;
+        let paid = Budget::in_context(&context).and_then(|budget| budget.whole(&value, false));
+        paid.map_err(|error| format!("in `let` of `{}`: {error}", definition.name))?;
         let one = BTreeMap::from([(Jinja::from(definition.name.as_str()), value)]);
         context = merge_maps([Jinja::from_object(one), context]);
     }

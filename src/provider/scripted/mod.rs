@@ -4,14 +4,19 @@
 //! Must never: hold anything of a conversation between two calls. What it answers follows from the conversation that it
 //! is shown, so that a resumed turn gets the same answer; only `fail … times` counts, and waiting is on the Clock.
 
+mod bounds;
+mod budget;
 mod check;
 mod code;
 mod conversation;
 mod filters;
+mod guarded;
+mod guards;
 mod lets;
 mod matching;
 mod pattern;
 mod read;
+mod render;
 mod rules;
 mod script;
 mod template;
@@ -29,23 +34,20 @@ use ghost_domain::{Clock, Code, Refusal};
 use minijinja::Value as Jinja;
 use serde_json::Value;
 
-use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::error::{ErrorKind, ProviderError};
 use crate::estimate::{estimate_tokens, json_len, tokens_of_bytes};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
 use conversation::Conversation;
 use rules::{Action, Call, Do, RuleSet};
 use script::Script;
 
-pub use check::{Survey, path_of, survey};
+pub use bounds::{FILES_MAX, TEXT_MAX};
+pub use check::{Survey, misnamed_for, path_of, survey};
 pub use read::ToolName;
 pub use vetted::{ScriptDigest, Vetted};
 
 /// Most calls in one answer.
 pub const CALLS_MAX: usize = 64;
-/// Longest text of one answer, in bytes.
-pub const TEXT_MAX: usize = 256 * 1_024;
-/// Most rule files in one directory.
-pub const FILES_MAX: usize = 256;
 
 /// The scripted provider: the rule files of one directory.
 pub struct Scripted {
@@ -57,12 +59,23 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Loads every `<model>.yaml` in `dir`. Files that `vetted` vouches for are held as text until a model is asked.
+    /// Loads every `<model>.yaml` in `dir`; all of them must lie in it. Files that `vetted` vouches for are held as text until
+    /// a model is asked.
     ///
     /// # Errors
     /// Every problem of every other file, each with its line, in one refusal.
     pub fn load(dir: &Path, clock: Arc<dyn Clock>, vetted: &Vetted) -> Result<Self, Refusal> {
-        let models = check::load_all(dir, vetted).map_err(|problems| refusal(&problems))?;
+        // One that is not there is told as such.
+        let root = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        Self::load_within(dir, &root, clock, vetted)
+    }
+
+    /// As [`load`](Self::load), for files that may lie anywhere in `root`, a canonical path: symbolic links lead no further.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_within(dir: &Path, root: &Path, clock: Arc<dyn Clock>, vetted: &Vetted) -> Result<Self, Refusal> {
+        let models = check::load_all(dir, root, vetted).map_err(|problems| refusal(&problems))?;
         Ok(Self { dir: dir.to_owned(), models, clock, failures: Mutex::default() })
     }
 
@@ -199,12 +212,8 @@ impl Draft {
     }
 }
 
-/// A failure of a rule itself. Asking again gives the same, so it is no passing failure, and it costs nothing.
-fn rule_error(rules: &RuleSet, rule: &str, line: usize, error: &str) -> ProviderError {
-    let at = format!("{}:{line}", rules.file.display());
-    ProviderError::new(ErrorKind::BadRequest, format!("rule `{rule}` at {at}: {error}")).charge(Charge::Nothing)
-}
-
+#[cfg(test)]
+mod growth_tests;
 #[cfg(test)]
 mod problem_tests;
 #[cfg(test)]

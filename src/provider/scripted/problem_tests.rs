@@ -12,7 +12,7 @@ use crate::testing::ManualClock;
 fn check(rules: &str) -> Vec<ghost_config::Problem> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.yaml"), rules).unwrap();
-    Problems::sorted(survey(dir.path()).problems).0
+    Problems::sorted(survey(dir.path(), &dir.path().canonicalize().unwrap()).problems).0
 }
 
 /// Every one of these is told on its line, and nothing else is.
@@ -123,7 +123,7 @@ fn every_mistake_is_reported_with_its_line() {
         ],
     );
     told("otherwise: [{ say: x }]\na: [\n", &[(2, "this is not YAML")]);
-    assert!(survey(Path::new("/absent")).problems[0].message.contains("cannot be read"));
+    assert!(survey(Path::new("/absent"), Path::new("/absent")).problems[0].message.contains("cannot be read"));
     assert!(Scripted::load(Path::new("/absent"), ManualClock::at(0), &Vetted::default()).is_err());
     assert!(path_of(Path::new("d"), "../x").is_none() && path_of(Path::new("d"), "a.b-c").is_some());
 }
@@ -235,7 +235,7 @@ otherwise: [{ say: "{{ x }}" }]
     told(rules, &[(1, "vars.bad: `a(` is not a regular expression"), (10, r"`\d[` is not a regular expression")]);
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.yaml"), rules).unwrap();
-    let survey = survey(dir.path());
+    let survey = survey(dir.path(), &dir.path().canonicalize().unwrap());
     let names: Vec<(usize, &str, bool)> =
         survey.models["m"].iter().map(|tool| (tool.line, tool.name.as_str(), tool.called)).collect();
     assert_eq!(
@@ -260,4 +260,48 @@ proptest! {
         check(&format!("otherwise:\n  - say: {text}\n"));
         check(&text);
     }
+}
+
+/// A pipe waits for a writer, a device has no end, and a link may lead to what is nobody's business: none is read, and
+/// nothing of what a foreign file says is told.
+#[test]
+fn a_rule_file_is_a_file_of_the_world() {
+    let (world, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = world.path().canonicalize().unwrap();
+    let scripts = root.join("scripts");
+    fs::create_dir_all(root.join("shared")).unwrap();
+    fs::create_dir(&scripts).unwrap();
+    let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, scripts.join(name)).unwrap();
+    fs::write(root.join("shared/inside.yaml"), "otherwise: [{ say: hello }]").unwrap();
+    fs::write(outside.path().join("secret"), "hunter2: hunter2").unwrap();
+    link(&root.join("shared/inside.yaml"), "inside.yaml");
+    let load = || Scripted::load_within(&scripts, &root, ManualClock::at(0), &Vetted::default());
+    assert!(load().is_ok());
+    link(&outside.path().join("secret"), "outside.yaml");
+    link(Path::new("/dev/zero"), "device.yaml");
+    fs::create_dir(scripts.join("folder.yaml")).unwrap();
+    fs::write(scripts.join("large.yaml"), "x".repeat((1 << 20) + 1)).unwrap();
+    let (pipe, mode) = (scripts.join("pipe.yaml"), rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let expected = [
+        ("device", "leaves the world's directory"),
+        ("folder", "not a regular file"),
+        ("large", "larger than 1048576 bytes"),
+        ("outside", "leaves the world's directory"),
+        ("pipe", "not a regular file"),
+    ];
+    let problems = Problems::sorted(survey(&scripts, &root).problems).0;
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    let refusal = load().err().unwrap().message;
+    for (problem, (name, told)) in problems.iter().zip(expected) {
+        assert!(problem.file.ends_with(format!("{name}.yaml")) && problem.message.contains(told), "{problem:?}");
+        assert!(refusal.contains(&format!("{name}.yaml")) && refusal.contains(told), "{refusal}");
+    }
+    assert!(!refusal.contains("hunter2") && !problems.iter().any(|problem| problem.to_string().contains("hunter2")));
+
+    // Nor is a directory read that is not the world's.
+    fs::write(outside.path().join("m.yaml"), "otherwise: [{ say: hello }]").unwrap();
+    std::os::unix::fs::symlink(outside.path(), root.join("elsewhere")).unwrap();
+    let found = survey(&root.join("elsewhere"), &root).problems;
+    assert!(found.len() == 1 && found[0].message.contains("leaves the world's directory"), "{found:?}");
 }

@@ -15,13 +15,14 @@ use minijinja::Value as Jinja;
 use minijinja::value::Serde;
 use serde_json::Value;
 
+use super::bounds::TEXT_MAX;
+use super::filters;
 use super::lets::{LETS_MAX, Let, needed};
 use super::matching::{Count, When};
 use super::pattern::Pattern;
 use super::rules::{Action, Call, Do, Rule, RuleSet};
-use super::template::{Expr, Fault, Templates, Text, Tree, not_a_regex, whole_expression};
+use super::template::{Expr, Fault, REGEX_HINT, Templates, Text, Tree, not_a_regex, whole_expression};
 use super::values::{count, duration, fail_of};
-use super::{TEXT_MAX, filters};
 
 /// Longest rule file, in bytes.
 pub(super) const FILE_MAX: usize = 1 << 20;
@@ -108,14 +109,15 @@ impl<'r> Reader<'r> {
         self.known = self.templates.count_lets();
         let list = map.get("rules").map(|field| field.list()).unwrap_or_default();
         if list.len() > RULES_MAX {
-            root.error(format!("there are more than {RULES_MAX} rules"), None);
+            let hint = "spread them over several files: each is a model of its own";
+            root.error(format!("there are more than {RULES_MAX} rules"), hint);
         }
         let rules = list.iter().take(RULES_MAX).enumerate().filter_map(|(at, field)| self.rule(at, field)).collect();
         let (otherwise, otherwise_line) = match map.get("otherwise") {
             Some(field) => (self.actions(&field), field.line()),
             None => {
                 let hint = "say what happens when no rule fits, such as `otherwise: [{ say: \"Nothing to do.\" }]`";
-                self.file.error(0, "otherwise", "there is no `otherwise`", Some(hint.to_owned()));
+                self.file.error(0, "otherwise", "there is no `otherwise`", hint);
                 (Vec::new(), 0)
             }
         };
@@ -145,7 +147,7 @@ impl<'r> Reader<'r> {
         let when = map.get("when").map(|field| self.when(&field)).unwrap_or_default();
         let when = When { lets: needed(&all, &self.templates.used()), ..when };
         self.agents.clone_from(&when.agents);
-        let actions = map.need("do").map(|field| self.actions(&field)).unwrap_or_default();
+        let actions = map.need("do", "[{ say: Done. }]").map(|field| self.actions(&field)).unwrap_or_default();
         self.agents.clear();
         let lets = needed(&all, &self.templates.used());
         map.finish(&[("if", "it belongs under `when`"), ("otherwise", "it stands beside `rules`, for all of them")]);
@@ -158,7 +160,7 @@ impl<'r> Reader<'r> {
         let Some(field) = field else { return Vec::new() };
         let entries = field.entries();
         if entries.len() > LETS_MAX {
-            field.error(format!("`let` has more than {LETS_MAX} names"), None);
+            field.error(format!("`let` has more than {LETS_MAX} names"), "put constants under `vars`");
         }
         let mut lets: Vec<Let> = Vec::new();
         for (at, (key, field)) in entries.iter().enumerate().take(LETS_MAX) {
@@ -166,7 +168,7 @@ impl<'r> Reader<'r> {
             let shown = clip(name, 60);
             let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
                 && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-            let refuse = |message: String, hint: &str| field.error(message, Some(hint.to_owned()));
+            let refuse = |message: String, hint: &str| field.error(message, hint);
             if !is_name {
                 refuse(format!("`{shown}` cannot be a name of `let`"), "small letters, digits and `_`, a letter first");
             } else if self.templates.is_taken(name) {
@@ -178,7 +180,7 @@ impl<'r> Reader<'r> {
             {
                 let below = entries[at + 1..].iter().map(|(key, _)| key.text.clone()).collect();
                 match self.templates.define(name, text, below) {
-                    Ok(definition) => lets.push(definition),
+                    Ok((expression, uses)) => lets.push(Let { name: name.to_owned(), expression, uses }),
                     Err(faults) => self.tell(field, faults),
                 }
                 self.asked_for(field);
@@ -222,7 +224,8 @@ impl<'r> Reader<'r> {
         if let Some(known) = self.patterns.get(source) {
             return Some(Arc::clone(known));
         }
-        let pattern = Pattern::new(source).map_err(|error| field.error(not_a_regex(source, &error), None)).ok()?;
+        let pattern =
+            Pattern::new(source).map_err(|error| field.error(not_a_regex(source, &error), REGEX_HINT)).ok()?;
         Some(Arc::clone(self.patterns.entry(source).or_insert(Arc::new(pattern))))
     }
 
@@ -258,7 +261,7 @@ impl<'r> Reader<'r> {
     fn actions(&mut self, field: &Field<'r>) -> Vec<Do> {
         let list = field.list();
         if list.is_empty() && (field.is_null() || matches!(field.node().value, Yaml::List(_))) {
-            field.error("does nothing", Some("give it at least one `call`, `say` or `fail`".to_owned()));
+            field.error("does nothing", "give it at least one `call`, `say` or `fail`");
         }
         list.iter().filter_map(|field| self.action(field)).collect()
     }
@@ -271,11 +274,11 @@ impl<'r> Reader<'r> {
         let kinds = [&call, &say, &think, &wait, &fail].iter().filter(|kind| kind.is_some()).count();
         if kinds != 1 {
             let hint = "an action is exactly one of `call`, `say`, `think`, `wait` and `fail`";
-            field.error("is none or several actions", Some(hint.to_owned()));
+            field.error("is none or several actions", hint);
         } else if call.is_none()
             && let Some(stray) = for_each.as_ref().or(with.as_ref())
         {
-            stray.error("`for_each` and `with` belong to a `call`", None);
+            stray.error("`for_each` and `with` belong to a `call`", "take it out, or call a tool with it");
         }
         // Everything in it is read, so that everything in it is told.
         let for_each = self.expression(for_each);
@@ -301,7 +304,7 @@ impl<'r> Reader<'r> {
     fn with(&mut self, field: &Field<'r>) -> Tree {
         let tree = self.tree(field);
         if !matches!(tree, Tree::Map(_) | Tree::Plain(Value::Null) | Tree::Value(_)) {
-            field.error("`with` is not an object", Some("write the arguments by name: `with: { path: x }`".to_owned()));
+            field.error("`with` is not an object", "write the arguments by name: `with: { path: x }`");
         }
         tree
     }
@@ -381,7 +384,7 @@ impl<'r> Reader<'r> {
                 && let Yaml::Scalar { text, .. } = &field.node().value
                 && let Err(error) = filters::compile(text)
             {
-                field.error(not_a_regex(text, &error), None);
+                field.error(not_a_regex(text, &error), REGEX_HINT);
             }
         }
     }

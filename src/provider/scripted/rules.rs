@@ -11,9 +11,8 @@ use minijinja::Value as Jinja;
 use super::conversation::Conversation;
 use super::lets::Let;
 use super::matching::When;
-use super::rule_error;
 use super::template::{Expr, Templates, Text, Tree};
-use crate::error::{ErrorKind, ProviderError};
+use crate::error::{Charge, ErrorKind, ProviderError};
 
 /// The rules of one model.
 pub(super) struct RuleSet {
@@ -108,4 +107,10 @@ impl RuleSet {
             captures: Jinja::from_object(BTreeMap::<Jinja, Jinja>::new()),
         })
     }
+}
+
+/// A failure of a rule itself. Asking again gives the same, so it is no passing failure, and it costs nothing.
+fn rule_error(rules: &RuleSet, rule: &str, line: usize, error: &str) -> ProviderError {
+    let at = format!("{}:{line}", rules.file.display());
+    ProviderError::new(ErrorKind::BadRequest, format!("rule `{rule}` at {at}: {error}")).charge(Charge::Nothing)
 }

@@ -1,17 +1,16 @@
-//! Templates of rules: text with `{{ }}` in it, whole values, and conditions, rendered within bounds.
+//! Templates of rules: text with `{{ }}` in it, whole values, and conditions, taken in and checked when a file is read.
 //!
-//! Must never: reach anything but its context, or run without a limit of steps and of size.
+//! Must never: take in what cannot be rendered, or let a template run without a limit of steps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value as Jinja};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde_json::Value;
 
 use super::code::{Mentions, Regex, line_at};
-use super::lets::Let;
-use super::{TEXT_MAX, filters};
+use super::filters;
+use super::guarded::{self, Rejected};
 
 /// Steps that one template may take.
 const FUEL: u64 = 2_000_000;
@@ -32,15 +31,26 @@ const NAMES: &[&str] = &[
     "index",
 ];
 
+/// What to do about a template that cannot be read.
+const SYNTAX_HINT: &str = "see that every `{{`, `{%`, quote and bracket is closed, and every `if` and `for` ended";
+/// What to do about a regular expression that cannot be read.
+pub(super) const REGEX_HINT: &str =
+    "write `\\` before a character that stands for itself; there is no look-around, and there are no back-references";
+
 /// An expression, checked.
 #[derive(Clone, Debug)]
-pub(super) struct Expr(String);
+pub(super) struct Expr {
+    /// As it was written.
+    pub(super) source: String,
+    /// As it is run.
+    pub(super) code: String,
+}
 
 /// What is wrong with a template.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) message: String,
-    pub(super) hint: Option<String>,
+    pub(super) hint: String,
     /// The line within the text, from 1.
     pub(super) line: usize,
     /// The word that it is about; empty if it is about none.
@@ -48,12 +58,13 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    fn syntax(error: &minijinja::Error) -> Vec<Self> {
-        let mut message = error.kind().to_string();
-        if let Some(detail) = error.detail() {
-            message = format!("{message}: {detail}");
-        }
-        vec![Self { message: clipped(&message), hint: None, line: error.line().unwrap_or(1), word: String::new() }]
+    fn syntax(error: minijinja::Error) -> Vec<Self> {
+        Self::rejected(error.into())
+    }
+
+    fn rejected(Rejected { line, message, hint }: Rejected) -> Vec<Self> {
+        let hint = hint.unwrap_or(SYNTAX_HINT).to_owned();
+        vec![Self { message: clipped(&message), hint, line, word: String::new() }]
     }
 }
 
@@ -83,11 +94,12 @@ pub(super) enum Tree {
 
 /// The templates of one rule file.
 pub(super) struct Templates {
-    environment: Environment<'static>,
+    pub(super) environment: Environment<'static>,
+    syntax: SyntaxConfig,
     /// The language's own names.
     globals: Vec<String>,
-    /// Expressions that compile.
-    compiled: BTreeSet<String>,
+    /// Expressions that compile, each as it is run.
+    compiled: BTreeMap<String, String>,
     /// Texts with the keys of their templates.
     texts: BTreeMap<String, String>,
     /// Filters besides those that were found to exist.
@@ -121,14 +133,14 @@ impl Templates {
         let mut syntax = SyntaxConfig::builder();
         syntax.trim_blocks(true).lstrip_blocks(true);
         // The default delimiters are kept, and those do not contradict each other.
-        if let Ok(syntax) = syntax.build() {
-            environment.set_syntax(syntax);
-        }
+        let syntax = syntax.build().unwrap_or_default();
+        environment.set_syntax(syntax.clone());
         filters::install(&mut environment);
         Self {
             globals: environment.globals().map(|(name, _)| name.to_owned()).collect(),
             environment,
-            compiled: BTreeSet::new(),
+            syntax,
+            compiled: BTreeMap::new(),
             texts: BTreeMap::new(),
             filters: BTreeSet::new(),
             lets: Vec::new(),
@@ -141,18 +153,23 @@ impl Templates {
     /// Checks and keeps an expression.
     pub(super) fn expression(&mut self, source: &str) -> Result<Expr, Vec<Fault>> {
         let mentions = Mentions::of_expression(source);
-        if !self.compiled.contains(source) {
-            self.environment.compile_expression(source).map_err(|error| Fault::syntax(&error))?;
-            self.compiled.insert(source.to_owned());
-        }
+        let code = match self.compiled.get(source) {
+            Some(code) => code.clone(),
+            None => {
+                let code = guarded::expression(source).map_err(Fault::rejected)?;
+                self.environment.compile_expression(&code).map_err(Fault::syntax)?;
+                self.compiled.insert(source.to_owned(), code.clone());
+                code
+            }
+        };
         let names = if self.knows_all(&mentions) {
             mentions.names.iter().map(|(_, name)| (*name).to_owned()).collect()
         } else {
-            let compiled = self.environment.compile_expression(source).map_err(|error| Fault::syntax(&error))?;
+            let compiled = self.environment.compile_expression(&code).map_err(Fault::syntax)?;
             compiled.undeclared_variables(false)
         };
         self.check(source, &mentions, names)?;
-        Ok(Expr(source.to_owned()))
+        Ok(Expr { source: source.to_owned(), code })
     }
 
     /// Checks and keeps a text.
@@ -165,8 +182,8 @@ impl Templates {
             Some(key) => key.clone(),
             None => {
                 let key = format!("t{}", self.texts.len());
-                let added = self.environment.add_template_owned(key.clone(), source.to_owned());
-                added.map_err(|error| Fault::syntax(&error))?;
+                let code = guarded::text(source, &self.syntax).map_err(Fault::rejected)?;
+                self.environment.add_template_owned(key.clone(), code).map_err(Fault::syntax)?;
                 self.texts.insert(source.to_owned(), key.clone());
                 key
             }
@@ -174,7 +191,7 @@ impl Templates {
         let names = if !mentions.binds && self.knows_all(&mentions) {
             mentions.names.iter().map(|(_, name)| (*name).to_owned()).collect()
         } else {
-            let template = self.environment.get_template(&key).map_err(|error| Fault::syntax(&error))?;
+            let template = self.environment.get_template(&key).map_err(Fault::syntax)?;
             template.undeclared_variables(false)
         };
         self.check(source, &mentions, names)?;
@@ -192,8 +209,13 @@ impl Templates {
         NAMES.contains(&name) || self.globals.iter().any(|global| global == name)
     }
 
-    /// Checks and keeps what `let` defines as `name`, before the definitions of `below`; gives it with what it uses.
-    pub(super) fn define(&mut self, name: &str, source: &str, below: BTreeSet<String>) -> Result<Let, Vec<Fault>> {
+    /// Checks and keeps what `let` defines as `name`, before the definitions of `below`; gives it with the definitions that it uses.
+    pub(super) fn define(
+        &mut self,
+        name: &str,
+        source: &str,
+        below: BTreeSet<String>,
+    ) -> Result<(Expr, BTreeSet<String>), Vec<Fault>> {
         self.below = below;
         self.below.insert(name.to_owned());
         self.used.clear();
@@ -201,13 +223,14 @@ impl Templates {
             let item = Mentions::of_expression(source).names.into_iter().find(|(_, n)| matches!(*n, "item" | "index"));
             let Some((place, item)) = item else { return Ok(expression) };
             let message = format!("`{item}` is known only under `for_each`");
-            Err(vec![Fault { message, hint: None, line: line_at(source, place), word: item.to_owned() }])
+            let hint = "use it in the `call` that has `for_each`".to_owned();
+            Err(vec![Fault { message, hint, line: line_at(source, place), word: item.to_owned() }])
         });
         self.below.clear();
         let uses = std::mem::take(&mut self.used);
         // Known even if it is wrong: one mistake is told once.
         self.lets.push(name.to_owned());
-        Ok(Let { name: name.to_owned(), expression: checked?, uses })
+        checked.map(|expression| (expression, uses))
     }
 
     /// A name is known to the rules below even if its definition cannot be read.
@@ -262,14 +285,17 @@ impl Templates {
         let mut faults: Vec<Fault> = Vec::new();
         for word in unknown {
             let (message, hint) = self.unknown(&word);
-            faults.push(Fault { message, hint: Some(hint), line: at(&mentions.names, &word), word });
+            faults.push(Fault { message, hint, line: at(&mentions.names, &word), word });
         }
         let filters: BTreeSet<&str> = mentions.filters.iter().map(|(_, name)| *name).collect();
         for name in filters {
             if !self.is_filter(name) {
                 let known = filters::NAMES.iter().chain(filters::BUILT_IN).copied();
                 let near = ghost_domain::text::nearest(name, known);
-                let hint = near.map(|near| format!("did you mean `{near}`?"));
+                let hint = match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("besides the usual ones of minijinja there are: {}", filters::NAMES.join(", ")),
+                };
                 let line = at(&mentions.filters, name);
                 faults.push(Fault {
                     message: format!("there is no filter `{name}`"),
@@ -288,7 +314,7 @@ impl Templates {
                     Regex::Constant(name) => drop(gathered.patterns.insert(name)),
                     Regex::Literal(text) => faults.extend(filters::compile(&text).err().map(|error| Fault {
                         message: not_a_regex(&text, &error),
-                        hint: None,
+                        hint: REGEX_HINT.to_owned(),
                         line: line_at(source, place),
                         word: text,
                     })),
@@ -324,49 +350,6 @@ impl Templates {
         }
         self.filters.insert(name.to_owned())
     }
-
-    pub(super) fn value(&self, expression: &Expr, context: &Jinja) -> Result<Jinja, String> {
-        let compiled = self.environment.compile_expression(&expression.0).map_err(|error| words(&error))?;
-        let value = compiled.eval(context.clone()).map_err(|error| words(&error))?;
-        if value.is_undefined() {
-            return Err(format!("`{}` is undefined here", expression.0));
-        }
-        Ok(value)
-    }
-
-    pub(super) fn truth(&self, expression: &Expr, context: &Jinja) -> Result<bool, String> {
-        self.value(expression, context).map(|value| value.is_true())
-    }
-
-    pub(super) fn text(&self, text: &Text, context: &Jinja) -> Result<String, String> {
-        let name = match text {
-            Text::Plain(text) => return Ok(text.clone()),
-            Text::Template(name) => name,
-        };
-        let template = self.environment.get_template(name).map_err(|error| words(&error))?;
-        let mut out = Bounded(Vec::new());
-        template.render_captured_to(context.clone(), &mut out).map_err(|error| words(&error))?;
-        String::from_utf8(out.0).map_err(|error| error.to_string())
-    }
-
-    pub(super) fn tree(&self, tree: &Tree, context: &Jinja) -> Result<Value, String> {
-        match tree {
-            Tree::Plain(value) => Ok(value.clone()),
-            Tree::Text(text) => self.text(text, context).map(Value::String),
-            Tree::Value(expression) => {
-                let value = self.value(expression, context)?;
-                serde_json::to_value(&value).map_err(|error| error.to_string())
-            }
-            Tree::List(items) => {
-                items.iter().map(|item| self.tree(item, context)).collect::<Result<_, _>>().map(Value::Array)
-            }
-            Tree::Map(items) => items
-                .iter()
-                .map(|(key, item)| Ok((key.clone(), self.tree(item, context)?)))
-                .collect::<Result<_, String>>()
-                .map(Value::Object),
-        }
-    }
 }
 
 /// The expression of a text that is nothing but one `{{ … }}`.
@@ -377,19 +360,7 @@ pub(super) fn whole_expression(text: &str) -> Option<&str> {
     (!inner.contains("{{") && !inner.contains("}}") && !inner.contains("{%")).then(|| inner.trim())
 }
 
-/// The error with its causes, on one line.
-fn words(error: &minijinja::Error) -> String {
-    let mut text = error.kind().to_string();
-    if let Some(detail) = error.detail() {
-        text = format!("{text}: {detail}");
-    }
-    if let Some(line) = error.line().filter(|line| *line > 1) {
-        text = format!("{text} (line {line} of the template)");
-    }
-    clipped(&text)
-}
-
-fn clipped(text: &str) -> String {
+pub(super) fn clipped(text: &str) -> String {
     ghost_domain::text::clip(&ghost_domain::text::one_line(text), 500)
 }
 
@@ -399,21 +370,4 @@ pub(super) fn not_a_regex(text: &str, error: &dyn std::fmt::Display) -> String {
     // The library draws the place below the pattern, which is of no use on one line.
     let why = error.rsplit_once("error: ").map_or(error.as_str(), |(_, why)| why);
     clipped(&format!("`{}` is not a regular expression: {why}", ghost_domain::text::clip(text, 200)))
-}
-
-/// Text of at most [`TEXT_MAX`] bytes.
-struct Bounded(Vec<u8>);
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > TEXT_MAX {
-            return Err(io::Error::other(format!("the text is longer than {TEXT_MAX} bytes")));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -5,6 +5,7 @@ use ghost_domain::transcript::{Message, Role};
 use serde_json::json;
 
 use super::*;
+use crate::error::Charge;
 use crate::model::NoDeltas;
 use crate::testing::{ManualClock, request};
 
@@ -22,7 +23,7 @@ pub(super) fn load(rules: &str) -> Result<Script, String> {
     Ok(Script { _dir: dir, clock, provider })
 }
 
-async fn ask(script: &Script, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
+pub(super) async fn ask(script: &Script, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
     script.provider.complete(request, &mut NoDeltas).await
 }
 
@@ -89,6 +90,31 @@ async fn the_example_of_the_readme_does_what_it_says() {
     let mut stranger = request("m", "hello");
     stranger.agent_id = "other".parse().unwrap();
     assert_eq!(said(&ask(&script, &stranger).await.unwrap()), "Nothing to do.");
+}
+
+#[tokio::test]
+async fn a_result_that_is_shown_in_part_is_still_a_value() {
+    let script = load(
+        r#"
+rules:
+  - when: { round: 0 }
+    do: [{ call: list }, { call: read }, { call: whole }, { call: words }]
+otherwise:
+  - say: "{% for r in results %}{{ r.more }} {{ r.value.next if r.value.next is defined else r.value }};{% endfor %}"
+"#,
+    )
+    .unwrap();
+    let mut turn = request("m", "go");
+    let first = ask(&script, &turn).await.unwrap();
+    let more = ghost_domain::text::MORE_MARK;
+    go_on(&mut turn, first, |name, _| match name {
+        "list" => (format!("[1,2]{more}"), false),
+        "read" => (format!("{}{more}", json!({ "content": "a", "next": 7 })), false),
+        "whole" => ("[3]".to_owned(), false),
+        _ => (format!("no JSON{more}"), false),
+    });
+    let text = said(&ask(&script, &turn).await.unwrap());
+    assert_eq!(text, format!("True [1, 2];True 7;False [3];True no JSON{more};"));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ghost_config::reader::{Field, Map};
 
-use super::TEXT_MAX;
+use super::bounds::TEXT_MAX;
 use super::matching::Count;
 use super::rules::Fail;
 use crate::error::ErrorKind;
@@ -19,7 +19,7 @@ pub(super) fn count(field: &Field<'_>) -> Option<Count> {
     let found = field.text(100).and_then(Count::parse);
     if found.is_none() {
         let hint = "write a number, or one after `>=`, `>`, `<=` or `<`";
-        field.error(format!("`{}` is not a count", field.shown()), Some(hint.to_owned()));
+        field.error(format!("`{}` is not a count", field.shown()), hint);
     }
     found
 }
@@ -29,7 +29,7 @@ pub(super) fn duration(field: &Field<'_>) -> Option<Duration> {
     let found = field.text(100).and_then(parse_duration).filter(|duration| *duration <= WAIT_MAX);
     if found.is_none() {
         let hint = "write milliseconds as `250ms` or seconds as `2s`, at most 600s";
-        field.error(format!("`{}` is not a duration", field.shown()), Some(hint.to_owned()));
+        field.error(format!("`{}` is not a duration", field.shown()), hint);
     }
     found
 }
@@ -37,7 +37,7 @@ pub(super) fn duration(field: &Field<'_>) -> Option<Duration> {
 /// A failure.
 pub(super) fn fail_of(field: &Field<'_>) -> Option<Fail> {
     let map: Map<'_> = field.map()?;
-    let kind = map.need("kind").and_then(|field| {
+    let kind = map.need("kind", "rate_limited").and_then(|field| {
         let text = field.text(100)?;
         let kind = ErrorKind::named(text);
         if kind.is_none() {
@@ -45,7 +45,7 @@ pub(super) fn fail_of(field: &Field<'_>) -> Option<Fail> {
             let near = ghost_domain::text::nearest(text, names.iter().copied());
             let hint = near.map(|near| format!("did you mean `{near}`?"));
             let hint = hint.unwrap_or_else(|| format!("the kinds are: {}", names.join(", ")));
-            field.error(format!("`{}` is not a kind of failure", field.shown()), Some(hint));
+            field.error(format!("`{}` is not a kind of failure", field.shown()), hint);
         }
         kind
     });

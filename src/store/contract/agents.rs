@@ -78,6 +78,29 @@ async fn tombstones_are_pruned(store: &Store) {
     assert_eq!(floor().await, 7);
 }
 
+pub(super) async fn creators_of_the_living_are_kept(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let gone =
+        |name: &str, owner: &str| Agent { owner: Some(owner.to_owned()), deleted_at: Some(at(2)), ..agent(name) };
+    keep!(&store, |w| {
+        w.agent_put(&Agent { owner: Some("agent:b".to_owned()), ..agent("a") }).await?;
+        w.agent_put(&gone("b", "agent:c")).await?;
+        w.agent_put(&gone("c", "operator:b")).await?;
+        // These made one another, and nobody who lives.
+        w.agent_put(&gone("x", "agent:y")).await?;
+        w.agent_put(&gone("y", "agent:x")).await?;
+        w.agent_put(&gone("z", "agent:a")).await?;
+    });
+    let prune = async || {
+        let gone = keep!(&store, |w| { w.prune(Family::Agents, at(9), 9).await? });
+        let left = look!(&store, |r| { r.agent_list(true).await? });
+        (gone, each(&left, |agent| agent.agent_id.to_string()).join(" "))
+    };
+    assert_eq!(prune().await, (3, "a b c".to_owned()));
+    keep!(&store, |w| { w.agent_put(&gone("a", "agent:b")).await? });
+    assert_eq!(prune().await, (3, String::new()));
+}
+
 pub(super) async fn dynamic_agents_are_counted(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     assert_eq!(look!(&store, |r| { r.agent_count_dynamic().await? }), 0);

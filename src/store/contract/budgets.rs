@@ -5,16 +5,16 @@ use std::sync::Arc;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{
-    AgentId, Budget, DeadLetter, DeadLetterStatus, Envelope, Job, MailState, Money, Schedule, ScheduleKind, Scope,
-    Task, TaskStatus, Turn, TurnStatus, UsageRow,
+    Agent, AgentId, Budget, DeadLetter, DeadLetterStatus, Envelope, Job, MailState, Money, Schedule, ScheduleKind,
+    Scope, ScopeSort, Task, TaskStatus, Turn, TurnStatus, UsageRow,
 };
 
 use super::Medium;
-use super::rows::{LARGE, at, budget, job, letter, mail, message_id, root_id, task, turn, turn_id, usage, who};
+use super::rows::{LARGE, agent, at, budget, job, letter, mail, message_id, root_id, task, turn, turn_id, usage, who};
 use super::rows_together::schedule;
 use super::tools::{each, keep, look, open, refuse};
 use crate::Store;
-use crate::tables::{Family, UsageFilter};
+use crate::tables::{BudgetFilter, Family, UsageFilter};
 
 pub(super) async fn budgets_are_listed_by_scope(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
@@ -38,7 +38,10 @@ pub(super) async fn budgets_are_listed_by_scope(medium: Arc<dyn Medium>) {
     });
     let got = look!(&store, |r| { (r.budget_get(&Scope::World).await?, r.budget_get(&Scope::Agent(who("b"))).await?) });
     assert_eq!(got, wanted);
-    let (all, limited) = look!(&store, |r| { (r.budget_list(true).await?, r.budget_list(false).await?) });
+    let (all, limited) = look!(&store, |r| {
+        let limited = BudgetFilter { limited: true, ..BudgetFilter::default() };
+        (r.budget_list(&BudgetFilter::default()).await?, r.budget_list(&limited).await?)
+    });
     let scopes = |budgets: &[Budget]| each(budgets, |budget| budget.scope.to_string());
     let root = format!("root:{}", root_id(2));
     assert_eq!(scopes(&all), ["agent:a", &root, "team:news", "world"]);
@@ -82,7 +85,7 @@ async fn accounts_of_roots_are_pruned(store: &Store) {
     });
     let kept = async || {
         let mut kept = Vec::new();
-        for budget in look!(store, |r| { r.budget_list(true).await? }) {
+        for budget in look!(store, |r| { r.budget_list(&BudgetFilter::default()).await? }) {
             if let Scope::Root(root) = budget.scope {
                 kept.push(u64::try_from(root.0.as_u128()).unwrap());
             }
@@ -105,6 +108,109 @@ async fn accounts_of_roots_are_pruned(store: &Store) {
     });
     assert_eq!(keep!(store, |w| { w.prune(Family::RootBudgets, at(13), 9).await? }), 4);
     assert_eq!(kept().await, [5, 6, 7, 8, 9, 13, 14]);
+}
+
+pub(super) async fn budgets_are_listed_by_sort_and_page(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let agents = |n: u64| Scope::Agent(who(&format!("n{n:04}")));
+    keep!(&store, |w| {
+        w.budget_put(&budget(Scope::World, Some(1), None)).await?;
+        w.budget_put(&budget(Scope::World.daily().unwrap(), None, None)).await?;
+        for n in 0..1_100 {
+            w.budget_put(&budget(agents(n), (n % 2 == 0).then_some(n), None)).await?;
+            w.budget_put(&budget(agents(n).daily().unwrap(), None, Some(n))).await?;
+            w.budget_put(&budget(Scope::Root(root_id(n)), None, None)).await?;
+        }
+        for name in ["days", "news"] {
+            w.budget_put(&budget(Scope::Team(name.to_owned()), None, Some(0))).await?;
+            w.budget_put(&budget(Scope::Team(name.to_owned()).daily().unwrap(), None, None)).await?;
+        }
+    });
+    // Page by page, as a caller reads them.
+    let all = async |filter: BudgetFilter| {
+        let (mut found, mut after): (Vec<Budget>, Option<Scope>) = (Vec::new(), None);
+        loop {
+            let filter = BudgetFilter { after: after.clone(), ..filter.clone() };
+            let page = look!(&store, |r| { r.budget_list(&filter).await? });
+            assert!(page.len() <= 1_000);
+            let Some(last) = page.last() else { break };
+            after = Some(last.scope.clone());
+            found.extend(page);
+        }
+        let texts: Vec<String> = each(&found, |budget| budget.scope.to_string());
+        assert!(texts.is_sorted(), "in order of the text");
+        texts
+    };
+    let of = |sort| BudgetFilter { sort: Some(sort), ..BudgetFilter::default() };
+    assert_eq!(all(BudgetFilter::default()).await.len(), 3_306);
+    assert_eq!(all(BudgetFilter { no_roots: true, ..BudgetFilter::default() }).await.len(), 2_206);
+    assert_eq!(all(BudgetFilter { limited: true, ..BudgetFilter::default() }).await.len(), 550 + 1_100 + 3);
+    assert_eq!(all(of(ScopeSort::World)).await, ["world"]);
+    assert_eq!(all(of(ScopeSort::Team)).await, ["team:days", "team:news"]);
+    assert_eq!(all(of(ScopeSort::Root)).await.len(), 1_100);
+    let days = all(of(ScopeSort::Day)).await;
+    assert_eq!((days.len(), days[0].as_str()), (1_103, "agent:n0000/day"));
+    let limited = all(BudgetFilter { limited: true, ..of(ScopeSort::Agent) }).await;
+    assert_eq!((limited.len(), limited[1].as_str()), (550, "agent:n0002"));
+    let after = BudgetFilter { after: Some(agents(1_098).daily().unwrap()), ..of(ScopeSort::Agent) };
+    assert_eq!(look!(&store, |r| { each(&r.budget_list(&after).await?, |b| b.scope.clone()) }), [agents(1_099)]);
+}
+
+/// Of five agents two live, one of them under the id of one that was deleted, and of one there is no record any more.
+pub(super) async fn accounts_of_gone_agents_are_pruned(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    fn scope(name: &str) -> Scope {
+        Scope::Agent(who(name))
+    }
+    fn account(name: &str, n: u64, limit: Option<u64>) -> Budget {
+        Budget { updated_at: at(n), ..budget(scope(name), limit, None) }
+    }
+    fn daily(budget: Budget) -> Budget {
+        Budget { scope: budget.scope.daily().unwrap(), ..budget }
+    }
+    keep!(&store, |w| {
+        w.agent_put(&agent("lives")).await?;
+        for gone in ["gone", "bound", "holds"] {
+            w.agent_put(&Agent { deleted_at: Some(at(2)), ..agent(gone) }).await?;
+        }
+        for name in ["lives", "gone", "bound", "holds", "unheard-of"] {
+            let limit = (name == "bound").then_some(5);
+            let (tokens, money) = if name == "holds" { (1, Money(0)) } else { (0, Money(0)) };
+            let account = Budget { reserved_tokens: tokens, reserved_money: money, ..account(name, 3, limit) };
+            w.budget_put(&account).await?;
+            w.budget_put(&Budget { reserved_money: Money(tokens), reserved_tokens: 0, ..daily(account) }).await?;
+        }
+        w.budget_put(&daily(account("gone", 8, None))).await?;
+        w.budget_put(&account("unheard-of", 1, Some(5))).await?;
+        w.budget_put(&Budget { updated_at: at(1), ..budget(Scope::World, None, None) }).await?;
+        w.budget_put(&Budget { updated_at: at(1), ..budget(Scope::Team("gone".to_owned()), None, None) }).await?;
+        w.budget_put(&Budget { updated_at: at(1), ..budget(Scope::Root(root_id(1)), None, None) }).await?;
+    });
+    let left = async || {
+        let all = look!(&store, |r| { r.budget_list(&BudgetFilter::default()).await? });
+        let agents = all.iter().filter_map(|budget| budget.scope.to_string().strip_prefix("agent:").map(str::to_owned));
+        let agents: Vec<String> = agents.collect();
+        assert_eq!(all.len(), agents.len() + 3, "those of the world, of teams and of roots stay");
+        agents.join(" ")
+    };
+    let kept = "bound bound/day gone/day holds holds/day lives lives/day";
+    for (before, limit, gone) in [(1, 9, 0), (4, 0, 0), (4, 1, 1)] {
+        assert_eq!(keep!(&store, |w| { w.prune(Family::AgentBudgets, at(before), limit).await? }), gone);
+    }
+    assert_eq!(left().await, "bound bound/day gone gone/day holds holds/day lives lives/day unheard-of/day");
+    refuse!(&store, |w| { assert_eq!(w.prune(Family::AgentBudgets, at(4), 9).await?, 2) });
+    assert_eq!(keep!(&store, |w| { w.prune(Family::AgentBudgets, at(4), 9).await? }), 2);
+    assert_eq!(left().await, kept);
+    let inside = keep!(&store, |w| { w.budget_get(&scope("gone")).await? });
+    assert_eq!(inside, None, "what a writer remembers is pruned, too");
+    // A limit stays for as long as the tombstone does.
+    keep!(&store, |w| {
+        w.agent_put(&Agent { incarnation: 2, ..agent("gone") }).await?;
+        w.agent_put(&Agent { deleted_at: Some(at(1)), ..agent("bound") }).await?;
+        assert_eq!(w.prune(Family::Agents, at(2), 9).await?, 1);
+        assert_eq!(w.prune(Family::AgentBudgets, at(100), 9).await?, 2);
+    });
+    assert_eq!(left().await, "gone/day holds holds/day lives lives/day");
 }
 
 pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
@@ -167,7 +273,7 @@ pub(super) async fn lists_are_bounded(medium: Arc<dyn Medium>) {
             w.job_put(&job(&format!("{n:04}"), n)).await?;
         }
     });
-    let (budgets, jobs) = look!(&store, |r| { (r.budget_list(true).await?, r.job_list().await?) });
+    let (budgets, jobs) = look!(&store, |r| { (r.budget_list(&BudgetFilter::default()).await?, r.job_list().await?) });
     assert_eq!((budgets.len(), jobs.len()), (1_000, 1_000));
     assert_eq!((budgets[0].scope.to_string(), jobs[0].job_id.as_str()), ("team:0000".to_owned(), "1002"));
 }

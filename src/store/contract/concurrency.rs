@@ -94,7 +94,7 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
                 last = done.load(Ordering::Acquire);
                 let (a, b, listed) = look!(&store, |r| {
                     let a = r.budget_get(&Scope::Agent(who("a"))).await?.unwrap().spent_tokens;
-                    let listed = r.budget_list(true).await?;
+                    let listed = r.budget_list(&crate::tables::BudgetFilter::default()).await?;
                     let b = r.budget_get(&Scope::Agent(who("b"))).await?.unwrap().spent_tokens;
                     (a, b, each(&listed, |budget| budget.spent_tokens))
                 });
@@ -108,7 +108,7 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
             Box::pin(async move {
                 w.budget_put(&account("a", 500 - n)).await?;
                 if n % 5 == 0 {
-                    assert_eq!(w.budget_list(true).await?.len(), 2);
+                    assert_eq!(w.budget_list(&crate::tables::BudgetFilter::default()).await?.len(), 2);
                 }
                 if n % 4 == 0 {
                     return Err(Stop::Refused);

@@ -12,6 +12,7 @@ mod budgets;
 mod chat;
 mod concurrency;
 mod conversations;
+mod dice;
 mod events;
 mod knowledge;
 mod ledger;
@@ -54,10 +55,11 @@ macro_rules! for_each_check {
     ($then:ident $(, $medium:expr)?) => {
         $then! {
             ($($medium)?)
-            agents: agents_are_put_and_listed, dynamic_agents_are_counted, meta_is_kept, skills_are_held_and_removed,
+            agents: agents_are_put_and_listed, creators_of_the_living_are_kept, dynamic_agents_are_counted, meta_is_kept, skills_are_held_and_removed,
                 jobs_are_newest_first, requests_are_kept_by_principal;
             asks: asks_round_trip, open_asks_are_found, dead_letters_are_newest_first;
-            budgets: budgets_are_listed_by_scope, usage_is_summed, lists_are_bounded;
+            budgets: budgets_are_listed_by_scope, budgets_are_listed_by_sort_and_page,
+                accounts_of_gone_agents_are_pruned, usage_is_summed, lists_are_bounded;
             chat: channels_are_listed_by_name, members_are_listed_both_ways, members_leave_and_come_back,
                 unread_channels_follow_the_cursor, posts_are_read_by_cursor, a_post_concerns_a_thousand;
             concurrency: concurrent_commands_keep_one_order, reads_see_whole_commits_only,

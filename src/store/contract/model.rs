@@ -11,13 +11,14 @@ use ghost_domain::Party;
 use ghost_domain::event::EventFilter;
 
 use super::Medium;
+use super::dice::Dice;
 use super::rows::{ask_id, message_id, task_id, turn_id, who};
-use super::script::{Command, Dice, End, script};
+use super::script::{Command, End, script};
 use super::script_together;
 use super::tools::{Stop, blow_up, look, open, write};
 use crate::Store;
 use crate::memory::MemoryStore;
-use crate::tables::{LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
+use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
 
 /// What became of a command.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,7 +71,10 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
         for n in 0..5 {
             line!(n, r.ask_get(ask_id(n)).await?);
         }
-        line!(r.budget_list(true).await?, r.budget_list(false).await?);
+        line!(
+            r.budget_list(&BudgetFilter::default()).await?,
+            r.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() }).await?
+        );
         line!(r.usage_sum(&UsageFilter::default()).await?);
         line!(r.dead_letter_list(None, None).await?);
         line!(r.event_list(0, &EventFilter::default(), 100_000).await?, r.event_bounds().await?);

@@ -6,8 +6,8 @@ use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, Party, Task, TaskEve
 
 use super::Medium;
 use super::rows::{
-    answer, ask, ask_id, at, briefed, budget, call, call_id, letter, letter_id, note, task, task_id, turn, turn_id,
-    usage, who,
+    agent, answer, ask, ask_id, at, briefed, budget, call, call_id, letter, letter_id, note, task, task_id, turn,
+    turn_id, usage, who,
 };
 use super::tools::{each, keep, look, open, refuse};
 use crate::Store;
@@ -161,10 +161,16 @@ pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
         w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Retried)).await?;
         w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped)).await?;
         w.dead_letter_put(&letter(50, "a", DeadLetterStatus::Dropped)).await?;
+        w.agent_put(&agent("a")).await?;
+        // Nobody can retry these; one is young.
+        w.dead_letter_put(&letter(4, "forgotten", DeadLetterStatus::Held)).await?;
+        w.dead_letter_put(&letter(51, "forgotten", DeadLetterStatus::Held)).await?;
+        w.dead_letter_put(&letter(5, "gone", DeadLetterStatus::Held)).await?;
+        w.agent_put(&ghost_domain::Agent { deleted_at: Some(at(2)), ..agent("gone") }).await?;
     });
     prune_all(&store, Family::DeadLetters, 40).await;
     let kept = look!(&store, |r| { r.dead_letter_list(None, None).await? });
-    assert_eq!(each(&kept, |letter| letter.dead_letter_id), [letter_id(50), letter_id(1)]);
+    assert_eq!(each(&kept, |letter| letter.dead_letter_id), [letter_id(51), letter_id(50), letter_id(5), letter_id(1)]);
 }
 
 pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {

@@ -88,7 +88,9 @@ pub(super) fn agent(name: &str) -> Agent {
         started_at: None,
         last_active_at: None,
         deleted_at: None,
+        paid_since: None,
         dropped: false,
+        unfit: false,
     }
 }
 

@@ -2,36 +2,18 @@
 
 use ghost_domain::event::NewEvent;
 use ghost_domain::{
-    Agent, AgentKind, AskStatus, CallStatus, DeadLetter, DeadLetterStatus, EventKind, MailState, Party, Scope, Task,
-    TaskEvent, TaskStatus, Timestamp, Turn, TurnStatus,
+    Agent, AgentKind, AskStatus, CallStatus, Daily, DeadLetter, DeadLetterStatus, EventKind, MailState, Party, Scope,
+    ScopeSort, Task, TaskEvent, TaskStatus, Timestamp, Turn, TurnStatus,
 };
 use serde_json::json;
 
+use super::dice::{AGENTS, Dice, Roll, moment, one_of};
 use super::rows::{
     agent, answer, ask, briefed, budget, call, event_id, held, job, letter, mail, message_id, note, root_id, task,
     task_id, turn, turn_id, usage, who,
 };
 use super::script_together::Together;
-use crate::tables::{Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter, Writes};
-
-pub(super) const AGENTS: [&str; 3] = ["a", "b", "c"];
-
-/// A small generator of numbers (splitmix64): the same seed gives the same script on every machine.
-pub(super) struct Dice(u64);
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
+use crate::tables::{BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter, Writes};
 
 /// What one operation does. Reads are among them: a backend that keeps writes back must look through them.
 #[derive(Clone, Copy, Debug)]
@@ -112,14 +94,11 @@ impl What {
     ];
 }
 
-/// One operation: `n` is a number that no other has, the rest are dice.
+/// One operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
     what: What,
-    pub(super) n: u64,
-    pub(super) a: u64,
-    pub(super) b: u64,
-    pub(super) c: u64,
+    roll: Roll,
 }
 
 /// How a command ends.
@@ -151,7 +130,7 @@ pub(super) fn script(seed: u64, count: u64) -> Vec<Command> {
                         1 => one_of(&What::ALL, dice.below(1_000)),
                         _ => What::Together(one_of(&Together::ALL, dice.below(1_000))),
                     };
-                    Op { what, n, a: dice.below(1_000), b: dice.below(1_000), c: dice.below(1_000) }
+                    Op { what, roll: Roll::of(n, &mut dice) }
                 })
                 .collect();
             let end = match dice.below(10) {
@@ -164,40 +143,33 @@ pub(super) fn script(seed: u64, count: u64) -> Vec<Command> {
         .collect()
 }
 
-pub(super) fn one_of<T: Copy>(all: &[T], dice: u64) -> T {
-    all[usize::try_from(dice % u64::try_from(all.len()).unwrap()).unwrap()]
-}
-
 fn scope(dice: u64) -> Scope {
-    match dice % 3 {
+    match dice % 5 {
         0 => Scope::World,
         1 => Scope::Team("news".to_owned()),
-        _ => Scope::Root(root_id(1)),
+        2 => Scope::Root(root_id(1)),
+        3 => Scope::Agent(who(one_of(&AGENTS, dice / 5))),
+        _ => Scope::Day(Daily::Agent(who(one_of(&AGENTS, dice / 5)))),
     }
 }
 
 /// Turns 0 to 2 are opened by the mail of one agent each, so that none ever has two; the others by an operator.
-fn turn_of(op: Op) -> Turn {
-    let number = op.a % 6;
-    let status = one_of(TurnStatus::ALL, op.c);
+fn turn_of(roll: Roll) -> Turn {
+    let number = roll.a % 6;
+    let status = one_of(TurnStatus::ALL, roll.c);
     Turn {
         source: if number < 3 { "mail" } else { "operator" }.to_owned(),
-        rounds: u32::try_from(op.n).unwrap(),
-        ended_at: (status != TurnStatus::Open).then(|| moment(op.n)),
+        rounds: u32::try_from(roll.n).unwrap(),
+        ended_at: (status != TurnStatus::Open).then(|| moment(roll.n)),
         ..turn(number, one_of(&AGENTS, number), status)
     }
-}
-
-/// The time of operation `n`: later operations are later.
-pub(super) fn moment(n: u64) -> Timestamp {
-    Timestamp(1_000_000 + i64::try_from(n).unwrap())
 }
 
 impl Op {
     /// Does it, and gives what it saw.
     pub(super) async fn run(self, w: &mut dyn Writes) -> Result<String> {
         if let What::Together(what) = self.what {
-            return what.run(w, self).await;
+            return what.run(w, self.roll).await;
         }
         if let Some(done) = self.put(w).await {
             done?;
@@ -207,7 +179,8 @@ impl Op {
     }
 
     async fn put(self, w: &mut dyn Writes) -> Option<Result<()>> {
-        let Self { what, n, a, b, c } = self;
+        let Self { what, roll } = self;
+        let Roll { n, a, b, c } = roll;
         let name = one_of(&AGENTS, a);
         Some(match what {
             What::PutAgent => {
@@ -266,7 +239,7 @@ impl Op {
                 };
                 w.task_event_append(&event).await
             }
-            What::PutTurn => w.turn_put(&turn_of(self)).await,
+            What::PutTurn => w.turn_put(&turn_of(roll)).await,
             What::AppendJournal => {
                 let step =
                     if c.is_multiple_of(3) { briefed(one_of(&["h1", "h2"], b), "h3") } else { note(&format!("{n}")) };
@@ -298,7 +271,8 @@ impl Op {
     }
 
     async fn look(self, w: &mut dyn Writes) -> Result<String> {
-        let Self { what, n, a, b, c } = self;
+        let Self { what, roll } = self;
+        let Roll { n, a, b, c } = roll;
         let name = who(one_of(&AGENTS, a));
         Ok(match what {
             What::RemoveSkill => format!("{}", w.skill_remove(&name, one_of(&["s1", "s2"], b)).await?),
@@ -326,7 +300,10 @@ impl Op {
             What::ScanAsks => format!("{:?}", (w.asks_open().await?, w.ask_count_open().await?)),
             What::ScanBudgets => {
                 let sums = w.usage_sum(&UsageFilter::default()).await?;
-                format!("{:?}", (w.budget_list(c % 2 == 0).await?, sums))
+                let after = (a % 3 == 0).then(|| scope(b));
+                let sort = (a % 5 == 0).then(|| one_of(ScopeSort::ALL, b));
+                let filter = BudgetFilter { limited: c % 2 == 1, sort, no_roots: b % 4 == 0, after };
+                format!("{:?}", (w.budget_list(&filter).await?, sums))
             }
             What::ScanMail => {
                 let limit = u32::try_from(1 + b % 9).unwrap();

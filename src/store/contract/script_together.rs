@@ -10,12 +10,13 @@ use ghost_domain::{
 };
 use serde_json::json;
 
+use super::dice::{AGENTS, Roll, moment, one_of};
 use super::rows::{message_id, turn_id, who};
 use super::rows_together::{
     channel, conversation, conversation_id, entry, knowledge, member, named, post, run, schedule, schedule_id,
     snapshot, state, version,
 };
-use super::script::{AGENTS, Op, moment, one_of};
+
 use crate::tables::{Reads, Result, Writes};
 
 const CHANNELS: [&str; 3] = ["a", "a-b", "b"];
@@ -73,18 +74,18 @@ impl Together {
     ];
 
     /// Does it, and gives what it saw.
-    pub(super) async fn run(self, w: &mut dyn Writes, op: Op) -> Result<String> {
-        if let Some(done) = self.chat_and_conversations(w, op).await {
+    pub(super) async fn run(self, w: &mut dyn Writes, roll: Roll) -> Result<String> {
+        if let Some(done) = self.chat_and_conversations(w, roll).await {
             return done.map(|()| String::new());
         }
-        if let Some(done) = self.knowledge_and_schedules(w, op).await {
+        if let Some(done) = self.knowledge_and_schedules(w, roll).await {
             return done.map(|()| String::new());
         }
-        self.look(w, op).await
+        self.look(w, roll).await
     }
 
-    async fn chat_and_conversations(self, w: &mut dyn Writes, op: Op) -> Option<Result<()>> {
-        let Op { n, a, b, c, .. } = op;
+    async fn chat_and_conversations(self, w: &mut dyn Writes, roll: Roll) -> Option<Result<()>> {
+        let Roll { n, a, b, c } = roll;
         let (in_channel, agent) = (one_of(&CHANNELS, a), one_of(&AGENTS, b));
         let number = a % 4;
         Some(match self {
@@ -95,7 +96,7 @@ impl Together {
                 w.chat_member_put(&ChatMember { wake_id, ..member(in_channel, agent, read_seq) }).await
             }
             Self::RemoveMember => w.chat_member_delete(&named(in_channel), &who(agent)).await,
-            Self::AppendPost => append_post(w, op, in_channel, agent).await,
+            Self::AppendPost => append_post(w, roll, in_channel, agent).await,
             Self::PutConversation => {
                 let updated_at = moment(n);
                 w.conversation_put(&Conversation { updated_at, ..conversation(number, agent) }).await
@@ -115,8 +116,8 @@ impl Together {
         })
     }
 
-    async fn knowledge_and_schedules(self, w: &mut dyn Writes, op: Op) -> Option<Result<()>> {
-        let Op { n, a, b, c, .. } = op;
+    async fn knowledge_and_schedules(self, w: &mut dyn Writes, roll: Roll) -> Option<Result<()>> {
+        let Roll { n, a, b, c } = roll;
         let (agent, known) = (one_of(&AGENTS, b), one_of(&KNOWN, a));
         Some(match self {
             Self::PutKnowledge => {
@@ -135,7 +136,7 @@ impl Together {
                 let row = state(one_of(&KEYS, a), json!({ "n": n }));
                 w.state_put(&StateEntry { version: i64::try_from(n).unwrap(), ..row }).await
             }
-            Self::PutSchedule => put_schedule(w, op, agent).await,
+            Self::PutSchedule => put_schedule(w, roll, agent).await,
             Self::RemoveSchedule => w.schedule_delete(schedule_id(a % 8)).await,
             Self::PutRun => {
                 let row = run(a % 8, 1 + b % 4);
@@ -152,8 +153,8 @@ impl Together {
         })
     }
 
-    async fn look(self, w: &mut dyn Writes, op: Op) -> Result<String> {
-        let Op { n, a, b, c, .. } = op;
+    async fn look(self, w: &mut dyn Writes, roll: Roll) -> Result<String> {
+        let Roll { n, a, b, c } = roll;
         let (in_channel, agent) = (named(one_of(&CHANNELS, a)), who(one_of(&AGENTS, b)));
         let limit = u32::try_from(1 + c % 5).unwrap();
         Ok(match self {
@@ -220,16 +221,16 @@ async fn put_channel(w: &mut dyn Writes, in_channel: &str, gated: bool, more: i6
     Ok(seq)
 }
 
-async fn append_post(w: &mut dyn Writes, op: Op, in_channel: &str, agent: &str) -> Result<()> {
-    let seq = put_channel(w, in_channel, op.c.is_multiple_of(5), 1).await?;
-    let mentions = if op.c.is_multiple_of(2) { vec![who(agent)] } else { Vec::new() };
+async fn append_post(w: &mut dyn Writes, roll: Roll, in_channel: &str, agent: &str) -> Result<()> {
+    let seq = put_channel(w, in_channel, roll.c.is_multiple_of(5), 1).await?;
+    let mentions = if roll.c.is_multiple_of(2) { vec![who(agent)] } else { Vec::new() };
     let row = post(in_channel, u64::try_from(seq).unwrap());
-    w.chat_post_append(&ChatPost { message_id: message_id(op.n), mentions, ts: moment(op.n), ..row }).await
+    w.chat_post_append(&ChatPost { message_id: message_id(roll.n), mentions, ts: moment(roll.n), ..row }).await
 }
 
 /// Replaces the schedule of a name, or makes one under an id that no other has.
-async fn put_schedule(w: &mut dyn Writes, op: Op, agent: &str) -> Result<()> {
-    let Op { n, a, c, .. } = op;
+async fn put_schedule(w: &mut dyn Writes, roll: Roll, agent: &str) -> Result<()> {
+    let Roll { n, a, c, .. } = roll;
     let (kind, name) = (one_of(ScheduleKind::ALL, c), name(a));
     let number = match w.schedule_find(&who(agent), kind, &name).await? {
         Some(found) => u64::try_from(found.schedule_id.0.as_u128()).unwrap(),

@@ -8,7 +8,7 @@ use ghost_domain::{Agent, MailState, Scope, TaskStatus, TurnStatus};
 use super::Medium;
 use super::rows::{agent, at, budget, mail, message_id, note, task, task_id, turn, turn_id, who};
 use super::tools::{Outcome, Stop, blow_up, caught, each, keep, look, open, read, refuse, write};
-use crate::tables::{TaskFilter, TurnFilter};
+use crate::tables::{BudgetFilter, TaskFilter, TurnFilter};
 use crate::{Store, StoreError};
 
 pub(super) async fn commands_see_their_own_writes(medium: Arc<dyn Medium>) {
@@ -131,7 +131,7 @@ pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
             w.meta_put("m", "x").await?;
             if scan {
                 assert_eq!(w.turns_open().await?, []);
-                assert_eq!(w.budget_list(false).await?, []);
+                assert_eq!(w.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() }).await?, []);
             }
             assert_eq!(w.turn_open_of(&who("a")).await?, None);
             w.turn_put(&turn(2, "a", TurnStatus::Open)).await?;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Budget, Money, Scope};
+use ghost_domain::{Budget, Money, Scope, ScopeSort};
 
 use super::session::{LIST_MAX, Session};
 use super::tables::next;
-use crate::tables::{BudgetReads, BudgetWrites, Result, UsageFilter};
+use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
 
 #[async_trait]
 impl BudgetReads for Session<'_> {
@@ -16,9 +16,17 @@ impl BudgetReads for Session<'_> {
         Ok(self.tables.budgets.get(&scope.to_string()).cloned())
     }
 
-    async fn budget_list(&mut self, all: bool) -> Result<Vec<Budget>> {
-        let limited = |budget: &&Budget| all || budget.limits.tokens.is_some() || budget.limits.money.is_some();
-        Ok(self.tables.budgets.values().filter(limited).take(LIST_MAX).cloned().collect())
+    async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
+        let after = filter.after.as_ref().map(Scope::to_string);
+        let wanted = |(text, budget): &(&String, &Budget)| {
+            let sort = budget.scope.sort();
+            after.as_ref().is_none_or(|after| *text > after)
+                && (!filter.limited || !budget.limits.is_none())
+                && filter.sort.is_none_or(|wanted| wanted == sort)
+                && !(filter.no_roots && sort == ScopeSort::Root)
+        };
+        let found = self.tables.budgets.iter().filter(wanted).take(LIST_MAX);
+        Ok(found.map(|(_, budget)| budget.clone()).collect())
     }
 
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {

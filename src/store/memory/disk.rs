@@ -3,11 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::FutureExt;
-
-use super::backend::MemoryBackend;
 use super::tables::Tables;
-use crate::{Store, StoreError};
+use crate::StoreError;
 
 /// Faults that a test has planned.
 #[derive(Default)]
@@ -45,7 +42,7 @@ impl Disk {
     }
 }
 
-/// A world's data apart from any process that uses it. To crash a simulated daemon, drop its [`Store`] and open another
+/// A world's data apart from any process that uses it. To crash a simulated daemon, drop its [`Store`](crate::Store) and open another
 /// on the same disk: what was acknowledged is there, and the old store, should someone still hold a clone of it, can
 /// neither read nor write any more. Cheap to clone; clones are the same disk.
 #[derive(Clone, Default)]
@@ -58,23 +55,6 @@ impl MemoryDisk {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Opens a store on this disk and shuts out the one that was open before, as its process' death would.
-    #[must_use]
-    #[allow(clippy::expect_used)] // see below
-    pub fn open(&self) -> Store {
-        let opening = Store::open(|committed| async {
-            let (generation, last_seq) = {
-                let mut disk = self.lock();
-                disk.fence();
-                (disk.generation, disk.tables.counters.event)
-            };
-            committed.opened(last_seq);
-            Ok(MemoryBackend::new(self.clone(), generation, committed))
-        });
-        // The closure above awaits nothing and gives Ok.
-        opening.now_or_never().and_then(Result::ok).expect("opening memory neither waits nor fails")
     }
 
     /// Lets the next `n` commits fail with what `error` makes, in the order of planning: nothing of such a command is
@@ -99,6 +79,13 @@ impl MemoryDisk {
         self.lock().fence();
     }
 
+    /// Shuts out the store that was open before, and gives the new opening's number and the last event there is.
+    pub(super) fn reopen(&self) -> (u64, i64) {
+        let mut disk = self.lock();
+        disk.fence();
+        (disk.generation, disk.tables.counters.event)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Disk> {
         // A command's panic is caught and undone under the lock, so a poisoned lock still guards whole tables.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -116,16 +103,5 @@ impl MemoryDisk {
         if disk.generation == generation {
             disk.fence();
         }
-    }
-}
-
-/// A store whose data lives as long as it does.
-pub struct MemoryStore;
-
-impl MemoryStore {
-    /// A fresh, empty store.
-    #[must_use]
-    pub fn open() -> Store {
-        MemoryDisk::new().open()
     }
 }

@@ -17,6 +17,7 @@ mod jobs;
 mod knowledge;
 mod ledger;
 mod messages;
+mod opening;
 mod outbox;
 mod prune;
 mod requests;
@@ -33,4 +34,5 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
-pub use disk::{MemoryDisk, MemoryStore};
+pub use disk::MemoryDisk;
+pub use opening::MemoryStore;

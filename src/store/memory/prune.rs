@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{
-    AgentId, AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, MailState, MessageId, Money, RootId, Scope, Step,
-    TaskId, Timestamp, Turn, TurnId, TurnStatus,
+    Agent, AgentId, AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, MailState, MessageId, Money, RootId,
+    Scope, Step, TaskId, Timestamp, Turn, TurnId, TurnStatus,
 };
 
 use super::session::{Session, bound};
@@ -138,7 +138,10 @@ impl Tables {
     }
 
     fn prune_dead_letters(&mut self, before: Timestamp, limit: usize) -> usize {
-        let resolved = self.dead_letters.values().filter(|letter| letter.status != DeadLetterStatus::Held);
+        let resolved = self
+            .dead_letters
+            .values()
+            .filter(|letter| letter.status != DeadLetterStatus::Held || self.agents.get(&letter.agent_id).is_none());
         let at = |letter: &ghost_domain::DeadLetter| letter.resolved_at.unwrap_or(letter.created_at);
         let old = oldest(resolved.map(|letter| (at(letter), letter.dead_letter_id)), before, limit);
         old.iter().filter(|dead_letter_id| self.dead_letters.remove(dead_letter_id)).count()
@@ -189,9 +192,36 @@ impl Tables {
         old.iter().filter(|scope| self.budgets.remove(scope)).count()
     }
 
+    /// Everyone who pays for a living agent because it leads back to him.
+    fn creators_of_the_living(&self) -> BTreeSet<AgentId> {
+        let mut next: Vec<AgentId> =
+            self.agents.values().filter(|agent| !agent.is_deleted()).filter_map(Agent::creator).collect();
+        let mut found = BTreeSet::new();
+        while let Some(agent_id) = next.pop() {
+            next.extend(self.agents.get(&agent_id).and_then(Agent::creator).filter(|_| !found.contains(&agent_id)));
+            found.insert(agent_id);
+        }
+        found
+    }
+
+    fn prune_agent_budgets(&mut self, before: Timestamp, limit: usize) -> usize {
+        let over = self.budgets.iter().filter(|(_, budget)| {
+            let Some(agent_id) = budget.scope.agent() else { return false };
+            let gone = match self.agents.get(agent_id) {
+                None => true,
+                Some(agent) => agent.is_deleted() && budget.limits.is_none(),
+            };
+            gone && budget.reserved_tokens == 0 && budget.reserved_money == Money(0)
+        });
+        let old = oldest(over.map(|(scope, budget)| (budget.updated_at, scope.clone())), before, limit);
+        old.iter().filter(|scope| self.budgets.remove(scope)).count()
+    }
+
     /// Gives how many tombstones went, and the highest incarnation among them.
     fn prune_agents(&mut self, before: Timestamp, limit: usize) -> (usize, u32) {
-        let dead = self.agents.values().filter_map(|agent| Some((agent.deleted_at?, agent.agent_id.clone())));
+        let needed = self.creators_of_the_living();
+        let dead = self.agents.values().filter(|agent| !needed.contains(&agent.agent_id));
+        let dead = dead.filter_map(|agent| Some((agent.deleted_at?, agent.agent_id.clone())));
         let old: Vec<AgentId> = oldest(dead, before, limit);
         let highest = old.iter().filter_map(|id| self.agents.get(id)).map(|agent| agent.incarnation).max();
         (old.iter().filter(|agent_id| self.agents.remove(agent_id)).count(), highest.unwrap_or(0))
@@ -219,6 +249,7 @@ impl PruneWrites for Session<'_> {
             Family::ScheduleRuns => tables.prune_schedule_runs(before, limit),
             Family::Roots => tables.prune_roots(before, limit),
             Family::RootBudgets => tables.prune_root_budgets(before, limit),
+            Family::AgentBudgets => tables.prune_agent_budgets(before, limit),
             Family::Agents => {
                 let (pruned, highest) = tables.prune_agents(before, limit);
                 self.agent_incarnation_raise(highest).await?;

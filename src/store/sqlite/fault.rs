@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::StoreError;
 
 /// Primary result codes (sqlite.org/rescode.html).
+const ERROR: i32 = 1;
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;
 const READONLY: i32 = 8;
@@ -16,6 +17,9 @@ const FULL: i32 = 13;
 const NOTADB: i32 = 26;
 /// Extended: a write came back short or refused, as a quota or a file-size limit does it.
 const IOERR_WRITE: i32 = 778;
+
+/// What SQLite says of a table or column that is not there; it has no code of its own for it.
+const MISSING: [&str; 3] = ["no such table", "no such column", "has no column named"];
 
 /// The store's error for a failure of `path`.
 pub(super) fn of(path: &Path, error: &sqlx::Error) -> StoreError {
@@ -36,14 +40,18 @@ pub(super) fn of(path: &Path, error: &sqlx::Error) -> StoreError {
                 path.display()
             )),
             CORRUPT | NOTADB => StoreError::Damaged { path: path.to_owned(), what: text },
+            // Every statement is a constant of this program, and fits the schema that the version in the header stands for.
+            ERROR if MISSING.iter().any(|words| text.contains(words)) => {
+                StoreError::Damaged { path: path.to_owned(), what: text }
+            }
             BUSY | LOCKED => StoreError::Busy(format!(
                 "{} is locked by another program: close what else has it open ({text})",
                 path.display()
             )),
             IOERR => StoreError::Busy(format!("input or output on {} failed: check the disk ({text})", path.display())),
-            _ => StoreError::Database(text),
+            _ => StoreError::Database(format!("{text} ({})", path.display())),
         },
-        None => StoreError::Database(text),
+        None => StoreError::Database(format!("{text} ({})", path.display())),
     }
 }
 
@@ -56,6 +64,7 @@ pub(super) fn again(error: &StoreError) -> StoreError {
             StoreError::Newer { path: path.clone(), found: *found, known: *known }
         }
         StoreError::Damaged { path, what } => StoreError::Damaged { path: path.clone(), what: what.clone() },
+        StoreError::Gone { path } => StoreError::Gone { path: path.clone() },
         StoreError::Full => StoreError::Full,
         StoreError::ReadOnly(what) => StoreError::ReadOnly(what.clone()),
         StoreError::Row { table, key, what } => StoreError::Row { table, key: key.clone(), what: what.clone() },

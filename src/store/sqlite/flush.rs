@@ -8,47 +8,12 @@ use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::fault;
 use super::layers::Layers;
 use super::row::{Args, Keyed, Row, Shape, Texts, chunks};
 use super::shelf::{Pending, Shelf, Side};
+use super::{bit, fault};
 use crate::StoreError;
 use crate::tables::Result;
-
-/// Sets of tables.
-pub(super) mod bit {
-    pub(in super::super) const META: u32 = 1;
-    pub(in super::super) const AGENTS: u32 = 1 << 1;
-    pub(in super::super) const SKILLS: u32 = 1 << 2;
-    pub(in super::super) const JOBS: u32 = 1 << 3;
-    pub(in super::super) const MAIL: u32 = 1 << 4;
-    pub(in super::super) const HEADS: u32 = 1 << 5;
-    pub(in super::super) const ASKS: u32 = 1 << 6;
-    pub(in super::super) const TURNS: u32 = 1 << 7;
-    pub(in super::super) const PROMPTS: u32 = 1 << 8;
-    pub(in super::super) const BUDGETS: u32 = 1 << 9;
-    pub(in super::super) const CALLS: u32 = 1 << 11;
-    pub(in super::super) const REQUESTS: u32 = 1 << 12;
-    pub(in super::super) const DEAD_LETTERS: u32 = 1 << 13;
-    pub(in super::super) const TASKS: u32 = 1 << 14;
-    pub(in super::super) const JOURNAL: u32 = 1 << 15;
-    pub(in super::super) const USAGE: u32 = 1 << 16;
-    pub(in super::super) const TASK_EVENTS: u32 = 1 << 17;
-    pub(in super::super) const EVENTS: u32 = 1 << 18;
-    pub(in super::super) const CHAT_CHANNELS: u32 = 1 << 19;
-    pub(in super::super) const CHAT_MEMBERS: u32 = 1 << 20;
-    pub(in super::super) const CHAT_POSTS: u32 = 1 << 21;
-    pub(in super::super) const CONVERSATIONS: u32 = 1 << 22;
-    pub(in super::super) const ENTRIES: u32 = 1 << 23;
-    pub(in super::super) const KNOWLEDGE: u32 = 1 << 24;
-    pub(in super::super) const KNOWLEDGE_VERSIONS: u32 = 1 << 25;
-    pub(in super::super) const STATE: u32 = 1 << 26;
-    pub(in super::super) const SCHEDULES: u32 = 1 << 27;
-    pub(in super::super) const SCHEDULE_RUNS: u32 = 1 << 28;
-    pub(in super::super) const SNAPSHOTS: u32 = 1 << 29;
-    pub(in super::super) const ROOTS: u32 = 1 << 10;
-    pub(in super::super) const ALL: u32 = (1 << 30) - 1;
-}
 
 /// Where rows go.
 pub(super) struct Out<'c> {

@@ -17,7 +17,8 @@ use ghost_domain::{
     MessageId, Schedule, ScheduleRun, StateEntry, StoredAnswer, Task, Timestamp, Turn, TurnId,
 };
 
-use super::rows::{Head, Meta, Numbered, Prompt, Seen, TaskHistory};
+use super::nameless::{Head, Meta, Numbered, Prompt, Seen, TaskHistory};
+use super::row::Keyed;
 use super::shelf::{Ids, Known, Log, Shelf};
 
 /// The sequences of the world: the last number given out in each.
@@ -32,6 +33,56 @@ pub(super) struct Counters {
 
 /// An event whose command is still running: it has no place yet.
 type Stated = (EventId, Timestamp, NewEvent);
+
+/// A row that has a shelf of its own among the layers.
+pub(super) trait Shelved: Keyed {
+    /// Its shelf.
+    fn shelf(layers: &Layers) -> &Shelf<Self>;
+    /// Its shelf, to change it.
+    fn shelf_mut(layers: &mut Layers) -> &mut Shelf<Self>;
+}
+
+macro_rules! shelved {
+    ($($shelf:ident: $row:ty),+ $(,)?) => {$(
+        impl Shelved for $row {
+            fn shelf(layers: &Layers) -> &Shelf<Self> {
+                &layers.$shelf
+            }
+
+            fn shelf_mut(layers: &mut Layers) -> &mut Shelf<Self> {
+                &mut layers.$shelf
+            }
+        }
+    )+};
+}
+
+shelved! {
+    agents: Agent,
+    meta: Meta,
+    asks: Ask,
+    budgets: Budget,
+    chat_channels: ChatChannel,
+    chat_members: ChatMember,
+    conversations: Conversation,
+    entries: ConversationEntry,
+    dead_letters: DeadLetter,
+    jobs: Job,
+    knowledge: KnowledgeEntry,
+    knowledge_versions: KnowledgeVersion,
+    calls: LedgerRow,
+    mail: Envelope,
+    heads: Head,
+    requests: StoredAnswer,
+    roots: RootTally,
+    schedules: Schedule,
+    schedule_runs: ScheduleRun,
+    snapshots: Seen,
+    state: StateEntry,
+    skills: HeldSkill,
+    tasks: Task,
+    turns: Turn,
+    prompts: Prompt,
+}
 
 /// All layers of all tables.
 pub(super) struct Layers {

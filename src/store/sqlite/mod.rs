@@ -6,12 +6,17 @@
 //!
 //! Must never: acknowledge before COMMIT at full synchronous durability, or let more than one task write.
 
+mod bit;
 mod company;
 mod fault;
 mod flush;
 mod layers;
+mod nameless;
 mod open;
+mod options;
 mod overlay;
+mod place;
+mod query;
 mod reader;
 mod row;
 mod rows;
@@ -25,36 +30,14 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
+pub use self::options::SqliteOptions;
 use self::reader::Readers;
 use crate::StoreError;
 use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
-
-/// How a database is opened.
-#[derive(Clone, Debug)]
-pub struct SqliteOptions {
-    /// Most pages of 4,096 bytes that the file may have; `None` is SQLite's own limit. At the limit the disk counts as
-    /// full.
-    pub page_limit: Option<u32>,
-    /// Connections for queries; at least 1.
-    pub reader_connections: usize,
-    /// Most commands of one transaction; at least 1.
-    pub batch_max: usize,
-    /// Most commands that wait; further callers wait in line. At least 1.
-    pub queue: usize,
-    /// How long a statement waits for another program that holds the file.
-    pub busy_timeout: Duration,
-}
-
-impl Default for SqliteOptions {
-    fn default() -> Self {
-        Self { page_limit: None, reader_connections: 4, batch_max: 512, queue: 1_024, busy_timeout: open::BUSY_TIMEOUT }
-    }
-}
 
 /// A database file in use.
 pub struct SqliteBackend {
@@ -67,7 +50,8 @@ pub struct SqliteBackend {
 /// Opens the database at `path`, creating it (mode 0600) if there is none, and starts its writer.
 ///
 /// Errors: [`StoreError::Open`] if the file cannot be reached, [`StoreError::Damaged`] if it is not a whole database of
-/// ours, [`StoreError::Newer`] if a newer ghostd wrote it; in none of these cases is the file changed.
+/// ours, or holds nothing though a log beside it or the options say that it must, [`StoreError::Newer`] if a newer ghostd
+/// wrote it; in none of these cases is any file changed.
 pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> Result<SqliteBackend, StoreError> {
     let (conn, layers) = open::writer(path, &options).await?;
     committed.opened(layers.counters.events);

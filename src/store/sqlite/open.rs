@@ -4,7 +4,6 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -14,8 +13,10 @@ use ghost_domain::MessageId;
 use uuid::Uuid;
 
 use super::layers::{Counters, Layers};
+use super::options::SqliteOptions;
+use super::place::log_of;
 use super::row::unreadable;
-use super::{SqliteOptions, fault, schema};
+use super::{fault, schema};
 use crate::StoreError;
 
 /// Files up to this size are checked as a whole when they are opened; a larger one would make every start wait.
@@ -24,13 +25,16 @@ const CHECK_MAX: u64 = 64 << 20;
 /// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
+/// Why a database must hold something.
+const HAS_RUN: &str = "a world has run in its directory";
+
 /// Statements that a connection keeps prepared: every size of every multi-row statement, and the queries.
 const STATEMENTS: usize = 768;
 
 /// Opens the writer's connection, creating or migrating the file. Gives what the writer
 /// knows to begin with.
 pub(super) async fn writer(path: &Path, options: &SqliteOptions) -> Result<(SqliteConnection, Layers), StoreError> {
-    let size = prepare_file(path)?;
+    let size = prepare_file(path, options.expected)?;
     let mut conn = connect(path, options).await.map_err(|error| opening(path, &error))?;
     match set_up(&mut conn, path, size, options).await {
         Ok(layers) => Ok((conn, layers)),
@@ -48,10 +52,12 @@ pub(super) async fn writer(path: &Path, options: &SqliteOptions) -> Result<(Sqli
 /// nothing. Looks at the header only (<https://www.sqlite.org/fileformat.html#the_database_header>); in doubt it is not.
 pub(super) fn is_current(path: &Path) -> bool {
     let mut head = [0_u8; 100];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    // A pipe would make the start wait for whoever writes to it.
+    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    let read = is_file.then(|| std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)));
     let number =
         |at: usize| head.get(at..at + 4).map(|bytes| bytes.iter().fold(0, |sum, byte| sum << 8 | i64::from(*byte)));
-    read.is_ok()
+    matches!(read, Some(Ok(())))
         && head.starts_with(MAGIC)
         && number(60) == Some(schema::VERSION)
         && number(68) == Some(schema::APPLICATION_ID)
@@ -79,9 +85,28 @@ async fn connect(path: &Path, options: &SqliteOptions) -> Result<SqliteConnectio
         .await
 }
 
-/// Looks at the file, or creates it for its owner alone. Gives its size.
-fn prepare_file(path: &Path) -> Result<u64, StoreError> {
+/// Looks at the file, or creates it for its owner alone. Gives its size. With `expected` it must hold something.
+fn prepare_file(path: &Path, expected: bool) -> Result<u64, StoreError> {
     let refused = |what: String| StoreError::Open { path: path.to_owned(), what };
+    let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
+    let found = std::fs::metadata(path);
+    if found.as_ref().is_ok_and(|meta| !meta.is_file()) {
+        return Err(refused("it is not a file".into()));
+    }
+    let log = log_of(path);
+    // SQLite takes an empty file for a new database, and throws the log of the old one away.
+    let why = if std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0) {
+        Some(format!("{} is there and holds what was written to it", log.display()))
+    } else {
+        expected.then(|| HAS_RUN.to_owned())
+    };
+    match (&found, why) {
+        (Ok(meta), Some(why)) if meta.len() == 0 => return Err(damaged(format!("it is empty, but {why}"))),
+        (Err(error), Some(why)) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(damaged(format!("it is missing, but {why}")));
+        }
+        _ => {}
+    }
     let mut open = std::fs::OpenOptions::new();
     open.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
@@ -106,7 +131,7 @@ fn prepare_file(path: &Path) -> Result<u64, StoreError> {
         let mut head = [0_u8; 16];
         let whole = file.read_exact(&mut head).is_ok();
         if !whole || head != *MAGIC {
-            return Err(StoreError::Damaged { path: path.to_owned(), what: "it is not an SQLite database".into() });
+            return Err(damaged("it is not an SQLite database".into()));
         }
     }
     Ok(meta.len())
@@ -119,7 +144,7 @@ async fn set_up(
     options: &SqliteOptions,
 ) -> Result<Layers, StoreError> {
     let said = |error: sqlx::Error| fault::of(path, &error);
-    let version = look(conn, path, size <= CHECK_MAX).await?;
+    let version = look(conn, path, size <= CHECK_MAX, options.expected).await?;
     let pages = options.page_limit.map_or(String::new(), |pages| format!("PRAGMA max_page_count = {pages};"));
     // WAL lets readers go on beside the writer; FULL makes COMMIT wait for the disk.
     let pragmas = format!(
@@ -138,7 +163,8 @@ async fn set_up(
 }
 
 /// Makes sure that the database is ours, is not newer than this program, and, with `whole`, is undamaged. Gives its version.
-async fn look(conn: &mut SqliteConnection, path: &Path, whole: bool) -> Result<i64, StoreError> {
+/// With `expected` it must hold something.
+async fn look(conn: &mut SqliteConnection, path: &Path, whole: bool, expected: bool) -> Result<i64, StoreError> {
     // One script, because every start waits for it. Where temporary tables are kept is said first: SQLite forgets the
     // schema that it has read when that changes.
     const IDENTITY: &str = "PRAGMA temp_store = MEMORY; PRAGMA user_version; PRAGMA application_id; \
@@ -157,6 +183,9 @@ async fn look(conn: &mut SqliteConnection, path: &Path, whole: bool) -> Result<i
     let empty = application == 0 && version == 0 && tables == 0;
     if !empty && application != schema::APPLICATION_ID {
         return Err(damaged("it is an SQLite database of another program".to_owned()));
+    }
+    if empty && expected {
+        return Err(damaged(format!("it has no tables, but {HAS_RUN}")));
     }
     if version > schema::VERSION {
         return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
@@ -197,10 +226,8 @@ async fn standing(conn: &mut SqliteConnection) -> Result<(Counters, Option<Vec<u
 
 fn opening(path: &Path, error: &sqlx::Error) -> StoreError {
     match fault::of(path, error) {
-        StoreError::Database(what) | StoreError::Busy(what) => StoreError::Open { path: PathBuf::from(path), what },
+        StoreError::Database(_) => StoreError::Open { path: PathBuf::from(path), what: error.to_string() },
+        StoreError::Busy(what) => StoreError::Open { path: PathBuf::from(path), what },
         other => other,
     }
 }
-
-/// How long a statement waits for another program that holds the file.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@
 
 use sqlx::sqlite::SqliteRow;
 
+use super::layers::Shelved;
 use super::row::{Args, Keyed};
 use super::session::Session;
 use crate::tables::Result;
@@ -11,7 +12,7 @@ use crate::tables::Result;
 impl Session {
     /// Reads rows of one kind; what waits goes to SQL first only if a row of `wanted` is among it. For queries whose
     /// every row is `wanted` by its key, so that no row that waits can take one away.
-    pub(super) async fn list_waiting<R: Keyed>(
+    pub(super) async fn list_waiting<R: Shelved>(
         &mut self,
         sql: &'static str,
         args: Args,
@@ -25,7 +26,7 @@ impl Session {
 
     /// Reads every row that is `wanted`, in order of key: those that the query gives, without a limit, and those that
     /// wait.
-    pub(super) async fn list_over<R: Keyed>(
+    pub(super) async fn list_over<R: Shelved>(
         &mut self,
         sql: &'static str,
         args: Args,
@@ -42,7 +43,7 @@ impl Session {
     }
 
     /// Reads the row that is `wanted`, of which there is one at most.
-    pub(super) async fn find<R: Keyed>(
+    pub(super) async fn find<R: Shelved>(
         &mut self,
         sql: &'static str,
         args: Args,

@@ -11,8 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::open;
+use super::options::SqliteOptions;
 use super::session::Session;
-use super::{SqliteOptions, open};
 use crate::handle::{ReadWork, View};
 use crate::{Reads, StoreError};
 

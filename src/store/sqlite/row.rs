@@ -13,8 +13,6 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments as _, Encode, Row as _, Sqlite, Type};
 use uuid::Uuid;
 
-use super::layers::Layers;
-use super::shelf::Shelf;
 use crate::StoreError;
 use crate::tables::Result;
 
@@ -136,10 +134,6 @@ pub(super) trait Keyed: Row {
     fn keep(&self) -> bool {
         true
     }
-    /// Its shelf.
-    fn shelf(layers: &Layers) -> &Shelf<Self>;
-    /// Its shelf, to change it.
-    fn shelf_mut(layers: &mut Layers) -> &mut Shelf<Self>;
 }
 
 /// Rows that belong to a row and are replaced as a whole: pairs of its id and another.

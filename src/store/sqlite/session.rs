@@ -11,11 +11,12 @@ use ghost_domain::ports::Signal;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr};
 
-use super::fault;
-use super::flush::{Out, bit, flush};
-use super::layers::Layers;
+use super::flush::{Out, flush};
+use super::layers::{Layers, Shelved};
+use super::place::Place;
 use super::row::{Args, Keyed, Texts};
 use super::shelf::Side;
+use super::{bit, fault};
 use crate::StoreError;
 use crate::tables::{Reads, Result, Writes};
 
@@ -24,6 +25,8 @@ pub(super) struct Session {
     conn: SqliteConnection,
     path: Arc<Path>,
     texts: Texts,
+    /// Where the database lies; only the writer asks.
+    place: Option<Place>,
     /// What is not in SQL yet; only the writer has it.
     layers: Option<Box<Layers>>,
     /// Whether a reader's statements share a snapshot; without it each sees what is committed when it runs.
@@ -43,6 +46,7 @@ impl Session {
             conn,
             path,
             texts: Texts::default(),
+            place: None,
             layers: None,
             snapshot: true,
             begun: false,
@@ -53,7 +57,8 @@ impl Session {
 
     /// A session for the writer.
     pub(super) fn writer(conn: SqliteConnection, path: Arc<Path>, layers: Layers) -> Self {
-        Self { layers: Some(Box::new(layers)), ..Self::reader(conn, path) }
+        let place = Some(Place::of(&path));
+        Self { place, layers: Some(Box::new(layers)), ..Self::reader(conn, path) }
     }
 
     /// What is not in SQL yet, if this is the writer's session.
@@ -105,7 +110,7 @@ impl Session {
     }
 
     /// Reads one row by its key: from the layers, then from SQL.
-    pub(super) async fn get<R: Keyed>(&mut self, key: &R::Key) -> Result<Option<R>> {
+    pub(super) async fn get<R: Shelved>(&mut self, key: &R::Key) -> Result<Option<R>> {
         if let Some(found) = self.layers().and_then(|layers| R::shelf(layers).get(key)) {
             return Ok(Some(found.clone()));
         }
@@ -244,6 +249,8 @@ impl Session {
         }
         self.flush(bit::ALL, Side::Batch).await?;
         if self.begun {
+            // A commit into a file that was taken away succeeds, and nobody would ever find it.
+            self.place.as_ref().map_or(Ok(()), Place::check)?;
             self.run("COMMIT").await?;
             self.begun = false;
         }
@@ -281,6 +288,12 @@ impl Session {
     /// Closes the connection.
     pub(super) async fn close(self) -> Result<()> {
         let path = self.path;
+        if self.place.is_some_and(|place| place.is_gone()) {
+            // The last connection removes the log by its name, which may be that of another's by now. This one ends with
+            // the process, as if it had been killed.
+            std::mem::forget(self.conn);
+            return Ok(());
+        }
         self.conn.close().await.map_err(|error| fault::of(&path, &error))
     }
 }

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use ghost_domain::{Agent, AgentId};
 
-use super::Result;
-use crate::StoreError;
+use crate::error::Result;
+use crate::error::StoreError;
 
 /// The fact under which the floor of incarnations is kept.
 const FLOOR: &str = "incarnation_floor";

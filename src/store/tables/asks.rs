@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Ask, AskId, TurnId};
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading asks.
 #[async_trait]

@@ -2,9 +2,22 @@
 
 use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{AgentId, Budget, RootId, Scope, Timestamp};
+use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
-use super::Result;
+use crate::error::Result;
+
+/// Which accounts a list has; the default is all, from the first on.
+#[derive(Clone, Debug, Default)]
+pub struct BudgetFilter {
+    /// Only those that have a limit.
+    pub limited: bool,
+    /// Only those of this sort; `None` is any.
+    pub sort: Option<ScopeSort>,
+    /// None of roots, of which there may be many.
+    pub no_roots: bool,
+    /// Only those whose scope's text comes after that of this one.
+    pub after: Option<Scope>,
+}
 
 /// Which usage a sum covers; `None` is any.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +36,9 @@ pub trait BudgetReads {
     /// The account of a scope.
     async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>>;
 
-    /// Accounts in order of scope text: all that have a limit, and with `all` the others too; at most 1,000.
-    async fn budget_list(&mut self, all: bool) -> Result<Vec<Budget>>;
+    /// Accounts in order of scope text, at most 1,000. What comes after the last of a full list is read with
+    /// [`BudgetFilter::after`].
+    async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>>;
 
     /// Sums by agent and model, in order of agent and model.
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>>;

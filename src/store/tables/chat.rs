@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost};
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading chat.
 #[async_trait]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Timestamp, TurnId};
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading conversations.
 #[async_trait]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading dead letters.
 #[async_trait]

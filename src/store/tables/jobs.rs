@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::Job;
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading jobs.
 #[async_trait]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading knowledge. Who may read what is decided above.
 #[async_trait]

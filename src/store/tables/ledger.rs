@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, CallId, CallStatus, LedgerRow, Timestamp, TurnId};
 
-use super::Result;
+use crate::error::Result;
 
 /// Which rows a list wants; `None` is any.
 #[derive(Clone, Debug, Default)]

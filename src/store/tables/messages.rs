@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, TurnId};
 
-use super::Result;
+use crate::error::Result;
 
 /// See [`MessageReads::inbox_look`].
 #[derive(Clone, Debug, Default, PartialEq)]

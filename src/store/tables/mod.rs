@@ -25,7 +25,7 @@ mod turns;
 
 pub use agents::{AgentReads, AgentWrites};
 pub use asks::{AskReads, AskWrites};
-pub use budgets::{BudgetReads, BudgetWrites, UsageFilter};
+pub use budgets::{BudgetFilter, BudgetReads, BudgetWrites, UsageFilter};
 pub use chat::{ChatReads, ChatWrites};
 pub use conversations::{ConversationReads, ConversationWrites};
 pub use dead_letters::{DeadLetterReads, DeadLetterWrites};
@@ -43,10 +43,8 @@ pub use skills::{SkillReads, SkillWrites};
 pub use tasks::{TaskFilter, TaskReads, TaskWrites};
 pub use turns::{PROMPT_USE, TurnFilter, TurnReads, TurnWrites};
 
+pub use crate::error::Result;
 use ghost_domain::ports::Signal;
-
-/// What every table method gives.
-pub type Result<T> = std::result::Result<T, crate::StoreError>;
 
 /// Everything that can be read.
 pub trait Reads:

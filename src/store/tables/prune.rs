@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::Timestamp;
 
-use super::Result;
+use crate::error::Result;
 
 /// What can be pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,17 +25,21 @@ pub enum Family {
     Usage,
     /// Stored answers.
     Requests,
-    /// Dead letters that were dealt with.
+    /// Dead letters that were dealt with, and those of agents of which there is not even a tombstone: nobody can retry them.
     DeadLetters,
     /// Ended tasks and their history, unless a task that has not ended depends on them.
     Tasks,
     /// Accounts of roots that are over: nothing is held in them, and of their root there is no open turn, no mail that
-    /// waits or that an open turn has, no task, no schedule, no unfinished job and no held dead letter. All other accounts
-    /// stay.
+    /// waits or that an open turn has, no task, no schedule, no unfinished job and no held dead letter.
     RootBudgets,
-    /// Tombstones of agents. The floor of incarnations
-    /// ([`agent_incarnation_floor`](super::AgentReads::agent_incarnation_floor)) rises to theirs.
+    /// Tombstones of agents, unless a living agent leads back to one by its creator and its creator's creators, who all pay
+    /// for it. The floor of incarnations ([`agent_incarnation_floor`](super::AgentReads::agent_incarnation_floor)) rises to
+    /// theirs.
     Agents,
+    /// Accounts of agents, for a day and in all, in which nothing is held: those without a limit of deleted agents, and
+    /// whatever is left of agents of which there is not even a tombstone. The accounts of the living, of teams and of the
+    /// world stay, with all that they paid.
+    AgentBudgets,
     /// Chat posts, channel by channel, each from its start up to its first young post, so that what is left of it has no
     /// gap. Channels keep their sequence.
     ChatPosts,
@@ -53,7 +57,7 @@ pub enum Family {
 
 impl Family {
     /// Every family.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Events,
         Self::Turns,
         Self::CronTurns,
@@ -66,6 +70,7 @@ impl Family {
         Self::Tasks,
         Self::RootBudgets,
         Self::Agents,
+        Self::AgentBudgets,
         Self::ChatPosts,
         Self::Conversations,
         Self::Knowledge,

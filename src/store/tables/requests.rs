@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{Party, RequestId, StoredAnswer};
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading stored answers.
 #[async_trait]

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ghost_domain::RootId;
 use ghost_domain::storm::RootTally;
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading tallies.
 #[async_trait]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading schedules.
 #[async_trait]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::StateEntry;
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading shared state.
 #[async_trait]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, HeldSkill};
 
-use super::Result;
+use crate::error::Result;
 
 /// Reading held skills.
 #[async_trait]

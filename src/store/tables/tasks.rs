@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Task, TaskEvent, TaskId, TaskStatus};
 
-use super::Result;
+use crate::error::Result;
 
 /// Which tasks a list wants; `None` is any.
 #[derive(Clone, Debug, Default)]

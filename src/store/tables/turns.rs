@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
 
-use super::Result;
+use crate::error::Result;
 
 /// Which turns a list wants; `None` is any.
 #[derive(Clone, Debug, Default)]

@@ -74,6 +74,17 @@ impl Daemon {
         kill_process(pid, Signal::TERM).expect("the process runs");
     }
 
+    /// Whether it has ended by itself. Does not wait.
+    ///
+    /// # Panics
+    /// When the system does not say.
+    pub fn has_ended(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("a child can be looked at");
+        }
+        self.ended.is_some()
+    }
+
     /// Waits until it has ended by itself, and gives its exit code.
     ///
     /// # Panics

@@ -12,11 +12,11 @@ use ghost_domain::{
     Agent, AgentId, Ask, AskId, DeadLetter, Envelope, LedgerRow, MessageId, Refusal, Task, TaskId, Turn, TurnId,
 };
 use ghost_store::memory::MemoryDisk;
-use ghost_store::tables::{LedgerFilter, UsageFilter};
+use ghost_store::tables::{BudgetFilter, LedgerFilter, UsageFilter};
 use ghost_store::{Reads, StoreError};
 use serde_json::Value;
 
-use super::run::SimError;
+use super::error::SimError;
 use super::tools::{MARK, mark_key};
 
 /// Everything.
@@ -86,7 +86,7 @@ impl Facts {
         }
         facts.asks_open = r.asks_open().await?;
         facts.dead_letters = r.dead_letter_list(None, None).await?;
-        facts.budgets = r.budget_list(true).await?;
+        facts.budgets = r.budget_list(&BudgetFilter::default()).await?;
         facts.usage = r.usage_sum(&UsageFilter::default()).await?;
         for token in facts.mark_tokens() {
             let count = r.meta_get(&mark_key(&token)).await?.and_then(|text| text.parse().ok()).unwrap_or(0);

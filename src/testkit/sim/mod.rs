@@ -7,6 +7,7 @@
 mod chance;
 mod check;
 mod clock;
+mod error;
 mod facts;
 mod log_check;
 mod model;
@@ -19,4 +20,5 @@ mod whims;
 
 pub use chance::{Dice, SimIds, SimRng};
 pub use clock::{Bounds, SimClock};
-pub use run::{Course, Outcome, SimError, SimWorld};
+pub use error::SimError;
+pub use run::{Course, Outcome, SimWorld};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_domain::transcript::{Block, Role, TokenUsage};
 use ghost_domain::{AgentId, Clock, TurnId};
-use ghost_provider::{Deltas, ErrorKind, ModelAnswer, ModelRequest, Provider, ProviderError, Stop, estimate_tokens};
+use ghost_provider::{Deltas, ErrorKind, ModelAnswer, ModelRequest, Provider, ProviderError, estimate_tokens};
 
 use super::chance::Dice;
 use super::clock::SimClock;
@@ -151,9 +151,4 @@ pub(crate) fn mark_of(blocks: &[Block]) -> Option<u64> {
         Block::Thinking { text, .. } => text.strip_prefix("thought ")?.parse().ok(),
         _ => None,
     })
-}
-
-/// What an answer without a call ends with.
-pub(crate) fn stop_of(blocks: &[Block]) -> Stop {
-    if blocks.iter().any(|block| matches!(block, Block::ToolCall { .. })) { Stop::ToolUse } else { Stop::EndTurn }
 }

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use super::chance::{Dice, SimIds, SimRng};
 use super::check::Evidence;
 use super::clock::{Bounds, SimClock};
+use super::error::SimError;
 use super::facts::Facts;
 use super::model::SimModel;
 use super::operator::Operator;
@@ -85,17 +86,6 @@ pub struct Outcome {
     pub outside_effects: usize,
     /// Virtual time that it took.
     pub virtual_time: Duration,
-}
-
-/// Why a simulation could not be run at all.
-#[derive(Debug, thiserror::Error)]
-pub enum SimError {
-    /// The machine had no room for it.
-    #[error("the simulation has no ground to stand on: {0}")]
-    Ground(#[from] std::io::Error),
-    /// The simulated world could not be made.
-    #[error("the simulated world cannot be made: {0}")]
-    World(#[from] Refusal),
 }
 
 /// How a life ended.

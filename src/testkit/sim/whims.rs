@@ -7,7 +7,6 @@ use ghost_provider::{ModelRequest, Stop};
 use serde_json::{Value, json};
 
 use super::chance::Dice;
-use super::model::stop_of;
 use super::tools::{MARK, OUTSIDE, POISON};
 
 /// Mail with this word in it is poisoned.
@@ -123,4 +122,9 @@ fn mail_of(messages: &[Message]) -> String {
 fn task_in(mail: &str) -> Option<&str> {
     let at = mail.find("task_id: ")? + "task_id: ".len();
     mail.get(at..at + 36)
+}
+
+/// What an answer without a call ends with.
+pub(crate) fn stop_of(blocks: &[Block]) -> Stop {
+    if blocks.iter().any(|block| matches!(block, Block::ToolCall { .. })) { Stop::ToolUse } else { Stop::EndTurn }
 }

@@ -1,5 +1,7 @@
 //! Agents: who is there, creating, starting, stopping, looking into another's memory (BI-21..25).
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -7,7 +9,7 @@ use ghost_commons::agents::{self as rules, NewAgent};
 use ghost_commons::mail::agent_named;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
+use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -126,12 +128,17 @@ impl ReadTool for List {
         let rows = wanted.map(|agent| {
             without_nulls(json!({
                 "agent_id": agent.agent_id, "name": agent.name, "archetype": agent.archetype, "status": agent.status,
-                "activity": activities.get(&agent.agent_id), "uptime_seconds": uptime(call, agent),
+                "activity": shown(agent, &activities), "uptime_seconds": uptime(call, agent),
             }))
         });
         let (rows, all) = fitting(rows, LIST_BYTES);
         Ok(Output { content: Value::Array(rows), truncated: !all, events: Vec::new() })
     }
+}
+
+/// What an agent does, which only one that runs does.
+pub(super) fn shown(agent: &Agent, activities: &BTreeMap<AgentId, Activity>) -> Option<Activity> {
+    activities.get(&agent.agent_id).copied().filter(|_| agent.status == AgentStatus::Running)
 }
 
 /// Seconds since a running agent could work: since the daemon serves the world, or since it was last started or restarted.
@@ -159,6 +166,10 @@ impl WorldTool for Create {
             Some(text) => text.parse()?,
             None => rules::free_id(w, &params.archetype).await?,
         };
+        if plan.agent(&new_id).is_some() {
+            return Err(Refusal::new(Code::Conflict, format!("the world file names an agent `{new_id}`"))
+                .hint("choose another id"));
+        }
         let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
         let name = params.name.as_deref().map(one_line).filter(|name| !name.is_empty());
         let new = NewAgent {
@@ -173,9 +184,10 @@ impl WorldTool for Create {
             goal: params.goal,
             chain: call.chain(),
         };
-        let agent = rules::create(w, &call.office.cx, &call.party(), new).await?;
+        let (agent, changed) = rules::create_once(w, &call.office.cx, &call.party(), new).await?;
         let content = json!({
             "agent_id": agent.agent_id, "archetype": agent.archetype, "name": agent.name, "status": agent.status,
+            "changed": changed,
         });
         Ok(content.into())
     }

@@ -1,7 +1,7 @@
 //! What several families share: ids from text, lists that fit their view, and how things look in a result.
 
+pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::text::nearest;
-pub(super) use ghost_domain::text::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
 use ghost_domain::{AgentId, Refusal};
@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
+
+/// Bytes that a model sees of a file or a document: these have bounds of their own (CONF-07).
+pub(super) const WIDE_VIEW: u32 = 192 * 1024;
 
 /// Bytes of JSON that a list may have: what is listed must reach the model whole.
 pub(super) const LIST_BYTES: usize = 60 * 1024;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ghost_commons::knowledge::{self as rules, Author, Wanted, Writing};
-use ghost_domain::knowledge::grantees;
+use ghost_domain::grantee::grantees;
 use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal};
 use ghost_store::Writes;
 use schemars::JsonSchema;

@@ -211,11 +211,18 @@ fn file_name(given: &str) -> Result<String, Refusal> {
     let clean: String = given
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' })
-        .take(FILE_NAME_MAX)
         .collect();
     if clean.bytes().all(|byte| byte == b'.') {
         return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file name", clip(given, 80)))
             .hint("give a name such as notes.md"));
+    }
+    // A name that is cut loses its ending, and two long ones may become the same.
+    if clean.len() > FILE_NAME_MAX {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("filename has {} characters; at most {FILE_NAME_MAX} are taken", clean.len()),
+        )
+        .hint("nothing was sent; choose a shorter filename"));
     }
     Ok(clean)
 }

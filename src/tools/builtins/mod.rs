@@ -22,10 +22,9 @@ mod when;
 mod workspace;
 mod world;
 
+use self::common::WIDE_VIEW;
 use crate::tool::{Run, Tool};
 
-/// Bytes that a model sees of a file or a document: these have bounds of their own (CONF-07).
-const WIDE_VIEW: u32 = 192 * 1024;
 /// Bytes that a model sees of a list; lists stop before they reach it, so that what is seen is whole JSON.
 const LIST_VIEW: u32 = 64 * 1024;
 

@@ -14,10 +14,13 @@ use serde_json::{Value, json};
 use super::common::{LIST_BYTES, fitting, without_nulls};
 use crate::context::CallCx;
 use crate::tool::{FileTool, FileWork, Output, ReadTool};
-use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, Lines, sha256_hex};
+use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, Lines, sha256_hex};
 
 /// Entries of a listing unless more are asked for.
 const LIST_DEFAULT: u32 = 500;
+
+/// Bytes of JSON that a page of a file may have beside its text and its path.
+const PAGE_FIELDS: usize = 1_024;
 
 /// Directories of the shared root: a path in the agent's own directory that begins so is likely meant to be there.
 const SHARED_DIRS: [&str; 5] = ["agents", "inputs", "output", "projects", "shared"];
@@ -180,6 +183,25 @@ fn work(path: &WorkspacePath, before: Option<String>, bytes: Vec<u8>) -> FileWor
     FileWork { plan, bytes }
 }
 
+/// Cuts a text so that its JSON has at most `most` bytes: what says where to read on must reach the model with it, and
+/// quotes and control characters take more room there than in the file.
+fn fit(text: &mut FileText, most: usize) {
+    let mut json = 0_usize;
+    let beyond = text.content.char_indices().find(|(_, c)| {
+        json += match c {
+            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+            c if c.is_ascii_control() => 6,
+            c => c.len_utf8(),
+        };
+        json > most
+    });
+    if let Some((end, _)) = beyond {
+        text.content.truncate(end);
+        text.lines = text.content.lines().count() as u64;
+        text.truncated = true;
+    }
+}
+
 pub(super) struct Read;
 
 #[async_trait]
@@ -196,12 +218,14 @@ impl ReadTool for Read {
         // Any one character fits, so that reading on always gets somewhere.
         let max_bytes = (call.office.cx.limits().file_bytes as usize).max(4);
         let lines = Lines { first, skip, count: params.limit, max_bytes };
-        let text = call
+        let mut text = call
             .office
             .workspace
             .read_text(&path, lines)
             .await
             .map_err(|refusal| hinted(refusal, &params.path, params.scope))?;
+        let around = PAGE_FIELDS + 2 * path.as_str().len();
+        fit(&mut text, (super::common::WIDE_VIEW as usize).saturating_sub(around));
         // A last line that was cut is read again from its beginning; one that is longer than a result is read on.
         let cut = !text.content.ends_with('\n');
         let whole = if cut { text.lines.saturating_sub(1) } else { text.lines };

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::agents::uptime;
+use super::agents::{shown, uptime};
 use super::common::{LIST_BYTES, Nothing, agent_id, fitting, usage_json, without_nulls};
 use crate::context::CallCx;
 use crate::tool::{Output, ReadTool};
@@ -29,7 +29,7 @@ impl ReadTool for Reflect {
                 Box::pin(async move {
                     let agents = r.agent_list(false).await?;
                     let sums = r.usage_sum(&UsageFilter::default()).await?;
-                    Ok::<_, Refusal>((agents, sums, Facts::read(r, now).await?))
+                    Ok::<_, Refusal>((agents, sums, Facts::read(r).await?))
                 })
             })
             .await?;
@@ -37,7 +37,7 @@ impl ReadTool for Reflect {
         let rows = agents.iter().map(|agent| {
             without_nulls(json!({
                 "agent_id": agent.agent_id, "name": agent.name, "archetype": agent.archetype, "status": agent.status,
-                "activity": activities.get(&agent.agent_id),
+                "activity": shown(agent, &activities),
             }))
         });
         let (rows, all) = fitting(rows, LIST_BYTES - 4_096);
@@ -84,7 +84,7 @@ impl ReadTool for Status {
         let spec = call.office.plan().spec_for(&agent).ok();
         let timezone = spec.as_ref().and_then(|spec| spec.archetype.config.timezone.clone());
         let model = spec.map(|spec| spec.model).unwrap_or_default();
-        let activity = call.office.control.activities().get(&agent.agent_id).copied();
+        let activity = shown(&agent, &call.office.control.activities());
         let content = without_nulls(json!({
             "agent_id": agent.agent_id, "status": agent.status, "activity": activity,
             "time": call.office.cx.now().rfc3339(), "timezone": timezone.unwrap_or_else(|| "UTC".into()),

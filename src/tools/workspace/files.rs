@@ -188,7 +188,14 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
     }
     let stopped = scanned >= SCAN_MAX && size > scanned;
     if stopped && out.is_empty() {
-        return Err(too_large(path, size, SCAN_MAX));
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!(
+                "line {first} of `{}` lies beyond its first {SCAN_MAX} bytes, and no more is looked at; it has {size}",
+                clip(path.as_str(), 120)
+            ),
+        )
+        .hint("have it split into smaller files"));
     }
     if line == first && skipped < wanted.skip {
         return Err(beyond_line(path, first, skipped, wanted.skip));

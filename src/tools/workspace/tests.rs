@@ -330,6 +330,13 @@ async fn what_is_too_large_to_be_looked_at_is_not_replaced() {
     // Nothing of it lies on the disk.
     big.set_len(65 * 1024 * 1024).unwrap();
     assert_eq!(code(workspace.hash(&path("shared/big")).await), Code::TooLarge);
+    let beyond = Lines { first: 2, skip: 0, count: None, max_bytes: 10 };
+    let refusal = workspace.read_text(&path("shared/big"), beyond).await.unwrap_err();
+    assert!(
+        refusal.code == Code::TooLarge && refusal.message.starts_with("line 2 of `shared/big` lies beyond"),
+        "{refusal}"
+    );
+    assert!(refusal.hint.is_some_and(|hint| !hint.contains("offset")));
     let plan = FilePlan { path: "shared/big".into(), before: None, after: sha256_hex(b"x") };
     assert_eq!(code(workspace.carry_out(&plan, b"x").await), Code::TooLarge);
 }

@@ -1,5 +1,6 @@
 //! Whole worlds in this process, on the in-memory store, under a clock that the test moves.
 
+mod fitness;
 mod orders;
 mod reload;
 mod rig;

@@ -6,7 +6,7 @@ use ghost_commons::agents;
 use ghost_config::plan::Plan;
 use ghost_domain::budget::BudgetLimits;
 use ghost_domain::event::EventFilter;
-use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Party, Refusal, Scope};
+use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, Party, Refusal, Scope};
 use ghost_provider::Providers;
 
 use super::rig::{Ground, TestModel, ask, id, say, send, settle, soon, until};
@@ -69,8 +69,8 @@ async fn a_reload_whose_records_fail_is_taken_back_whole() {
     let ground = Ground::new(&first());
     let next = file(7, "one_for_all", "  - { id: cyd, archetype: worker }\n");
     let (mut broken, good) = (ground.plan(&next), ground.plan(&next));
-    // No agent is in this team: the record of its budget is refused, after those of the agents were made.
-    broken.budgets.push((Scope::Team("nobody".into()), BudgetLimits { tokens: Some(1), money: None }));
+    // There is no such agent: the record of its budget is refused, after those of the agents were made.
+    broken.budgets.push((Scope::Agent(id("nobody")), BudgetLimits { tokens: Some(1), money: None }));
     ground.plan(&first());
     let later = TestModel::new(|_| say("of the new plan"));
     let reloader = reloader(&ground, vec![broken, good], &later);
@@ -207,6 +207,55 @@ async fn a_budget_that_the_file_names_no_longer_is_lifted() {
 }
 
 #[tokio::test]
+async fn agents_created_at_run_time_follow_what_their_archetype_may_cost_in_a_day() {
+    let ground = Ground::new(&first());
+    let cheap = |usd| {
+        let mut plan = ground.plan(&first());
+        let mut archetype = ghost_config::plan::Archetype::clone(&plan.archetypes["worker"]);
+        archetype.config.daily_money = usd;
+        plan.archetypes.insert("worker".into(), Arc::new(archetype));
+        plan
+    };
+    let plans = vec![cheap(Some(Money(70))), cheap(Some(Money(50))), cheap(None)];
+    ground.plan(&first());
+    let model = TestModel::new(|_| say("well"));
+    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &model)).await;
+    let cx = world.cx().clone();
+    let create = world.store().write(move |w| {
+        Box::pin(async move {
+            for name in ["dan", "own"] {
+                let new = agents::NewAgent {
+                    agent_id: id(name),
+                    archetype: "worker".into(),
+                    name: name.into(),
+                    team: None,
+                    kind: ghost_domain::AgentKind::Dynamic,
+                    desired: Desired::Running,
+                    overrides: serde_json::Value::Null,
+                    daily_money: None,
+                    goal: None,
+                    chain: ghost_commons::mail::Chain::root(&cx),
+                };
+                agents::create(w, &cx, &by(), new).await?;
+            }
+            let own = ghost_commons::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
+            ghost_commons::budgets::set(w, &cx, &by(), &"agent:own/day".parse()?, own).await.map(drop)
+        })
+    });
+    create.await.unwrap();
+    let limit = async |scope: &str| {
+        let scope: Scope = scope.parse().unwrap();
+        let read = world.store().read(move |r| Box::pin(async move { r.budget_get(&scope).await })).await;
+        read.map_err(Refusal::from).unwrap().and_then(|budget| budget.limits.money)
+    };
+    for wanted in [Some(Money(70)), Some(Money(50)), None] {
+        reloads(&world, 1).await;
+        assert_eq!((limit("agent:dan/day").await, limit("agent:own/day").await), (wanted, Some(Money(9))));
+    }
+    assert_eq!(limit("agent:ada/day").await, None, "what the file says of its own agents comes with the file");
+}
+
+#[tokio::test]
 async fn a_reload_keeps_the_line_before_each_provider() {
     let ground = Ground::new(&first());
     let plans = vec![ground.plan(&first())];
@@ -218,4 +267,45 @@ async fn a_reload_keeps_the_line_before_each_provider() {
     assert!(Arc::ptr_eq(&pool(), &before));
     assert_eq!(pool().in_use(), 1, "the call under way counts");
     assert_eq!(ask(&world, "ben", "whose are you?").await.reply.unwrap(), "of the new plan");
+}
+
+/// A disk that does not answer holds up the reload, not the world.
+#[tokio::test]
+async fn files_that_cannot_be_read_hold_up_nobody() {
+    let ground = Ground::new(&first());
+    let next = || ground.plan(&file(7, "one_for_all", ""));
+    let plans = vec![next(), next()];
+    ground.plan(&first());
+    let read = reloader(&ground, plans, &TestModel::new(|_| say("well")));
+    let (release, held) = std::sync::mpsc::sync_channel::<()>(2);
+    let held = Mutex::new(held);
+    let reloader: Reloader = Box::new(move || {
+        held.lock().unwrap().recv().unwrap();
+        read()
+    });
+    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader).await;
+    let stuck = tokio::spawn({
+        let world = Arc::clone(&world);
+        async move { world.reload(&by(), false).await }
+    });
+    settle().await;
+    assert_eq!(ask(&world, "ada", "how are you?").await.reply.unwrap(), "well");
+    ground.clock.advance(std::time::Duration::from_secs(20));
+    let refusal = stuck.await.unwrap().unwrap_err();
+    assert_eq!(refusal.code, Code::Unavailable);
+    assert!(refusal.message.contains("within 20 s"), "{refusal}");
+    // Nobody reads beside the one who still does.
+    let refusal = world.reload(&by(), true).await.unwrap_err();
+    assert!(refusal.message.contains("an earlier reload"), "{refusal}");
+    assert_eq!(world.cx().limits().hops_max, 5);
+    release.send(()).unwrap();
+    release.send(()).unwrap();
+    loop {
+        match world.reload(&by(), false).await {
+            Ok(_) => break,
+            Err(refusal) => assert!(refusal.message.contains("an earlier reload"), "{refusal}"),
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.cx().limits().hops_max, 7);
 }

@@ -101,7 +101,7 @@ impl Ground {
         Self { files, disk: MemoryDisk::new(), clock, ids: Arc::default() }
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(super) fn write(&self, path: &str, text: &str) {
         write_file(&self.files.path().join("world"), path, text);
     }
 

@@ -1,6 +1,14 @@
 //! Events as they are sent, to readers that keep up and readers that do not.
 
-use super::*;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use ghost_domain::Code;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::asking::{TOKEN, ask, get, routes};
+use crate::fixture::Scene;
 
 #[tokio::test]
 async fn events_are_sent_with_their_ids_and_resumed_by_header() {

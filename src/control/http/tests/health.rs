@@ -1,6 +1,10 @@
 //! Who may ask, whether the daemon is well, and its figures.
 
-use super::*;
+use axum::http::{StatusCode, header};
+
+use super::asking::{TOKEN, ask, get, routes};
+use crate::fixture::Scene;
+use crate::http::router;
 
 #[tokio::test]
 async fn only_health_is_open() {

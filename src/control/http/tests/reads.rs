@@ -1,6 +1,11 @@
 //! What is read: tools, pages, and what is not there.
 
-use super::*;
+use axum::http::{StatusCode, header};
+use ghost_domain::Code;
+use serde_json::Value;
+
+use super::asking::{ask, get, routes};
+use crate::fixture::Scene;
 
 #[tokio::test]
 async fn an_agents_tools_are_listed_as_names_and_descriptions() {
@@ -34,6 +39,11 @@ async fn what_is_not_there_is_refused_with_a_hint() {
     let routes = routes(&scene);
     let near = get(&routes, "/api/agents/adda/tools").await;
     assert_eq!((near.status, near.refusal().hint.as_deref()), (StatusCode::NOT_FOUND, Some("did you mean `ada`?")));
+    for path in ["/api/agents/ada?x=1", "/api/agents/ada/tools?x=1", "/api/agents/ada/tools/brief?x=1"] {
+        let answer = get(&routes, path).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+        assert_eq!(answer.refusal().hint.as_deref(), Some("this takes none"), "{path}");
+    }
     for path in ["/api/agents/A%20B/tools", "/api/agents/%ff/tools/brief", "/api/agents/%00/tools"] {
         let answer = get(&routes, path).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");

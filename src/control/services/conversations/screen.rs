@@ -20,6 +20,11 @@ pub(super) struct Screen {
 }
 
 impl Screen {
+    /// Whether anything was shown.
+    pub(super) fn has_shown(&self) -> bool {
+        self.open
+    }
+
     /// Takes more; gives what may be shown.
     pub(super) fn push(&mut self, text: &str) -> Option<String> {
         if self.open {

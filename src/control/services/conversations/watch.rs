@@ -14,8 +14,8 @@ use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
-use super::Control;
 use super::screen::Screen;
+use crate::control::Control;
 use crate::convert::conversations as convert;
 use crate::queries::{self, Answering};
 use crate::refusal::status;
@@ -186,6 +186,9 @@ impl Watcher {
                 }
                 Ok(())
             }
+            // What was shown was reasoning, or of an answer that broke off.
+            EventKind::ModelDelta if event.payload["discard"] == true => self.discard(turn_id).await,
+            EventKind::ModelFailed => self.discard(turn_id).await,
             EventKind::ModelDelta => {
                 let shown = self.turns.get_mut(turn_id).and_then(|screen| screen.push(text("text")));
                 match shown {
@@ -199,6 +202,14 @@ impl Watcher {
                 let reason = event.payload["reason"].as_str().map(str::to_owned);
                 self.over(turn_id.to_owned(), status, reason).await
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells that the words of a turn's model call so far are none of its answer, if any were sent.
+    async fn discard(&mut self, turn_id: &str) -> Result<(), End> {
+        match self.turns.get_mut(turn_id).map(std::mem::take) {
+            Some(screen) if screen.has_shown() => self.send(What::Discard(turn_id.to_owned())).await,
             _ => Ok(()),
         }
     }

@@ -64,7 +64,7 @@ impl From<&Problem> for Found {
             line: u32::try_from(problem.line).unwrap_or(u32::MAX),
             field: problem.field.clone(),
             message: problem.message.clone(),
-            hint: problem.hint.clone(),
+            hint: Some(problem.hint.as_str().to_owned()),
         }
     }
 }
@@ -102,6 +102,7 @@ fn change(line: &str) -> Option<Change> {
         Some((">", rest)) => ("start", rest),
         Some(("~", rest)) => ("update", rest),
         Some(("-", rest)) => ("stop", rest),
+        Some(("!", rest)) => ("fail", rest),
         _ => return made("keep", "world".into(), line),
     };
     for noun in ["agent", "archetype", "team", "script", "skill", "budget"] {
@@ -117,14 +118,16 @@ fn change(line: &str) -> Option<Change> {
 mod tests {
     use super::*;
     use ghost_config::ReloadPlan;
-    use ghost_config::diff::{AgentChange, Return};
+    use ghost_config::diff::{AgentChange, Return, Returning};
     use ghost_domain::Code;
 
     #[test]
     fn every_line_of_a_plan_is_a_change() {
         let plan = ReloadPlan {
             added: vec!["new".parse().unwrap()],
-            returning: [("back".parse().unwrap(), Return::Starts)].into(),
+            returning: [("back".parse().unwrap(), Returning { how: Return::Starts, fields: vec![] })].into(),
+            unfit: [("nay".parse().unwrap(), "there is no archetype `x` any more".to_owned())].into(),
+            mended: vec!["yea".parse().unwrap()],
             budgets: [("team:desk".to_owned(), "no longer named; what the file set is lifted")].into(),
             changed: vec![AgentChange { agent_id: "ada".parse().unwrap(), fields: vec!["name".into(), "team".into()] }],
             dropped: vec!["old".parse().unwrap()],
@@ -152,6 +155,8 @@ mod tests {
                 ("start", "agent:back", "named again"),
                 ("update", "agent:ada", "name, team"),
                 ("stop", "agent:old", "no longer named; stopped and kept"),
+                ("start", "agent:yea", "can run again"),
+                ("fail", "agent:nay", "fails, and its mail waits: there is no archetype `x` any more"),
                 ("keep", "world", "3 agents unchanged"),
             ]
         );

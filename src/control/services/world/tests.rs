@@ -44,6 +44,41 @@ async fn status_shows_the_world() {
 }
 
 #[tokio::test]
+async fn status_warns_of_budgets_that_bound_someone() {
+    let scene = Scene::new().await;
+    let cx = scene.world.cx().clone();
+    let write = scene.world.store().write(move |w| {
+        Box::pin(async move {
+            for (scope, deleted) in [("agent:ada", false), ("agent:ben/day", true)] {
+                let scope: ghost_domain::Scope = scope.parse()?;
+                if let Some(agent_id) = scope.agent().filter(|_| deleted) {
+                    ghost_commons::agents::delete(w, &cx, &ghost_domain::Party::System, agent_id).await?;
+                }
+                let limits = ghost_domain::BudgetLimits { tokens: Some(10), money: None };
+                w.budget_put(&ghost_domain::Budget {
+                    limits,
+                    spent_tokens: 9,
+                    ..ghost_domain::Budget::open(scope, cx.now())
+                })
+                .await?;
+            }
+            Ok::<_, Refusal>(())
+        })
+    });
+    write.await.unwrap();
+    let status = service(&scene).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+    let near: Vec<_> = status.budgets_near_bound.iter().map(|budget| budget.scope.as_str()).collect();
+    assert_eq!(near, ["agent:ada"]);
+}
+
+#[tokio::test]
+async fn money_is_printed_in_one_way() {
+    for micros in [0, 1, 7, 10, 990_000, 1_000_000, 1_234_500, 1_234_567, 20_000_000, u64::MAX] {
+        assert_eq!(ghost_domain::Money(micros).to_string(), ghost_record::dollars(micros));
+    }
+}
+
+#[tokio::test]
 async fn nobody_is_answered_without_a_principal() {
     let scene = Scene::new().await;
     let service = service(&scene);

@@ -155,6 +155,16 @@ async fn the_prompt_and_the_memory_are_shown() {
     let prompt = agents.prompt(v1::AgentPromptRequest { agent_id: "ada".into() }).await.unwrap().into_inner();
     assert!(prompt.system.contains("Be exact.") && prompt.briefing.contains("Work."));
     assert_eq!((prompt.system_hash.len(), prompt.briefing_hash.len()), (64, 64));
+    let bytes = |part: &str| {
+        let sections: Vec<_> = prompt.sections.iter().filter(|section| section.part == part).collect();
+        assert!(sections.iter().all(|section| section.estimated_tokens == section.bytes.div_ceil(3)), "{sections:?}");
+        // Two line ends between one and the next.
+        sections.iter().map(|section| section.bytes as usize + 2).sum::<usize>().saturating_sub(2)
+    };
+    assert_eq!((bytes("system"), bytes("briefing")), (prompt.system.len(), prompt.briefing.len()));
+    let tools = prompt.sections.last().unwrap();
+    assert_eq!((tools.part.as_str(), tools.name.as_str()), ("request", "tools"));
+    assert!(tools.bytes > 100 && tools.bytes as usize <= prompt.tools_json.len(), "{tools:?}");
     assert!(serde_json::from_str::<Vec<serde_json::Value>>(&prompt.tools_json).unwrap().len() > 1);
     let look = |path: Option<&str>, limit| v1::InspectAgentRequest {
         agent_id: "ada".into(),

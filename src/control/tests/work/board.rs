@@ -49,6 +49,23 @@ async fn tasks_are_created_listed_changed_and_kept_with_their_history() {
     let notes: Vec<&str> = found.history.iter().filter_map(|event| event.note.as_deref()).collect();
     assert_eq!((found.history.len(), notes.as_slice()), (3, ["changed: title, priority"].as_slice()));
     refused(tasks.create(task("7", "two\nlines", 0)).await, Code::InvalidArgument, Some("title"));
+    // An id that lost something on its way.
+    let near = Some(format!("did you mean `{}`?", low.task_id));
+    let cut = low.task_id[..35].to_owned();
+    let slip = format!("{}z", &low.task_id[..35]);
+    for task_id in [cut.clone(), slip] {
+        let refusal = refused(tasks.get(v1::GetTaskRequest { task_id }).await, Code::InvalidArgument, Some("task_id"));
+        assert_eq!(refusal.hint, near);
+    }
+    let depends = v1::CreateTaskRequest { depends_on: vec![cut.clone()], ..task("8", "t", 0) };
+    assert_eq!(refused(tasks.create(depends).await, Code::InvalidArgument, Some("depends_on")).hint, near);
+    let update = v1::UpdateTaskRequest { task_id: cut, note: Some("x".into()), ..update("9") };
+    assert_eq!(refused(tasks.update(update).await, Code::InvalidArgument, Some("task_id")).hint, near);
+    let stranger = v1::GetTaskRequest { task_id: "ffffffff-ffff-4fff-bfff-ffffffffffff".into() };
+    assert_eq!(
+        refused(tasks.get(stranger).await, Code::NotFound, None).hint.as_deref(),
+        Some("list the tasks to find its task_id")
+    );
     let stranger = v1::CreateTaskRequest { owner: "adaa".into(), ..task("7", "t", 0) };
     assert!(refused(tasks.create(stranger).await, Code::NotFound, None).hint.unwrap().contains("ada"));
     let bad = v1::CreateTaskRequest { depends_on: vec!["x".into()], ..task("7", "t", 0) };
@@ -72,6 +89,13 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
     MessagesClient::new(rig.channel.clone()).ask(ask).await.unwrap();
     let budget = budgets.set(set("1", "agent:ada", Some(1_000))).await.unwrap().into_inner();
     assert_eq!((budget.limit_tokens, budget.limit_micros, budget.spent_tokens), (Some(1_000), None, 15));
+    assert!(budget.passed.is_empty());
+    // A limit that is passed as soon as it is set says so, and so does the list.
+    let passed = budgets.set(set("0", "agent:ada/day", Some(15))).await.unwrap().into_inner();
+    assert_eq!((passed.spent_tokens, passed.passed), (15, vec!["tokens".to_owned()]));
+    let days = v1::ListBudgetsRequest { sort: Some("day".into()), ..Default::default() };
+    assert_eq!(budgets.list(days).await.unwrap().into_inner().budgets[0].passed, ["tokens"]);
+    budgets.set(v1::SetBudgetRequest { clear_tokens: true, ..set("00", "agent:ada/day", None) }).await.unwrap();
     assert_eq!(budgets.set(set("1", "agent:ada", Some(1_000))).await.unwrap().into_inner(), budget);
     let turns = TurnsClient::new(rig.channel.clone()).list(v1::ListTurnsRequest::default()).await.unwrap().into_inner();
     let root = format!("root:{}", turns.turns[0].root_id);
@@ -82,9 +106,9 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
         let list = BudgetsClient::new(rig.channel.clone()).list(request).await.unwrap().into_inner().budgets;
         list.into_iter().map(|budget| budget.scope).collect::<Vec<_>>()
     };
-    assert_eq!(scopes(None).await, ["agent:ada", "world"]);
+    assert_eq!(scopes(None).await, ["agent:ada", "agent:ada/day", "world"]);
     assert_eq!(scopes(Some("root")).await, [root]);
-    let page = v1::ListBudgetsRequest { limit: 1, ..Default::default() };
+    let page = v1::ListBudgetsRequest { limit: 2, ..Default::default() };
     let first = budgets.list(page.clone()).await.unwrap().into_inner();
     let next = v1::ListBudgetsRequest { cursor: first.next_cursor, ..page };
     assert_eq!(budgets.list(next).await.unwrap().into_inner().budgets[0].scope, "world");
@@ -103,7 +127,8 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
     let sums = budgets.usage(v1::UsageRequest::default()).await.unwrap().into_inner().sums;
     assert_eq!((sums.len(), sums[0].calls, sums[0].tokens.unwrap().input), (1, 1, 10));
     let bad = v1::ListBudgetsRequest { sort: Some("galaxy".into()), ..Default::default() };
-    refused(budgets.list(bad).await, Code::InvalidArgument, Some("sort"));
+    let told = refused(budgets.list(bad).await, Code::InvalidArgument, Some("sort"));
+    assert!(told.hint.unwrap().ends_with("world, team, agent, root, day"));
 }
 
 #[tokio::test]

@@ -32,6 +32,7 @@ world: { id: test, name: Test }
 agents:
   - { id: ada, archetype: worker }
   - { id: ben, archetype: worker }
+agents_may_create: [worker]
 limits: { crashes_max: 1 }
 llm:
   default_provider: test

@@ -1,5 +1,6 @@
 use ghost_domain::EventKind;
 use ghost_proto::v1;
+use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::ledger_client::LedgerClient;
 use ghost_proto::v1::tools_client::ToolsClient;
 use tonic::Code;
@@ -39,6 +40,7 @@ async fn tools_are_listed_briefed_and_called_once() {
     let newest = v1::ListLedgerRequest { limit: 1, ..Default::default() };
     let page = ledger.list(newest.clone()).await.unwrap().into_inner();
     assert_eq!((page.rows[0].tool.as_str(), page.rows[0].error_code.as_deref()), ("workspace.read", Some("not_found")));
+    assert!(page.rows[0].result.as_ref().unwrap().contains("no/such"), "why, not `null`: {:?}", page.rows[0]);
     let next = v1::ListLedgerRequest { cursor: page.next_cursor, ..newest };
     let page = ledger.list(next).await.unwrap().into_inner();
     assert_eq!((page.rows[0].call_id.as_str(), page.next_cursor.as_str()), (done.call_id.as_str(), ""));
@@ -46,6 +48,22 @@ async fn tools_are_listed_briefed_and_called_once() {
     assert_eq!(ledger.list(failed).await.unwrap().into_inner().rows.len(), 1);
     let bad = v1::ListLedgerRequest { since_at_ms: Some(-1), ..Default::default() };
     refused(ledger.list(bad).await, Code::InvalidArgument, Some("since_at_ms"));
+}
+
+#[tokio::test]
+async fn no_agent_takes_the_id_of_one_that_the_file_names() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let delete = v1::DeleteAgentRequest { request_id: "d".into(), agent_id: "ben".into(), reason: None };
+    AgentsClient::new(rig.channel.clone()).delete(delete).await.unwrap();
+    let mut tools = ToolsClient::new(rig.channel.clone());
+    let mut create = async |request_id: &str, arguments: &str| {
+        let made = tools.call(call(request_id, "syscall.agent.create", arguments)).await.unwrap().into_inner();
+        (made.status, made.refusal_json.unwrap_or_default())
+    };
+    let (status, refusal) = create("1", r#"{"archetype":"worker","agent_id":"ben"}"#).await;
+    assert!(status == "failed" && refusal.contains("the world file names an agent `ben`"), "{status}: {refusal}");
+    assert_eq!(create("2", r#"{"archetype":"worker","agent_id":"dan"}"#).await.0, "ok");
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use ghost_domain::{Agent, AgentId, AgentKind};
 use sqlx::sqlite::SqliteRow;
 
-use super::shelf;
+use crate::sqlite::bit;
+use crate::sqlite::nameless::Meta;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{AgentReads, AgentWrites, Result};
@@ -34,7 +35,7 @@ impl Keyed for Agent {
     // The agents at work, not the population: a record costs more than all else that a sleeping agent holds.
     const KEPT: usize = 896;
     const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
-    shelf!(agents, AGENTS);
+    const BIT: u32 = bit::AGENTS;
 
     fn key(&self) -> AgentId {
         self.agent_id.clone()
@@ -47,13 +48,6 @@ impl Keyed for Agent {
     fn read(row: &SqliteRow) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
-}
-
-/// A fact about the world.
-#[derive(Clone, Debug)]
-pub(in crate::sqlite) struct Meta {
-    key: String,
-    value: String,
 }
 
 impl Row for Meta {
@@ -74,7 +68,7 @@ impl Keyed for Meta {
     type Key = String;
     const KEPT: usize = 256;
     const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
-    shelf!(meta, META);
+    const BIT: u32 = bit::META;
 
     fn key(&self) -> String {
         self.key.clone()

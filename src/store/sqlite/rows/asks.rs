@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
 use sqlx::sqlite::SqliteRow;
 
-use super::shelf;
+use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{AskReads, AskWrites, Result};
@@ -36,7 +36,7 @@ impl Keyed for Ask {
     type Key = AskId;
     const KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM asks WHERE ask_id = ?";
-    shelf!(asks, ASKS);
+    const BIT: u32 = bit::ASKS;
 
     fn key(&self) -> AskId {
         self.ask_id

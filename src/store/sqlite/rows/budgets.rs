@@ -3,14 +3,15 @@
 use async_trait::async_trait;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Budget, Money, Scope};
+use ghost_domain::{Budget, Money, Scope, ScopeSort};
 use sqlx::sqlite::SqliteRow;
 
-use super::{Conditions, shelf};
-use crate::sqlite::flush::bit;
+use crate::sqlite::bit;
+use crate::sqlite::nameless::Numbered;
+use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
-use crate::tables::{BudgetReads, BudgetWrites, Result, UsageFilter};
+use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
 
 impl Row for Budget {
     const TABLE: &'static str = "budgets";
@@ -33,7 +34,7 @@ impl Keyed for Budget {
     // Nearly every root has no account, and each of its model calls asks for one.
     const ABSENT_KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
-    shelf!(budgets, BUDGETS);
+    const BIT: u32 = bit::BUDGETS;
 
     fn key(&self) -> Scope {
         self.scope.clone()
@@ -46,13 +47,6 @@ impl Keyed for Budget {
     fn read(row: &SqliteRow) -> Result<Self> {
         from_record(Self::TABLE, row)
     }
-}
-
-/// A row with its place in a table that only grows.
-#[derive(Clone, Debug)]
-pub(in crate::sqlite) struct Numbered<T> {
-    seq: i64,
-    row: T,
 }
 
 impl Row for Numbered<UsageRow> {
@@ -91,13 +85,24 @@ impl BudgetReads for Session {
         self.get(scope).await
     }
 
-    async fn budget_list(&mut self, all: bool) -> Result<Vec<Budget>> {
-        let sql = if all {
-            "SELECT record FROM budgets ORDER BY scope LIMIT 1000"
-        } else {
-            "SELECT record FROM budgets WHERE limited = 1 ORDER BY scope LIMIT 1000"
-        };
-        self.list(sql, Args::default()).await
+    async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
+        let sort = filter.sort.map(|sort| match sort {
+            ScopeSort::World => "scope = 'world'",
+            ScopeSort::Team => "scope > 'team:' AND scope < 'team;' AND scope NOT GLOB '*/day'",
+            ScopeSort::Agent => "scope > 'agent:' AND scope < 'agent;' AND scope NOT GLOB '*/day'",
+            ScopeSort::Root => "scope > 'root:' AND scope < 'root;'",
+            ScopeSort::Day => "scope GLOB '*/day'",
+        });
+        let no_roots = "NOT (scope > 'root:' AND scope < 'root;')";
+        let (sql, args) = Conditions::new("SELECT record FROM budgets")
+            .when(filter.limited.then_some(()), "limited = 1", |(), _| {})
+            .when(sort.map(|_| ()), sort.unwrap_or_default(), |(), _| {})
+            .when(filter.no_roots.then_some(()), no_roots, |(), _| {})
+            .when(filter.after.as_ref(), "scope > ?", |after, args| {
+                args.put(after.to_string());
+            })
+            .order("scope", i64::from(LIST_MAX));
+        self.list(sqlx::AssertSqlSafe(sql), args).await
     }
 
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {

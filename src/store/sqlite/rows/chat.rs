@@ -9,9 +9,8 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, RootId, Timestamp};
 use sqlx::sqlite::SqliteRow;
 
-use super::shelf;
 use crate::StoreError;
-use crate::sqlite::flush::bit;
+use crate::sqlite::bit;
 use crate::sqlite::layers::Layers;
 use crate::sqlite::row::{
     Args, Keyed, Row, Shape, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
@@ -42,7 +41,7 @@ impl Keyed for ChatChannel {
     type Key = ChannelName;
     const KEPT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM chat_channels WHERE channel = ?";
-    shelf!(chat_channels, CHAT_CHANNELS);
+    const BIT: u32 = bit::CHAT_CHANNELS;
 
     fn key(&self) -> ChannelName {
         self.channel.clone()
@@ -81,7 +80,7 @@ impl Keyed for ChatMember {
     const KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT read_seq, wake_id, joined_at, channel, agent_id FROM chat_members \
                                   WHERE channel = ? AND agent_id = ?";
-    shelf!(chat_members, CHAT_MEMBERS);
+    const BIT: u32 = bit::CHAT_MEMBERS;
 
     fn key(&self) -> Self::Key {
         (self.channel.clone(), self.agent_id.clone())

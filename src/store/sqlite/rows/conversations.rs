@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
 use sqlx::sqlite::SqliteRow;
 
-use super::{Conditions, LIST_MAX, shelf};
 use crate::StoreError;
+use crate::sqlite::bit;
+use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
@@ -34,7 +35,7 @@ impl Keyed for Conversation {
     type Key = ConversationId;
     const KEPT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM conversations WHERE conversation_id = ?";
-    shelf!(conversations, CONVERSATIONS);
+    const BIT: u32 = bit::CONVERSATIONS;
 
     fn key(&self) -> ConversationId {
         self.conversation_id
@@ -77,7 +78,7 @@ impl Keyed for ConversationEntry {
     // Read in ranges only.
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq = ?";
-    shelf!(entries, ENTRIES);
+    const BIT: u32 = bit::ENTRIES;
 
     fn key(&self) -> Self::Key {
         (self.conversation_id, self.seq)

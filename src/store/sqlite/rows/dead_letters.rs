@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
 use sqlx::sqlite::SqliteRow;
 
-use super::{Conditions, LIST_MAX, shelf};
+use crate::sqlite::bit;
+use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
@@ -48,7 +49,7 @@ impl Keyed for DeadLetter {
         parent: |letter| letter.dead_letter_id.0,
         of: |letter| letter.messages.iter().map(|id| id.0).collect(),
     });
-    shelf!(dead_letters, DEAD_LETTERS);
+    const BIT: u32 = bit::DEAD_LETTERS;
 
     fn key(&self) -> DeadLetterId {
         self.dead_letter_id

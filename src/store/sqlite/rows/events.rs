@@ -5,9 +5,9 @@ use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, Timestamp};
 use sqlx::sqlite::SqliteRow;
 
-use super::Conditions;
 use crate::StoreError;
-use crate::sqlite::flush::bit;
+use crate::sqlite::bit;
+use crate::sqlite::query::Conditions;
 use crate::sqlite::row::{Args, Row, Shape, get, get_id, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
 use crate::tables::{EventReads, EventWrites, Result};
@@ -36,12 +36,21 @@ impl Row for Event {
     }
 }
 
+/// Reads one back. What is wrong with it is told under its sequence, so that a reader can go on behind it.
 fn read(row: &SqliteRow) -> Result<Event> {
+    let seq: i64 = get(Event::TABLE, row, 0)?;
+    read_after_seq(row, seq).map_err(|error| match error {
+        StoreError::Row { table, what, .. } => StoreError::Row { table, key: seq.to_string(), what },
+        other => other,
+    })
+}
+
+fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
     const TABLE: &str = Event::TABLE;
     let agent_id: Option<&str> = get(TABLE, row, 4)?;
     let payload: &str = get(TABLE, row, 7)?;
     Ok(Event {
-        seq: get(TABLE, row, 0)?,
+        seq,
         event_id: EventId(get_id(TABLE, row, 1)?),
         ts: Timestamp(get(TABLE, row, 2)?),
         kind: get_parsed(TABLE, row, 3)?,
@@ -86,9 +95,18 @@ impl EventReads for Session {
             });
         }
         let (sql, args) = wanted.order("seq", i64::from(limit));
-        let found = self.rows_of(sql, args).await?.iter().map(read).collect::<Result<Vec<Event>>>()?;
+        let rows = self.rows_of(sql, args).await?;
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
+            match read(row) {
+                Ok(event) => found.push(event),
+                Err(error) if found.is_empty() => return Err(error),
+                // What is before it is given; the next read begins with it, and says so.
+                Err(_) => break,
+            }
+        }
         let looked = match found.last() {
-            Some(event) if found.len() as u64 == u64::from(limit) => event.seq,
+            Some(event) if found.len() < rows.len() || found.len() as u64 == u64::from(limit) => event.seq,
             _ => until,
         };
         Ok((found, looked))

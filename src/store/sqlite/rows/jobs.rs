@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ghost_domain::Job;
 use sqlx::sqlite::SqliteRow;
 
-use super::shelf;
+use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{JobReads, JobWrites, Result};
@@ -27,7 +27,7 @@ impl Keyed for Job {
     type Key = String;
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM jobs WHERE job_id = ?";
-    shelf!(jobs, JOBS);
+    const BIT: u32 = bit::JOBS;
 
     fn key(&self) -> String {
         self.job_id.clone()

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 use sqlx::sqlite::SqliteRow;
 
-use super::shelf;
+use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{KnowledgeReads, KnowledgeWrites, Result};
@@ -32,7 +32,7 @@ impl Keyed for KnowledgeEntry {
     type Key = String;
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM knowledge WHERE entry_id = ?";
-    shelf!(knowledge, KNOWLEDGE);
+    const BIT: u32 = bit::KNOWLEDGE;
 
     fn key(&self) -> String {
         self.entry_id.clone()
@@ -65,7 +65,7 @@ impl Keyed for KnowledgeVersion {
     type Key = (String, i64);
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM knowledge_versions WHERE entry_id = ? AND version = ?";
-    shelf!(knowledge_versions, KNOWLEDGE_VERSIONS);
+    const BIT: u32 = bit::KNOWLEDGE_VERSIONS;
 
     fn key(&self) -> Self::Key {
         (self.entry_id.clone(), self.version)

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use ghost_domain::{CallId, CallStatus, LedgerRow};
 use sqlx::sqlite::SqliteRow;
 
-use super::{Conditions, list_limit, shelf};
+use crate::sqlite::bit;
+use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
@@ -37,7 +38,7 @@ impl Keyed for LedgerRow {
     type Key = CallId;
     const KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM ledger WHERE call_id = ?";
-    shelf!(calls, CALLS);
+    const BIT: u32 = bit::CALLS;
 
     fn key(&self) -> CallId {
         self.call_id

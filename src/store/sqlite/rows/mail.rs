@@ -1,10 +1,11 @@
 //! The rows of mail. What is fixed in a piece of mail and what changes are written apart: the mail once, its head (state,
 //! turn, crashes) as often as it is marked.
 
-use ghost_domain::{AgentId, AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
+use ghost_domain::{AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 use sqlx::sqlite::SqliteRow;
 
-use super::shelf;
+use crate::sqlite::bit;
+use crate::sqlite::nameless::Head;
 use crate::sqlite::row::{
     Args, Keyed, Row, Shape, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
@@ -54,7 +55,7 @@ impl Keyed for Envelope {
     type Key = MessageId;
     const KEPT: usize = 0;
     const SELECT: &'static str = concat!("SELECT ", columns!(), " FROM messages WHERE message_id = ?");
-    shelf!(mail, MAIL);
+    const BIT: u32 = bit::MAIL;
 
     fn key(&self) -> MessageId {
         self.message_id
@@ -93,37 +94,6 @@ impl Keyed for Envelope {
     }
 }
 
-/// What changes of a piece of mail, and whose inbox it lies in.
-#[derive(Clone, Debug)]
-pub(in crate::sqlite) struct Head {
-    pub(super) message_id: MessageId,
-    pub(super) to: AgentId,
-    pub(super) state: MailState,
-    pub(super) turn_id: Option<TurnId>,
-    pub(super) crashes: u32,
-    pub(super) wake: bool,
-}
-
-impl Head {
-    pub(super) fn of(envelope: &Envelope) -> Self {
-        Self {
-            message_id: envelope.message_id,
-            to: envelope.to.clone(),
-            state: envelope.state,
-            turn_id: envelope.turn_id,
-            crashes: envelope.crashes,
-            wake: envelope.wake,
-        }
-    }
-
-    pub(super) fn apply(&self, envelope: &mut Envelope) {
-        envelope.state = self.state;
-        envelope.turn_id = self.turn_id;
-        envelope.crashes = self.crashes;
-        envelope.wake = self.wake;
-    }
-}
-
 impl Row for Head {
     const TABLE: &'static str = "messages";
     const SHAPE: Shape = Shape {
@@ -148,7 +118,7 @@ impl Keyed for Head {
     const KEPT: usize = 16_384;
     const SELECT: &'static str =
         "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages WHERE message_id = ?";
-    shelf!(heads, HEADS);
+    const BIT: u32 = bit::HEADS;
 
     fn key(&self) -> MessageId {
         self.message_id

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Envelope, MailState, MessageId, TurnId};
 
-use super::mail::{Head, columns};
+use super::mail::columns;
 use crate::StoreError;
-use crate::sqlite::flush::bit;
+use crate::sqlite::bit;
 use crate::sqlite::layers::Layers;
+use crate::sqlite::nameless::Head;
 use crate::sqlite::row::{Args, Keyed, Row, get, get_count, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
 use crate::tables::{ChatReads, InboxLook, MessageReads, MessageWrites, Result, SkillReads};

@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use ghost_domain::{Agent, Timestamp};
 
-use crate::sqlite::flush::bit;
+use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Row, get, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{AgentWrites, Family, PruneWrites, Result};
@@ -55,9 +55,24 @@ const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FRO
     JOIN messages AS m ON m.message_id = h.message_id WHERE d.status = 'held') \
     ORDER BY json_extract(record, '$.updated_at'), scope LIMIT ?2+0)";
 
-/// No index has the tombstones: one look through the population in an hour costs less than one kept for every agent.
-const TOMBSTONES: &str = "SELECT record FROM agents WHERE deleted_at < ?1 ORDER BY deleted_at, agent_id LIMIT ?2+0";
+/// No index has the tombstones: one look through the population in an hour costs less than one kept for every agent. Who
+/// created the living, and who created those, is looked for only when there is a tombstone that is old enough.
+const TOMBSTONES: &str = "WITH RECURSIVE creators (party) AS (\
+    SELECT json_extract(record, '$.owner') FROM agents WHERE deleted_at IS NULL \
+    UNION SELECT json_extract(a.record, '$.owner') FROM creators AS c JOIN agents AS a ON a.agent_id = substr(c.party, 7) \
+    WHERE c.party GLOB 'agent:*') \
+    SELECT record FROM agents WHERE deleted_at < ?1 \
+    AND 'agent:' || agent_id NOT IN (SELECT party FROM creators WHERE party IS NOT NULL) \
+    ORDER BY deleted_at, agent_id LIMIT ?2+0";
 const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
+
+/// Accounts of agents that are gone.
+const AGENT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT b.scope FROM budgets AS b \
+    LEFT JOIN agents AS a ON a.agent_id = substr(b.scope, 7, length(b.scope) - 6 - iif(b.scope GLOB '*/day', 4, 0)) \
+    WHERE b.scope > 'agent:' AND b.scope < 'agent;' AND json_extract(b.record, '$.updated_at') < ?1 \
+    AND json_extract(b.record, '$.reserved_tokens') = 0 AND json_extract(b.record, '$.reserved_money') = 0 \
+    AND (a.agent_id IS NULL OR (a.deleted_at IS NOT NULL AND b.limited = 0)) \
+    ORDER BY json_extract(b.record, '$.updated_at'), b.scope LIMIT ?2+0)";
 
 /// Every channel is cut from its start only, as the feed is: up to the first young post among its oldest. The channels are
 /// stepped through by the key, and only when there is a post that is old enough.
@@ -89,8 +104,10 @@ const CRON_TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE source = 
     AND ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
     ORDER BY ended_at, turn_id LIMIT ?2+0";
-const DEAD_LETTER_IDS: &str = "SELECT hex(dead_letter_id) FROM dead_letters WHERE status <> 'held' \
-    AND resolved_at < ?1 ORDER BY resolved_at, dead_letter_id LIMIT ?2+0";
+const DEAD_LETTER_IDS: &str = "SELECT hex(dead_letter_id) FROM dead_letters AS d \
+    WHERE (status <> 'held' AND resolved_at < ?1) OR (status = 'held' AND created_at < ?1 \
+    AND NOT EXISTS (SELECT 1 FROM agents AS a WHERE a.agent_id = d.agent_id)) \
+    ORDER BY ifnull(resolved_at, created_at), dead_letter_id LIMIT ?2+0";
 const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND updated_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM task_deps AS d JOIN tasks AS u ON u.task_id = d.task_id \
     WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id LIMIT ?2+0";
@@ -265,6 +282,11 @@ impl PruneWrites for Session {
             }
             Family::RootBudgets => {
                 let deleted = self.delete_old(ROOT_BUDGETS, before, limit).await?;
+                self.pending()?.budgets.forget();
+                deleted
+            }
+            Family::AgentBudgets => {
+                let deleted = self.delete_old(AGENT_BUDGETS, before, limit).await?;
                 self.pending()?.budgets.forget();
                 deleted
             }

@@ -5,7 +5,8 @@ use ghost_domain::RootId;
 use ghost_domain::storm::RootTally;
 use sqlx::sqlite::SqliteRow;
 
-use super::{list_limit, shelf};
+use crate::sqlite::bit;
+use crate::sqlite::query::list_limit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{Result, RootReads, RootWrites};
@@ -35,7 +36,7 @@ impl Keyed for RootTally {
     // The first count of every root asks for a row that is not there.
     const ABSENT_KEPT: usize = 2_048;
     const SELECT: &'static str = "SELECT record FROM roots WHERE root_id = ?";
-    shelf!(roots, ROOTS);
+    const BIT: u32 = bit::ROOTS;
 
     fn key(&self) -> RootId {
         self.root_id

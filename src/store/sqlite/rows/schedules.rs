@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
 use sqlx::sqlite::SqliteRow;
 
-use super::{Conditions, LIST_MAX, shelf};
 use crate::StoreError;
-use crate::sqlite::flush::bit;
+use crate::sqlite::bit;
+use crate::sqlite::nameless::Seen;
+use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{Result, ScheduleReads, ScheduleWrites};
@@ -35,7 +36,7 @@ impl Keyed for Schedule {
     type Key = ScheduleId;
     const KEPT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM schedules WHERE schedule_id = ?";
-    shelf!(schedules, SCHEDULES);
+    const BIT: u32 = bit::SCHEDULES;
 
     fn key(&self) -> ScheduleId {
         self.schedule_id
@@ -73,7 +74,7 @@ impl Keyed for ScheduleRun {
     type Key = (ScheduleId, i64);
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM schedule_runs WHERE schedule_id = ? AND run = ?";
-    shelf!(schedule_runs, SCHEDULE_RUNS);
+    const BIT: u32 = bit::SCHEDULE_RUNS;
 
     fn key(&self) -> Self::Key {
         (self.schedule_id, self.run)
@@ -92,13 +93,6 @@ impl Keyed for ScheduleRun {
 const TRIM: &str = "DELETE FROM schedule_runs WHERE schedule_id = ?1 AND run <= (SELECT max(run) FROM (SELECT run, \
     row_number() OVER newest AS line, sum(octet_length(record)) OVER newest AS bytes FROM schedule_runs \
     WHERE schedule_id = ?1 WINDOW newest AS (ORDER BY run DESC)) WHERE line > ?2 OR bytes > ?3)";
-
-/// What a watch last saw.
-#[derive(Clone, Debug)]
-pub(in crate::sqlite) struct Seen {
-    schedule_id: ScheduleId,
-    snapshot: WatchSnapshot,
-}
 
 impl Row for Seen {
     const TABLE: &'static str = "watch_snapshots";
@@ -119,7 +113,7 @@ impl Keyed for Seen {
     // One may name thousands of files.
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = ?";
-    shelf!(snapshots, SNAPSHOTS);
+    const BIT: u32 = bit::SNAPSHOTS;
 
     fn key(&self) -> ScheduleId {
         self.schedule_id

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ghost_domain::StateEntry;
 use sqlx::sqlite::SqliteRow;
 
-use super::shelf;
+use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{Result, StateReads, StateWrites};
@@ -28,7 +28,7 @@ impl Keyed for StateEntry {
     // Values may be large, and who looks at one looks at it again only to change it.
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
-    shelf!(state, STATE);
+    const BIT: u32 = bit::STATE;
 
     fn key(&self) -> String {
         self.key.clone()

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, HeldSkill};
 use sqlx::sqlite::SqliteRow;
 
-use super::shelf;
+use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{Result, SkillReads, SkillWrites};
@@ -27,7 +27,7 @@ impl Keyed for HeldSkill {
     type Key = (AgentId, String);
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM agent_skills WHERE agent_id = ? AND skill = ?";
-    shelf!(skills, SKILLS);
+    const BIT: u32 = bit::SKILLS;
 
     fn key(&self) -> Self::Key {
         (self.agent_id.clone(), self.skill.clone())

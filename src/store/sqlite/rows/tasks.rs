@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::{Task, TaskEvent, TaskId};
 use sqlx::sqlite::SqliteRow;
 
-use super::{Conditions, list_limit, shelf};
-use crate::sqlite::flush::bit;
+use crate::sqlite::bit;
+use crate::sqlite::nameless::TaskHistory;
+use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{Result, TaskFilter, TaskReads, TaskWrites};
@@ -49,7 +50,7 @@ impl Keyed for Task {
         parent: |task| task.task_id.0,
         of: |task| task.depends_on.iter().map(|id| id.0).collect(),
     });
-    shelf!(tasks, TASKS);
+    const BIT: u32 = bit::TASKS;
 
     fn key(&self) -> TaskId {
         self.task_id
@@ -66,13 +67,6 @@ impl Keyed for Task {
     fn keep(&self) -> bool {
         !self.status.is_terminal()
     }
-}
-
-/// A change of a task, in its place.
-#[derive(Clone, Debug)]
-pub(in crate::sqlite) struct TaskHistory {
-    seq: i64,
-    event: TaskEvent,
 }
 
 impl Row for TaskHistory {

@@ -5,8 +5,9 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
 use sqlx::sqlite::SqliteRow;
 
-use super::{Conditions, list_limit, shelf};
-use crate::sqlite::flush::bit;
+use crate::sqlite::bit;
+use crate::sqlite::nameless::Prompt;
+use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
@@ -40,7 +41,7 @@ impl Keyed for Turn {
     type Key = TurnId;
     const KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM turns WHERE turn_id = ?";
-    shelf!(turns, TURNS);
+    const BIT: u32 = bit::TURNS;
 
     fn key(&self) -> TurnId {
         self.turn_id
@@ -82,14 +83,6 @@ impl Row for JournalRow {
     }
 }
 
-/// A prompt part.
-#[derive(Clone, Debug)]
-pub(in crate::sqlite) struct Prompt {
-    hash: String,
-    text: String,
-    at: Timestamp,
-}
-
 impl Row for Prompt {
     const TABLE: &'static str = "prompts";
     const SHAPE: Shape = Shape {
@@ -109,7 +102,7 @@ impl Keyed for Prompt {
     // Texts of tens of kilobytes each: enough for the archetypes of a world, no more.
     const KEPT: usize = 64;
     const SELECT: &'static str = "SELECT hash, text, at FROM prompts WHERE hash = ?";
-    shelf!(prompts, PROMPTS);
+    const BIT: u32 = bit::PROMPTS;
 
     fn key(&self) -> String {
         self.hash.clone()

@@ -5,6 +5,7 @@ mod chat;
 mod contract;
 mod files;
 mod full_disk;
+mod lost;
 mod names;
 mod tools;
 mod upgrade;

@@ -36,6 +36,9 @@ async fn only_what_the_world_allows_is_created() {
     assert_eq!(rig.inbox("writer-1").await[0].body, "Write.");
     let second = rig.content("syscall.agent.create", json!({ "archetype": "writer", "name": "W" })).await;
     assert_eq!((&second["agent_id"], &second["name"]), (&json!("writer-2"), &json!("W")));
+    assert_eq!((&second["changed"], &first["changed"]), (&json!(true), &json!(true)));
+    let again = rig.content("syscall.agent.create", json!({ "archetype": "writer", "agent_id": "writer-2" })).await;
+    assert_eq!((&again["status"], &again["changed"]), (&json!("running"), &json!(false)));
     let record = rig
         .office
         .store
@@ -47,6 +50,8 @@ async fn only_what_the_world_allows_is_created() {
         (json!({ "archetype": "writr" }), Code::NotFound),
         (json!({ "archetype": "writer", "agent_id": "bob" }), Code::Conflict),
         (json!({ "archetype": "writer", "agent_id": "../x" }), Code::InvalidArguments),
+        (json!({ "archetype": "writer", "agent_id": "system" }), Code::InvalidArguments),
+        (json!({ "archetype": "writer", "agent_id": "all" }), Code::InvalidArguments),
         (json!({ "archetype": "writer", "overrides": { "max_tokens": 1_000_000 } }), Code::InvalidArguments),
         (json!({ "archetype": "writer", "overrides": { "write_acl": ["/"] } }), Code::InvalidArguments),
     ] {
@@ -61,6 +66,13 @@ async fn agents_stop_and_start() {
     let stopped = rig.content("syscall.agent.stop", stop.clone()).await;
     assert_eq!(stopped, json!({ "agent_id": "bob", "status": "stopping", "changed": true }));
     assert_eq!(rig.content("syscall.agent.stop", stop).await["changed"], false);
+    // Only who runs does anything.
+    let list = rig.content("syscall.agent.list", json!({})).await;
+    let world = rig.content("syscall.reflect", json!({})).await;
+    let status = rig.content("syscall.session.status", json!({ "agent_id": "bob" })).await;
+    for shown in [&list[1], &world["agents"][1], &status] {
+        assert_eq!((&shown["agent_id"], shown.get("activity")), (&json!("bob"), None), "{shown}");
+    }
     let start = json!({ "agent_id": "bob" });
     assert_eq!(rig.content("syscall.agent.start", start.clone()).await["changed"], true);
     assert_eq!(rig.content("syscall.agent.start", start).await["changed"], false);

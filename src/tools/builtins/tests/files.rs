@@ -1,8 +1,10 @@
+use ghost_domain::journal::CallOutcome;
 use ghost_domain::{Code, EventKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::rig::{Rig, code, with};
+use crate::view::model_view;
 
 #[tokio::test]
 async fn a_file_is_written_read_edited_and_listed() {
@@ -121,6 +123,36 @@ async fn sizes_are_bounded() {
     assert_eq!(rest["content"], "line\n");
     std::fs::write(rig.dir.path().join("data/workspace/agents/ada/blob"), [0xff, 0xfe]).unwrap();
     assert_eq!(code(rig.call("workspace.read", json!({ "path": "blob" })).await), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn where_to_read_on_reaches_the_model_however_large_a_page_may_be() {
+    let rig = Rig::new().await;
+    let mut limits = (*rig.office.cx.limits()).clone();
+    limits.file_bytes = 4 * 1024 * 1024;
+    rig.office.cx.set_limits(limits.clone());
+    // In JSON a quote takes two bytes, a control character six.
+    for (name, line) in [("plain", "a line of text\n"), ("quotes", "\"\"\"\"\"\n"), ("controls", "\u{1}\u{1}\u{1}é\n")]
+    {
+        let text = line.repeat(1024 * 1024 / line.len());
+        std::fs::write(rig.dir.path().join("data/workspace/agents/ada").join(name), &text).unwrap();
+        let (mut got, mut offset) = (String::new(), 1);
+        loop {
+            let page = rig.call("workspace.read", json!({ "path": name, "offset": offset })).await.unwrap();
+            let content = page.content["content"].as_str().unwrap();
+            let view = rig.tools["workspace.read"].view_bytes;
+            let outcome = CallOutcome { content: page.content.clone(), refusal: None, truncated: page.truncated };
+            let (shown, _) = model_view(&outcome, view, &limits);
+            assert!(!shown.contains("[cut: "), "{name}: {}", shown.len());
+            if page.content["truncated"] == false {
+                got.push_str(content);
+                break;
+            }
+            offset = page.content["next_offset"].as_u64().unwrap();
+            got.push_str(&content[..=content.rfind('\n').unwrap()]);
+        }
+        assert!(got == text, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -37,6 +37,12 @@ async fn a_file_goes_into_the_other_ones_inbox_directory() {
     let other = json!({ "to": "bob", "content": "other", "filename": "../to do.md" });
     assert_eq!(code(rig.call("syscall.message.send", other).await), Code::Conflict);
     assert_eq!(rig.inbox("bob").await.len(), 1);
+    let name =
+        |length: usize| json!({ "to": "bob", "content": "x", "filename": format!("{}.md", "n".repeat(length - 3)) });
+    let long = rig.call("syscall.message.send", name(129)).await.unwrap_err();
+    assert!(long.code == Code::TooLarge && long.message.contains("129 characters; at most 128"), "{long}");
+    assert_eq!(rig.inbox("bob").await.len(), 1);
+    assert!(rig.content("syscall.message.send", name(128)).await["path"].as_str().unwrap().ends_with("n.md"));
     let nobody = json!({ "to": "nobody", "content": "x", "filename": "x" });
     assert_eq!(rig.call("syscall.message.send", nobody).await.unwrap_err().code, Code::NotFound);
     assert!(!rig.dir.path().join("data/workspace/agents/nobody").exists());

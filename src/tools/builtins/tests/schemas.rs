@@ -2,7 +2,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ghost_config::Plan;
-use ghost_config::access::{AccessDefault, ExtraTools, Groups, resolve};
+use ghost_config::access::{AccessDefault, Groups, resolve};
+use ghost_config::extra_tools::ExtraTools;
 use ghost_domain::{Code, Refusal, tool_catalogue};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

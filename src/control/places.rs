@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use ghost_world::World;
 use tokio::sync::Notify;
 
-use super::AGAIN;
+/// The limit is looked at again this often while no place is free: it may have been raised.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The places of the doors that share them.
 #[derive(Clone, Default)]

@@ -1,0 +1,39 @@
+//! How a timer, cron job or watch looks.
+
+use ghost_proto::v1::Schedule;
+use serde_json::Value;
+
+use crate::output::Answer;
+use crate::record::schedules as record;
+use crate::text::rfc3339;
+
+/// A schedule that was set or changed.
+pub fn shown(schedule: &Schedule) -> Answer {
+    let next = match (schedule.enabled, schedule.next_at_ms) {
+        (false, _) => "is off".to_owned(),
+        (true, Some(at)) => format!("goes off at {}", rfc3339(at)),
+        (true, None) => "is set".to_owned(),
+    };
+    let text = format!("{} {} of {} {next}\n{}", schedule.kind, schedule.name, schedule.agent_id, schedule.schedule_id);
+    Answer::object(record::schedule(schedule), text)
+}
+
+/// The rule of a schedule in a few words.
+pub fn rule(schedule: &Schedule) -> String {
+    let when: Value = serde_json::from_str(&schedule.when_json).unwrap_or_default();
+    let text = |key: &str| when[key].as_str().unwrap_or_default().to_owned();
+    match when["type"].as_str() {
+        Some("at") => text("at"),
+        Some("every") => format!("every {} s", when["every_ms"].as_u64().unwrap_or_default() / 1_000),
+        Some("cron") => match when["zone"].as_str() {
+            Some(zone) => format!("{} {zone}", text("expression")),
+            None => format!("{} UTC", text("expression")),
+        },
+        Some("change") => {
+            let path = text("path");
+            let path = if path.is_empty() { ".".to_owned() } else { path };
+            if when["recursive"] == true { format!("{path} and below") } else { path }
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,119 @@
+//! What an actor shares with the task that works for it: the turn under way, how fast turns were opened, and what the next one
+//! need not read anew.
+//!
+//! Must never: hold what the store does not know. All of it may be gone after a crash.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use ghost_config::plan::Plan;
+use ghost_domain::{Timestamp, Turn, TurnId};
+use tokio::sync::Notify;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The turns of one minute (`limits.agent_turns_per_minute`).
+#[derive(Default)]
+struct Pace {
+    began: Timestamp,
+    opened: u32,
+    told: bool,
+    waits: bool,
+}
+
+/// What an actor shares with the task that works for it.
+#[derive(Default)]
+pub struct Bench {
+    /// Rings when an ask of this agent's has been closed.
+    pub bell: Notify,
+    current: Mutex<Option<TurnId>>,
+    /// Whether no turn of the agent's own can be open, because this actor has ended its last one.
+    settled: AtomicBool,
+    /// See [`Bench::room`].
+    room: Mutex<Option<(Weak<Plan>, usize)>>,
+    pace: Mutex<Pace>,
+    /// What the agent's next prompt recalls, so that it is not read for every turn of a busy agent.
+    recent: Mutex<Option<Vec<Arc<Turn>>>>,
+}
+
+impl Bench {
+    /// The turn under way.
+    #[must_use]
+    pub fn current(&self) -> Option<TurnId> {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
+    /// Bytes of mail that the agent's next turn has room for, once a turn of its under this plan has told: what it is and
+    /// whether it can run at all are then known, too.
+    pub(super) fn room(&self, plan: &Arc<Plan>) -> Option<usize> {
+        let known = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().filter(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(plan))).map(|(_, room)| *room)
+    }
+
+    pub(super) fn set_room(&self, plan: &Arc<Plan>, room: usize) {
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::downgrade(plan), room));
+    }
+
+    pub(super) fn settle(&self) {
+        self.settled.store(true, Ordering::Release);
+    }
+
+    /// How long the agent must wait before it may open another turn, if it has opened `most` within a minute; and whether
+    /// that is to be told, which is so once for each such minute.
+    pub(super) fn pace(&self, now: Timestamp, most: u32) -> Option<(Duration, bool)> {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = pace.began.plus(MINUTE);
+        if now >= end || now < pace.began {
+            *pace = Pace { began: now, ..Pace::default() };
+            return None;
+        }
+        if pace.opened < most {
+            return None;
+        }
+        let tell = !std::mem::replace(&mut pace.told, true);
+        pace.waits = true;
+        Some((end.since(now), tell))
+    }
+
+    pub(super) fn paced(&self) {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).waits = false;
+    }
+
+    /// Whether the agent only waits for its next turn: nothing is lost by letting that wait go.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).waits
+    }
+
+    /// The finished turns that the last look saw or that ended since, newest first. Forgotten by asking: only a turn that
+    /// ends well brings them back, so that every other end makes the next look read them again.
+    pub(super) fn recall(&self) -> Option<Vec<Arc<Turn>>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn remember(&self, recent: Option<Vec<Arc<Turn>>>, turn: Turn, most: u32) {
+        let Some(mut recent) = recent else { return };
+        recent.insert(0, Arc::new(turn));
+        // Each source for itself, as they are read.
+        let mut kept = std::collections::BTreeMap::<String, u32>::new();
+        recent.retain(|turn| {
+            let count = kept.entry(turn.source.clone()).or_insert(0);
+            *count += 1;
+            *count <= most
+        });
+        *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Some(recent);
+    }
+
+    pub(super) fn set(&self, turn_id: Option<TurnId>) {
+        if turn_id.is_some() {
+            self.settled.store(false, Ordering::Release);
+            self.pace.lock().unwrap_or_else(PoisonError::into_inner).opened += 1;
+        }
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = turn_id;
+    }
+}

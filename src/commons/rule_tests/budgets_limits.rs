@@ -1,0 +1,237 @@
+//! Whose a limit is, how long it lives, and whom earlier spending is charged to.
+
+use std::time::Duration;
+
+use ghost_domain::{Budget, BudgetLimits, Money, RootId, Scope};
+use ghost_store::tables::BudgetFilter;
+
+use super::rig::{Rig, demand, id, new_agent, operator, party, read, used, write};
+use crate::agents::{self, NewAgent};
+use crate::budgets::{self, NewLimits};
+use crate::status;
+
+fn scope(text: &str) -> Scope {
+    text.parse().unwrap()
+}
+
+async fn account(rig: &Rig, text: &str) -> Option<Budget> {
+    let scope = scope(text);
+    read!(rig, |r| r.budget_get(&scope).await?)
+}
+
+async fn money_limit(rig: &Rig, text: &str) -> Option<u64> {
+    account(rig, text).await.and_then(|budget| budget.limits.money).map(|money| money.0)
+}
+
+async fn set(rig: &Rig, text: &str, money: Option<u64>) -> Budget {
+    let (scope, limits) = (scope(text), NewLimits { tokens: None, money: Some(money.map(Money)) });
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limits).await).unwrap()
+}
+
+async fn follow(rig: &Rig, named: Vec<(Scope, BudgetLimits)>) {
+    write!(rig, |w, cx| budgets::follow_file(w, &cx, &operator(), &named).await).unwrap();
+}
+
+/// An agent of `by`, without a team, whose archetype lets it cost `daily` millionths a day.
+async fn create(rig: &Rig, by: &str, name: &str, daily: Option<u64>) {
+    let new = NewAgent { team: None, daily_money: daily.map(Money), ..new_agent(&rig.cx, name) };
+    let by = party(by);
+    write!(rig, |w, cx| agents::create(w, &cx, &by, new).await).unwrap();
+}
+
+async fn delete(rig: &Rig, name: &str) {
+    let agent_id = id(name);
+    write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &agent_id).await).unwrap();
+}
+
+/// One call that takes `tokens` tokens and as many millionths, in a turn that ends.
+async fn spend(rig: &Rig, name: &str, tokens: u64) {
+    let turn = rig.busy(name).await.turn_id;
+    let (held, _) = rig.model_start(turn, demand(tokens, 16)).await.unwrap();
+    rig.model_answer(turn, held, used(tokens, 0)).await.unwrap();
+    rig.finish(turn, "done").await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_archetype_lets_an_agent_cost_ends_with_the_agent_and_a_limit_set_by_hand_does_not() {
+    let rig = Rig::new().await;
+    create(&rig, "ada", "dan", Some(500)).await;
+    assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(500));
+    spend(&rig, "dan", 120).await;
+    delete(&rig, "dan").await;
+    assert_eq!(money_limit(&rig, "agent:dan/day").await, None);
+    // Its successor is of an archetype without a limit, and the next one's has another. What was spent today is spent.
+    create(&rig, "ada", "dan", None).await;
+    assert_eq!(money_limit(&rig, "agent:dan/day").await, None);
+    delete(&rig, "dan").await;
+    create(&rig, "ada", "dan", Some(200)).await;
+    let today = account(&rig, "agent:dan/day").await.unwrap();
+    assert_eq!((today.limits.money, today.spent_money), (Some(Money(200)), Money(120)));
+    let turn = rig.busy("dan").await.turn_id;
+    assert_eq!(rig.model_start(turn, demand(70, 50)).await.unwrap_err().details.unwrap()["scope"], "agent:dan/day");
+
+    // From now on it is somebody's own.
+    set(&rig, "agent:dan/day", Some(90)).await;
+    set(&rig, "agent:dan", Some(7_000)).await;
+    for daily in [None, Some(1_000)] {
+        delete(&rig, "dan").await;
+        assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(90));
+        create(&rig, "ada", "dan", daily).await;
+        assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(90), "{daily:?}");
+        assert_eq!(money_limit(&rig, "agent:dan").await, Some(7_000));
+    }
+    // Lifted by hand, the next archetype's counts again.
+    set(&rig, "agent:dan/day", None).await;
+    delete(&rig, "dan").await;
+    create(&rig, "ada", "dan", Some(300)).await;
+    assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(300));
+    // A limit of tokens beside it is another matter.
+    let (day, tokens) = (scope("agent:dan/day"), NewLimits { tokens: Some(Some(9_000)), money: None });
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &day, tokens).await).unwrap();
+    delete(&rig, "dan").await;
+    let left = account(&rig, "agent:dan/day").await.unwrap().limits;
+    assert_eq!(left, BudgetLimits { tokens: Some(9_000), money: None });
+    let origins: Vec<String> = rig
+        .events()
+        .await
+        .iter()
+        .filter(|event| event.kind == ghost_domain::EventKind::BudgetSet)
+        .map(|event| event.payload["origin"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!((origins[0].as_str(), origins[1].as_str()), ("archetype", "archetype"));
+    assert!(origins.iter().any(|origin| origin == "hand"));
+}
+
+#[tokio::test]
+async fn the_file_takes_over_what_an_archetype_has_set_and_lets_go_of_it() {
+    let rig = Rig::new().await;
+    create(&rig, "ada", "dan", Some(500)).await;
+    let limits = BudgetLimits { tokens: None, money: Some(Money(500)) };
+    follow(&rig, vec![(scope("agent:dan/day"), limits)]).await;
+    delete(&rig, "dan").await;
+    assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(500), "it is the file's now");
+    follow(&rig, vec![]).await;
+    assert_eq!(money_limit(&rig, "agent:dan/day").await, None);
+}
+
+#[tokio::test]
+async fn no_list_that_is_full_keeps_a_limit_of_the_file_or_a_warning_back() {
+    let rig = Rig::new().await;
+    let team = scope("team:crew");
+    let file = BudgetLimits { tokens: Some(100), money: None };
+    follow(&rig, vec![(team.clone(), file), (scope("agent:cyd/day"), file), (scope("world/day"), file)]).await;
+    // Twelve hundred accounts before them in the order of the list.
+    write!(rig, |w, cx| {
+        let ada = w.agent_get(&id("ada")).await?.unwrap();
+        for n in 0..1_200 {
+            let agent_id = format!("a{n:04}").parse()?;
+            w.agent_put(&ghost_domain::Agent { agent_id, ..ada.clone() }).await?;
+            let limits = BudgetLimits { tokens: Some(5), money: None };
+            let scope = Scope::Agent(format!("a{n:04}").parse()?);
+            w.budget_put(&Budget { limits, ..Budget::open(scope, cx.now()) }).await?;
+            let root = Scope::Root(RootId(uuid::Uuid::from_u128(u128::MAX - n)));
+            w.budget_put(&Budget { limits, spent_tokens: 5, ..Budget::open(root, cx.now()) }).await?;
+        }
+        Ok::<_, ghost_domain::Refusal>(())
+    })
+    .unwrap();
+    spend(&rig, "ada", 60).await;
+    let turn = rig.busy("ada").await.turn_id;
+    rig.model_start(turn, demand(20, 16)).await.unwrap();
+    let now = rig.cx.now();
+    let (near, bounded) = read!(rig, |r| (status::near(r, now).await?, status::bounded(r, now).await?));
+    let roots = near.iter().filter(|budget| matches!(budget.scope, Scope::Root(_))).count();
+    let others: Vec<String> =
+        near.iter().map(|budget| budget.scope.to_string()).filter(|text| !text.starts_with("root:")).collect();
+    assert_eq!((roots, others), (1_200, vec!["team:crew".to_owned(), "world/day".to_owned()]));
+    assert_eq!(bounded.len(), 1_203, "roots have no place in a list of what lasts");
+    follow(&rig, vec![(scope("world/day"), file)]).await;
+    for (text, left) in
+        [("team:crew", None), ("agent:cyd/day", None), ("world/day", Some(100)), ("agent:a1199", Some(5))]
+    {
+        assert_eq!(account(&rig, text).await.unwrap().limits.tokens, left, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn accounts_of_deleted_agents_warn_nobody() {
+    let rig = Rig::new().await;
+    create(&rig, "ada", "dan", None).await;
+    spend(&rig, "dan", 90).await;
+    set(&rig, "agent:dan", Some(100)).await;
+    set(&rig, "agent:dan/day", Some(100)).await;
+    let warned = async || {
+        let now = rig.cx.now();
+        let (near, bounded) = read!(rig, |r| (status::near(r, now).await?, status::bounded(r, now).await?));
+        (near.len(), bounded.len())
+    };
+    assert_eq!(warned().await, (2, 2));
+    delete(&rig, "dan").await;
+    assert_eq!(warned().await, (0, 0));
+    create(&rig, "ada", "dan", None).await;
+    assert_eq!(warned().await, (2, 2), "what was set for the id holds for whoever bears it");
+}
+
+#[tokio::test]
+async fn a_team_that_has_no_member_yet_may_have_a_budget_in_the_file() {
+    let rig = Rig::new().await;
+    let limits = BudgetLimits { tokens: Some(5), money: None };
+    follow(&rig, vec![(scope("team:empty"), limits), (scope("team:empty/day"), limits)]).await;
+    assert_eq!(account(&rig, "team:empty/day").await.unwrap().limits, limits);
+}
+
+#[tokio::test]
+async fn what_an_earlier_agent_of_the_id_spent_is_not_charged_to_who_created_the_next_one() {
+    let rig = Rig::new().await;
+    create(&rig, "ada", "dan", None).await;
+    create(&rig, "dan", "eve", None).await;
+    spend(&rig, "dan", 100).await;
+    spend(&rig, "eve", 10).await;
+    delete(&rig, "eve").await;
+    delete(&rig, "dan").await;
+    rig.pass(Duration::from_secs(60));
+    create(&rig, "bob", "dan", None).await;
+    create(&rig, "dan", "eve", None).await;
+    spend(&rig, "dan", 30).await;
+    spend(&rig, "eve", 3).await;
+    for (text, spent) in
+        [("agent:bob", 33), ("agent:bob/day", 33), ("agent:dan", 143), ("agent:eve", 13), ("world/day", 143)]
+    {
+        assert_eq!(set(&rig, text, Some(9_000)).await.spent_tokens, spent, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn who_comes_into_a_team_brings_no_spending_with_him_and_one_created_again_in_it_does() {
+    let rig = Rig::new().await;
+    spend(&rig, "cyd", 50).await;
+    rig.pass(Duration::from_secs(60));
+    let moved = write!(rig, |w, cx| agents::update(w, &cx, &id("cyd"), "worker", "cyd", Some("desk")).await).unwrap();
+    assert!(moved);
+    spend(&rig, "cyd", 7).await;
+    spend(&rig, "bob", 4).await;
+    assert_eq!(set(&rig, "team:desk/day", Some(9_000)).await.spent_tokens, 7);
+    delete(&rig, "bob").await;
+    rig.pass(Duration::from_secs(60));
+    write!(rig, |w, cx| agents::create(w, &cx, &operator(), new_agent(&cx, "bob")).await).unwrap();
+    assert_eq!(set(&rig, "team:crew", Some(9_000)).await.spent_tokens, 4);
+    let all = read!(rig, |r| r.budget_list(&BudgetFilter::default()).await?);
+    assert_eq!(all.iter().find(|budget| budget.scope == Scope::World).unwrap().spent_tokens, 61);
+}
+
+#[tokio::test]
+async fn an_account_of_a_day_that_has_not_come_is_set_right_by_hand() {
+    let rig = Rig::new().await;
+    set(&rig, "world/day", Some(1_000)).await;
+    rig.pass(Duration::from_secs(86_400 * 10_000));
+    spend(&rig, "ada", 900).await;
+    rig.back(Duration::from_secs(86_400 * 10_000));
+    let turn = rig.busy("ada").await.turn_id;
+    let left = async |tokens| rig.model_start(turn, demand(tokens, 16)).await.is_ok();
+    rig.pass(Duration::from_secs(86_400));
+    assert!(!left(200).await, "the clock may be wrong now");
+    assert_eq!(set(&rig, "world/day", Some(1_000)).await.spent_tokens, 900, "what was spent is not given back");
+    assert!(!left(200).await);
+    rig.pass(Duration::from_secs(86_400));
+    assert!(left(200).await);
+}

@@ -1,0 +1,85 @@
+//! The headings of a `config.md`: which sections there are, and what is wrong with text that belongs to none of them.
+//!
+//! Must never: read what a section says.
+
+use ghost_domain::text::{clip, nearest};
+
+use crate::markdown::{Item, ItemKind, Section, other_heading};
+use crate::report::FileReport;
+
+/// The sections that are known, as they are compared.
+pub const SECTIONS: [&str; 9] =
+    ["llm", "limits", "tool access", "toolbox", "skills", "tools", "heartbeat", "prompt", "channels"];
+
+/// The heading of a known section, as it is documented.
+fn titled(section: &str) -> String {
+    let word = |word: &str| match word {
+        "llm" => "LLM".to_owned(),
+        _ => word[..1].to_uppercase() + &word[1..],
+    };
+    format!("## {}", section.split(' ').map(word).collect::<Vec<_>>().join(" "))
+}
+
+/// Reports a comment without an end: it hides everything after it.
+pub fn unclosed(line: Option<usize>, file: &FileReport<'_>) {
+    if let Some(line) = line {
+        let message = "the comment that begins here has no end, so that nothing after it is read";
+        file.error(line, "", message, "write `-->` where it ends");
+    }
+}
+
+/// What stands before the first section: a title and notes. Whatever looks like configuration would be lost there.
+pub fn before(items: &[Item], file: &FileReport<'_>) {
+    let mut titled = false;
+    for Item { line, kind } in items {
+        let told = match kind {
+            ItemKind::Pair(key, _) => format!("`{}:`", clip(key, 60)),
+            ItemKind::Bullet(word) => format!("the list item `{}`", clip(word, 60)),
+            ItemKind::Prose(text) => {
+                match other_heading(text) {
+                    Some((1, key)) if !titled && section_of(&key).is_none() => titled = true,
+                    Some((_, key)) => no_section(*line, text, &key, file),
+                    None => {}
+                }
+                continue;
+            }
+        };
+        let hint = "put it under the `## Section` that it belongs to; put notes between <!-- and -->";
+        file.error(*line, "", format!("{told} stands before the first section, where nothing reads it"), hint);
+    }
+}
+
+/// The known section that a heading in lower case means, whatever stands between its words.
+fn section_of(key: &str) -> Option<&'static str> {
+    let plain = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    SECTIONS.into_iter().find(|section| plain(section) == plain(key))
+}
+
+/// Reports a heading that begins no section, although it may have been meant to.
+pub fn no_section(line: usize, text: &str, key: &str, file: &FileReport<'_>) {
+    let hint = match section_of(key).or_else(|| nearest(key, SECTIONS)) {
+        Some(near) => format!("did you mean `{}`? Sections begin with two `#`", titled(near)),
+        None => "sections begin with two `#`; put notes between <!-- and -->".to_owned(),
+    };
+    file.error(line, "", format!("`{}` begins no section", clip(text, 60)), hint);
+}
+
+/// Reports a section that nobody knows.
+pub fn unread(section: &Section, file: &FileReport<'_>) {
+    let meant = section_of(&section.key).or_else(|| nearest(&section.key, SECTIONS));
+    let hint = match meant {
+        Some(meant) => format!("did you mean `{}`?", titled(meant)),
+        None => format!("known are: {}", SECTIONS.map(titled).join(", ")),
+    };
+    let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
+    file.warn(section.line, "", message, hint);
+    // A section that is known may begin in it, under a heading of another level.
+    for Item { line, kind } in &section.items {
+        if let ItemKind::Prose(text) = kind
+            && let Some((_, key)) = other_heading(text)
+            && section_of(&key).is_some()
+        {
+            no_section(*line, text, &key, file);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Readers of truth values, numbers and durations: each gives a value within its bounds, or says what to write instead.
+//!
+//! Must never: guess (`yes` is no truth value, `1.0` no count), or take what stands in quotes for a number.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::reader::Field;
+use crate::yaml::Value;
+
+/// What a hint says of a number that is left empty, unless leaving it out means something of its own.
+const LEFT_OUT: &str = "leave the key out";
+/// How durations are written.
+const DURATIONS: &str = "write 250ms, 30s, 5m, 2h or 7d, or a whole number of seconds";
+
+impl Field<'_> {
+    fn plain(&self) -> Option<&str> {
+        match &self.node().value {
+            Value::Scalar { text, plain: true, .. } if !self.is_null() => Some(text.trim()),
+            _ => None,
+        }
+    }
+
+    /// What to write in place of what stands here: `wanted` says what, `left_out` what to do if there is no such value, and
+    /// `reads` whether a text would be one.
+    fn instead(&self, wanted: &str, left_out: &str, reads: impl Fn(&str) -> bool) -> String {
+        match &self.node().value {
+            _ if self.is_null() => format!("write {wanted}, or {left_out}"),
+            Value::Scalar { text, plain: false, .. } if reads(text.trim()) => "write it without quotes".to_owned(),
+            Value::Scalar { plain: false, .. } => format!("write {wanted}, without quotes"),
+            _ => format!("write {wanted}"),
+        }
+    }
+
+    /// A truth value.
+    pub fn flag(&self) -> Option<bool> {
+        match self.plain() {
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            _ => {
+                self.wanted("a truth value", "write true or false, without quotes");
+                None
+            }
+        }
+    }
+
+    /// A whole number within `range`. Underscores between digits are allowed.
+    pub fn count(&self, range: RangeInclusive<u64>) -> Option<u64> {
+        let wanted = format!("a whole number from {} to {}", range.start(), range.end());
+        self.count_of(range, &wanted, LEFT_OUT)
+    }
+
+    /// As [`count`](Self::count); `wanted` is what to write, with an example, and `left_out` what to do to write none.
+    pub fn count_of(&self, range: RangeInclusive<u64>, wanted: &str, left_out: &str) -> Option<u64> {
+        match self.plain().and_then(whole) {
+            Some(number) => self.within(number, &range),
+            None => {
+                self.wanted("a whole number", self.instead(wanted, left_out, |text| whole(text).is_some()));
+                None
+            }
+        }
+    }
+
+    /// [`count`](Self::count) for what fits 32 bits.
+    pub fn count32(&self, range: RangeInclusive<u32>) -> Option<u32> {
+        self.count(u64::from(*range.start())..=u64::from(*range.end())).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// A number within `range`.
+    pub fn number(&self, range: RangeInclusive<f64>) -> Option<f64> {
+        let wanted = format!("a number from {} to {}", range.start(), range.end());
+        self.number_of(range, &wanted, LEFT_OUT)
+    }
+
+    /// As [`number`](Self::number); `wanted` and `left_out` as in [`count_of`](Self::count_of).
+    pub fn number_of(&self, range: RangeInclusive<f64>, wanted: &str, left_out: &str) -> Option<f64> {
+        let read = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+        match self.plain().and_then(read) {
+            Some(number) => self.within(number, &range),
+            None => {
+                self.wanted("a number", self.instead(wanted, left_out, |text| read(text).is_some()));
+                None
+            }
+        }
+    }
+
+    fn within<T: PartialOrd + std::fmt::Display>(&self, number: T, range: &RangeInclusive<T>) -> Option<T> {
+        let (least, most) = (range.start(), range.end());
+        if range.contains(&number) {
+            return Some(number);
+        }
+        let hint = if number < *least { format!("write at least {least}") } else { format!("write at most {most}") };
+        self.error(format!("{number} is not within {least} to {most}"), hint);
+        None
+    }
+
+    /// A duration within `range`: `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
+    pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
+        let text = match &self.node().value {
+            Value::Scalar { text, .. } if !self.is_null() => Some(text.trim()),
+            _ => None,
+        };
+        let (least, most) = (range.start(), range.end());
+        match text.and_then(parse_duration) {
+            Some(duration) if range.contains(&duration) => Some(duration),
+            Some(duration) => {
+                let bound = if duration < *least { format!("at least {least:?}") } else { format!("at most {most:?}") };
+                let message = format!("{duration:?} is not within {least:?} to {most:?}");
+                self.error(message, format!("write {bound}"));
+                None
+            }
+            None => {
+                self.wanted("a duration", DURATIONS);
+                None
+            }
+        }
+    }
+}
+
+/// A whole number of decimal digits, underscores between them allowed.
+fn whole(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    let edges = text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && !text.ends_with('_');
+    (digits && edges).then(|| text.replace('_', "")).and_then(|text| text.parse().ok())
+}
+
+/// `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let number: u64 = digits.parse().ok()?;
+    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs);
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" | "" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(3_600),
+        "d" => seconds(86_400),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::told;
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(parse_duration("7d"), Some(Duration::from_secs(604_800)));
+        assert_eq!(parse_duration("45"), Some(Duration::from_secs(45)));
+        for bad in ["", "s", "-1s", "1.5s", "1 s", "99999999999999999999s", "18446744073709551615d", "1w"] {
+            assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_reader_says_what_to_write_instead() {
+        let count = |field: &Field<'_>| assert_eq!(field.count(1..=9), None);
+        let number = |field: &Field<'_>| assert_eq!(field.number(0.5..=2.0), None);
+        let flag = |field: &Field<'_>| assert_eq!(field.flag(), None);
+        let duration =
+            |field: &Field<'_>| assert_eq!(field.duration(Duration::from_secs(1)..=Duration::from_secs(60)), None);
+        let list = |field: &Field<'_>| assert!(field.list().is_empty());
+        let map = |field: &Field<'_>| assert!(field.map_of("{ tokens: 5000 }").is_none());
+        let text = |field: &Field<'_>| assert_eq!(field.text(4), None);
+        let choice = |field: &Field<'_>| assert_eq!(field.choice(&["full", "none"]), None);
+        type Read<'r> = &'r dyn Fn(&Field<'_>);
+        let cases: [(&str, Read<'_>, &str); 27] = [
+            ("'5'", &count, "`5` is not a whole number\n  hint: write it without quotes"),
+            ("'$5'", &count, "`$5` is not a whole number\n  hint: write a whole number from 1 to 9, without quotes"),
+            ("5,0", &count, "`5,0` is not a whole number\n  hint: write a whole number from 1 to 9"),
+            (
+                "~",
+                &count,
+                "nothing is not a whole number\n  hint: write a whole number from 1 to 9, or leave the key out",
+            ),
+            ("[5]", &count, "a list is not a whole number\n  hint: write a whole number from 1 to 9"),
+            ("0", &count, "0 is not within 1 to 9\n  hint: write at least 1"),
+            ("10", &count, "10 is not within 1 to 9\n  hint: write at most 9"),
+            ("'1.5'", &number, "`1.5` is not a number\n  hint: write it without quotes"),
+            ("$1.5", &number, "`$1.5` is not a number\n  hint: write a number from 0.5 to 2"),
+            ("", &number, "nothing is not a number\n  hint: write a number from 0.5 to 2, or leave the key out"),
+            ("0.25", &number, "0.25 is not within 0.5 to 2\n  hint: write at least 0.5"),
+            ("3", &number, "3 is not within 0.5 to 2\n  hint: write at most 2"),
+            ("yes", &flag, "`yes` is not a truth value\n  hint: write true or false, without quotes"),
+            ("'true'", &flag, "`true` is not a truth value\n  hint: write true or false, without quotes"),
+            ("", &flag, "nothing is not a truth value\n  hint: write true or false"),
+            ("{ a: 1 }", &flag, "a map is not a truth value\n  hint: write true or false"),
+            ("soon", &duration, "`soon` is not a duration\n  hint: write 250ms, 30s"),
+            ("", &duration, "nothing is not a duration\n  hint: write 250ms, 30s"),
+            ("500ms", &duration, "500ms is not within 1s to 60s\n  hint: write at least 1s"),
+            ("2h", &duration, "7200s is not within 1s to 60s\n  hint: write at most 60s"),
+            (
+                "a, b",
+                &list,
+                "`a, b` is not a list\n  hint: write [a, b], or each entry on a line of its own after `- `",
+            ),
+            ("{ a: 1 }", &list, "a map is not a list\n  hint: write each entry on a line of its own after `- `"),
+            ("5000", &map, "`5000` is not a map\n  hint: write such as { tokens: 5000 }"),
+            ("[5000]", &map, "a list is not a map\n  hint: write such as { tokens: 5000 }"),
+            ("", &text, "it is empty\n  hint: write a text here, or take it out"),
+            ("words", &text, "the text has 5 bytes; at most 4 are allowed\n  hint: shorten it"),
+            ("", &choice, "nothing is not a value for this\n  hint: it may be: full, none"),
+        ];
+        for (value, read, expected) in cases {
+            let found = told(&format!("key: {value}\n"), |map| read(&map.get("key").unwrap()));
+            assert!(found.starts_with(&format!("error: w.yaml:1: key: {expected}")), "{value}: {found}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Which adapter a conversation has.
+
+use ghost_domain::Refusal;
+use ghost_domain::conversation::{CONTROL, WEBHOOK};
+use ghost_world::World;
+
+use super::adapter::Adapter;
+use super::client::Http;
+use super::control::Control;
+use super::webhook::Webhook;
+
+/// The adapter of a conversation; nothing if the world has none of that name any more.
+pub(super) fn adapter_of(world: &World, name: &str, http: &Http) -> Result<Option<Box<dyn Adapter>>, Refusal> {
+    if name == CONTROL {
+        return Ok(Some(Box::new(Control)));
+    }
+    let plan = world.plan();
+    let Some(plan) = name.strip_prefix(WEBHOOK).and_then(|name| plan.webhooks.get(name)) else { return Ok(None) };
+    Ok(Some(Box::new(Webhook::new(plan.clone(), http.client()?))))
+}

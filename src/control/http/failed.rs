@@ -1,0 +1,74 @@
+//! Refusals as the HTTP side shows them.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use ghost_domain::{Code, Refusal};
+use ghost_record::names::renamed;
+use serde_json::{Value, json};
+
+/// A refusal on its way out.
+pub(super) struct Failed(pub(super) Refusal);
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (http_status(self.0.code), Json(body(&self.0))).into_response()
+    }
+}
+
+/// The words of a refusal with each field of the wire called what it is called in an address.
+pub(super) fn in_an_address(text: &str) -> String {
+    renamed(text, |word| {
+        let name = match word {
+            "after_seq" => "after",
+            "agent_id" => "agent",
+            "before_seq" => "before",
+            "kinds" => "kind",
+            "since_at_ms" => "since",
+            "turn_id" => "turn",
+            _ => return None,
+        };
+        Some(name.to_owned())
+    })
+}
+
+/// A refusal as HTTP shows it: `{error: {code, message, hint?, details?}}`.
+pub(super) fn body(refusal: &Refusal) -> Value {
+    let mut error = json!({ "code": refusal.code, "message": in_an_address(&refusal.message) });
+    if let Some(hint) = refusal.hint.as_deref().map(in_an_address) {
+        error["hint"] = json!(hint);
+    }
+    if let Some(details) = &refusal.details {
+        error["details"] = details.clone();
+        if let Some(field) = details.get("field").and_then(Value::as_str) {
+            error["details"]["field"] = in_an_address(field).into();
+        }
+    }
+    json!({ "error": error })
+}
+
+/// The HTTP status of a refusal.
+pub(super) fn http_status(code: Code) -> StatusCode {
+    match code {
+        Code::InvalidArguments | Code::PayloadMismatch => StatusCode::BAD_REQUEST,
+        Code::CursorAhead => StatusCode::RANGE_NOT_SATISFIABLE,
+        Code::CursorExpired => StatusCode::GONE,
+        Code::NotFound | Code::UnknownTool => StatusCode::NOT_FOUND,
+        Code::AccessDenied | Code::PathDenied | Code::PolicyDenied | Code::ApprovalDenied => StatusCode::FORBIDDEN,
+        Code::Conflict | Code::ApprovalPending | Code::OutcomeUnknown => StatusCode::CONFLICT,
+        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::RateLimited | Code::InboxFull | Code::HopLimit | Code::BudgetExhausted | Code::LoopGuard => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
+        Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        Code::Unavailable | Code::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Internal | Code::ExecFailed => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
+    }
+}

@@ -1,0 +1,55 @@
+//! Agents as the services show them.
+
+use ghost_commons::mail;
+use ghost_domain::{Agent, AgentId, TurnId};
+use ghost_world::World;
+
+use super::outcome::{Result, refused};
+
+/// The records of agents, those that do not exist left out.
+pub async fn agents(world: &World, ids: Vec<AgentId>) -> Result<Vec<Agent>> {
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                let mut found = Vec::with_capacity(ids.len());
+                for id in &ids {
+                    found.extend(r.agent_get(id).await?);
+                }
+                Ok(found)
+            })
+        })
+        .await
+}
+
+/// Every record, tombstones included, in order of id.
+pub async fn all_agents(world: &World) -> Result<Vec<Agent>> {
+    world.store().read(|r| Box::pin(async move { r.agent_list(true).await })).await.map_err(refused)
+}
+
+/// What only the store knows of an agent at work.
+#[derive(Clone, Debug)]
+pub struct AtWork {
+    /// Its record.
+    pub agent: Agent,
+    /// Pending mail.
+    pub inbox_pending: u64,
+    /// The turn under way.
+    pub turn_id: Option<TurnId>,
+}
+
+/// A live agent at work, or a refusal that names the nearest one.
+pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
+    let id = agent_id.clone();
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                let agent = mail::agent_named(r, &id).await?;
+                let inbox_pending = r.inbox_depth(&id).await?.into();
+                let turn_id = r.turn_open_of(&id).await?.map(|turn| turn.turn_id);
+                Ok(AtWork { agent, inbox_pending, turn_id })
+            })
+        })
+        .await
+}

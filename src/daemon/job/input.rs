@@ -1,0 +1,264 @@
+//! What a job is given: the files of a folder, read whole and bounded, and the job's name that follows from them.
+//!
+//! Must never: write, or take in half of what it was given.
+
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use ghost_config::plan::Plan;
+use ghost_domain::text::shown;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Code, Limits, Refusal};
+use rustix::fs::Access;
+use sha2::{Digest, Sha256};
+
+/// Directory of the workspace that inputs are copied into.
+pub(super) const INPUTS: &str = "inputs";
+/// Directories inside a job's input.
+const DEPTH_MAX: usize = 8;
+/// Files of the input that are named in one refusal.
+const NAMED_MAX: usize = 20;
+/// What to do about an input that is none.
+const A_FOLDER: &str = "give --input DIR a folder of text files";
+
+/// One file of a job's input.
+pub struct Input {
+    pub(super) path: WorkspacePath,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Reads the input of a world's main job: that of `given`, else the world's own. Nothing if the world has no job.
+///
+/// # Errors
+/// When the input is missing, empty, too large, or holds what cannot be taken in; when there is no job to take `given`.
+pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<Vec<Input>, Refusal>> + use<> {
+    let limits = plan.limits.clone();
+    let dir = match (&plan.job, given) {
+        (Some(job), given) => Ok(Some(given.unwrap_or_else(|| job.input.clone()))),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(Refusal::new(Code::InvalidArguments, "this world has no job that takes an input")
+            .hint("add a `job:` section to world-config.yaml, or leave --input out")),
+    };
+    async move {
+        let Some(dir) = dir? else { return Ok(Vec::new()) };
+        tokio::task::spawn_blocking(move || read_input(&dir, &limits))
+            .await
+            .map_err(|error| Refusal::new(Code::Internal, format!("reading the input failed: {error}")))?
+    }
+}
+
+/// Why part of the input cannot be taken in.
+fn unreadable(path: &Path, error: &std::io::Error) -> Refusal {
+    let message = format!("the job's input cannot be read: {}: {error}", path.display());
+    Refusal::new(Code::Unavailable, message).hint(ghost_config::unreadable(error))
+}
+
+/// Checks, before anything runs, that the workspace has a place for the input: directories where directories must be, and
+/// leave to write in them. Changes nothing.
+///
+/// # Errors
+/// `Unavailable` with the directory that is in the way.
+pub fn check_place(workspace: &Path, files: &[Input]) -> Result<(), Refusal> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let base = workspace.join(INPUTS).join(job_id(files));
+    for file in files {
+        let target = base.join(file.path.as_str());
+        let kind = target.symlink_metadata().ok().map(|facts| facts.is_file());
+        // What is there was taken in before and is not written again.
+        if kind == Some(true) {
+            continue;
+        }
+        let refuse = |at: &Path, what: &str, hint: &str| {
+            let message = format!("the job's input cannot be taken in: {} {what}", at.display());
+            Err(Refusal::new(Code::Unavailable, message).hint(hint))
+        };
+        if kind == Some(false) {
+            return refuse(&target, "is not a file", "move it away");
+        }
+        let Some(dir) = target.ancestors().skip(1).find(|dir| dir.symlink_metadata().is_ok()) else { continue };
+        if !dir.is_dir() {
+            return refuse(dir, "is not a directory", "move it away");
+        }
+        if rustix::fs::access(dir, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+            return refuse(dir, "cannot be written", "make it writable, or give another directory with --data");
+        }
+    }
+    Ok(())
+}
+
+/// The first 16 hexadecimal digits of the hash over names and contents, in order of name.
+pub(super) fn job_id(files: &[Input]) -> String {
+    let mut hasher = Sha256::new();
+    for file in files {
+        hasher.update(file.path.as_str().as_bytes());
+        hasher.update([0]);
+        hasher.update((file.bytes.len() as u64).to_le_bytes());
+        hasher.update(&file.bytes);
+    }
+    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads the input directory: regular files only, in order of path, bounded in number, size and depth. Hidden files are
+/// passed over; symbolic links are not followed.
+fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
+    let smaller = |what: String, setting: &str| {
+        let hint = format!("raise limits.{setting} in world-config.yaml, or give less at once");
+        Refusal::new(Code::TooLarge, what).hint(hint)
+    };
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    // Files that cannot be taken in, and why: all of them are told at once.
+    let mut unusable: Vec<String> = Vec::new();
+    let mut queue = vec![(String::new(), dir.to_owned(), 0)];
+    check_folder(dir)?;
+    while let Some((prefix, at, depth)) = queue.pop() {
+        if depth > DEPTH_MAX {
+            let what = format!("the input is more than {DEPTH_MAX} directories deep at {}", at.display());
+            let hint =
+                format!("move what lies deeper up; files may lie at most {DEPTH_MAX} directories below the input");
+            return Err(Refusal::new(Code::TooLarge, what).hint(hint));
+        }
+        let entries = std::fs::read_dir(&at).map_err(|error| unreadable(&at, &error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| unreadable(&at, &error))?;
+            let kind = entry.file_type().map_err(|error| unreadable(&entry.path(), &error))?;
+            if entry.file_name().as_bytes().starts_with(b".") || !(kind.is_dir() || kind.is_file()) {
+                continue;
+            }
+            let Ok(name) = entry.file_name().into_string() else {
+                let name = shown(&entry.file_name().to_string_lossy(), 120);
+                unusable.push(format!("`{name}` in {}: its name is not UTF-8", at.display()));
+                continue;
+            };
+            let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+            if kind.is_dir() {
+                queue.push((path, entry.path(), depth + 1));
+            } else {
+                if let Err(refusal) = WorkspacePath::parse(&path, false) {
+                    unusable.push(format!("`{}`: {}", shown(&path, 200), refusal.message));
+                }
+                found.push((path, entry.path()));
+            }
+            if found.len() > limits.job_files_max as usize {
+                let what = format!("the input has more than {} files (limits.job_files_max)", limits.job_files_max);
+                return Err(smaller(what, "job_files_max"));
+            }
+        }
+    }
+    if !unusable.is_empty() {
+        return Err(cannot_be_taken(unusable));
+    }
+    if found.is_empty() {
+        return Err(
+            Refusal::new(Code::InvalidArguments, format!("the input {} holds no files", dir.display())).hint(A_FOLDER)
+        );
+    }
+    found.sort();
+    let mut total = 0usize;
+    let mut files = Vec::with_capacity(found.len());
+    for (path, from) in found {
+        let alone = |bytes: u64| bytes > u64::from(limits.job_bytes);
+        let file = std::fs::File::open(&from).map_err(|error| unreadable(&from, &error))?;
+        let length = file.metadata().map_err(|error| unreadable(&from, &error))?.len();
+        let mut bytes = Vec::new();
+        if !alone(length) {
+            // It may grow while it is read.
+            let most = u64::from(limits.job_bytes) + 1;
+            file.take(most).read_to_end(&mut bytes).map_err(|error| unreadable(&from, &error))?;
+        }
+        if alone(length.max(bytes.len() as u64)) {
+            let what = format!("{path} alone has more than {} bytes (limits.job_bytes)", limits.job_bytes);
+            return Err(smaller(what, "job_bytes"));
+        }
+        total = total.saturating_add(bytes.len());
+        if total > limits.job_bytes as usize {
+            let what = format!("the input has more than {} bytes (limits.job_bytes)", limits.job_bytes);
+            return Err(smaller(what, "job_bytes"));
+        }
+        files.push(Input { path: WorkspacePath::parse(&path, false)?, bytes });
+    }
+    Ok(files)
+}
+
+/// Checks that the input is a folder that is there.
+fn check_folder(dir: &Path) -> Result<(), Refusal> {
+    let (code, what) = match std::fs::metadata(dir) {
+        Ok(facts) if facts.is_dir() => return Ok(()),
+        Ok(_) => (Code::InvalidArguments, "is not a directory"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (Code::NotFound, "is not there"),
+        Err(error) => return Err(unreadable(dir, &error)),
+    };
+    Err(Refusal::new(code, format!("the input {} {what}", dir.display())).hint(A_FOLDER))
+}
+
+/// Names the files that cannot be taken in, in order.
+fn cannot_be_taken(mut unusable: Vec<String>) -> Refusal {
+    unusable.sort();
+    let (all, rest) = (unusable.len(), unusable.len().saturating_sub(NAMED_MAX));
+    unusable.truncate(NAMED_MAX);
+    let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
+    let files = if all == 1 { "a file".to_owned() } else { format!("{all} files") };
+    let what = format!("the input has {files} that cannot be taken in: {}{more}", unusable.join("; "));
+    Refusal::new(Code::InvalidArguments, what).hint("rename what is named, or leave it out of the input")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_is_told_with_its_bound_and_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |limits: &Limits| {
+            let refusal = read_input(dir.path(), limits).err().unwrap();
+            assert_eq!(refusal.code, Code::TooLarge, "{refusal}");
+            (refusal.message, refusal.hint.unwrap())
+        };
+        let deep = dir.path().join("1/2/3/4/5/6/7/8");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("a"), "12345").unwrap();
+        std::fs::write(dir.path().join("b"), "12345").unwrap();
+        assert_eq!(read_input(dir.path(), &Limits::default()).unwrap().len(), 2);
+
+        let (what, hint) = refused(&Limits { job_files_max: 1, ..Limits::default() });
+        assert!(what.contains("more than 1 files") && hint.contains("limits.job_files_max"), "{what}: {hint}");
+        for (job_bytes, told) in [(9, "more than 9 bytes"), (4, "alone has more than 4 bytes")] {
+            let (what, hint) = refused(&Limits { job_bytes, ..Limits::default() });
+            assert!(what.contains(told) && hint.contains("limits.job_bytes"), "{what}: {hint}");
+        }
+        std::fs::create_dir(deep.join("9")).unwrap();
+        let (what, hint) = refused(&Limits::default());
+        assert!(what.contains("more than 8 directories deep") && hint.contains("at most 8"), "{what}: {hint}");
+        std::fs::remove_dir(deep.join("9")).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_folder_and_files_that_cannot_be_taken_in_are_told_all_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |dir: &Path| read_input(dir, &Limits::default()).err().unwrap();
+        let missing = refused(&dir.path().join("missing"));
+        assert!(missing.code == Code::NotFound && missing.message.contains("missing is not there"), "{missing}");
+        let file = dir.path().join("a file");
+        std::fs::write(&file, "x").unwrap();
+        let none = refused(&file);
+        assert!(none.code == Code::InvalidArguments && none.message.contains("is not a directory"), "{none}");
+        assert_eq!(read_input(dir.path(), &Limits::default()).unwrap().len(), 1);
+
+        let names = [b"caf\xe9.md".to_vec(), b"two\nlines.md".to_vec(), b"fine.md".to_vec(), b".\xe9".to_vec()];
+        for name in names {
+            std::fs::write(dir.path().join(std::ffi::OsString::from_vec(name)), "x").unwrap();
+        }
+        let both = refused(dir.path());
+        assert_eq!(both.code, Code::InvalidArguments);
+        assert!(both.message.contains("2 files that cannot be taken in"), "{both}");
+        assert!(both.message.contains(".md` in ") && both.message.contains("two\\nlines.md"), "{both}");
+        assert!(both.hint.unwrap().starts_with("rename what is named"));
+        let many: Vec<String> = (10..35).map(|n| format!("`{n}`: odd")).collect();
+        let told = cannot_be_taken(many).message;
+        assert!(told.contains("25 files") && told.contains("`29`") && told.ends_with("; and 5 more"), "{told}");
+    }
+}

@@ -1,0 +1,33 @@
+//! Sets of tables, a bit each: which of them a query must find written, and which a change has touched.
+
+pub(super) const META: u32 = 1;
+pub(super) const AGENTS: u32 = 1 << 1;
+pub(super) const SKILLS: u32 = 1 << 2;
+pub(super) const JOBS: u32 = 1 << 3;
+pub(super) const MAIL: u32 = 1 << 4;
+pub(super) const HEADS: u32 = 1 << 5;
+pub(super) const ASKS: u32 = 1 << 6;
+pub(super) const TURNS: u32 = 1 << 7;
+pub(super) const PROMPTS: u32 = 1 << 8;
+pub(super) const BUDGETS: u32 = 1 << 9;
+pub(super) const CALLS: u32 = 1 << 11;
+pub(super) const REQUESTS: u32 = 1 << 12;
+pub(super) const DEAD_LETTERS: u32 = 1 << 13;
+pub(super) const TASKS: u32 = 1 << 14;
+pub(super) const JOURNAL: u32 = 1 << 15;
+pub(super) const USAGE: u32 = 1 << 16;
+pub(super) const TASK_EVENTS: u32 = 1 << 17;
+pub(super) const EVENTS: u32 = 1 << 18;
+pub(super) const CHAT_CHANNELS: u32 = 1 << 19;
+pub(super) const CHAT_MEMBERS: u32 = 1 << 20;
+pub(super) const CHAT_POSTS: u32 = 1 << 21;
+pub(super) const CONVERSATIONS: u32 = 1 << 22;
+pub(super) const ENTRIES: u32 = 1 << 23;
+pub(super) const KNOWLEDGE: u32 = 1 << 24;
+pub(super) const KNOWLEDGE_VERSIONS: u32 = 1 << 25;
+pub(super) const STATE: u32 = 1 << 26;
+pub(super) const SCHEDULES: u32 = 1 << 27;
+pub(super) const SCHEDULE_RUNS: u32 = 1 << 28;
+pub(super) const SNAPSHOTS: u32 = 1 << 29;
+pub(super) const ROOTS: u32 = 1 << 10;
+pub(super) const ALL: u32 = (1 << 30) - 1;

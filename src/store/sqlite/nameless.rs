@@ -1,0 +1,70 @@
+//! Rows that are no noun of the domain.
+
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, ScheduleId, TaskEvent, Timestamp, TurnId, WatchSnapshot};
+
+/// A fact about the world.
+#[derive(Clone, Debug)]
+pub(super) struct Meta {
+    pub(super) key: String,
+    pub(super) value: String,
+}
+
+/// A row with its place in a table that only grows.
+#[derive(Clone, Debug)]
+pub(super) struct Numbered<T> {
+    pub(super) seq: i64,
+    pub(super) row: T,
+}
+
+/// What changes of a piece of mail, and whose inbox it lies in.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) message_id: MessageId,
+    pub(super) to: AgentId,
+    pub(super) state: MailState,
+    pub(super) turn_id: Option<TurnId>,
+    pub(super) crashes: u32,
+    pub(super) wake: bool,
+}
+
+impl Head {
+    pub(super) fn of(envelope: &Envelope) -> Self {
+        Self {
+            message_id: envelope.message_id,
+            to: envelope.to.clone(),
+            state: envelope.state,
+            turn_id: envelope.turn_id,
+            crashes: envelope.crashes,
+            wake: envelope.wake,
+        }
+    }
+
+    pub(super) fn apply(&self, envelope: &mut Envelope) {
+        envelope.state = self.state;
+        envelope.turn_id = self.turn_id;
+        envelope.crashes = self.crashes;
+        envelope.wake = self.wake;
+    }
+}
+
+/// What a watch last saw.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) schedule_id: ScheduleId,
+    pub(super) snapshot: WatchSnapshot,
+}
+
+/// A change of a task, in its place.
+#[derive(Clone, Debug)]
+pub(super) struct TaskHistory {
+    pub(super) seq: i64,
+    pub(super) event: TaskEvent,
+}
+
+/// A prompt part.
+#[derive(Clone, Debug)]
+pub(super) struct Prompt {
+    pub(super) hash: String,
+    pub(super) text: String,
+    pub(super) at: Timestamp,
+}

@@ -1,0 +1,125 @@
+//! Files that were emptied, removed or replaced: nothing is made in their place, and nothing is acknowledged into them.
+
+use std::fs;
+use std::path::Path;
+
+use ghost_domain::event::EventFilter;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _};
+
+use super::tools::{depth, dir, open, send};
+use crate::StoreError;
+use crate::sqlite::{SqliteOptions, open_store};
+
+async fn refused(path: &Path, expected: bool) -> String {
+    match open_store(path, SqliteOptions { expected, ..SqliteOptions::default() }).await {
+        Err(error @ StoreError::Damaged { .. }) => error.to_string(),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{} was opened", path.display()),
+    }
+}
+
+async fn raw(path: &Path) -> SqliteConnection {
+    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_database_that_must_be_there_is_never_made() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    assert!(refused(&path, true).await.contains("it is missing, but a world has run"));
+    assert!(!path.exists());
+    fs::write(&path, "").unwrap();
+    assert!(refused(&path, true).await.contains("it is empty, but a world has run"));
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    // As SQLite leaves one whose log was lost before anything was brought over from it.
+    let mut blank = raw(&path).await;
+    sqlx::raw_sql("PRAGMA journal_mode = WAL; VACUUM").execute(&mut blank).await.unwrap();
+    blank.close().await.unwrap();
+    let before = fs::read(&path).unwrap();
+    assert!(!before.is_empty());
+    assert!(refused(&path, true).await.contains("it has no tables, but a world has run"));
+    assert_eq!(fs::read(&path).unwrap(), before);
+    // Where none is expected, each of them is a new one.
+    open(&path).await.close().await;
+    open_store(&path, SqliteOptions { expected: true, ..SqliteOptions::default() }).await.unwrap().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_without_its_database_is_kept() {
+    let (dir, copy) = (dir(), dir());
+    let store = open(&dir.path().join("ghost.db")).await;
+    send(&store, 1, "a").await.unwrap();
+    let (path, log) = (copy.path().join("ghost.db"), copy.path().join("ghost.db-wal"));
+    fs::copy(dir.path().join("ghost.db-wal"), &log).unwrap();
+    let before = fs::read(&log).unwrap();
+    assert!(refused(&path, false).await.contains("it is missing, but "));
+    fs::write(&path, "").unwrap();
+    assert!(refused(&path, false).await.contains("it is empty, but "));
+    assert_eq!(fs::read(&log).unwrap(), before);
+    fs::copy(dir.path().join("ghost.db"), &path).unwrap();
+    assert_eq!(depth(&open(&path).await, "a").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_acknowledged_into_files_that_are_gone() {
+    for (number, name) in ["ghost.db", "ghost.db-wal"].into_iter().enumerate() {
+        let dir = dir();
+        let path = dir.path().join("ghost.db");
+        let store = open(&path).await;
+        send(&store, 1, "a").await.unwrap();
+        let file = dir.path().join(name);
+        fs::rename(&file, dir.path().join("aside")).unwrap();
+        for replaced in [false, true] {
+            if replaced {
+                fs::write(&file, "another").unwrap();
+            }
+            let refused = send(&store, 2, "a").await;
+            assert!(matches!(&refused, Err(StoreError::Gone { path }) if *path == file), "{refused:?}");
+        }
+        // It was a moment only: the same file is there again.
+        fs::rename(dir.path().join("aside"), &file).unwrap();
+        send(&store, 3, "a").await.unwrap();
+        if number == 0 {
+            // What stands there when the store closes is another's, and its log too.
+            for end in ["", "-wal", "-shm"] {
+                let at = |name: &str| dir.path().join(format!("{name}{end}"));
+                fs::rename(at("ghost.db"), at("aside")).unwrap();
+            }
+            let other = open(&path).await;
+            send(&other, 1, "b").await.unwrap();
+            store.close().await;
+            send(&other, 2, "b").await.unwrap();
+            other.close().await;
+            assert_eq!(depth(&open(&path).await, "b").await, 2);
+            assert_eq!(depth(&open(&dir.path().join("aside")).await, "a").await, 2);
+        } else {
+            store.close().await;
+            assert_eq!(depth(&open(&path).await, "a").await, 2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_event_is_told_by_its_sequence_after_those_before_it() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    let store = open(&path).await;
+    for number in 0..6 {
+        send(&store, number, "a").await.unwrap();
+    }
+    store.close().await;
+    let mut conn = raw(&path).await;
+    sqlx::raw_sql("UPDATE events SET payload = '{bad' WHERE seq = 3").execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    let store = open(&path).await;
+    let read = async |after: i64| {
+        let list =
+            store.read(move |r| Box::pin(async move { r.event_list(after, &EventFilter::default(), 100).await }));
+        list.await.map(|(events, looked)| (events.iter().map(|event| event.seq).collect::<Vec<_>>(), looked))
+    };
+    assert_eq!(read(0).await.unwrap(), (vec![1, 2], 2));
+    let error = read(2).await.unwrap_err();
+    assert!(matches!(&error, StoreError::Row { table: "events", key, .. } if key == "3"), "{error}");
+    assert_eq!(read(3).await.unwrap(), (vec![4, 5, 6], 6));
+}

@@ -1,0 +1,226 @@
+//! A reload: the configuration read anew, what it changes in words, the records brought to it, and the way back if those cannot
+//! be made.
+//!
+//! Must never: leave a plan in force whose records were not made, or run beside another reload.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_config::diff::{Return, Returning, record_fields};
+use ghost_config::plan::Plan;
+use ghost_config::{FileChanges, ReloadPlan};
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
+use ghost_provider::Providers;
+use ghost_tools::skills::SkillShelf;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+
+use crate::reconcile::{self, Reconciled, Stage};
+use crate::root::RootMsg;
+use crate::team_msg::TeamMsg;
+use crate::world::{Reading, World};
+
+/// Longest time that the files may take to be read.
+const READ_MAX: Duration = Duration::from_secs(20);
+
+impl World {
+    /// Reads the configuration anew and brings the world to it. With `dry_run` it only says what it would do.
+    pub async fn reload(&self, by: &Party, dry_run: bool) -> Result<Reconciled, Refusal> {
+        let mut reading = self.reloading.lock().await;
+        let (plan, mut providers, skills) = self.read_anew(&mut reading).await?;
+        let before = self.plan();
+        if plan.world_id != before.world_id {
+            return Err(Refusal::new(
+                Code::Conflict,
+                format!("the file now names the world `{}`, but `{}` runs", plan.world_id, before.world_id),
+            )
+            .hint("a world's id cannot change while it runs"));
+        }
+        let skills_before = self.tree.engine.office.skills();
+        let files = FileChanges {
+            scripts: FileChanges::of(self.tree.engine.providers().scripts(), providers.scripts()),
+            skills: FileChanges::of(skills_before.all(), skills.all()),
+        };
+        let mut changes = ghost_config::diff(&before, &plan, &files);
+        let records = self.records().await?;
+        changes.returning(returning(&changes.added, &records, &before, &plan));
+        judge(&mut changes, &records, &plan);
+        // An agent that someone deleted and the file still names is made again, which no comparison of files shows.
+        let again: String = plan
+            .agents
+            .iter()
+            .filter(|named| {
+                self.tree.directory.card(&named.agent_id).is_none() && before.agent(&named.agent_id).is_some()
+            })
+            .map(|named| format!("+ agent {}\n", named.agent_id))
+            .collect();
+        let words = if changes.is_empty() && !again.is_empty() { again } else { format!("{again}{changes}") };
+        if dry_run {
+            return Ok(Reconciled { plan: words, ..Reconciled::default() });
+        }
+        let plan = Arc::new(plan);
+        // In force before the records are: an agent that is created must find its archetype.
+        let providers_before = self.tree.engine.providers();
+        providers.keep_pools(&providers_before);
+        self.put_in_force(&plan, Arc::new(providers), Arc::new(skills)).await;
+        let (cx, by) = (self.cx().clone(), by.clone());
+        let (wanted, text) = (Arc::clone(&plan), words.clone());
+        let recorded = self
+            .store()
+            .write(move |w| {
+                Box::pin(async move {
+                    let done = reconcile::records(w, &cx, &by, &wanted, Stage::Reload).await?;
+                    let payload = json!({
+                        "by": by, "created": done.created, "updated": done.updated, "started": done.started,
+                        "stopped": done.stopped, "plan": text,
+                    });
+                    cx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload)).await?;
+                    Ok::<_, Refusal>(done)
+                })
+            })
+            .await;
+        let mut done = match recorded {
+            Ok(done) => done,
+            Err(refusal) => {
+                // Nothing of it may stay in force when its records could not be made.
+                self.put_in_force(&before, providers_before, skills_before).await;
+                return Err(refusal);
+            }
+        };
+        for agent_id in done.updated.iter().chain(&done.created) {
+            let team = self.tree.directory.card(agent_id).and_then(|card| card.team);
+            if let Some(supervisor) = self.tree.switchboard.supervisor(team.as_ref()) {
+                drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
+            }
+        }
+        reconcile::log_access(&plan);
+        done.plan = words;
+        Ok(done)
+    }
+
+    /// The plan, its providers and its skills, read from their files on a thread of their own: whatever keeps a file from being
+    /// read keeps no agent from working. `reading` is what an earlier reload has begun to read.
+    async fn read_anew(&self, reading: &mut Reading) -> Result<(Plan, Providers, SkillShelf), Refusal> {
+        let stuck = |what: &str| {
+            Refusal::new(Code::Unavailable, format!("{what}; the world goes on as it was"))
+                .hint("see that the disk with the world's directory can be read, and reload again")
+        };
+        if reading.as_ref().is_some_and(|reading| !reading.is_finished()) {
+            return Err(stuck("the files of an earlier reload are still being read"));
+        }
+        let reloader = Arc::clone(&self.reloader);
+        // Kept where the next reload finds it: this one may be given up by whoever asked for it.
+        let reader = reading.insert(spawn_blocking(move || {
+            let (plan, providers) = (*reloader)()?;
+            let skills = SkillShelf::read(&plan.skill_roots);
+            Ok((plan, providers, skills))
+        }));
+        let read = tokio::select! {
+            biased;
+            read = reader => read,
+            () = self.cx().ports.clock.sleep(READ_MAX) => {
+                return Err(stuck(&format!("the files could not be read within {} s", READ_MAX.as_secs())));
+            }
+        };
+        *reading = None;
+        read.map_err(|error| Refusal::new(Code::Internal, format!("reading the configuration panicked: {error}")))?
+    }
+
+    /// The records of all agents that are there.
+    async fn records(&self) -> Result<BTreeMap<AgentId, Agent>, Refusal> {
+        let read = self.store().read(|r| Box::pin(async move { r.agent_list(false).await })).await;
+        let all: Vec<Agent> = read.map_err(Refusal::from)?;
+        Ok(all.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect())
+    }
+
+    /// Has everything that is not a record follow a plan.
+    async fn put_in_force(&self, plan: &Arc<Plan>, providers: Arc<Providers>, skills: Arc<SkillShelf>) {
+        self.tree.engine.office.put_in_force(Arc::clone(plan), skills);
+        self.tree.engine.set_providers(providers);
+        self.cx().set_limits(plan.limits.clone());
+        self.cx().set_chat_wake(plan.chat_wake);
+        self.cx().set_webhooks(plan.webhook_agents());
+        self.cx().set_fitness(reconcile::fitness(plan));
+        self.replan(plan).await;
+    }
+
+    /// Tells every supervisor of its team's new rules; makes supervisors for teams that are new.
+    async fn replan(&self, plan: &Plan) {
+        if let Some(own) = self.tree.switchboard.supervisor(None) {
+            drop(own.cast(TeamMsg::Replan(None, plan.root_intensity)));
+        }
+        for team in &plan.teams {
+            let name: Arc<str> = team.name.as_str().into();
+            if self.tree.switchboard.has(&name) {
+                if let Some(supervisor) = self.tree.switchboard.supervisor(Some(&name)) {
+                    drop(supervisor.cast(TeamMsg::Replan(Some(team.clone()), team.intensity)));
+                }
+                continue;
+            }
+            let (done, there) = oneshot::channel();
+            if self.root.cast(RootMsg::Adopt(Some(team.clone()), team.intensity, done)).is_ok() {
+                // If the root is gone the world is ending, and its agents fall to the world's own supervisor until then.
+                let _ = there.await;
+            }
+        }
+    }
+}
+
+/// What becomes of those among `added` that have a record from earlier.
+fn returning(
+    added: &[AgentId],
+    records: &BTreeMap<AgentId, Agent>,
+    before: &Plan,
+    plan: &Plan,
+) -> BTreeMap<AgentId, Returning> {
+    let one = |agent: &Agent| {
+        let autostart = plan.agent(&agent.agent_id).is_some_and(|named| named.autostart);
+        let how = match agent.desired {
+            Desired::Running => Return::Runs,
+            Desired::Stopped if agent.dropped && autostart => Return::Starts,
+            Desired::Stopped => Return::StaysStopped,
+        };
+        Returning { how, fields: record_fields((before, agent), (plan, &planned(agent, plan))) }
+    };
+    added.iter().filter_map(|id| records.get(id)).map(|agent| (agent.agent_id.clone(), one(agent))).collect()
+}
+
+/// A record as it will be under a plan.
+fn planned(agent: &Agent, plan: &Plan) -> Agent {
+    let Some(named) = plan.agent(&agent.agent_id) else { return agent.clone() };
+    Agent {
+        archetype: named.archetype.clone(),
+        name: named.name.clone(),
+        team: named.team.clone(),
+        kind: AgentKind::Persistent,
+        ..agent.clone()
+    }
+}
+
+/// Says whom the plan has no place for, and for whom it has one again, as the records will say it afterwards.
+fn judge(changes: &mut ReloadPlan, records: &BTreeMap<AgentId, Agent>, plan: &Plan) {
+    for agent in records.values() {
+        let stays = match changes.returning.get(&agent.agent_id) {
+            Some(returning) => returning.how != Return::StaysStopped,
+            None => agent.desired == Desired::Running && !changes.dropped.contains(&agent.agent_id),
+        };
+        if !stays {
+            continue;
+        }
+        match plan.may_run(&planned(agent, plan)) {
+            Ok(()) if agent.unfit => changes.mended.push(agent.agent_id.clone()),
+            Err(why) if agent.status != AgentStatus::Failed => {
+                changes.unfit.insert(agent.agent_id.clone(), why.in_words());
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    for named in plan.agents.iter().filter(|named| named.autostart && !records.contains_key(&named.agent_id)) {
+        if let Err(why) = plan.may_start(named) {
+            changes.unfit.insert(named.agent_id.clone(), why.in_words());
+        }
+    }
+}

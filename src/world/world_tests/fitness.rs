@@ -1,0 +1,183 @@
+//! An agent that the world's files have no place for fails before it takes any more mail, and goes on when they are mended.
+
+use std::sync::{Arc, Mutex};
+
+use ghost_config::plan::Plan;
+use ghost_domain::{Agent, AgentStatus, Code, Envelope, EventKind, Party, Refusal, Turn, TurnStatus};
+use ghost_provider::Providers;
+use ghost_store::tables::TurnFilter;
+
+use super::rig::{Ground, TestModel, id, say, send, settle, soon, until, while_time_passes, write};
+use crate::World;
+use crate::world::Reloader;
+
+const FILE: &str = "\
+world: { id: test, name: Test }
+agents:
+  - { id: ada, archetype: worker }
+  - { id: ben, archetype: quiet }
+llm:
+  default_provider: test
+  default_model: test
+  providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
+";
+
+const GOOD: &str = "## LLM\nprovider: test\nmodel: test\n";
+const REFUSED: &str = "## Toolbox\nsource: toolbox/nowhere/toolbox.yaml\n- a\n";
+
+fn by() -> Party {
+    Party::Operator("test".into())
+}
+
+/// A world in which ben's archetype can be spoiled, and the plans for it: good, spoiled.
+fn ground() -> (Ground, Plan, Plan) {
+    let ground = Ground::new(FILE);
+    for file in ["soul.md", "goal.md"] {
+        ground.write(&format!("archetype/quiet/{file}"), "Be quiet.");
+    }
+    ground.write("archetype/quiet/config.md", REFUSED);
+    let spoiled = ground.plan(FILE);
+    ground.write("archetype/quiet/config.md", GOOD);
+    let good = ground.plan(FILE);
+    (ground, good, spoiled)
+}
+
+/// Gives these plans, one a reload, all with this model.
+fn reloader(ground: &Ground, plans: Vec<Plan>, model: &Arc<TestModel>) -> Reloader {
+    let plans: Vec<(Plan, Providers)> = plans.into_iter().rev().map(|plan| (plan, model.provider(ground))).collect();
+    let plans = Mutex::new(plans);
+    Box::new(move || plans.lock().unwrap().pop().ok_or_else(|| Refusal::new(Code::Unavailable, "no more reloads")))
+}
+
+async fn ben(world: &World) -> Agent {
+    let read = world.store().read(|r| Box::pin(async move { r.agent_get(&id("ben")).await })).await;
+    read.map_err(Refusal::from).unwrap().unwrap()
+}
+
+async fn waiting(world: &World) -> Vec<Envelope> {
+    let read = world.store().read(|r| Box::pin(async move { r.inbox_pending(&id("ben"), 10).await })).await;
+    read.map_err(Refusal::from).unwrap()
+}
+
+async fn turns(world: &World) -> Vec<Turn> {
+    let filter = TurnFilter { agent_id: Some(id("ben")), ..TurnFilter::default() };
+    let read = world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await;
+    read.map_err(Refusal::from).unwrap()
+}
+
+fn failed_with_a_reason(agent: &Agent) {
+    assert_eq!((agent.status, agent.unfit), (AgentStatus::Failed, true));
+    let reason = agent.status_reason.as_deref().unwrap();
+    assert!(reason.contains("toolbox/nowhere/toolbox.yaml") && reason.contains("reload"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_turn_under_way_may_finish_and_then_nothing_more_is_taken_until_the_files_are_mended() {
+    let (ground, good, spoiled) = ground();
+    let later = TestModel::new(|_| say("of the new files"));
+    let again = ground.plan(FILE);
+    drop(good);
+    let reloader = reloader(&ground, vec![spoiled.clone(), spoiled, again], &later);
+    let (world, model) = ground.boot_to_reload(|_| say("of the old files"), reloader).await;
+    model.hold("ben");
+    send(&world, "ben", "one").await;
+    soon("ben's call begins", || model.asked_by("ben") == 1).await;
+    send(&world, "ben", "two").await;
+
+    // What it would do is told, and not done.
+    let dry = world.reload(&by(), true).await.unwrap();
+    assert!(dry.plan.contains("! agent ben: fails, and its mail waits: ben must not start"), "{}", dry.plan);
+    assert!(!ben(&world).await.unfit);
+    let done = world.reload(&by(), false).await.unwrap();
+    assert_eq!(done.plan, dry.plan);
+    settle().await;
+    assert_eq!(ben(&world).await.status, AgentStatus::Running, "it finishes its turn");
+    model.release("ben");
+    until(&world, EventKind::AgentFailed, "ben").await;
+    settle().await;
+    failed_with_a_reason(&ben(&world).await);
+    assert_eq!(turns(&world).await.iter().map(|turn| turn.status).collect::<Vec<_>>(), [TurnStatus::Finished]);
+    send(&world, "ben", "three").await;
+    settle().await;
+    assert_eq!(waiting(&world).await.len(), 2);
+
+    // No start helps, and it says what does.
+    let refusal = write!(world, |w, cx| ghost_commons::agents::start(w, &cx, &by(), &id("ben")).await).unwrap_err();
+    assert_eq!(refusal.code, Code::Conflict);
+    assert!(refusal.message.contains("toolbox/nowhere") && refusal.hint.unwrap().contains("reload"));
+    assert_eq!(waiting(&world).await.len(), 2);
+
+    let mended = world.reload(&by(), false).await.unwrap();
+    assert!(mended.plan.contains("> agent ben: can run again"), "{}", mended.plan);
+    soon("ben works", || later.asked_by("ben") == 1).await;
+    settle().await;
+    assert!(waiting(&world).await.is_empty());
+    let all = turns(&world).await;
+    assert!(all.len() == 2 && all.iter().all(|turn| turn.status == TurnStatus::Finished), "{all:?}");
+    let ben = ben(&world).await;
+    assert_eq!((ben.status, ben.unfit, ben.status_reason), (AgentStatus::Running, false, None));
+}
+
+#[tokio::test]
+async fn a_turn_that_outlasts_the_grace_period_is_kept_open_and_goes_on() {
+    let (ground, good, spoiled) = ground();
+    let model = TestModel::new(|_| say("well"));
+    let reloader = reloader(&ground, vec![spoiled, good], &model);
+    let (world, first) = ground.boot_to_reload(|_| say("never"), reloader).await;
+    first.hold("ben");
+    send(&world, "ben", "one").await;
+    soon("ben's call begins", || first.asked_by("ben") == 1).await;
+    world.reload(&by(), false).await.unwrap();
+    while_time_passes(&ground, until(&world, EventKind::AgentFailed, "ben")).await;
+    settle().await;
+    failed_with_a_reason(&ben(&world).await);
+    assert_eq!(turns(&world).await[0].status, TurnStatus::Open);
+    world.reload(&by(), false).await.unwrap();
+    soon("ben works", || model.asked_by("ben") == 1).await;
+    settle().await;
+    let all = turns(&world).await;
+    assert_eq!((all.len(), all[0].status), (1, TurnStatus::Finished));
+}
+
+#[tokio::test]
+async fn an_agent_looks_for_its_place_before_it_takes_its_mail() {
+    let (ground, good, spoiled) = ground();
+    let model = TestModel::new(|_| say("well"));
+    let reloader = reloader(&ground, vec![good], &model);
+    let (world, first) = ground.boot_to_reload(|_| say("well"), reloader).await;
+    // Awake, with a turn behind it.
+    send(&world, "ben", "one").await;
+    soon("ben works", || first.asked_by("ben") == 1).await;
+    settle().await;
+    // The plan alone changes, as between the two steps of a reload.
+    world.engine().office.set_plan(Arc::new(spoiled));
+    send(&world, "ben", "two").await;
+    until(&world, EventKind::AgentFailed, "ben").await;
+    settle().await;
+    failed_with_a_reason(&ben(&world).await);
+    assert_eq!((waiting(&world).await.len(), turns(&world).await.len()), (1, 1));
+    world.reload(&by(), false).await.unwrap();
+    soon("ben works", || model.asked_by("ben") == 1).await;
+    settle().await;
+    assert!(waiting(&world).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_boot_fails_whom_the_files_have_no_place_for_and_the_next_one_lets_it_go_on() {
+    let (ground, good, _) = ground();
+    ground.write("archetype/quiet/config.md", REFUSED);
+    let (world, model) = ground.boot(|_| say("well")).await;
+    failed_with_a_reason(&ben(&world).await);
+    send(&world, "ben", "one").await;
+    settle().await;
+    assert_eq!((waiting(&world).await.len(), model.asked_by("ben")), (1, 0));
+    world.shutdown("test").await;
+    ground.write("archetype/quiet/config.md", GOOD);
+    drop(good);
+    let (world, model) = ground.boot(|_| say("well")).await;
+    soon("ben works", || model.asked_by("ben") == 1).await;
+    settle().await;
+    assert!(waiting(&world).await.is_empty());
+    // One that someone stopped meanwhile stays stopped.
+    assert!(!ben(&world).await.unfit);
+}

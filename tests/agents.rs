@@ -1,0 +1,254 @@
+//! Agents whose place in the world's files changes while there is work for them: acknowledged mail and half-done turns wait for
+//! as long as the files have no place for their agent, and are worked off when it has one again.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use ghost_testkit::blackbox::{Daemon, Deadline, House, WorldDir};
+use serde_json::{Value, json};
+
+const WORLD: &str = "\
+world: { name: Places }
+agents:
+  - { id: a, archetype: worker }
+  - { id: c, archetype: worker }
+  - { id: boss, archetype: boss }
+tool_privileges:
+  admin: [syscall.agent.create]
+  communicator: [channel, syscall.ask]
+agents_may_create: [quiet]
+limits: { stop_grace_seconds: 1 }
+llm: { default_provider: scripted, default_model: plain }
+";
+
+const NAMED: &str = "  - { id: c, archetype: worker }\n";
+
+const SCRIPT: &str = r#"about: Answers, and takes its time if it is told to.
+rules:
+  - name: slow
+    when: { mail: 'take your time', round: 0 }
+    do: [{ wait: 600s }, { say: Never said. }]
+otherwise: [{ say: "Here is {{ agent_id }}." }]
+"#;
+
+/// A world at work, and its files.
+struct Places {
+    house: House,
+    world: WorldDir,
+    daemon: Option<Daemon>,
+}
+
+impl Places {
+    fn new() -> Self {
+        let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+        let world = house.world("places");
+        world.config(WORLD).archetype("worker", "").write("scripts/plain.yaml", SCRIPT);
+        world.archetype("boss", "## Tool Access\nprivilege_groups: admin, communicator\n");
+        let mut places = Self { house, world, daemon: None };
+        places.quiet();
+        places.up();
+        places
+    }
+
+    /// The archetype as it was at first.
+    fn quiet(&self) {
+        self.world.archetype("quiet", "## Tool Access\nprivilege_groups: communicator\n- workspace.read\n");
+    }
+
+    fn up(&mut self) {
+        self.daemon = Some(self.house.up(self.world.path(), &[]));
+    }
+
+    fn kill(&mut self) {
+        self.daemon.take().unwrap().kill();
+    }
+
+    /// Reloads; gives the actions with subjects, and details.
+    fn reload(&self, args: &[&str]) -> Vec<(String, String)> {
+        let done = self.house.json(&[&["reload"], args].concat());
+        let text = |change: &Value, field: &str| change[field].as_str().unwrap().to_owned();
+        let line = |change: &Value| (text(change, "action") + " " + &text(change, "subject"), text(change, "detail"));
+        done["changes"].as_array().unwrap().iter().map(line).collect()
+    }
+
+    /// Expects the plan of the reload to name the agent so, first only planned and then done.
+    fn reload_says(&self, subject: &str, detail: &str) {
+        for args in [&["--dry-run"][..], &[]] {
+            let plan = self.reload(args);
+            assert!(plan.iter().any(|(on, what)| on == subject && what.contains(detail)), "{subject}: {plan:?}");
+        }
+    }
+
+    fn agent(&self, agent: &str) -> Value {
+        self.house.json(&["agent", "get", agent])
+    }
+
+    fn turns(&self, agent: &str) -> Vec<Value> {
+        self.house.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
+    }
+
+    fn send(&self, agent: &str) {
+        self.house.ctl(&["send", agent, "important mail"]).ok();
+    }
+
+    /// Expects the agent to have failed with these words, and to leave alone the mail that it is sent.
+    fn waits(&self, agent: &str, words: &[&str]) {
+        let failed = Deadline::seconds(60).until("the agent to fail", || {
+            let agent = self.agent(agent);
+            if agent["status"] == "failed" { Ok(agent) } else { Err(agent.to_string()) }
+        });
+        let before = failed["inbox_pending"].as_u64().unwrap();
+        self.send(agent);
+        let failed = self.agent(agent);
+        assert_eq!(failed["inbox_pending"].as_u64().unwrap(), before + 1);
+        for word in words {
+            assert!(failed["status_reason"].as_str().unwrap().contains(word), "{word}: {failed}");
+        }
+        // No start helps, and it says what does; nor does anyone wait for an answer in vain.
+        self.house.ctl(&["agent", "start", agent]).exits(7).says(words);
+        self.house.ctl(&["ask", agent, "are you there?"]).exits(7).says(words);
+        assert_eq!(self.agent(agent)["inbox_pending"].as_u64().unwrap(), before + 1);
+        self.nothing_failed(agent);
+    }
+
+    fn nothing_failed(&self, agent: &str) {
+        for turn in self.turns(agent) {
+            assert_ne!(turn["status"], "failed", "{turn}");
+        }
+    }
+
+    /// Expects the agent to work off all its mail.
+    fn works_off(&self, agent: &str) {
+        Deadline::seconds(60).until("the mail to be worked off", || {
+            let agent = self.agent(agent);
+            let done = agent["inbox_pending"] == 0 && agent["turn_id"].is_null() && agent["status"] == "running";
+            if done { Ok(()) } else { Err(agent.to_string()) }
+        });
+        self.nothing_failed(agent);
+        assert_eq!(self.turns(agent)[0]["status"], "finished");
+        self.house.ctl(&["ask", agent, "are you there?"]).ok();
+    }
+}
+
+#[test]
+fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
+    let mut places = Places::new();
+    places.house.ctl(&["send", "c", "take your time"]).ok();
+    let turn = Deadline::seconds(60)
+        .until("a turn of c's", || places.turns("c").first().cloned().ok_or_else(|| "none".to_owned()));
+    places.send("c");
+    places.world.config(&WORLD.replace(NAMED, ""));
+    places.reload_says("stop agent:c", "stopped and kept");
+    for _ in 0..2 {
+        let c = Deadline::seconds(60).until("c to stop", || {
+            let c = places.agent("c");
+            if c["status"] == "stopped" { Ok(c) } else { Err(c.to_string()) }
+        });
+        assert_eq!(c["inbox_pending"], 1);
+        let refused = places.house.ctl(&["agent", "start", "c"]);
+        refused.exits(7).says(&["the world file does not name `c`", "name it in the world file again"]);
+        let kept = places.turns("c");
+        assert_eq!((kept.len(), &kept[0]["turn_id"], &kept[0]["status"]), (1, &turn["turn_id"], &json!("open")));
+        // The same after a death of the daemon and a start without c.
+        places.kill();
+        places.up();
+    }
+    places.world.config(WORLD);
+    places.reload_says("start agent:c", "named again");
+    places.house.ctl(&["turn", "cancel", turn["turn_id"].as_str().unwrap()]).ok();
+    places.works_off("c");
+}
+
+#[test]
+fn an_agent_whose_archetype_is_taken_away_fails_with_its_mail_waiting_and_goes_on_when_it_is_back() {
+    let mut places = Places::new();
+    places.house.ctl(&["agent", "create", "quiet", "--id", "n1"]).ok();
+    places.house.ctl(&["ask", "n1", "are you there?"]).ok();
+    std::fs::remove_dir_all(places.world.path().join("archetype/quiet")).unwrap();
+    places.world.config(&WORLD.replace("[quiet]", "[]"));
+    places.reload_says("fail agent:n1", "no archetype `quiet`");
+    let words = ["there is no archetype `quiet`", "put the archetype back and reload"];
+    places.waits("n1", &words);
+    places.kill();
+    places.up();
+    places.waits("n1", &words);
+    places.quiet();
+    places.world.config(WORLD);
+    places.reload_says("start agent:n1", "can run again");
+    places.works_off("n1");
+}
+
+#[test]
+fn an_agent_goes_on_with_what_a_narrowed_archetype_has_of_its_overrides() {
+    let mut places = Places::new();
+    let create = json!({
+        "archetype": "quiet", "agent_id": "n2",
+        "overrides": { "tools": ["workspace.read", "syscall.ask"], "max_tokens": 4_000 },
+    });
+    places.house.ctl(&["tool", "call", "boss", "syscall.agent.create", &create.to_string()]).ok();
+    let tools = |places: &Places| -> Vec<String> {
+        let list = places.house.json(&["tool", "list", "n2"]);
+        list.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(tools(&places).contains(&"syscall.ask".to_owned()));
+    places.world.archetype("quiet", "## LLM\nmax_tokens: 1000\n## Tool Access\n- workspace.list\n- workspace.read\n");
+    places.reload(&[]);
+    places.send("n2");
+    places.works_off("n2");
+    places.kill();
+    places.up();
+    places.send("n2");
+    places.works_off("n2");
+    let left = tools(&places);
+    let has = |name: &str| left.iter().any(|tool| tool == name);
+    assert!(has("workspace.read") && !has("syscall.ask") && !has("workspace.list"), "{left:?}");
+}
+
+#[test]
+fn an_agent_that_its_archetype_forbids_to_run_takes_no_mail_until_that_is_mended() {
+    let mut places = Places::new();
+    places.house.ctl(&["ask", "a", "are you there?"]).ok();
+    places.world.archetype("worker", "## Toolbox\nsource: toolbox/nowhere/toolbox.yaml\n- dig\n");
+    places.reload_says("fail agent:a", "toolbox/nowhere/toolbox.yaml");
+    let words = ["a must not start", "toolbox/nowhere/toolbox.yaml", "and reload"];
+    places.waits("a", &words);
+    places.kill();
+    places.up();
+    places.waits("a", &words);
+    // One that someone stops meanwhile is stopped.
+    places.house.ctl(&["agent", "stop", "c"]).ok();
+    places.world.archetype("worker", "");
+    places.reload_says("start agent:a", "can run again");
+    places.works_off("a");
+    assert_eq!(places.agent("c")["status"], "stopped");
+}
+
+#[test]
+fn what_a_deleted_agent_leaves_is_told_and_its_successor_does_it() {
+    let places = Places::new();
+    places.house.ctl(&["pause"]).ok();
+    places.send("c");
+    places.house.ctl(&["task", "create", "--owner", "c", "--title", "Count them"]).ok();
+    places.house.ctl(&["agent", "delete", "c"]).ok();
+    let events = places.house.ctl(&["--json", "events", "--kind", "agent.deleted"]).json_lines();
+    let left = &events.last().unwrap()["payload"];
+    assert_eq!((&left["mail_dropped"], &left["tasks_left"]), (&json!(2), &json!(1)), "{left}");
+    places.house.ctl(&["resume"]).ok();
+    let plan = places.reload(&[]);
+    assert!(plan.iter().any(|(on, _)| on == "create agent:c"), "{plan:?}");
+    places.works_off("c");
+    assert!(places.turns("c").iter().any(|turn| turn["about"].as_str().unwrap().contains("Count them")));
+}
+
+#[test]
+fn a_file_that_takes_an_agent_over_says_what_that_gives_it() {
+    let places = Places::new();
+    places.house.ctl(&["agent", "create", "quiet", "--id", "lim"]).ok();
+    // Again, and it is there; as another, and it says what is there.
+    let again = places.house.json(&["agent", "create", "quiet", "--id", "lim"]);
+    assert_eq!((&again["changed"], &again["status"]), (&json!(false), &json!("running")));
+    places.house.ctl(&["agent", "create", "worker", "--id", "lim"]).exits(7).says(&["already; it is running"]);
+    places.house.ctl(&["agent", "create", "worker", "--id", "system"]).exits(2).says(&["no agent can be called"]);
+    places.world.config(&WORLD.replace(NAMED, &format!("{NAMED}  - {{ id: lim, archetype: boss }}\n")));
+    places.reload_says("update agent:lim", "belongs to the world file from now on; changes: archetype, access");
+}

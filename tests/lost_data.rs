@@ -1,0 +1,208 @@
+//! Data that are damaged, emptied or taken away are told, with what to do; nothing is made in their place, and nothing is
+//! acknowledged that nobody could find again.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ghost_testkit::blackbox::{Database, Deadline, House, Ran};
+use rustix::fs::{CWD, FileType, mknodat};
+use serde_json::Value;
+
+fn house() -> (House, PathBuf) {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = house.world("home");
+    world
+        .config("agents: [{ id: ada, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
+        .archetype("clerk", "")
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
+    let path = world.path().to_owned();
+    (house, path)
+}
+
+/// A house whose world has run, and has a message that must not get lost.
+fn lived_in() -> (House, PathBuf) {
+    let (house, world) = house();
+    let daemon = house.up(&world, &[]);
+    house.ctl(&["send", "ada", "keep me"]).ok();
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.stop();
+    (house, world)
+}
+
+/// The world does not start.
+fn refused(house: &House, world: &Path, code: i32, words: &[&str]) -> Ran {
+    let ran = house.ghostd(&["up", world.to_str().unwrap()]);
+    assert!(!ran.out.contains(" is up."), "{}", ran.out);
+    ran.exits(code).says(words);
+    ran
+}
+
+fn kept(data: &Path) -> i64 {
+    Database::open(data).number("SELECT count(*) FROM messages WHERE body = 'keep me' AND state = 'consumed'")
+}
+
+/// The world starts, and what was in it is in it.
+fn nothing_is_lost(house: &House, world: &Path) {
+    let daemon = house.up(world, &[]);
+    assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+    daemon.stop();
+    assert!(kept(&house.data("home")) > 0);
+}
+
+fn sql(data: &Path, statement: &'static str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(data.join("ghost.db"));
+        let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
+        sqlx::query(statement).execute(&pool).await.unwrap();
+        pool.close().await;
+    });
+}
+
+#[test]
+fn a_database_that_was_emptied_or_lost_is_refused_and_its_log_is_kept() {
+    let (house, world) = lived_in();
+    let data = house.data("home");
+    let (file, log, marker) = (data.join("ghost.db"), data.join("ghost.db-wal"), data.join("world"));
+    assert_eq!(fs::read_to_string(&marker).unwrap(), "home\n");
+
+    // After an orderly end: nothing else tells that there was one.
+    let good = fs::read(&file).unwrap();
+    fs::write(&file, "").unwrap();
+    refused(&house, &world, 1, &["ghost.db", "it is empty", "a world has run", "backup"]);
+    assert_eq!(fs::read(&file).unwrap(), b"");
+    fs::remove_file(&file).unwrap();
+    refused(&house, &world, 1, &["ghost.db", "it is missing", "a world has run", "backup"]);
+    assert!(!file.exists() && !log.exists());
+    // A pipe makes nobody wait.
+    mknodat(CWD, &file, FileType::Fifo, 0o600.into(), 0).unwrap();
+    refused(&house, &world, 1, &["ghost.db", "not a file"]);
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, good).unwrap();
+    let lock = data.join("lock");
+    fs::remove_file(&lock).unwrap();
+    mknodat(CWD, &lock, FileType::Fifo, 0o600.into(), 0).unwrap();
+    refused(&house, &world, 5, &["lock in it is not a file", "hint: "]);
+    fs::remove_file(&lock).unwrap();
+    nothing_is_lost(&house, &world);
+
+    // After a crash: SQLite would throw the log away.
+    let daemon = house.up(&world, &[]);
+    house.ctl(&["send", "ada", "keep me"]).ok();
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.kill();
+    let (good, logged) = (fs::read(&file).unwrap(), fs::read(&log).unwrap());
+    assert!(!logged.is_empty());
+    for marked in [true, false] {
+        if !marked {
+            fs::remove_file(&marker).unwrap();
+        }
+        fs::write(&file, "").unwrap();
+        refused(&house, &world, 1, &["ghost.db", "it is empty", "ghost.db-wal is there", "backup"]);
+        assert!(fs::read(&file).unwrap().is_empty() && fs::read(&log).unwrap() == logged);
+        fs::remove_file(&file).unwrap();
+        refused(&house, &world, 1, &["ghost.db", "it is missing", "ghost.db-wal is there", "backup"]);
+        assert!(!file.exists() && fs::read(&log).unwrap() == logged);
+    }
+    fs::write(&file, good).unwrap();
+    nothing_is_lost(&house, &world);
+    assert_eq!(kept(&data), 2);
+    assert_eq!(fs::read_to_string(&marker).unwrap(), "home\n", "told by the next start");
+
+    // Away with all of it, and the world is a new one.
+    fs::rename(&data, house.join("old")).unwrap();
+    house.up(&world, &[]).stop();
+    assert_eq!((kept(&data), kept(&house.join("old"))), (0, 2));
+}
+
+#[test]
+fn a_start_that_damage_stands_in_the_way_of_names_the_file_and_what_to_do() {
+    for (damage, words) in [
+        ("UPDATE agents SET record = '{bad'", ["table agents", "row `{bad`", "hint: "]),
+        ("DROP TABLE messages", ["is damaged", "no such table: messages", "a backup"]),
+    ] {
+        let (house, world) = lived_in();
+        sql(&house.data("home"), damage);
+        let ran = refused(&house, &world, 1, &words);
+        ran.says(&[house.data("home").join("ghost.db").to_str().unwrap(), "backup"]);
+    }
+}
+
+#[test]
+fn a_damaged_event_is_told_and_can_be_passed_over() {
+    let (house, world) = lived_in();
+    sql(&house.data("home"), "UPDATE events SET payload = '{bad' WHERE seq = 4");
+    let daemon = house.up(&world, &[]);
+    let seqs = |ran: &Ran| -> Vec<i64> {
+        let lines = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|event| event["seq"].as_i64().unwrap()).collect()
+    };
+    let ran = house.ctl(&["--json", "events"]);
+    ran.exits(1).says(&["table events, row `4`", "ghostctl events --after 4"]);
+    assert_eq!(seqs(&ran), [1, 2, 3]);
+    let ran = house.ctl(&["--json", "events", "--after", "4"]);
+    ran.ok();
+    let rest = seqs(&ran);
+    assert!(rest.len() > 3 && rest.iter().zip(5..).all(|(seq, wanted)| *seq == wanted), "{rest:?}");
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_whose_directory_was_removed_acknowledges_nothing_and_ends() {
+    let (mut house, world) = house();
+    house.set("GHOST_TOKEN", "x".repeat(32));
+    let data = house.data("home");
+    let removals: [fn(&Path); 3] = [
+        |data| fs::remove_dir_all(data).unwrap(),
+        |data| fs::remove_file(data.join("ghost.db")).unwrap(),
+        |data| fs::remove_file(data.join("ghost.db-wal")).unwrap(),
+    ];
+    for (number, remove) in removals.into_iter().enumerate() {
+        drop(fs::remove_dir_all(&data));
+        let mut daemon = house.up(&world, &["--listen", "127.0.0.1:0"]);
+        let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
+        let endpoint = line[line.find("127.0.0.1:").unwrap()..].to_owned();
+        let send = || house.ctl(&["--endpoint", &endpoint, "--timeout", "1s", "send", "ada", "keep me"]);
+        send().ok();
+        house.ctl(&["--endpoint", &endpoint, "ask", "ada", "hello"]).ok();
+        remove(&data);
+        for _ in 0..2 {
+            assert_ne!(send().code, Some(0), "{number}");
+        }
+        assert_eq!(daemon.wait(), 1);
+        let told = daemon.err.text();
+        assert!(told.contains("removed or replaced while this daemon used it") && told.contains("hint: "), "{told}");
+        if number == 2 {
+            // The database is still ours: an orderly end has brought into it what was in the log.
+            assert!(told.contains("start the daemon again"), "{told}");
+            assert_eq!(kept(&data), 1);
+        }
+    }
+}
+
+#[test]
+fn a_daemon_that_was_put_aside_leaves_its_successor_alone() {
+    let (house, world) = house();
+    let (data, aside) = (house.data("home"), house.join("aside"));
+    let mut first = house.up(&world, &[]);
+    house.ctl(&["send", "ada", "keep me"]).ok();
+    house.wait_until_quiet(Deadline::seconds(30));
+    fs::rename(&data, &aside).unwrap();
+    let second = house.up(&world, &[]);
+    assert_eq!(first.wait(), 1);
+    // Neither its socket nor its log went with the first.
+    house.ctl(&["send", "ada", "keep me"]).ok();
+    house.wait_until_quiet(Deadline::seconds(30));
+    second.kill();
+    nothing_is_lost(&house, &world);
+    assert_eq!((kept(&data), kept(&aside)), (1, 1));
+
+    // A lock that somebody tidied away would let two of them in.
+    let mut daemon = house.up(&world, &[]);
+    fs::remove_file(data.join("lock")).unwrap();
+    assert_eq!(daemon.wait(), 1);
+    nothing_is_lost(&house, &world);
+}
