@@ -66,7 +66,7 @@ fn sql(data: &Path, statement: &'static str) {
 fn a_database_that_was_emptied_or_lost_is_refused_and_its_log_is_kept() {
     let (house, world) = lived_in();
     let data = house.data("home");
-    let (file, log, marker) = (data.join("ghost.db"), data.join("ghost.db-wal"), data.join("world"));
+    let (file, log, marker) = (data.join("ghost.db"), data.join("ghost.db-wal"), data.join("world.id"));
     assert_eq!(fs::read_to_string(&marker).unwrap(), "home\n");
 
     // After an orderly end: nothing else tells that there was one.
@@ -204,5 +204,6 @@ fn a_daemon_that_was_put_aside_leaves_its_successor_alone() {
     let mut daemon = house.up(&world, &[]);
     fs::remove_file(data.join("lock")).unwrap();
     assert_eq!(daemon.wait(), 1);
+    assert!(daemon.err.text().contains("the data are in their place"), "{}", daemon.err.text());
     nothing_is_lost(&house, &world);
 }

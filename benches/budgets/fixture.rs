@@ -21,7 +21,7 @@ pub fn write_world(dir: &Path, agents: usize, model: &str) -> Outcome<()> {
     }
     text.push_str(&format!(
         "llm:\n  default_provider: local\n  default_model: fake\n  providers:\n    local: {{ kind: openai, base_url: \
-         \"{model}\", concurrency: 256 }}\nlimits: {{ turn_mail_max: 1, sleep_after_seconds: 3600 }}\n"
+         \"{model}\", concurrency: 256 }}\nlimits: {{ turn_mail_max: 1, sleep_after_seconds: 3600, dynamic_agents_max: 20000 }}\n"
     ));
     let worker = dir.join("archetype/worker");
     std::fs::create_dir_all(&worker)?;

@@ -102,8 +102,10 @@ pub async fn create_once(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent)
     let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
     let same = |there: &Agent| {
         let own = by.agent().is_none() || there.owner == Some(by.to_string());
+        // An agent that is given no name bears its id.
+        let called = there.name == new.name || new.name == new.agent_id.as_str();
         let overrides = there.overrides == new.overrides || (bare(&there.overrides) && bare(&new.overrides));
-        own && overrides && there.kind == new.kind && there.archetype == new.archetype && new.goal.is_none()
+        own && overrides && called && there.kind == new.kind && there.archetype == new.archetype && new.goal.is_none()
     };
     match there {
         Some(there) if same(&there) => Ok((there, false)),

@@ -2,7 +2,7 @@
 
 use ghost_domain::envelope::{Envelope, Kind, MailState};
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, TurnId};
+use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, RootId, TurnId};
 use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -243,19 +243,25 @@ pub struct Joined {
 }
 
 /// Whether pending mail may join a turn that is under way. A wake-up for a chat channel may not: it says that there is
-/// something to read, and only the turn that it opens reads it.
+/// something to read, and only the turn that it opens reads it. Nor may mail that wakes for another root than the turn's
+/// if either root is a main job's, whose work is charged to it alone.
 #[must_use]
-pub fn joinable(envelope: &Envelope) -> bool {
-    envelope.kind.merges() && envelope.crashes == 0 && envelope.turn_id.is_none() && !envelope.is_chat_wake()
+pub fn joinable(cx: &Cx, root_id: RootId, envelope: &Envelope) -> bool {
+    let jobs = cx.jobs();
+    let apart =
+        envelope.wake && envelope.root_id != root_id && (jobs.contains(&envelope.root_id) || jobs.contains(&root_id));
+    envelope.kind.merges() && envelope.crashes == 0 && envelope.turn_id.is_none() && !envelope.is_chat_wake() && !apart
 }
 
 /// Adds pending mail to an open turn. Mail that expects a reply is never taken this way (BI-33 as corrected), nor mail
 /// that must run alone. The turn's hop rises to that of its mail: reading on in an open turn is no way around the bound
 /// on a chain's length.
-pub async fn join(w: &mut dyn Writes, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
+pub async fn join(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, turn_id: TurnId, limit: u32) -> Result<Joined> {
+    let root_id = open_turn(w, turn_id).await?.root_id;
     let limits_window = limit.saturating_mul(4).max(64);
     let pending = w.inbox_pending(agent_id, limits_window).await?;
-    let mail: Vec<Envelope> = pending.into_iter().filter(joinable).take(limit as usize).collect();
+    let mail: Vec<Envelope> =
+        pending.into_iter().filter(|mail| joinable(cx, root_id, mail)).take(limit as usize).collect();
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
     w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
     if !mail.is_empty() {

@@ -13,9 +13,9 @@ use rustix::fs::{FlockOperation, flock};
 pub(crate) const WORKSPACE: &str = "workspace";
 
 /// The file that is locked; it says which process holds it.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 /// The file that says which world the directory has held. It outlives the database, should that be lost.
-const WORLD: &str = "world";
+const WORLD: &str = "world.id";
 /// What the file says besides while that process is ending.
 const ENDING: &str = "ending";
 /// How often a lock is tried for whose file was taken away meanwhile.
@@ -162,7 +162,7 @@ impl DataDir {
 
     /// Whether it has held a world, so that there must be a database.
     pub(crate) fn has_held_a_world(&self) -> bool {
-        self.path.join(WORLD).symlink_metadata().is_ok()
+        self.path.join(WORLD).symlink_metadata().is_ok_and(|meta| meta.is_file())
     }
 
     /// The lock file as it was locked; none if the system does not tell.

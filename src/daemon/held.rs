@@ -11,6 +11,7 @@ use std::time::Duration;
 use ghost_domain::{Clock, Code, Refusal};
 
 use crate::data_dir::DataDir;
+use crate::data_dir::LOCK;
 use crate::database;
 
 /// How often it is looked at. The store itself looks before every commit: this is for a daemon that has nothing to write.
@@ -40,6 +41,11 @@ impl Held {
         Self { files }
     }
 
+    /// Whether the database is where it was.
+    fn has_its_database(&self) -> bool {
+        self.files.iter().any(|(path, taken)| path.ends_with(database::FILE) && !is_gone(path, *taken))
+    }
+
     /// Returns when one of them is gone: what the daemon ends with.
     pub(crate) async fn gone(&self, clock: &dyn Clock) -> Refusal {
         loop {
@@ -47,6 +53,8 @@ impl Held {
                 let what = format!("{} was removed or replaced while this daemon used it", path.display());
                 let hint = if path.ends_with(database::LOG) {
                     "what was acknowledged is in the database: start the daemon again"
+                } else if path.ends_with(LOCK) && self.has_its_database() {
+                    "the data are in their place: start the daemon again"
                 } else {
                     "what was acknowledged is where that file is now: bring it back, then start the daemon again"
                 };

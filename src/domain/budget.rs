@@ -45,6 +45,9 @@ pub struct Budget {
     /// agent; a limit that someone set by hand, or the world file, is its id's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_archetype: Option<Money>,
+    /// Whether someone has lifted the limit of money by hand: what an archetype says does not come back for this agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub money_lifted: bool,
     /// Tokens held for calls under way.
     pub reserved_tokens: u64,
     /// Money held for calls under way.
@@ -93,6 +96,7 @@ impl Budget {
             limits: BudgetLimits::default(),
             of_file: BudgetLimits::default(),
             of_archetype: None,
+            money_lifted: false,
             reserved_tokens: 0,
             reserved_money: Money(0),
             spent_tokens: 0,

@@ -74,6 +74,9 @@ impl FunctionDelta {
     }
 }
 
+/// Most bytes of arguments that are looked at for whether they are whole.
+const WHOLE_MAX: usize = 32 * 1_024;
+
 #[derive(Default)]
 struct Partial {
     id: String,
@@ -82,9 +85,12 @@ struct Partial {
 }
 
 impl Partial {
-    /// Whether nothing is missing but the id.
+    /// Whether nothing is missing but the id. Asked for every fragment, so long arguments are not looked at again and again:
+    /// whoever sends such says by an id or an index where the next call begins.
     fn is_whole(&self) -> bool {
-        !self.name.is_empty() && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
+        !self.name.is_empty()
+            && self.arguments.len() <= WHOLE_MAX
+            && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
     }
 }
 

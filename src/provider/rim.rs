@@ -141,7 +141,8 @@ impl Rim {
     }
 }
 
-/// A name that is in no file system and that nobody else can know.
+/// A name that is in no file system. Other processes of the machine may see it; whoever is not this process is turned away by the
+/// look at its credentials.
 fn socket(name: &str) -> Result<PathBuf, Refusal> {
     let mut random = [0_u8; 16];
     rustls::crypto::ring::default_provider().secure_random.fill(&mut random).map_err(|_| {

@@ -109,9 +109,10 @@ pub(crate) async fn records(
     budgets::follow_file(w, cx, by, &plan.budgets).await?;
     // For those that the file names, the file says it. Agents outlive their archetype, and keep what it said.
     for agent in w.agent_list(false).await? {
-        if let Some(archetype) = plan.archetypes.get(&agent.archetype)
-            && agent.kind == AgentKind::Dynamic
-        {
+        if agent.kind != AgentKind::Dynamic {
+            // What an archetype gave it before the file named it.
+            budgets::of_archetype(w, cx, by, &agent.agent_id, None).await?;
+        } else if let Some(archetype) = plan.archetypes.get(&agent.archetype) {
             budgets::of_archetype(w, cx, by, &agent.agent_id, archetype.config.daily_money).await?;
         }
     }
@@ -131,7 +132,7 @@ pub(crate) async fn records(
 /// Fails the agents that are to run and that the plan has no place for, before they take any more mail, each with the reason
 /// (WORLD-07); lets those go on that it has a place for again. One in the middle of a turn is left to its supervisor, which lets
 /// it finish within the grace period.
-async fn judge(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan, stage: Stage) -> Result<(), Refusal> {
+pub(crate) async fn judge(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan, stage: Stage) -> Result<(), Refusal> {
     for agent in w.agent_list(false).await? {
         if agent.desired != Desired::Running {
             continue;

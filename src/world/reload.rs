@@ -87,6 +87,7 @@ impl World {
             Err(refusal) => {
                 // Nothing of it may stay in force when its records could not be made.
                 self.put_in_force(&before, providers_before, skills_before).await;
+                self.judge_again(&before).await;
                 return Err(refusal);
             }
         };
@@ -99,6 +100,20 @@ impl World {
         reconcile::log_access(&plan);
         done.plan = words;
         Ok(done)
+    }
+
+    /// Lets agents go on that the plan which was taken back had no place for.
+    async fn judge_again(&self, plan: &Arc<Plan>) {
+        let (cx, plan) = (self.cx().clone(), Arc::clone(plan));
+        let judged = self
+            .store()
+            .write(move |w| {
+                Box::pin(async move { reconcile::judge(w, &cx, &Party::System, &plan, Stage::Reload).await })
+            })
+            .await;
+        if let Err(error) = judged {
+            tracing::warn!(%error, "agents that failed under the files that were not taken stay so until the next reload");
+        }
     }
 
     /// The plan, its providers and its skills, read from their files on a thread of their own: whatever keeps a file from being

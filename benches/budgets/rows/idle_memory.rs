@@ -129,7 +129,7 @@ async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
             agent_id,
             archetype: "worker".into(),
             team: None,
-            kind: AgentKind::Persistent,
+            kind: AgentKind::Dynamic,
             desired: Desired::Running,
             overrides: Value::Null,
             daily_money: None,

@@ -79,6 +79,11 @@ pub async fn unfit(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, why: &Refusa
     if agent.desired != Desired::Running || !runs {
         return Ok(());
     }
+    if cx.may_run(&agent).is_ok() {
+        // Who said so has read a plan that is no longer in force, or not yet: it looks again.
+        cx.wake(w, agent_id);
+        return Ok(());
+    }
     fail(w, cx, agent, true, &why.in_words()).await?;
     w.signal(Signal::Reconcile(agent_id.clone()));
     Ok(())

@@ -92,7 +92,10 @@ async fn put_limits(
     };
     budget.of_archetype = budget.of_archetype.filter(|_| limits.money.is_none());
     match origin {
-        Origin::Hand => budget = budget.set_right(cx.now()),
+        Origin::Hand => {
+            budget = budget.set_right(cx.now());
+            budget.money_lifted = limits.money.map_or(budget.money_lifted, |money| money.is_none());
+        }
         Origin::File => {
             budget.of_file = BudgetLimits {
                 tokens: limits.tokens.unwrap_or(budget.of_file.tokens),
@@ -122,6 +125,13 @@ pub async fn of_archetype(
 ) -> Result<()> {
     let Some(day) = Scope::Agent(agent_id.clone()).daily() else { return Ok(()) };
     let account = w.budget_get(&day).await?;
+    if let Some(account) = account.as_ref().filter(|account| account.money_lifted) {
+        // Lifted by hand, which ends with the agent.
+        if money.is_none() {
+            w.budget_put(&Budget { money_lifted: false, ..account.clone() }).await?;
+        }
+        return Ok(());
+    }
     let (limit, given) = account.map_or((None, None), |account| (account.limits.money, account.of_archetype));
     if given == money || (limit.is_some() && given.is_none()) {
         return Ok(());

@@ -71,7 +71,7 @@ async fn mail_that_a_turn_takes_in_addition_does_not_keep_poison_alive() {
         assert_eq!(taken.mail.iter().map(|m| m.message_id).collect::<Vec<_>>(), [poison.message_id], "{round}");
         innocent.push(rig.send("ada", "read on").await);
         let (agent_id, turn_id) = (id("ada"), taken.turn.turn_id);
-        let joined = write!(rig, |w, _cx| mail::join(w, &agent_id, turn_id, 10).await).unwrap();
+        let joined = write!(rig, |w, cx| mail::join(w, &cx, &agent_id, turn_id, 10).await).unwrap();
         assert_eq!(joined.mail.len(), 1);
         rig.crash("ada", "it fell over").await;
     }

@@ -90,7 +90,7 @@ async fn reading_the_inbox_joins_what_may_merge_and_raises_the_hop() {
     let (near, far) = (rig.deliver(near).await.unwrap(), rig.deliver(far).await.unwrap());
     let last = rig.send("ada", "the next read takes this").await;
     let (agent_id, turn_id) = (id("ada"), turn.turn_id);
-    let joined = write!(rig, |w, _cx| mail::join(w, &agent_id, turn_id, 2).await).unwrap();
+    let joined = write!(rig, |w, cx| mail::join(w, &cx, &agent_id, turn_id, 2).await).unwrap();
     let ids: Vec<_> = joined.mail.iter().map(|mail| mail.message_id).collect();
     assert_eq!(ids, [near.message_id, far.message_id]);
     assert_eq!(joined.remaining, 3, "the ask, the heartbeat and what was beyond the limit");
@@ -101,7 +101,23 @@ async fn reading_the_inbox_joins_what_may_merge_and_raises_the_hop() {
     assert_eq!(rig.message(far.message_id).await.state, MailState::Consumed);
     assert_eq!(rig.message(last.message_id).await.state, MailState::Pending);
     let agent_id = id("ada");
-    let ended = write!(rig, |w, _cx| mail::join(w, &agent_id, turn_id, 1).await);
+    let ended = write!(rig, |w, cx| mail::join(w, &cx, &agent_id, turn_id, 1).await);
     assert_eq!(code(ended), Code::Cancelled, "an ended turn takes nothing");
     assert_eq!(read!(rig, |r| r.inbox_depth(&id("ada")).await?), 3);
+}
+
+#[tokio::test]
+async fn the_mail_of_a_main_job_joins_no_turn_of_another_root() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let job = RootId(Uuid::from_u128(77));
+    let of_job = Draft { chain: Chain { root_id: job, hop: 1 }, ..draft(&rig, "ada", party("bob")) };
+    let of_job = rig.deliver(of_job).await.unwrap();
+    let other = rig.send("ada", "plain").await;
+    rig.cx.add_jobs([job]);
+    let (agent_id, turn_id) = (id("ada"), turn.turn_id);
+    let joined = write!(rig, |w, cx| mail::join(w, &cx, &agent_id, turn_id, 9).await).unwrap();
+    let ids: Vec<_> = joined.mail.iter().map(|mail| mail.message_id).collect();
+    assert_eq!((ids, joined.remaining), (vec![other.message_id], 1));
+    assert_eq!(rig.message(of_job.message_id).await.state, MailState::Pending);
 }

@@ -149,23 +149,27 @@ pub async fn shortened(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str
 /// Journals that an answer is there which the store does not take, so that a daemon which dies before it does counts the
 /// attempt. What was held for the call stays held: the answer settles it, or a restart does.
 pub async fn answer_waits(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
-    unsettled(w, cx, turn_id, model, &format!("its answer is kept in memory until the store takes it: {why}")).await
+    unsettled(w, cx, turn_id, model, &format!("its answer is kept in memory until the store takes it: {why}"), true)
+        .await
 }
 
 /// Journals that a fall-back model was not asked because it cannot be paid for, as a failure of its own that cost nothing.
 pub async fn passed_over(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
-    unsettled(w, cx, turn_id, model, &format!("not asked: {why}")).await
+    unsettled(w, cx, turn_id, model, &format!("not asked: {why}"), false).await
 }
 
-/// Journals a failure that settles nothing.
-async fn unsettled(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, error: &str) -> Result<()> {
+/// Journals a failure that settles nothing. `kept` says that there is an answer, so that nobody discards what was shown of it.
+async fn unsettled(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, error: &str, kept: bool) -> Result<()> {
     let turn = working_turn(w, cx, turn_id).await?;
     let error = cx.excerpt(error, 300);
     let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
     w.journal_append(turn_id, &step, cx.now()).await?;
-    let event = NewEvent::new(EventKind::ModelFailed, json!({ "turn_id": turn_id, "model": model, "error": error }))
-        .agent(&turn.agent_id)
-        .correlation(turn_id);
+    let event = NewEvent::new(
+        EventKind::ModelFailed,
+        json!({ "turn_id": turn_id, "model": model, "error": error, "kept": kept }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn_id);
     cx.emit(w, event).await
 }
 

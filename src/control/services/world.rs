@@ -67,7 +67,12 @@ impl world_server::World for WorldService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.reload", &request.get_ref().request_id)?;
         let dry_run = request.get_ref().dry_run;
-        self.reload_files(&by, key, dry_run).await.map(|answer| Response::new(answer.into())).map_err(to_status)
+        // A task of its own: a caller that goes away must not leave a plan in force whose records were not made.
+        let service = Self(self.0.clone());
+        let reload = tokio::spawn(async move { service.reload_files(&by, key, dry_run).await });
+        let lost = |_| Err(Refusal::new(Code::Internal, "the reload could not be finished").hint("ask again"));
+        let answer = reload.await.unwrap_or_else(lost);
+        answer.map(|answer| Response::new(answer.into())).map_err(to_status)
     }
 
     async fn shutdown(&self, request: Request<ShutdownRequest>) -> Result<Response<ShutdownResponse>, Status> {

@@ -60,10 +60,10 @@ impl WorldTool for Read {
         }
         // Counted as `join` takes them, so that no more is taken than can be shown. What it looks at besides is longer.
         let window = w.inbox_pending(own, limit.saturating_mul(4).max(64)).await?;
-        let joinable = window.iter().filter(|envelope| mail::joinable(envelope));
+        let joinable = window.iter().filter(|envelope| mail::joinable(&call.office.cx, call.root_id, envelope));
         let (fits, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
         let count = u32::try_from(fits.len()).unwrap_or(limit);
-        let joined = mail::join(w, own, call.turn_id, count).await?;
+        let joined = mail::join(w, &call.office.cx, own, call.turn_id, count).await?;
         if !joined.mail.is_empty() {
             let messages = joined.mail.iter().map(|mail| mail.message_id).collect();
             w.journal_append(call.turn_id, &Step::MailJoined { messages }, call.office.cx.now()).await?;

@@ -149,8 +149,10 @@ async fn an_agent_looks_for_its_place_before_it_takes_its_mail() {
     send(&world, "ben", "one").await;
     soon("ben works", || first.asked_by("ben") == 1).await;
     settle().await;
-    // The plan alone changes, as between the two steps of a reload.
-    world.engine().office.set_plan(Arc::new(spoiled));
+    // What is in force changes before the records do, as in the middle of a reload.
+    let spoiled = Arc::new(spoiled);
+    world.cx().set_fitness(crate::reconcile::fitness(&spoiled));
+    world.engine().office.set_plan(spoiled);
     send(&world, "ben", "two").await;
     until(&world, EventKind::AgentFailed, "ben").await;
     settle().await;

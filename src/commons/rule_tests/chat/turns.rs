@@ -250,7 +250,7 @@ async fn a_turn_under_way_leaves_wake_ups_to_the_next() {
     let turn = rig.busy("bob").await;
     rig.post_in("ada", "room", "@bob look").await.unwrap();
     let (agent_id, turn_id) = (id("bob"), turn.turn_id);
-    let joined = write!(rig, |w, _cx| mail::join(w, &agent_id, turn_id, 10).await).unwrap();
+    let joined = write!(rig, |w, cx| mail::join(w, &cx, &agent_id, turn_id, 10).await).unwrap();
     assert_eq!((joined.mail.len(), joined.remaining), (0, 1));
     rig.finish(turn_id, "done").await.unwrap();
     assert_eq!(digests(&rig.take("bob").await.mail).len(), 1);

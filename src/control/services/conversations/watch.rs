@@ -188,6 +188,7 @@ impl Watcher {
             }
             // What was shown was reasoning, or of an answer that broke off.
             EventKind::ModelDelta if event.payload["discard"] == true => self.discard(turn_id).await,
+            EventKind::ModelFailed if event.payload["kept"] == true => Ok(()),
             EventKind::ModelFailed => self.discard(turn_id).await,
             EventKind::ModelDelta => {
                 let shown = self.turns.get_mut(turn_id).and_then(|screen| screen.push(text("text")));
