@@ -1,7 +1,9 @@
 //! Main jobs: a set of input files is taken in once, under a name that follows from its content (issue 2, 11).
 
+use std::collections::BTreeSet;
+
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Job, Kind, Party};
+use ghost_domain::{AgentId, AgentStatus, Desired, Job, Kind, Party};
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
@@ -51,6 +53,20 @@ pub async fn recall(r: &mut dyn Reads, cx: &Cx) -> Result<()> {
 /// Whether nothing in the world is at work or waits to be: then an unfinished job will not end by itself.
 pub async fn stands_still(r: &mut dyn Reads) -> Result<bool> {
     Ok(r.turns_open().await?.is_empty() && r.inbox_total().await? == 0)
+}
+
+/// Whether nothing will come of what is at work or waits: no agent that runs has an open turn, or mail that wakes it. What waits
+/// for agents that are stopped or have failed waits for somebody to start them.
+pub async fn has_come_to_a_stand(r: &mut dyn Reads) -> Result<bool> {
+    let mut owners: BTreeSet<AgentId> = r.turns_open().await?.into_iter().map(|turn| turn.agent_id).collect();
+    owners.extend(r.inbox_waiting().await?);
+    for agent_id in &owners {
+        let agent = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted());
+        if agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Gets an unfinished job going again that stands still: its lead is told of it anew, and so are the owners of its open

@@ -10,7 +10,7 @@ use ghost_commons::{feed::Subscription, jobs, tasks};
 use ghost_config::plan::JobPlan;
 use ghost_domain::budget::next_day;
 use ghost_domain::event::{Event, EventFilter, EventKind};
-use ghost_domain::{Code, Job, Refusal, Scope, Timestamp};
+use ghost_domain::{AgentId, Code, Job, Refusal, Scope, Timestamp};
 use ghost_world::World;
 
 use input::{INPUTS, job_id};
@@ -93,6 +93,8 @@ pub async fn follow(
         EventKind::BudgetSet,
         EventKind::BudgetExhausted,
         EventKind::DeadLetterHeld,
+        EventKind::AgentStopped,
+        EventKind::AgentFailed,
     ];
     let filter =
         EventFilter { kinds: kinds.iter().map(|kind| kind.as_str().into()).collect(), ..EventFilter::default() };
@@ -162,12 +164,15 @@ pub async fn follow(
                 }
                 let why = match event.kind {
                     EventKind::TurnFinished if text("status") == "finished" => "its lead said no more".to_owned(),
+                    EventKind::AgentStopped | EventKind::AgentFailed => {
+                        format!("{} works no more", event.agent_id.as_ref().map_or("an agent", AgentId::as_str))
+                    }
                     _ => text("reason").to_owned(),
                 };
                 let root_id = job.root_id;
                 let look = world.store().read(move |r| {
                     Box::pin(async move {
-                        let stands = jobs::stands_still(r).await?;
+                        let stands = jobs::has_come_to_a_stand(r).await?;
                         let held_up = if stands { tasks::held_up(r, root_id).await? } else { None };
                         Ok::<_, Refusal>((stands, held_up))
                     })
