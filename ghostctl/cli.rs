@@ -207,7 +207,8 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
     let talks = !cli.json && std::io::stderr().is_terminal();
     let on_waiting = Box::new(move |text: &str| {
         if talks {
-            eprintln!("{}", crate::text::one_line(text, 200));
+            // Who cannot be told waits all the same.
+            drop(writeln!(std::io::stderr(), "{}", crate::text::one_line(text, 200)));
         }
     });
     let client = Client::new(target, &environment.tls, cli.timeout, on_waiting)?;

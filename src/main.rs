@@ -1,9 +1,9 @@
-//! `ghostd`: arguments and telemetry. Everything else is in the rooms.
+//! `ghostd`: arguments, environment and exit codes. Everything else is in the rooms.
 
 mod arguments;
 mod report;
+mod telemetry;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -11,14 +11,13 @@ use clap::Parser;
 use ghost_daemon::{Options, Terminal, stop_signal, system_ports};
 use ghost_domain::text::shown;
 use ghost_domain::{Code, Refusal};
-use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
     // The one crypto provider of this process: two would panic at the first handshake (DESIGN.md section 9).
     if rustls::crypto::ring::default_provider().install_default().is_err() {
-        eprintln!("error: a TLS crypto provider was installed twice");
+        report::tell("error: a TLS crypto provider was installed twice");
         return ExitCode::FAILURE;
     }
     let arguments = Arguments::parse();
@@ -27,7 +26,7 @@ fn main() -> ExitCode {
         Command::Check { world_dir, json } => report::check(&arguments::world_dir(world_dir), json, &env),
         Command::Init { dir } => report::init(&dir),
         Command::Up(up) => {
-            telemetry();
+            telemetry::begin();
             let page_limit = match page_limit(env("GHOST_DATABASE_PAGES").as_deref()) {
                 Ok(limit) => limit,
                 Err(refusal) => return report::refused(&refusal),
@@ -35,12 +34,13 @@ fn main() -> ExitCode {
             let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
                 Ok(runtime) => runtime,
                 Err(error) => {
-                    eprintln!("error: the runtime cannot start: {error}");
+                    report::tell(&format!("error: the runtime cannot start: {error}"));
                     return ExitCode::FAILURE;
                 }
             };
+            let world_dir = arguments::world_dir(up.world_dir);
             let options = Options {
-                world_dir: arguments::world_dir(up.world_dir),
+                world_dir: world_dir.clone(),
                 data_dir: up.data,
                 input: up.input,
                 listen: up.listen,
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             };
             let code = match runtime.block_on(async { ghost_daemon::run(options, stop_signal()?).await }) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(failure) => report::failure(&failure),
+                Err(failure) => report::failure(&failure, &world_dir),
             };
             // A tool's thread that hangs must not keep the process from ending.
             runtime.shutdown_background();
@@ -74,25 +74,4 @@ fn page_limit(given: Option<&str>) -> Result<Option<u32>, Refusal> {
                 .hint(format!("write a whole number from 1 to {}, or leave it unset for no bound", u32::MAX)))
         }
     }
-}
-
-/// Logs go to standard error, warnings and worse unless `GHOST_LOG` says otherwise. The model library logs whole payloads
-/// and is silenced (DESIGN.md section 9).
-fn telemetry() {
-    let given = std::env::var_os("GHOST_LOG").filter(|given| !given.is_empty()).unwrap_or_else(|| "warn".into());
-    let given = given.to_string_lossy();
-    let filter = EnvFilter::try_new(format!("{given},genai=off")).unwrap_or_else(|error| {
-        eprintln!(
-            "warning: GHOST_LOG `{}` is not understood ({error}); warnings and worse are logged",
-            shown(&given, 80)
-        );
-        eprintln!("  hint: write off, error, warn, info, debug or trace, or such as ghost_commons=debug");
-        EnvFilter::new("warn,genai=off")
-    });
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }

@@ -19,22 +19,28 @@ pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>)
         match serde_json::to_string_pretty(&problems) {
             Ok(text) => out = format!("{text}\n"),
             Err(error) => {
-                eprintln!("error: {error}");
+                tell(&format!("error: {error}"));
                 return ExitCode::FAILURE;
             }
         }
     } else if !problems.is_empty() {
-        eprintln!("{problems}");
+        tell(&problems.to_string());
     }
     let (errors, warnings) = problems.counts();
     if !json {
         if fine {
             out = format!("{} is a world that can be started. {}\n", world_dir.display(), counted(errors, warnings));
         } else {
-            eprintln!("{}", counted(errors, warnings));
+            tell(&counted(errors, warnings));
         }
     }
-    printed(&out, if fine { ExitCode::SUCCESS } else { ExitCode::from(USAGE) })
+    printed(&out, if fine { ExitCode::SUCCESS } else { of_problems(world_dir) })
+}
+
+/// Writes a line to standard error. Nobody can be told that it cannot: the exit code says what it says anyway. `eprintln!`
+/// would panic.
+pub fn tell(line: &str) {
+    drop(io::stderr().write_all(format!("{line}\n").as_bytes()));
 }
 
 /// Writes `text` to standard output and gives `code`. Nobody who reads any more is no failure; a full disk is one.
@@ -42,7 +48,7 @@ fn printed(text: &str, code: ExitCode) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: cannot write the output: {error}");
+            tell(&format!("error: cannot write the output: {error}"));
             ExitCode::FAILURE
         }
         _ => code,
@@ -67,14 +73,22 @@ pub fn init(dir: &Path) -> ExitCode {
     }
 }
 
-/// Why the daemon did not start.
-pub fn failure(failure: &Failure) -> ExitCode {
+/// The exit code of problems of the world at `world_dir`: that nothing is there is no problem of its configuration.
+fn of_problems(world_dir: &Path) -> ExitCode {
+    match world_dir.try_exists() {
+        Ok(false) => ExitCode::from(exit_code(Code::NotFound)),
+        _ => ExitCode::from(USAGE),
+    }
+}
+
+/// Why the daemon did not start with the world at `world_dir`.
+pub fn failure(failure: &Failure, world_dir: &Path) -> ExitCode {
     match failure {
         Failure::Problems(problems) => {
-            eprintln!("{problems}");
+            tell(&problems.to_string());
             let (errors, warnings) = problems.counts();
-            eprintln!("{} Nothing was started.", counted(errors, warnings));
-            ExitCode::from(USAGE)
+            tell(&format!("{} Nothing was started.", counted(errors, warnings)));
+            of_problems(world_dir)
         }
         Failure::Refused(refusal) => refused(refusal),
     }
@@ -82,9 +96,9 @@ pub fn failure(failure: &Failure) -> ExitCode {
 
 /// Says what was refused, and what to do.
 pub fn refused(refusal: &Refusal) -> ExitCode {
-    eprintln!("error: {}", refusal.message);
+    tell(&format!("error: {}", refusal.message));
     if let Some(hint) = &refusal.hint {
-        eprintln!("  hint: {hint}");
+        tell(&format!("  hint: {hint}"));
     }
     ExitCode::from(exit_code(refusal.code))
 }

@@ -146,7 +146,23 @@ fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
         });
         assert_eq!(c["inbox_pending"], 1);
         let refused = places.house.ctl(&["agent", "start", "c"]);
-        refused.exits(7).says(&["the world file does not name `c`", "name it in the world file again"]);
+        let words = ["the world file does not name `c`", "name it in the world file again"];
+        refused.exits(7).says(&words);
+        // It is the same refusal whatever is wanted of it, and no start is named that would be refused.
+        let call = ["tool", "call", "c", "syscall.task.list", "{}"];
+        for args in [
+            &["agent", "prompt", "c"][..],
+            &["tool", "list", "c"],
+            &["tool", "brief", "c"],
+            &call,
+            &["ask", "c", "are you there?"],
+            &["talk", "c"],
+        ] {
+            let refused = places.house.ctl(args);
+            refused.exits(7).says(&words);
+            assert!(!refused.err.contains("agent start"), "{args:?}: {}", refused.err);
+        }
+        assert!(places.agent("c")["cannot_run"].as_str().unwrap().contains(words[1]));
         let kept = places.turns("c");
         assert_eq!((kept.len(), &kept[0]["turn_id"], &kept[0]["status"]), (1, &turn["turn_id"], &json!("open")));
         // The same after a death of the daemon and a start without c.
@@ -229,7 +245,18 @@ fn what_a_deleted_agent_leaves_is_told_and_its_successor_does_it() {
     places.house.ctl(&["pause"]).ok();
     places.send("c");
     places.house.ctl(&["task", "create", "--owner", "c", "--title", "Count them"]).ok();
-    places.house.ctl(&["agent", "delete", "c"]).ok();
+    let gone = places.house.json(&["agent", "delete", "c"]);
+    assert_eq!((&gone["mail_dropped"], &gone["tasks_left"]), (&json!(2), &json!(1)), "{gone}");
+    // Its id is the file's, which brings it back; one that is there is used, or left alone.
+    for (id, status, words) in [
+        ("c", "deleted", ["`c`, which was deleted", "reload the world to have that agent back"]),
+        ("a", "running", ["already; it is running", "use it as it is, or choose another id: that agent is the world"]),
+    ] {
+        let refused = places.house.ctl(&["--json", "agent", "create", "worker", "--id", id]);
+        refused.exits(7).says(&words);
+        let refusal: Value = serde_json::from_str(&refused.err).unwrap();
+        assert_eq!(refusal["details"], json!({ "agent_id": id, "status": status, "archetype": "worker" }));
+    }
     let events = places.house.ctl(&["--json", "events", "--kind", "agent.deleted"]).json_lines();
     let left = &events.last().unwrap()["payload"];
     assert_eq!((&left["mail_dropped"], &left["tasks_left"]), (&json!(2), &json!(1)), "{left}");

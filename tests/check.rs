@@ -72,8 +72,8 @@ fn what_is_nearly_right_is_told_by_check_start_and_reload() {
     );
     world.write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n").write("law.md", "Be exact.");
     let warnings = [
-        "law.md:0: warning: the file is not read: nothing has this name did you mean `laws.md`?",
-        "world-config.yaml:4: warning: `local/nobody-knows` has no price, and money is limited (world)",
+        "archetype/clerk/config.md:3: warning: `local/nobody-knows` has no price, and money is limited (world)",
+        "law.md:1: warning: the file is not read: nothing has this name did you mean `laws.md`?",
     ];
     exactly(&told(&house, &world), &warnings);
     let daemon = house.up(world.path(), &[]);
@@ -105,7 +105,7 @@ fn mistakes_in_one_file_hide_none_in_another() {
         "archetype/clerk/config.md:2: many",
         "archetype/clerk/config.md:4: profile",
         "laws.md:1: UTF-8",
-        "scripts/clerk.yaml:0: otherwise",
+        "scripts/clerk.yaml:1: otherwise",
         "scripts/clerk.yaml:2: did you mean `when`?",
         "scripts/clerk.yaml:3: did you mean `mail`?",
         "scripts/clerk.yaml:4: did you mean `rules`?",
@@ -196,7 +196,7 @@ fn a_wrong_flag_is_told_as_a_flag() {
     let (house, world) = house();
     let path = world.path().to_str().unwrap();
     let ran = house.ghostd(&["up", path, "--provider", "scriptd"]);
-    ran.exits(2).says(&["--provider: there is no provider `scriptd`", "did you mean `scripted`?"]);
+    ran.exits(2).says(&["command line: --provider: there is no provider `scriptd`", "did you mean `scripted`?"]);
     assert!(!ran.err.contains("world-config.yaml"), "{}", ran.err);
     house
         .ghostd(&["up", path, "--provider", "openai", "--model", "m", "--base-url", "x"])
@@ -218,6 +218,10 @@ fn a_fall_back_without_a_provider_is_told_once_and_where_it_stands() {
             "scripts/gone.yaml:0: error: the rule file is missing",
         ],
     );
+}
+
+fn worlds_newsroom() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/newsroom").to_owned()
 }
 
 #[test]
@@ -272,7 +276,11 @@ fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
     // The same words when it is started, and nothing is.
     house.ghostd(&["up", path]).exits(2).says(&["world-config.yaml:4:", "Nothing was started"]);
     assert!(!house.data("home").exists());
-    house.ghostd(&["check", "/nowhere/at/all"]).exits(2).says(&["/nowhere/at/all"]);
+    // What is not there has the same code whichever it is.
+    house.ghostd(&["check", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all"]);
+    house.ghostd(&["up", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all", "Nothing was started"]);
+    let world = worlds_newsroom();
+    house.ghostd(&["up", &world, "--input", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all"]);
 }
 
 #[test]
@@ -290,5 +298,27 @@ fn a_world_from_init_is_checked_and_does_its_job() {
     let line = daemon.wait_for_line("the result", Deadline::seconds(60), |line| line.starts_with("  result  "));
     let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();
     assert!(briefing.contains("## harbour.md") && briefing.contains("## library.md"), "{briefing}");
+    daemon.stop();
+}
+
+/// Files that do not fit into one conversation are read all the same, and every one of them is told about.
+#[test]
+fn a_world_from_init_reads_more_than_a_conversation_holds() {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let dir = house.join("first");
+    house.ghostd(&["init", dir.to_str().unwrap()]).ok();
+    let input = house.join("many");
+    std::fs::create_dir(&input).unwrap();
+    for n in 0..200 {
+        let text = format!("# Number {n}\n\nIt grew by {n} %.\n\n{}", "Of this nothing more is known.\n".repeat(100));
+        std::fs::write(input.join(format!("file-{n}.md")), text).unwrap();
+    }
+    let daemon = house.up(&dir, &["--input", input.to_str().unwrap()]);
+    let line = daemon.wait_for_line("the result", Deadline::seconds(120), |line| line.starts_with("  result  "));
+    let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();
+    for n in 0..200 {
+        let told = format!("## file-{n}.md\n\n- It grew by {n} %.");
+        assert!(briefing.contains(&told), "{told}: {briefing}");
+    }
     daemon.stop();
 }

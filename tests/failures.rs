@@ -4,7 +4,9 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -49,6 +51,11 @@ fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
         }
         None => FakeAnswer::say("I am well."),
     }
+}
+
+/// Takes nothing that is written to it.
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
 }
 
 /// A house with the world in it, and its model server.
@@ -320,6 +327,65 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     assert_eq!(database.number("SELECT count(*) FROM events"), last);
 }
 
+/// `ghostd up ... 2>> LOG`, with the log on the disk that is full.
+#[test]
+fn a_full_disk_under_the_log_as_well_ends_nothing() {
+    let mut trouble = Trouble::new();
+    trouble.up().stop();
+    let database = Database::open(&trouble.house.data("trouble"));
+    let pages = database.number("PRAGMA page_count");
+    drop(database);
+    trouble.house.set("GHOST_DATABASE_PAGES", (pages + 60).to_string());
+    let mut daemon = trouble.house.start_into(&trouble.world, Stdio::piped(), full());
+    daemon.wait_until_ready();
+    trouble.house.ctl(&["pause"]).ok();
+    let (kept, refused) = trouble.fill();
+    refused.exits(5).says(&["full"]);
+    // The writer logs each of them, and goes on: a store that had ended would say that it is closed.
+    let long = "x".repeat(60_000);
+    for _ in 0..3 {
+        trouble.house.ctl(&["--timeout", "1s", "send", "victim", &long]).exits(5).says(&["full"]);
+    }
+    assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0, "an orderly stop");
+
+    trouble.house.unset("GHOST_DATABASE_PAGES");
+    let daemon = trouble.up();
+    trouble.house.ctl(&["resume"]).ok();
+    trouble.house.wait_until_quiet(Deadline::seconds(60));
+    trouble.others_are_well();
+    daemon.stop();
+    let database = Database::open(&trouble.house.data("trouble"));
+    assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %' AND state = 'consumed'"), kept);
+}
+
+#[test]
+fn a_store_that_fails_ends_the_daemon_and_the_next_one_goes_on() {
+    let trouble = Trouble::new();
+    let mut daemon = trouble.up();
+    trouble.send("victim", "call test.break_store {}");
+    // Publishing any commit breaks it.
+    Deadline::seconds(60).until("the store to fail", || {
+        let sent = trouble.house.ctl(&["--timeout", "1s", "send", "friend", "hello"]);
+        if daemon.has_ended() || sent.code != Some(0) { Ok(()) } else { Err(sent.out) }
+    });
+    assert_eq!(daemon.wait(), 1);
+    let told = daemon.err.text();
+    for words in ["error: the store has failed, its writer panicked: test.break_store: this daemon ends", "hint: "] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert!(daemon.out.text().contains("Stopping (its store has failed)"), "{}", daemon.out.text());
+
+    let daemon = trouble.up();
+    trouble.house.wait_until_quiet(Deadline::seconds(60));
+    trouble.others_are_well();
+    trouble.reply("victim", "I am well.");
+    daemon.stop();
+    let database = Database::open(&trouble.house.data("trouble"));
+    assert_eq!(database.integrity(), "ok");
+}
+
 #[test]
 fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
     let mut trouble = Trouble::new();
@@ -356,7 +422,9 @@ fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
 #[test]
 fn a_file_that_meets_its_size_limit_refuses_what_it_cannot_keep_and_loses_nothing() {
     let trouble = Trouble::new();
-    let mut daemon = trouble.up();
+    // The file that it logs to has no room either.
+    let mut daemon = trouble.house.start_into(&trouble.world, Stdio::piped(), full());
+    daemon.wait_until_ready();
     trouble.house.ctl(&["pause"]).ok();
     let pid = i32::try_from(daemon.pid()).ok().and_then(rustix::process::Pid::from_raw);
     let limit = |bytes| {

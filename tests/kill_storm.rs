@@ -1,8 +1,8 @@
 //! Promises 1 and 2 under fire: twenty agents exchange two thousand messages, tasks, files and effects outside, while
 //! the daemon is killed with -9 again and again, at instants that a seed chooses.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it, and what is printed is its log.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

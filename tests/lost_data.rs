@@ -207,3 +207,72 @@ fn a_daemon_that_was_put_aside_leaves_its_successor_alone() {
     assert!(daemon.err.text().contains("the data are in their place"), "{}", daemon.err.text());
     nothing_is_lost(&house, &world);
 }
+
+#[test]
+fn a_copy_without_the_log_of_a_killed_daemon_begins_no_new_world_beside_its_files() {
+    let (house, world) = house();
+    let data = house.data("home");
+    let daemon = house.up(&world, &[]);
+    house.ctl(&["send", "ada", "keep me"]).ok();
+    house.wait_until_quiet(Deadline::seconds(30));
+    daemon.kill();
+    let aside = house.join("aside");
+    fs::rename(&data, &aside).unwrap();
+    fs::create_dir(&data).unwrap();
+    fs::copy(aside.join("ghost.db"), data.join("ghost.db")).unwrap();
+    fs::create_dir_all(data.join("workspace/shared")).unwrap();
+    let before = fs::read(data.join("ghost.db")).unwrap();
+    refused(&house, &world, 1, &["ghost.db", "it has no tables, but files of a world lie in the workspace", "backup"]);
+    assert_eq!(fs::read(data.join("ghost.db")).unwrap(), before);
+    fs::write(data.join("ghost.db"), "").unwrap();
+    refused(&house, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
+
+    // With its log it is whole.
+    fs::copy(aside.join("ghost.db"), data.join("ghost.db")).unwrap();
+    fs::copy(aside.join("ghost.db-wal"), data.join("ghost.db-wal")).unwrap();
+    nothing_is_lost(&house, &world);
+    // Files alone may have been laid out for a new world.
+    fs::rename(&data, house.join("second")).unwrap();
+    fs::create_dir_all(data.join("workspace/shared")).unwrap();
+    house.up(&world, &[]).stop();
+    assert_eq!(kept(&data), 0);
+}
+
+#[test]
+fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out() {
+    let (house, world) = house();
+    let data = house.data("home");
+    let brief = data.join("workspace/shared/brief.md");
+    let lay_out = || {
+        drop(fs::remove_dir_all(&data));
+        fs::create_dir_all(brief.parent().unwrap()).unwrap();
+        fs::write(&brief, "Count.").unwrap();
+    };
+    let goes_on = || {
+        let daemon = house.up(&world, &[]);
+        assert!(!data.join("ghost.db-new").exists());
+        assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+        daemon.stop();
+        assert_eq!(fs::read_to_string(&brief).unwrap(), "Count.");
+    };
+    // Killed when it had made the file, and nothing in it.
+    lay_out();
+    fs::write(data.join("ghost.db-new"), "").unwrap();
+    fs::write(data.join("ghost.db"), "").unwrap();
+    goes_on();
+    // From then on that file is the world's.
+    fs::write(data.join("ghost.db"), "").unwrap();
+    fs::remove_file(data.join("world.id")).unwrap();
+    refused(&house, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
+
+    // Killed as soon as there is anything of it, whatever else there is by then.
+    for name in ["ghost.db-new", "ghost.db", "ghost.db-wal"].into_iter().cycle().take(12) {
+        lay_out();
+        let daemon = house.start(&world, &[]);
+        // The log stays; the others may be seen too late.
+        let begun = || data.join(name).exists() || data.join("ghost.db-wal").exists();
+        Deadline::seconds(30).until(name, || begun().then_some(()).ok_or_else(String::new));
+        daemon.kill();
+        goes_on();
+    }
+}

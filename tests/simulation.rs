@@ -2,8 +2,8 @@
 //!
 //! A failing seed is run again alone with `GHOST_SIM_SEED=<seed> cargo test --test simulation`.
 
-// Helpers of a test file count as no test to clippy; here a panic is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+// Helpers of a test file count as no test to clippy; here a panic is a failed test, and what is printed is its log.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -447,6 +447,32 @@ fn output_that_nobody_reads_ends_quietly_and_output_that_cannot_be_written_is_to
     }
 }
 
+/// What cannot be told keeps nobody from what he does.
+#[test]
+fn output_that_can_be_written_nowhere_changes_nothing() {
+    let (mut house, world) = house();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for log in ["debug", "loud=very"] {
+        house.set("GHOST_LOG", log);
+        let mut daemon = house.start_into(&world, full(), full());
+        Deadline::seconds(60).until("an answer", || {
+            let asked = house.ctl(&["--json", "ask", "ada", "hello"]);
+            if asked.code == Some(0) && asked.out.contains("Here.") { Ok(()) } else { Err(asked.err) }
+        });
+        daemon.terminate();
+        assert_eq!(daemon.wait(), 0, "GHOST_LOG={log}");
+    }
+    // Refusals keep their exit codes.
+    house.set("GHOST_DATABASE_PAGES", "abc");
+    assert_eq!(house.start_into(&world, full(), full()).wait(), 2);
+    house.unset("GHOST_DATABASE_PAGES");
+    assert_eq!(house.start_into(&house.join("nothing"), full(), full()).wait(), 3);
+    house.world("home").config("agents: 7\n");
+    assert_eq!(house.start_into(&world, full(), full()).wait(), 2);
+    let ctl = house.ctl_command(&["status"]).stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(ctl.code(), Some(5));
+}
+
 #[test]
 fn a_setting_of_the_environment_that_is_not_understood_is_told() {
     let (mut house, world) = house();

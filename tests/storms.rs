@@ -1,5 +1,6 @@
 //! Agents that talk freely come to rest within the default bounds: a ring in which each always answers, a pair that thanks
-//! each other for ever, a pair that always finds new words. The feed says why, and how many turns it took (issue 3, 6).
+//! each other for ever, a pair that always finds new words. The feed says why, and how many turns it took (issue 3, 6). And
+//! a crowd under one budget is answered, one after the other.
 
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -159,5 +160,71 @@ fn status_says_which_bounds_are_near() {
     assert_eq!(near, &json!([{ "limit": "inbox_max", "about": "r5", "value": 5, "most": 5 }]));
     let shown = storm.house.ctl(&["status"]).ok().out.clone();
     assert!(shown.contains("inbox_max of r5: 5 of 5"), "{shown}");
+    daemon.stop();
+}
+
+/// What the world's account holds, has spent, and may spend.
+fn world_budget(house: &House) -> Value {
+    let all = house.json(&["budget", "list"]);
+    all.as_array().unwrap().iter().find(|budget| budget["scope"] == "world").unwrap().clone()
+}
+
+#[test]
+fn twelve_that_are_asked_at_once_are_all_answered_under_a_limit_that_they_cannot_hold_together() {
+    let house = House::new(ghostd_testing());
+    let names: Vec<String> = (0..12).map(|n| format!("a{n}")).collect();
+    let agents: String = names.iter().map(|name| format!("  - {{ id: {name}, archetype: worker }}\n")).collect();
+    let world = house.world("crowd");
+    world
+        .config(&format!(
+            "world: {{ name: Crowd }}\nagents:\n{agents}llm:\n  default_provider: scripted\n  default_model: slow\n  \
+             providers:\n    scripted: {{ kind: scripted, dir: scripts, concurrency: 12 }}\n"
+        ))
+        // Far more than is ever written is held for each answer.
+        .archetype("worker", "## LLM\nmax_tokens: 60000\n")
+        .write("scripts/slow.yaml", "rules: []\notherwise: [{ wait: 300ms }, { say: Done. }]\n");
+    let daemon = house.up(world.path(), &[]);
+    house.json(&["ask", "a0", "Ready?"]);
+    let each = world_budget(&house)["spent_tokens"].as_u64().unwrap();
+    assert!(each < 20_000, "{each}");
+    // What all of them take, and room for the answer of the last: two or three hold theirs at the same time.
+    let limit = 13 * each + 80_000;
+    house.ctl(&["budget", "set", "world", "--tokens", &limit.to_string()]).ok();
+    let house = &house;
+    let replies: Vec<Value> = std::thread::scope(|scope| {
+        let asks: Vec<_> =
+            names.iter().map(|name| scope.spawn(move || house.json(&["ask", name, "Are you done?"]))).collect();
+        asks.into_iter().map(|ask| ask.join().unwrap()).collect()
+    });
+    assert!(replies.iter().all(|reply| reply["reply"] == "Done."), "{replies:#?}");
+    let spent = world_budget(house);
+    assert!(spent["spent_tokens"].as_u64().unwrap() < limit && spent["reserved_tokens"] == 0, "{spent:#}");
+    // No answer was cut for what others held.
+    let calls = house.ctl(&["--json", "events", "--kind", "model.started"]).ok().json_lines();
+    assert!(calls.len() == 13 && calls.iter().all(|call| call["payload"]["max_tokens"] == 60_000), "{calls:#?}");
+    // Who waits when the daemon is killed goes on after it, once there is room.
+    let room = spent["spent_tokens"].as_u64().unwrap() + 150_000;
+    house.ctl(&["budget", "set", "world", "--tokens", &room.to_string()]).ok();
+    for name in &names {
+        house.ctl(&["send", name, "Once more."]).ok();
+    }
+    Deadline::seconds(30).until("an agent to wait", || {
+        let agents = house.json(&["agent", "list"]);
+        let waits = agents.as_array().unwrap().iter().any(|agent| agent["activity"] == "queued");
+        if waits { Ok(()) } else { Err(agents.to_string()) }
+    });
+    house.ctl(&["pause"]).ok();
+    daemon.kill();
+    let daemon = house.up(world.path(), &[]);
+    house.ctl(&["budget", "set", "world", "--tokens", "none"]).ok();
+    house.ctl(&["resume"]).ok();
+    house.wait_until_quiet(Deadline::seconds(60));
+    let turns = house.json(&["turn", "list"]);
+    let turns = turns.as_array().unwrap();
+    assert!(turns.len() == 25 && turns.iter().all(|turn| turn["text"] == "Done."), "{turns:#?}");
+    assert_eq!(world_budget(house)["reserved_tokens"], 0);
+    // What is spent is refused with what is spent and what is held.
+    house.ctl(&["budget", "set", "world", "--tokens", "100"]).ok();
+    house.ctl(&["ask", "a0", "And now?"]).says(&["budget world is spent", "of 100 tokens spent"]);
     daemon.stop();
 }

@@ -4,6 +4,9 @@
 //! Must never: depend on another crate (it has to build in a second), or do anything that a person could not do by
 //! typing the commands that it prints.
 
+// What it does is told as it goes, to a person.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 use std::env;
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};

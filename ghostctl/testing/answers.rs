@@ -313,6 +313,27 @@ async fn a_limit_that_is_passed_already_is_told() {
     assert_eq!(said(&["world", "--tokens", "121"]).await.lines().count(), 1);
     let json = scene.run(&["--json", "budget", "set", "world", "--tokens", "7"]).await.json();
     assert_eq!(json["passed"], serde_json::json!(["tokens"]));
+    // Models without cost are still asked.
+    let money = said(&["world", "--usd", "1"]).await;
+    assert!(money.contains("fails at its next call of a model that costs something, until"), "{money}");
+    let none = said(&["world", "--usd", "0"]).await;
+    assert!(!none.contains("already passed") && none.contains("no money may be spent: only models whose"), "{none}");
+}
+
+#[tokio::test]
+async fn what_a_deleted_agent_leaves_undone_is_told() {
+    let scene = Scene::new(Fake::default());
+    let said = scene.run(&["agent", "delete", "scout"]).await.out;
+    let lines: Vec<&str> = said.lines().skip(1).collect();
+    let tasks = "tasks left: 1500, open still; see `ghostctl task list --owner scout`";
+    assert_eq!(lines, [tasks, "mail dropped: 2, which it had not read"], "{said}");
+    assert_eq!(scene.run(&["agent", "delete", "idle"]).await.out.lines().count(), 1);
+    for (agent, mail, tasks) in [("scout", 2, 1_500), ("idle", 0, 0)] {
+        let json = scene.run(&["--json", "agent", "delete", agent]).await.json();
+        assert_eq!((&json["mail_dropped"], &json["tasks_left"]), (&json!(mail), &json!(tasks)));
+    }
+    let json = scene.run(&["--json", "agent", "stop", "scout"]).await.json();
+    assert!(json.get("tasks_left").is_none(), "{json}");
 }
 
 #[tokio::test]

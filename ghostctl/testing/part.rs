@@ -77,16 +77,27 @@ unary!(Agents {
     create(CreateAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
         agent: Some(agent(asked.agent_id.unwrap_or(asked.archetype))),
         changed: true,
+        left: None,
     };
     start(StartAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
         agent: Some(agent(asked.agent_id)),
         changed: false,
+        left: None,
     };
     stop(StopAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
         agent: Some(agent(asked.agent_id)),
         changed: true,
+        left: None,
     };
-    delete(DeleteAgentRequest) -> AgentChange = |_fake, _asked| AgentChange::default();
+    delete(DeleteAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
+        // One that has nothing leaves nothing.
+        left: Some(match asked.agent_id.as_str() {
+            "idle" => AgentLeft::default(),
+            _ => AgentLeft { mail_dropped: 2, tasks_left: 1_500 },
+        }),
+        agent: Some(agent(asked.agent_id)),
+        changed: true,
+    };
     prompt(AgentPromptRequest) -> AgentPromptResponse = |_fake, _asked| AgentPromptResponse {
         system: "Laws".into(),
         briefing: "<goal>".into(),
@@ -244,7 +255,7 @@ unary!(Budgets {
         spent_micros: 2_500_000,
         passed: [
             asked.limit_tokens.filter(|limit| *limit <= 120).map(|_| "tokens".to_owned()),
-            asked.limit_micros.filter(|limit| *limit <= 2_500_000).map(|_| "usd".to_owned()),
+            asked.limit_micros.filter(|limit| (1..=2_500_000).contains(limit)).map(|_| "usd".to_owned()),
         ]
         .into_iter()
         .flatten()

@@ -11,6 +11,7 @@ use ghost_tools::{Caller, Office, Registry, ToolTable};
 
 use crate::board::Board;
 use crate::kit::{Kit, Kits};
+use crate::line::Line;
 
 /// Lists of tools whose size is kept.
 const SIZES_MAX: usize = 256;
@@ -25,6 +26,8 @@ pub struct Engine {
     pub tools: Arc<ToolTable>,
     /// Where actors show what they do.
     pub board: Arc<dyn Board>,
+    /// Who waits for what others hold of a budget.
+    pub line: Arc<Line>,
     providers: RwLock<Arc<Providers>>,
     /// Sizes of the lists of tools that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
@@ -37,8 +40,16 @@ impl Engine {
     /// An engine.
     #[must_use]
     pub fn new(office: Arc<Office>, tools: Arc<ToolTable>, board: Arc<dyn Board>, providers: Arc<Providers>) -> Self {
-        let (providers, sizes, kits) = (RwLock::new(providers), Mutex::default(), Kits::default());
-        Self { office, tools, board, providers, sizes, kits, reasoners: Mutex::default() }
+        Self {
+            office,
+            tools,
+            board,
+            line: Arc::default(),
+            providers: RwLock::new(providers),
+            sizes: Mutex::default(),
+            kits: Kits::default(),
+            reasoners: Mutex::default(),
+        }
     }
 
     /// What an agent goes to work with in a turn with this channel context and these skills.

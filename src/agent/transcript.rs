@@ -108,7 +108,7 @@ impl Transcript {
                     last_calls.clear();
                     transcript.messages.push(Message::text(Role::User, text.clone()));
                 }
-                Step::ModelStarted { .. } | Step::MailJoined { .. } => {}
+                Step::ModelStarted { .. } | Step::MailJoined { .. } | Step::PassedOver { .. } => {}
             }
         }
         let open: Vec<OpenCall> = last_calls
@@ -274,7 +274,8 @@ mod tests {
     fn failures_count_from_the_last_answer_or_the_last_shortening_of_that_model_on() {
         let failed = |model: &str| row(Step::ModelFailed { model: model.into(), error: "e".into() });
         let shortened = |context| row(Step::Shortened { model: "b".into(), context });
-        let mut rows = vec![failed("a"), failed("b"), failed("b"), shortened(900), failed("b"), shortened(450)];
+        let passed = row(Step::PassedOver { model: "c".into(), why: "no price".into() });
+        let mut rows = vec![failed("a"), failed("b"), passed, failed("b"), shortened(900), failed("b"), shortened(450)];
         let overcome = Transcript::unfold(&rows, &view);
         assert_eq!((overcome.failures, overcome.context), (vec!["a".to_owned()], Some(450)));
         rows.push(failed("b"));

@@ -12,6 +12,7 @@ mod open;
 mod operator;
 mod record;
 mod runner;
+mod said;
 mod stream;
 mod think;
 mod unrecorded;

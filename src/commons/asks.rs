@@ -46,7 +46,7 @@ pub async fn open(
     chain: Chain,
 ) -> Result<Ask> {
     let agent = roster::agent_named(w, target).await?;
-    if let Some(refusal) = unanswerable(&agent) {
+    if let Some(refusal) = unanswerable(cx, &agent) {
         return Err(refusal);
     }
     if let Some(call) = &waiting {
@@ -112,18 +112,17 @@ pub async fn open(
     Ok(ask)
 }
 
-/// Why an agent cannot answer now, if it cannot.
-pub(crate) fn unanswerable(agent: &ghost_domain::Agent) -> Option<Refusal> {
+/// Why an agent cannot answer now, if it cannot, and what helps: a start, or what is to be mended before one can.
+pub(crate) fn unanswerable(cx: &Cx, agent: &ghost_domain::Agent) -> Option<Refusal> {
     let why = match (agent.desired, agent.status) {
         (_, AgentStatus::Failed) => "has failed",
         (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => "is stopped",
         _ => return None,
     };
     let refusal = Refusal::new(Code::Conflict, format!("{} {why} and cannot answer", agent.agent_id));
-    Some(match &agent.status_reason {
-        // No start would help: its reason says what does.
-        Some(reason) if agent.unfit => refusal.hint(reason.clone()),
-        _ => refusal.hint(format!("start it with `ghostctl agent start {}`, or ask someone else", agent.agent_id)),
+    Some(match cx.may_run(agent) {
+        Err(why) => refusal.hint(why.in_words()),
+        Ok(()) => refusal.hint(format!("start it with `ghostctl agent start {}`, or ask someone else", agent.agent_id)),
     })
 }
 

@@ -1,9 +1,14 @@
 //! Budgets: one account per scope, held before a model call and settled after it (DESIGN.md section 2, "Budgets").
 
+mod late;
 mod limits;
+#[cfg(test)]
+pub(crate) mod looks;
 mod payers;
 
-use ghost_domain::budget::{Allowance, Budget, Reservation, allow};
+use ghost_domain::admission::{Admission, Allowance, allow};
+use ghost_domain::budget::{Budget, Reservation};
+use ghost_domain::ports::Signal;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{Agent, Money, ReservationId, Turn};
@@ -11,10 +16,11 @@ use ghost_domain::{Price, Scope};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
 
-pub use limits::{NewLimits, each, follow_file, of_archetype, set};
+pub(crate) use limits::of_first_archetype;
+pub use limits::{NewLimits, each, follow_file, of_archetype, of_archetypes, set};
 pub use payers::OWNERS_MAX;
-pub(crate) use payers::may_create;
 use payers::payers;
+pub(crate) use payers::{Since, may_create};
 
 use crate::{Cx, Result};
 
@@ -50,20 +56,27 @@ async fn accounts(w: &mut dyn Writes, cx: &Cx, agent: &Agent, turn: &Turn) -> Re
     Ok(budgets)
 }
 
-/// Holds the worst case of a call in all its scopes, or refuses. The answer shrinks to what is left.
-pub async fn reserve(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    agent: &Agent,
-    turn: &mut Turn,
-    demand: &Demand,
-) -> Result<(ReservationId, Allowance)> {
+/// What becomes of a call that wants to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// Its worst case is held.
+    Granted(ReservationId, Allowance),
+    /// It holds nothing, and waits for what other calls hold in this scope. [`Signal::BudgetsFreed`] says when to try again.
+    Waits(Scope),
+}
+
+/// Holds the worst case of a call in all its scopes, or refuses, or has it wait for what others hold. The answer shrinks to
+/// what is not spent.
+pub async fn reserve(w: &mut dyn Writes, cx: &Cx, agent: &Agent, turn: &mut Turn, demand: &Demand) -> Result<Reserved> {
     // Whoever was to settle it is gone.
     forfeit_held(w, cx, turn).await?;
     let mut budgets = accounts(w, cx, agent, turn).await?;
     let model = format!("{}/{}", demand.provider, demand.model);
     let price = demand.price.as_ref();
-    let allowance = allow(&budgets, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price)?;
+    let allowance = match allow(&budgets, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price)? {
+        Admission::Granted(allowance) => allowance,
+        Admission::Held(scope) => return Ok(Reserved::Waits(scope)),
+    };
     for budget in &mut budgets {
         budget.reserved_tokens = budget.reserved_tokens.saturating_add(allowance.tokens);
         budget.reserved_money = budget.reserved_money.plus(allowance.money);
@@ -81,7 +94,7 @@ pub async fn reserve(
         money: demand.price.map(|_| allowance.money),
     });
     w.turn_put(turn).await?;
-    Ok((reservation_id, allowance))
+    Ok(Reserved::Granted(reservation_id, allowance))
 }
 
 /// What an answered call took, or one that failed after the provider had counted.
@@ -102,6 +115,8 @@ pub struct Taken {
 pub enum Settlement {
     /// The call took this much.
     Used(Taken),
+    /// The call took about this much: what its provider left out is estimated.
+    Estimated(Taken),
     /// The call took nothing.
     Released,
     /// Nobody knows what the call took: all of it counts as spent (promise 2).
@@ -115,7 +130,7 @@ pub struct Charged {
     pub tokens: TokenUsage,
     /// Their price; `None` if nobody has said it.
     pub cost: Option<Money>,
-    /// Whether this is what was held, because nobody knows what the call took.
+    /// Whether this is what was held, because nobody knows what the call took, or holds an estimate of what was left out.
     pub estimated: bool,
 }
 
@@ -139,10 +154,12 @@ pub async fn settle(
 ) -> Result<Option<Charged>> {
     let Some(held) = turn.held.take_if(|held| held.reservation_id == reservation_id) else { return Ok(None) };
     let spent = settlement != Settlement::Released;
+    let estimated = matches!(settlement, Settlement::Estimated(_));
     let (model, charged, duration_ms) = match settlement {
-        Settlement::Used(Taken { model, tokens, price, duration_ms }) => {
+        Settlement::Used(taken) | Settlement::Estimated(taken) => {
+            let Taken { model, tokens, price, duration_ms } = taken;
             let cost = price.map(|price| price.of(tokens));
-            (model, Charged { tokens, cost, estimated: false }, duration_ms)
+            (model, Charged { tokens, cost, estimated }, duration_ms)
         }
         Settlement::Released => (String::new(), Charged::NOTHING, 0),
         Settlement::Forfeited => {
@@ -152,6 +169,8 @@ pub async fn settle(
     };
     let (tokens, money) = (charged.tokens.total(), charged.cost.unwrap_or(Money(0)));
     let unpriced = if charged.cost.is_none() { tokens } else { 0 };
+    // Nobody waits where nothing is limited.
+    let mut freed = Vec::new();
     for scope in &held.scopes {
         let mut budget = match w.budget_get(scope).await? {
             Some(budget) => budget.at(cx.now()),
@@ -164,6 +183,12 @@ pub async fn settle(
         budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(unpriced);
         budget.updated_at = cx.now();
         w.budget_put(&budget).await?;
+        if !budget.limits.is_none() {
+            freed.push(budget.scope);
+        }
+    }
+    if !freed.is_empty() {
+        w.signal(Signal::BudgetsFreed(freed));
     }
     turn.input_tokens = turn.input_tokens.saturating_add(charged.tokens.input);
     turn.output_tokens = turn.output_tokens.saturating_add(charged.tokens.output);

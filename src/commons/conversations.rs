@@ -199,7 +199,7 @@ async fn hear(w: &mut dyn Writes, cx: &Cx, mut conversation: Conversation, said:
         ..Line::new(Direction::In, said.from, said.content)
     };
     let entry = append(w, cx, &mut conversation, entry).await?;
-    if let Some(refusal) = asks::unanswerable(&owner) {
+    if let Some(refusal) = asks::unanswerable(cx, &owner) {
         // It is told now, because the answer may be long in coming.
         let text = format!("{}: this waits until it is started again", refusal.message);
         append(w, cx, &mut conversation, Line::new(Direction::Note, Party::System, text)).await?;

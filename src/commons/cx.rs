@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ghost_domain::event::NewEvent;
 use ghost_domain::ports::{Ports, Signal};
 use ghost_domain::redact::Redactor;
-use ghost_domain::text::{clip, prefix_bytes};
+use ghost_domain::text::{clip, prefix_bytes, shown};
 use ghost_domain::{Agent, AgentId, ChatWake, EventId, Limits, RootId, Timestamp};
 use ghost_store::Writes;
 use uuid::Uuid;
@@ -15,6 +15,9 @@ use crate::result::Result;
 
 /// The longest secret that is recognised across the end of an excerpt, in bytes.
 const SECRET_BYTES: usize = 4_096;
+
+/// Characters of a name that nobody vouches for.
+const LABEL_MAX: usize = 200;
 
 /// Says whether the world's files have a place for an agent, or why not.
 pub type Fitness = Arc<dyn Fn(&Agent) -> Result<()> + Send + Sync>;
@@ -153,6 +156,12 @@ impl Cx {
         let whole = prefix_bytes(&clean, clean.len().saturating_sub(SECRET_BYTES));
         let excerpt = clip(whole, max);
         if excerpt.len() == whole.len() { format!("{excerpt}…") } else { excerpt }
+    }
+
+    /// A name from outside that stands for nothing here, for a record: redacted, bounded and on one plain line.
+    #[must_use]
+    pub fn label(&self, name: &str) -> String {
+        shown(&self.excerpt(name, LABEL_MAX), LABEL_MAX + 1)
     }
 
     /// Asks the running world to look at an agent after commit.

@@ -5,7 +5,7 @@ use ghost_domain::{
     Code, DeadLetter, DeadLetterId, DeadLetterStatus, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
 };
 use ghost_store::Writes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::agents::orders::stop;
 use crate::roster::agent_named;
@@ -74,7 +74,7 @@ pub(crate) async fn hold(
         resolved_at: None,
     };
     w.dead_letter_put(&dead_letter).await?;
-    emit(w, cx, EventKind::DeadLetterHeld, &dead_letter, None).await?;
+    emit(w, cx, EventKind::DeadLetterHeld, &dead_letter, json!({ "root_id": turn.root_id })).await?;
     let held = w.dead_letter_count_held(Some(&turn.agent_id)).await?;
     if held >= cx.limits().dead_letters_max {
         // Each is kept with its mail and journal until someone decides: an agent that brings forth one after another ends
@@ -145,25 +145,17 @@ async fn resolve(
     dead_letter.status = status;
     dead_letter.resolved_at = Some(cx.now());
     w.dead_letter_put(dead_letter).await?;
-    emit(w, cx, kind, dead_letter, Some(by)).await
+    emit(w, cx, kind, dead_letter, json!({ "by": by })).await
 }
 
-async fn emit(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    kind: EventKind,
-    dead_letter: &DeadLetter,
-    by: Option<&Party>,
-) -> Result<()> {
-    let event = NewEvent::new(
-        kind,
-        json!({
-            "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id,
-            "messages": dead_letter.messages, "reason": dead_letter.reason, "crashes": dead_letter.crashes,
-            "by": by,
-        }),
-    )
-    .agent(&dead_letter.agent_id)
-    .correlation(dead_letter.turn_id);
+async fn emit(w: &mut dyn Writes, cx: &Cx, kind: EventKind, dead_letter: &DeadLetter, more: Value) -> Result<()> {
+    let mut payload = json!({
+        "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id, "messages": dead_letter.messages,
+        "reason": dead_letter.reason, "crashes": dead_letter.crashes, "by": null,
+    });
+    if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
+        payload.extend(more);
+    }
+    let event = NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id);
     cx.emit(w, event).await
 }

@@ -1,15 +1,17 @@
 //! Main jobs: a set of input files is taken in once, under a name that follows from its content (issue 2, 11).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, AgentStatus, Desired, Job, Kind, Party};
+use ghost_domain::{AgentId, Job, Kind, Party, RootId, Schedule, ScheduleKind, TurnStatus};
+use ghost_store::tables::TurnFilter;
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
 use crate::chain::Chain;
 use crate::mail::{self, Draft};
-use crate::{Cx, Result, tasks};
+use crate::roster::Idle;
+use crate::{Cx, Result, roster, tasks};
 
 /// Records a job and tells the agent that leads it. Gives the job as recorded, and whether it is new: a job that is
 /// there already is not begun again.
@@ -50,31 +52,98 @@ pub async fn recall(r: &mut dyn Reads, cx: &Cx) -> Result<()> {
     Ok(())
 }
 
-/// Whether nothing in the world is at work or waits to be: then an unfinished job will not end by itself.
-pub async fn stands_still(r: &mut dyn Reads) -> Result<bool> {
-    Ok(r.turns_open().await?.is_empty() && r.inbox_total().await? == 0)
+/// The lead's latest turns that are looked at.
+const TURNS_MAX: u32 = 200;
+
+/// That nothing in the world is at work, and that no mail waits for an agent that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stand {
+    /// Who does not run and holds work of the job: it goes on when they are started. With none of them somebody has to begin
+    /// again.
+    pub idle: BTreeMap<AgentId, Held>,
+    /// How it is with the lead, such as `is stopped`, if it does not run.
+    pub lead: Option<&'static str>,
 }
 
-/// Whether nothing will come of what is at work or waits: no agent that runs has an open turn, or mail that wakes it. What waits
-/// for agents that are stopped or have failed waits for somebody to start them.
-pub async fn has_come_to_a_stand(r: &mut dyn Reads) -> Result<bool> {
-    let mut owners: BTreeSet<AgentId> = r.turns_open().await?.into_iter().map(|turn| turn.agent_id).collect();
+/// Work of a job that waits for an agent that does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// How it is with the agent, and what it has, such as `is stopped and has an open turn`.
+    pub how: String,
+    /// Why it cannot be started, and what to do about that, if it cannot.
+    pub unfit: Option<String>,
+}
+
+/// Whether the job of this root has come to a stand: nothing in the world is at work, and no agent that runs has mail that
+/// wakes it. What waits for agents that are stopped or have failed waits for somebody to start them. What is [`due`] later may
+/// get it going by itself.
+pub async fn stand(r: &mut dyn Reads, cx: &Cx, root_id: RootId, lead: &AgentId) -> Result<Option<Stand>> {
+    let open = r.turns_open().await?;
+    let mut owners: BTreeSet<AgentId> = open.iter().map(|turn| turn.agent_id.clone()).collect();
     owners.extend(r.inbox_waiting().await?);
-    for agent_id in &owners {
-        let agent = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted());
-        if agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed) {
-            return Ok(false);
+    let mut idle = BTreeMap::new();
+    for agent_id in owners {
+        let Some(why) = roster::idle(r, &agent_id).await? else { return Ok(None) };
+        idle.insert(agent_id, why);
+    }
+    // Nobody can start one that is deleted.
+    idle.retain(|_, why| *why != Idle::Deleted);
+    let mail = r.inbox_waiting_of(root_id).await?;
+    let mut stand = Stand { lead: roster::idle(r, lead).await?.map(Idle::as_str), ..Stand::default() };
+    for (agent_id, why) in idle {
+        let work = if open.iter().any(|turn| turn.agent_id == agent_id && turn.root_id == root_id) {
+            "an open turn"
+        } else if mail.contains(&agent_id) {
+            "mail that waits"
+        } else {
+            continue;
+        };
+        let agent = r.agent_get(&agent_id).await?;
+        let unfit = agent.and_then(|agent| cx.may_run(&agent).err());
+        let unfit = unfit.map(|why| match why.hint {
+            Some(hint) => format!("{} ({hint})", why.message),
+            None => why.message,
+        });
+        stand.idle.insert(agent_id, Held { how: format!("{} and has {work}", why.as_str()), unfit });
+    }
+    Ok(Some(stand))
+}
+
+/// The timers and watches that are on and go off over the work of this root, of whatever agent: a job of which there are any may
+/// go on by itself.
+pub async fn due(r: &mut dyn Reads, root_id: RootId) -> Result<Vec<Schedule>> {
+    let mut due = Vec::new();
+    for kind in [ScheduleKind::Timer, ScheduleKind::Watch] {
+        let mut after = None;
+        loop {
+            let page = r.schedules_of(kind, after).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.schedule_id);
+            due.extend(page.into_iter().filter(|schedule| schedule.enabled && schedule.root_id == root_id));
         }
     }
-    Ok(true)
+    Ok(due)
+}
+
+/// Whether the lead's last turn over the job of this root finished: it waits for nothing but what others do. A lead that has had
+/// hundreds of other turns since has not said so.
+pub async fn said_no_more(r: &mut dyn Reads, root_id: RootId, lead: &AgentId) -> Result<bool> {
+    let filter = TurnFilter { agent_id: Some(lead.clone()), limit: TURNS_MAX, ..TurnFilter::default() };
+    let turns = r.turn_list(&filter).await?;
+    Ok(turns.iter().find(|turn| turn.root_id == root_id).is_some_and(|turn| turn.status == TurnStatus::Finished))
 }
 
 /// Gets an unfinished job going again that stands still: its lead is told of it anew, and so are the owners of its open
 /// tasks. A turn that failed (a budget was spent, a provider was away) has consumed its mail, and nobody else would
-/// begin again. Says whether that was needed.
+/// begin again. Not while work of it waits for the lead to be started, or for others whom a lead waits for that has
+/// [said no more](said_no_more). Says whether that was needed.
 pub async fn revive(w: &mut dyn Writes, cx: &Cx, job_id: &str, lead: &AgentId, brief: String) -> Result<bool> {
     let Some(job) = w.job_get(job_id).await? else { return Ok(false) };
-    if job.finished_at.is_some() || !stands_still(w).await? {
+    if job.finished_at.is_some() {
+        return Ok(false);
+    }
+    let Some(stand) = stand(w, cx, job.root_id, lead).await? else { return Ok(false) };
+    if stand.idle.contains_key(lead) || (!stand.idle.is_empty() && said_no_more(w, job.root_id, lead).await?) {
         return Ok(false);
     }
     let chain = Chain { root_id: job.root_id, hop: 0 };
@@ -83,7 +152,7 @@ pub async fn revive(w: &mut dyn Writes, cx: &Cx, job_id: &str, lead: &AgentId, b
         ..Draft::new(lead, Party::System, Kind::System, brief, chain)
     };
     mail::deliver(w, cx, draft).await?;
-    tasks::remind(w, cx, chain, lead).await?;
+    tasks::remind(w, cx, job.root_id, lead).await?;
     Ok(true)
 }
 

@@ -119,12 +119,11 @@ async fn check(w: &mut dyn Reads, cx: &Cx, draft: &Draft) -> Result<Agent> {
 
 /// Puts mail that was checked and counted into its receiver's inbox.
 async fn place(w: &mut dyn Writes, cx: &Cx, draft: Draft, receiver: Agent) -> Result<Envelope> {
-    if draft.from != Party::System {
-        let limits = cx.limits();
-        let (depth, waiting) = (w.inbox_depth(&draft.to).await?, w.inbox_total().await?);
-        storms::filled(w, cx, "inbox_max", Some(&draft.to), depth.into(), limits.inbox_max.into()).await?;
-        storms::filled(w, cx, "world_mail_max", None, waiting, limits.world_mail_max.into()).await?;
-    }
+    // What the supervisor sends passes these bounds, and fills them for all others.
+    let limits = cx.limits();
+    let (depth, waiting) = (w.inbox_depth(&draft.to).await?, w.inbox_total().await?);
+    storms::filled(w, cx, "inbox_max", Some(&draft.to), depth.into(), limits.inbox_max.into()).await?;
+    storms::filled(w, cx, "world_mail_max", None, waiting, limits.world_mail_max.into()).await?;
     let envelope = Envelope {
         message_id: MessageId(cx.id()),
         seq: 0,
@@ -170,6 +169,7 @@ async fn place(w: &mut dyn Writes, cx: &Cx, draft: Draft, receiver: Agent) -> Re
 pub(crate) fn hop_limit(hop: u32, most: u32) -> Refusal {
     Refusal::new(Code::HopLimit, format!("this would be hop {hop} of its chain; the limit is {most}"))
         .hint("end the exchange here; new work from outside starts a new chain")
+        .details(json!({ "limit": "hops_max", "value": most }))
 }
 
 /// What became of a broadcast.

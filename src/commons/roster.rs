@@ -3,7 +3,7 @@
 //! Must never: give or carry out an order. What becomes of an agent is the business of [`crate::agents`].
 
 use ghost_domain::text::nearest;
-use ghost_domain::{Agent, AgentId, Code, Refusal};
+use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Refusal};
 use ghost_store::{Reads, Writes};
 
 use crate::{Cx, Result};
@@ -19,6 +19,38 @@ pub async fn agent_named(w: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent>
             Err(if near.is_some() { refusal } else { refusal.hint("list the agents to see which there are") })
         }
     }
+}
+
+/// Why nothing is done that is an agent's to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    Deleted,
+    Failed,
+    Stopped,
+}
+
+impl Idle {
+    /// In words, after its name.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Deleted => "is deleted",
+            Self::Failed => "has failed",
+            Self::Stopped => "is stopped",
+        }
+    }
+}
+
+/// Why nothing is done that is this agent's to do; nothing if it runs. One that is stopping may end its turn yet.
+pub(crate) async fn idle(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Option<Idle>> {
+    let agent = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted());
+    Ok(match agent {
+        None => Some(Idle::Deleted),
+        Some(agent) if agent.status == AgentStatus::Failed => Some(Idle::Failed),
+        Some(agent) if agent.desired == Desired::Stopped && agent.status != AgentStatus::Stopping => {
+            Some(Idle::Stopped)
+        }
+        Some(_) => None,
+    })
 }
 
 /// Writes the record of an agent that has changed.

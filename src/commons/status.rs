@@ -69,6 +69,8 @@ async fn limited(
 #[allow(clippy::cast_precision_loss)] // a share, for a warning
 fn is_near(budget: &Budget) -> bool {
     let near = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used as f64 >= NEAR * limit as f64);
+    let money = budget.spent_money.plus(budget.reserved_money).0;
     near(budget.spent_tokens.saturating_add(budget.reserved_tokens), budget.limits.tokens)
-        || near(budget.spent_money.plus(budget.reserved_money).0, budget.limits.money.map(|money| money.0))
+        // Who allows no money wants models that cost none.
+        || (money > 0 && near(money, budget.limits.money.map(|money| money.0)))
 }

@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 use crate::chain::Chain;
 use crate::{Cx, Result};
 
+/// The bounds that are counted for each root.
+const OF_A_ROOT: [&str; 6] =
+    ["root_messages_max", "root_turns_max", "root_spawns_max", "hops_max", "echoes_max", "reply_rounds_max"];
+
 async fn tally(r: &mut dyn Reads, cx: &Cx, root_id: RootId) -> Result<RootTally> {
     Ok(match r.root_get(root_id).await? {
         Some(tally) => tally,
@@ -29,9 +33,12 @@ async fn keep(w: &mut dyn Writes, cx: &Cx, mut tally: RootTally) -> Result<()> {
 pub async fn sent(w: &mut dyn Writes, cx: &Cx, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = u64::from(cx.limits().root_messages_max);
-    let tally = with_sent(w, cx, chain, count).await?;
-    if tally.messages == most {
-        held(w, cx, agent_id, "root_messages_max", most, &tally, json!({ "hop": chain.hop })).await?;
+    let mut tally = match with_sent(w, cx, chain, count).await {
+        Ok(tally) => tally,
+        Err(refusal) => return refuse(w, cx, agent_id, chain, refusal).await,
+    };
+    if tally.messages >= most {
+        held(w, cx, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop })).await?;
     }
     keep(w, cx, tally).await
 }
@@ -43,11 +50,8 @@ async fn with_sent(r: &mut dyn Reads, cx: &Cx, chain: Chain, count: u64) -> Resu
     let before = tally.messages;
     tally.messages = before.saturating_add(count);
     if tally.messages > most {
-        return Err(over(
-            "root_messages_max",
-            most,
-            format!("what began with root {} has caused {before} messages already", chain.root_id),
-        ));
+        let what = format!("what began with root {} has caused {before} messages", chain.root_id);
+        return Err(over("root_messages_max", most, &what, count));
     }
     Ok(tally)
 }
@@ -65,12 +69,16 @@ pub async fn would_send(r: &mut dyn Reads, cx: &Cx, from: &Party, chain: Chain, 
 pub async fn echoed(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, text: &str, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = cx.limits().echoes_max;
-    let (tally, count) = with_echo(w, cx, agent_id, to, text, chain).await?;
+    let (mut tally, count) = match with_echo(w, cx, agent_id, to, text, chain).await {
+        Ok(echo) => echo,
+        Err(refusal) => return refuse(w, cx, agent_id, chain, refusal).await,
+    };
     if count == 0 {
         return Ok(());
     }
     if count == most {
-        held(w, cx, agent_id, "echoes_max", u64::from(most), &tally, json!({ "to": to, "hop": chain.hop })).await?;
+        let more = json!({ "to": to, "hop": chain.hop });
+        held(w, cx, agent_id, "echoes_max", u64::from(most), &mut tally, more).await?;
     }
     keep(w, cx, tally).await
 }
@@ -93,7 +101,7 @@ async fn with_echo(
             format!("you have sent {to} the same words {most} times in this exchange"),
         )
         .hint("it needs no further answer: end your turn, or write something that is new")
-        .details(json!({ "limit": "echoes_max", "value": most })));
+        .details(json!({ "limit": "echoes_max", "value": most, "to": to })));
     }
     Ok((tally, count))
 }
@@ -122,17 +130,20 @@ pub async fn asked(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, chai
     let rounds = tally.asked(agent_id, to).clone();
     let refusal = |what: String| {
         let hint = "go on with what you have; ask it again after you have asked another, or send it a message";
-        Refusal::new(Code::LoopGuard, what).hint(hint).details(json!({ "limit": "reply_rounds_max", "value": most }))
+        Refusal::new(Code::LoopGuard, what).hint(hint)
     };
     if rounds.over {
+        // No bound: the other has had enough.
         return Err(refusal(format!("{to} has ended this exchange")));
     }
     if rounds.count > most {
-        return Err(refusal(format!("you have asked {to} {most} times in a row (limits.reply_rounds_max)")));
+        let refusal = refusal(format!("you have asked {to} {most} times in a row (limits.reply_rounds_max)"))
+            .details(json!({ "limit": "reply_rounds_max", "value": most, "to": to }));
+        return refuse(w, cx, agent_id, chain, refusal).await;
     }
     if rounds.count == most {
         let more = json!({ "to": to, "hop": chain.hop });
-        held(w, cx, agent_id, "reply_rounds_max", most.into(), &tally, more).await?;
+        held(w, cx, agent_id, "reply_rounds_max", most.into(), &mut tally, more).await?;
     }
     keep(w, cx, tally).await
 }
@@ -148,8 +159,12 @@ pub async fn exchange_over(w: &mut dyn Writes, cx: &Cx, root_id: RootId, from: &
 pub async fn last_hop(w: &mut dyn Writes, cx: &Cx, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let most = cx.limits().hops_max;
     let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
-    let tally = tally(w, cx, chain.root_id).await?;
-    held(w, cx, agent_id, "hops_max", u64::from(most), &tally, json!({ "to": to, "hop": chain.hop })).await
+    let mut tally = tally(w, cx, chain.root_id).await?;
+    let more = json!({ "to": to, "hop": chain.hop });
+    if held(w, cx, agent_id, "hops_max", u64::from(most), &mut tally, more).await? {
+        keep(w, cx, tally).await?;
+    }
+    Ok(())
 }
 
 /// Counts an agent that a chain creates; refuses over `limits.root_spawns_max`.
@@ -158,12 +173,13 @@ pub async fn spawned(w: &mut dyn Writes, cx: &Cx, by: &Party, chain: Chain) -> R
     let most = cx.limits().root_spawns_max;
     let mut tally = tally(w, cx, chain.root_id).await?;
     if tally.spawns >= most {
-        let what = format!("what began with root {} has created {} agents already", chain.root_id, tally.spawns);
-        return Err(over("root_spawns_max", u64::from(most), what));
+        let what = format!("what began with root {} has created {} agents", chain.root_id, tally.spawns);
+        let refusal = over("root_spawns_max", u64::from(most), &what, 1);
+        return refuse(w, cx, agent_id, chain, refusal).await;
     }
     tally.spawns += 1;
     if tally.spawns == most {
-        held(w, cx, agent_id, "root_spawns_max", u64::from(most), &tally, json!({ "hop": chain.hop })).await?;
+        held(w, cx, agent_id, "root_spawns_max", u64::from(most), &mut tally, json!({ "hop": chain.hop })).await?;
     }
     keep(w, cx, tally).await
 }
@@ -176,9 +192,8 @@ pub async fn turns_spent(w: &mut dyn Writes, cx: &Cx, chain: Chain) -> Result<Op
     }
     let most = u64::from(cx.limits().root_turns_max);
     let turns = w.root_get(chain.root_id).await?.map_or(0, |tally| tally.turns);
-    Ok((turns >= most).then(|| {
-        over("root_turns_max", most, format!("what began with root {} has opened {most} turns already", chain.root_id))
-    }))
+    let what = || format!("what began with root {} has opened {turns} turns", chain.root_id);
+    Ok((turns >= most).then(|| over("root_turns_max", most, &what(), 1)))
 }
 
 /// Counts a turn that a chain opens.
@@ -189,8 +204,8 @@ pub async fn turn_opened(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, chain:
     let most = u64::from(cx.limits().root_turns_max);
     let mut tally = tally(w, cx, chain.root_id).await?;
     tally.turns = tally.turns.saturating_add(1);
-    if tally.turns == most {
-        held(w, cx, agent_id, "root_turns_max", most, &tally, json!({ "hop": chain.hop })).await?;
+    if tally.turns >= most {
+        held(w, cx, agent_id, "root_turns_max", most, &mut tally, json!({ "hop": chain.hop })).await?;
     }
     keep(w, cx, tally).await
 }
@@ -216,22 +231,58 @@ pub async fn filled(
     cx.emit(w, event).await
 }
 
-fn over(limit: &str, most: u64, what: String) -> Refusal {
-    Refusal::new(Code::RateLimited, format!("{what}, which is its bound (limits.{limit} is {most})"))
+/// That `more` would pass a bound of a root; `so_far` says how much there is.
+fn over(limit: &str, most: u64, so_far: &str, more: u64) -> Refusal {
+    Refusal::new(Code::RateLimited, format!("{so_far}; {more} more would pass its bound of {most} (limits.{limit})"))
         .hint("end the work here and say how far it is; new work from outside starts a new root")
-        .details(json!({ "limit": limit, "value": most }))
+        .details(json!({ "limit": limit, "value": most, "more": more }))
 }
 
-/// Says in the feed that a bound is reached: what comes next of it is refused.
+/// Refuses over a bound of a root. Told here for a caller that goes on after the refusal; with any other caller the telling is
+/// undone, and the record of the refused call tells it ([`refused`]).
+async fn refuse<T>(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, chain: Chain, refusal: Refusal) -> Result<T> {
+    refused(w, cx, agent_id, chain, &refusal).await?;
+    Err(refusal)
+}
+
+/// Says in the feed that a bound of a root has held something back, if that is why this was refused and it was not told when
+/// the bound was met. A step of more than one passes a bound without meeting it, and so does a bound that was lowered.
+pub async fn refused(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, chain: Chain, refusal: &Refusal) -> Result<()> {
+    let Some(Value::Object(details)) = &refusal.details else { return Ok(()) };
+    let limit = details.get("limit").and_then(Value::as_str).filter(|limit| OF_A_ROOT.contains(limit));
+    let (Some(limit), Some(most)) = (limit, details.get("value").and_then(Value::as_u64)) else { return Ok(()) };
+    let mut more = json!({ "hop": chain.hop });
+    for name in ["to", "more"] {
+        if let Some(value) = details.get(name) {
+            more[name] = value.clone();
+        }
+    }
+    let mut tally = tally(w, cx, chain.root_id).await?;
+    if held(w, cx, agent_id, limit, most, &mut tally, more).await? {
+        keep(w, cx, tally).await?;
+    }
+    Ok(())
+}
+
+/// Says in the feed that a bound is reached, unless that was told: what comes next of it is refused. Gives whether it was told
+/// now; the tally that knows it is then to be kept.
 async fn held(
     w: &mut dyn Writes,
     cx: &Cx,
     agent_id: &AgentId,
     limit: &str,
     most: u64,
-    tally: &RootTally,
+    tally: &mut RootTally,
     more: Value,
-) -> Result<()> {
+) -> Result<bool> {
+    // Words that go round and questions in a row are counted between two agents.
+    let between = match more.get("to").and_then(Value::as_str) {
+        Some(to) if limit != "hops_max" => Some((agent_id.as_str(), to)),
+        _ => None,
+    };
+    if !tally.tell(limit, between, most) {
+        return Ok(false);
+    }
     let mut payload = json!({
         "limit": limit, "value": most, "root_id": tally.root_id, "messages": tally.messages, "turns": tally.turns,
         "spawns": tally.spawns,
@@ -240,7 +291,8 @@ async fn held(
         payload.extend(more);
     }
     let event = NewEvent::new(EventKind::StormHeld, payload).agent(agent_id).correlation(tally.root_id);
-    cx.emit(w, event).await
+    cx.emit(w, event).await?;
+    Ok(true)
 }
 
 /// A bound that is near or reached.

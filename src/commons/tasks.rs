@@ -1,12 +1,13 @@
 //! The task board (TASK-01..06): assigning wakes the owner, changes are told to the creator, dependencies block and
 //! unblock, and every change is in the task's history.
 
+mod open;
 mod owners;
 mod reading;
 mod telling;
 mod waiting;
 
-pub use owners::{handed_on, held_up, left_behind};
+pub use owners::{handed_on, held_up, left_behind, remind};
 pub use reading::{TaskWithHistory, get, get_with_history};
 use telling::{assign, keep, tell_creator};
 use waiting::{depend, dependencies, unfinished};
@@ -15,7 +16,6 @@ use ghost_domain::event::EventKind;
 use ghost_domain::text::one_line;
 use ghost_domain::{AgentId, Code, Party, Refusal, Task, TaskId, TaskStatus, Timestamp};
 use ghost_store::Writes;
-use ghost_store::tables::TaskFilter;
 
 use crate::chain::Chain;
 use crate::{Cx, Result, mail, roster};
@@ -186,26 +186,6 @@ pub async fn update(
         }
     }
     Ok(task)
-}
-
-/// Tells the owners of a root's open tasks of them again. For work that came to a stand: mail that a failed turn had
-/// taken is not tried again by itself.
-pub async fn remind(w: &mut dyn Writes, cx: &Cx, chain: Chain, except: &AgentId) -> Result<u32> {
-    let mut told = 0;
-    for status in [TaskStatus::Pending, TaskStatus::InProgress] {
-        let filter = TaskFilter { status: Some(status), limit: 1_000, ..TaskFilter::default() };
-        for task in w.task_list(&filter).await? {
-            if task.root_id == chain.root_id && task.owner != *except {
-                match assign(w, cx, &Party::System, &task, chain).await {
-                    Ok(()) => told += 1,
-                    // The owner is deleted. Its tasks wait for another, which must not keep the rest from going on.
-                    Err(refusal) if refusal.code == Code::NotFound => {}
-                    Err(refusal) => return Err(refusal),
-                }
-            }
-        }
-    }
-    Ok(told)
 }
 
 /// Frees the tasks that waited for `done` alone (TASK-06).

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use ghost_domain::text::nearest;
 
-use crate::archetype_config::{self, Known, Read};
-use crate::files::{ARCHETYPES, MARKDOWN_MAX, names_in, read_text};
+use crate::archetype_config::{self, Known, Lines, Read};
+use crate::files::{ARCHETYPES, MARKDOWN_MAX, first_line, names_in, read_text};
 use crate::headings::SECTIONS;
 use crate::markdown::{self, Parsed, Section};
 use crate::near_names::{self, OLDER, Wanted};
-use crate::plan::Archetype;
+use crate::plan::{Archetype, Origin};
 use crate::reader::{self, Field, is_name};
 use crate::report::{FileReport, Report};
 
@@ -37,14 +37,15 @@ pub struct Loaded {
     pub archetype: Arc<Archetype>,
     /// The file that its configuration came from.
     pub config_path: std::path::PathBuf,
-    /// The line of `provider`; 0 if there is none.
-    pub provider_line: usize,
-    /// The line of `fallback_models`; 0 if there is none.
-    pub fallback_line: usize,
-    /// The line of `## LLM`; 0 if there is none.
-    pub llm_line: usize,
-    /// The line of `## Limits`; 0 if there is none.
-    pub limits_line: usize,
+    /// The lines of that file.
+    pub lines: Lines,
+}
+
+impl Loaded {
+    /// A place in the file that its configuration came from.
+    pub fn origin(&self, line: usize, field: &str) -> Origin {
+        Origin { file: self.config_path.clone(), line, field: field.to_owned() }
+    }
 }
 
 /// Reads every directory under `dir/archetype`. `shown` is the same directory as it is named in messages.
@@ -56,7 +57,7 @@ pub fn load_all(dir: &Path, shown: &Path, known: &Known<'_>, report: &Report) ->
             Some(near) => format!("did you mean `{near}` to be it? Rename it"),
             None => MAKE_ONE.to_owned(),
         };
-        file.error(0, "", "the world has no directory `archetype`", hint);
+        file.error(first_line(&real), "", "the world has no directory `archetype`", hint);
         return BTreeMap::new();
     }
     let mut found = BTreeMap::new();
@@ -115,7 +116,7 @@ impl Place<'_> {
                     self.at(file).error(0, "", "the file is missing", hint);
                 }
                 Some(text) if text.trim().is_empty() => {
-                    self.at(file).error(0, "", "the file is empty", "a sentence is enough");
+                    self.at(file).error(1, "", "the file is empty", "a sentence is enough");
                 }
                 Some(_) => {}
             }
@@ -123,19 +124,30 @@ impl Place<'_> {
         };
         let soul = need("soul.md");
         let goal = need("goal.md");
-        let others = names.iter().filter(|name| !missing.borrow().contains(*name));
-        near_names::report(others.map(String::as_str), &OWN, Wanted::Archetype, &|name| self.at(name));
+        let misnamed =
+            if names.contains("config.md") { None } else { near_names::meant_file("config.md", &OWN, &names) };
+        let told = |name: &String| missing.borrow().contains(name) || misnamed == Some(name);
+        let others = names.iter().filter(|name| !told(name)).map(String::as_str);
+        let kinds = Wanted::Archetype { dir: &self.dir };
+        near_names::report(others, &OWN, kinds, &|name| self.at(name));
         let user = self.text("user.md", &names).unwrap_or_default();
         let [mut agent, more] = self.parts("agent.md", &names);
         let mut config_file = "config.md";
-        let read = match self.text(config_file, &names) {
+        // What it says is looked at as what it was meant to be: without it, much else would seem wrong.
+        if let Some(name) = misnamed {
+            near_names::report_as_error(name, "config.md", &self.at(name));
+            config_file = name;
+        }
+        let text = names.contains(config_file).then(|| self.read(config_file)).filter(|_| is_markdown(config_file));
+        let read = match text {
             Some(text) => archetype_config::read(&markdown::sections(&text), known, &self.at(config_file)),
+            None if misnamed.is_some() => Read::default(),
             None => match agent.as_deref().and_then(split_legacy) {
                 Some((prose, machine)) => {
                     agent = Some(prose);
                     config_file = "agent.md";
                     let file = self.at(config_file);
-                    let line = machine.sections.first().map_or(0, |section| section.line);
+                    let line = machine.sections.first().map_or(1, |section| section.line);
                     let hint = "move these sections to config.md; a config.md, even an empty one, ends this";
                     file.warn(line, "", "its machine sections are read as configuration", hint);
                     archetype_config::read(&machine, known, &file)
@@ -149,10 +161,7 @@ impl Place<'_> {
         Loaded {
             archetype: Arc::new(Archetype { name, soul, goal, agent, user, config: read.config }),
             config_path: self.shown.join(config_file),
-            provider_line: read.provider_line,
-            fallback_line: read.fallback_line,
-            llm_line: read.llm_line,
-            limits_line: read.limits_line,
+            lines: read.lines,
         }
     }
 
@@ -170,10 +179,21 @@ impl Place<'_> {
         let older = OLDER.iter().find(|(new, _)| *new == file).map(|(_, old)| *old);
         [Some(file), older].map(|name| {
             let name = name.filter(|name| names.contains(*name))?;
-            let text = read_text(&self.dir.join(name), self.root, MARKDOWN_MAX, &self.at(name));
-            Some(text.unwrap_or_else(unread))
+            Some(self.read(name))
         })
     }
+
+    /// The text of a file that is there.
+    fn read(&self, name: &str) -> String {
+        let text = read_text(&self.dir.join(name), self.root, MARKDOWN_MAX, &self.at(name));
+        text.unwrap_or_else(unread)
+    }
+}
+
+/// Whether a file's name says that it is in another language than `config.md`.
+fn is_markdown(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    !matches!(ending.as_deref(), Some("yaml" | "yml"))
 }
 
 fn join(parts: [Option<String>; 2]) -> Option<String> {

@@ -29,6 +29,9 @@ const ELSEWHERE: [(&str, &str); 4] = [
     ("usd", "write it into the world file: `budgets: { agent: { <id>: { usd: … } } }`"),
 ];
 
+/// The sections that hold nothing but `key: value`.
+const OF_PAIRS: [&str; 5] = ["llm", "limits", "heartbeat", "channels", "prompt"];
+
 /// What a `config.md` may refer to.
 pub struct Known<'a> {
     /// Group names with the tools in them.
@@ -48,14 +51,23 @@ pub struct Known<'a> {
 pub struct Read {
     /// The configuration.
     pub config: ArchetypeConfig,
-    /// The line of `provider`; 0 if there is none.
-    pub provider_line: usize,
-    /// The line of `fallback_models`; 0 if there is none.
-    pub fallback_line: usize,
-    /// The line of `## LLM`; 0 if there is none.
-    pub llm_line: usize,
-    /// The line of `## Limits`; 0 if there is none.
-    pub limits_line: usize,
+    /// The lines of what must still be checked.
+    pub lines: Lines,
+}
+
+/// Where what must still be checked stands; a line is 0 if there is no such thing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lines {
+    /// `## LLM`.
+    pub llm: usize,
+    /// `provider`.
+    pub provider: usize,
+    /// `model`.
+    pub model: usize,
+    /// `fallback_models`.
+    pub fallbacks: usize,
+    /// `## Limits`.
+    pub limits: usize,
 }
 
 /// Reads one `config.md`: its sections, and what stands outside of them where nothing would read it.
@@ -82,6 +94,10 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
             continue;
         }
         one_section(section, known, file, &mut read, &mut toolbox_tools);
+        // So it is with keys.
+        for again in repeated(section) {
+            one_section(&again, known, file, &mut Read::default(), &mut BTreeSet::new());
+        }
     }
     if let (Some(_), Some(line)) = (&read.config.access, seen.get("tools"))
         && read.config.legacy_tools.take().is_some()
@@ -96,6 +112,26 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
     read
 }
 
+/// What a section of pairs says under keys that were there before, as sections without such keys.
+fn repeated(section: &Section) -> Vec<Section> {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut found: Vec<Section> = Vec::new();
+    if !OF_PAIRS.contains(&section.key.as_str()) {
+        return found;
+    }
+    for item in &section.items {
+        let ItemKind::Pair(key, _) = &item.kind else { continue };
+        let times = seen.entry(key).or_default();
+        *times += 1;
+        let Some(round) = times.checked_sub(2) else { continue };
+        if found.len() == round {
+            found.push(Section { items: Vec::new(), raw: Vec::new(), ..section.clone() });
+        }
+        found[round].items.push(item.clone());
+    }
+    found
+}
+
 /// Reads one section into `read`, and the full names of its toolbox's tools into `toolbox_tools`.
 fn one_section(
     section: &Section,
@@ -106,16 +142,18 @@ fn one_section(
 ) {
     match section.key.as_str() {
         "llm" => {
-            read.llm_line = section.line;
+            read.lines.llm = section.line;
             pairs(section, &["fallback_models"], file, |map| {
                 let entry = read_model(map);
-                read.provider_line = entry.provider.as_ref().map_or(0, Field::line);
-                read.fallback_line = map.get("fallback_models").map_or(0, |field| field.line());
+                let line = |field: Option<&Field<'_>>| field.map_or(0, Field::line);
+                read.lines.provider = line(entry.provider.as_ref());
+                read.lines.model = line(entry.model.as_ref());
+                read.lines.fallbacks = line(entry.fallbacks.first());
                 read.config.model = entry.choice;
             });
         }
         "limits" => pairs(section, &[], file, |map| {
-            read.limits_line = section.line;
+            read.lines.limits = section.line;
             read.config.limits = agent_limits(map);
             read.config.daily_money = map.get("daily_cost_usd").and_then(|field| budgets::money_limit(&field));
         }),
@@ -155,10 +193,10 @@ fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl Fn
                     continue;
                 }
                 let node = if lists.contains(&key.as_str()) {
-                    let items = comma_list(value).map(|text| scalar(item.line, text)).collect();
+                    let items = comma_list(&value.text).map(|text| scalar(item.line, text, false)).collect();
                     Node { line: item.line, value: Value::List(items) }
                 } else {
-                    scalar(item.line, value)
+                    scalar(item.line, &value.text, value.quoted)
                 };
                 found.push((Key { line: item.line, text: key.clone() }, node));
             }
@@ -179,8 +217,9 @@ fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl Fn
     }
 }
 
-fn scalar(line: usize, text: &str) -> Node {
-    Node { line, value: Value::Scalar { text: text.to_owned(), shown: text.to_owned(), plain: true, literal: false } }
+fn scalar(line: usize, text: &str, quoted: bool) -> Node {
+    let (text, shown) = (text.to_owned(), text.to_owned());
+    Node { line, value: Value::Scalar { text, shown, plain: !quoted, literal: false } }
 }
 
 fn comma_list(value: &str) -> impl Iterator<Item = &str> {
@@ -201,14 +240,14 @@ fn stray(section: &Section, line: usize, text: &str, file: &FileReport<'_>) {
 }
 
 fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> AccessSection {
-    let mut access = AccessSection::default();
+    let (mut counts, mut passed_over) = (AccessSection::default(), AccessSection::default());
     let mut seen = BTreeSet::new();
     let path = |key: &str| format!("{}.{key}", section.heading);
     for item in &section.items {
         let (key, value) = match &item.kind {
-            ItemKind::Pair(key, value) => (key.as_str(), value),
+            ItemKind::Pair(key, value) => (key.as_str(), &value.text),
             ItemKind::Bullet(word) => {
-                access.overrides.extend(tool(word, item.line, &section.heading, known, file));
+                counts.overrides.extend(tool(word, item.line, &section.heading, known, file));
                 continue;
             }
             ItemKind::Prose(text) => {
@@ -216,12 +255,14 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
                 continue;
             }
         };
-        if !seen.insert(key) {
+        let first = seen.insert(key);
+        if !first {
             let message = format!("the key `{key}` stands here a second time");
             let hint = if key == "profile" { "keep one" } else { "write all of it behind one, with commas between" };
             file.error(item.line, &path(key), message, hint);
-            continue;
         }
+        // What is wrong with one that stands there again is told; what it says counts for nothing.
+        let access = if first { &mut counts } else { &mut passed_over };
         match key {
             "privilege_groups" => {
                 for group in comma_list(value) {
@@ -259,7 +300,7 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
             }
         }
     }
-    access
+    counts
 }
 
 /// The tools that `word` stands for; none, and an error, if it stands for nothing.
@@ -324,7 +365,9 @@ fn toolbox(
     let mut wanted = Vec::new();
     for item in &section.items {
         match &item.kind {
-            ItemKind::Pair(key, value) if key == "source" && source.is_none() => source = Some((value, item.line)),
+            ItemKind::Pair(key, value) if key == "source" && source.is_none() => {
+                source = Some((&value.text, item.line))
+            }
             ItemKind::Pair(key, _) if key == "source" => {
                 let hint = "write one `## Toolbox` section for each";
                 file.error(item.line, "Toolbox.source", "a second source in one section", hint);

@@ -13,6 +13,7 @@ use ghost_domain::{AgentId, BudgetLimits, Limits, Scope};
 use crate::access::{self, Groups, ToolAccess};
 use crate::archetype;
 use crate::files::{directory_within, is_plain_relative};
+use crate::near_names;
 use crate::plan::{AgentLimits, AgentPlan, Archetype, JobPlan, LlmPlan, TeamPlan};
 use crate::problem::Hint;
 use crate::providers::{fallback_problems, model_problem};
@@ -74,12 +75,13 @@ pub fn crew(
             if let Some(problem) = model_problem(&model, llm)
                 && model_problem(&archetype.config.model, llm).is_none()
             {
-                entry.field.error(problem, "write `model` under `overrides` too");
+                let field = entry.model.provider.as_ref().unwrap_or(&entry.field);
+                field.error(problem, "write `model` under `overrides` too");
             }
             // Those of the archetype are told where they stand.
             if !entry.model.choice.fallback_models.is_empty() {
-                for (message, hint) in fallback_problems(&model, llm) {
-                    entry.field.error(format!("overrides.fallback_models: {message}"), hint);
+                for (at, message, hint) in fallback_problems(&model, llm) {
+                    entry.model.fallbacks.get(at).unwrap_or(&entry.field).error(message, hint);
                 }
             }
             if let Some(doubt) = above_world(&entry.limits, &world.limits) {
@@ -246,7 +248,10 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
     let (field, input) = &entry.input;
     let found = is_plain_relative(input).then(|| directory_within(&dir.join(input), dir)).flatten();
     if found.is_none() {
-        let hint = "name a directory within the world, such as input";
+        let hint = match near_names::meant_directory(dir, input) {
+            Some(near) => format!("did you mean `{near}`? Name it here, or rename it"),
+            None => "name a directory within the world, such as input".to_owned(),
+        };
         field.error(format!("there is no directory `{}` in the world", field.shown()), hint);
     }
     let (field, lead) = &entry.lead;

@@ -34,10 +34,16 @@ pub fn unreadable(error: &std::io::Error) -> &'static str {
     }
 }
 
+/// The line of a problem of all that is at `path`: the first of a regular file, and 0, for none, of anything else.
+#[must_use]
+pub fn first_line(path: &Path) -> usize {
+    usize::from(path.is_file())
+}
+
 /// Why a file's text cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
-    /// The line that it is about, from 1; 0 is the file as a whole.
+    /// The line that it is about; see [`Problem::line`](crate::Problem::line).
     pub line: usize,
     /// What is wrong. Nothing of what the file says is in it.
     pub message: String,
@@ -61,6 +67,10 @@ impl Unread {
 /// # Errors
 /// What is wrong with it, and what to do.
 pub fn text_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
+    read_of(path, root, max).map_err(|unread| Unread { line: unread.line.max(first_line(path)), ..unread })
+}
+
+fn read_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
     let real = path.canonicalize().map_err(|error| Unread::failed(&error))?;
     if !real.starts_with(root) {
         let message = "it is a symbolic link that leaves the world's directory";
@@ -178,9 +188,9 @@ mod tests {
         let report = Report::default();
         assert_eq!(read_text(&root.join("a"), &root, 100, &report.file("a")).as_deref(), Some("text"));
         assert!(report.finish().is_empty());
-        assert!(problem(&root.join("a"), &root, 3).contains("larger than 3 bytes"));
+        assert!(problem(&root.join("a"), &root, 3).contains("f:1: the file is larger than 3 bytes"));
         assert!(problem(&root.join("bad"), &root, 100).contains("f:2: the file is not UTF-8"));
-        assert!(problem(&root, &root, 100).contains("not a regular file"));
+        assert!(problem(&root, &root, 100).contains("f: it is not a regular file"));
         std::fs::write(root.join("nul"), b"one\ntwo\0\n").unwrap();
         assert!(problem(&root.join("nul"), &root, 100).contains("f:2: there is a NUL byte here"));
         let (pipe, mode) = (root.join("pipe"), Mode::RUSR | Mode::WUSR);

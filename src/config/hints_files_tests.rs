@@ -24,6 +24,12 @@ fn every_problem_of_an_archetype_has_a_line_and_a_hint() {
         ("## LLM\nprovider: openai\n", 1, "no model is named", "write `model:`"),
         ("## LLM\nprovider: scripted\nmodel: a\nfallback_models: x/y\n", 4, "no provider `x`", ""),
         ("## Limits\nmax_tool_rounds: many\n", 2, "`many` is not a whole number", "write a whole number from 1 to"),
+        ("## Limits\nmax_tool_rounds: '5'\n", 2, "`5` is not a whole number", "write it without quotes"),
+        ("## Limits\ndaily_cost_usd: \"5\"\n", 2, "`5` is not a number", "write it without quotes"),
+        ("## LLM\nmodel: a\ntemperature: '0.5'\n", 3, "`0.5` is not a number", "write it without quotes"),
+        ("## Limits\nmax_tool_rounds: 5\nmax_tool_rounds: many\n", 3, "`many` is not a whole number", "from 1 to"),
+        ("## Limits\nmax_tool_rounds: 5\nmax_tool_rounds: 6\nmax_tool_rounds: 0\n", 4, "0 is not within", "at least"),
+        ("## Tool Access\ndeny: bash\ndeny: bsh\n", 3, "there is no tool `bsh`", ""),
         ("## Limits\nmax_tool_rounds:\n", 2, "nothing is not a whole number", "leave the key out"),
         ("## Limits\ndaily_cost_usd: $5\n", 2, "`$5` is not a number", "write US dollars such as 2.50"),
         ("## Limits\nusd_per_day: 5\n", 2, "there is no key `usd_per_day`", "write `daily_cost_usd`"),
@@ -87,7 +93,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
         (
             "both",
             &|w| done(w.write("world-config.yml", "x")),
-            &[("world-config.yml", 0, "not read", "move what it says")],
+            &[("world-config.yml", 1, "not read", "move what it says")],
         ),
         (
             "plural",
@@ -130,8 +136,8 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
             &|w| done(w.write("archetypes/a/x", "x")),
             &[("archetypes", 0, "not read", "did you mean `archetype`?")],
         ),
-        ("a file", &|w| done(w.write("skills", "x")), &[("skills", 0, "it is not a directory", "make it one")]),
-        ("a file", &|w| done(w.write("knowledge", "x")), &[("knowledge", 0, "it is not a directory", "make it one")]),
+        ("a file", &|w| done(w.write("skills", "x")), &[("skills", 1, "it is not a directory", "make it one")]),
+        ("a file", &|w| done(w.write("knowledge", "x")), &[("knowledge", 1, "it is not a directory", "make it one")]),
         (
             "bad name",
             &|w| done(w.write("archetype/a b/soul.md", "x")),
@@ -145,17 +151,41 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
         (
             "empty soul",
             &|w| done(w.write("archetype/doer/soul.md", "")),
-            &[("archetype/doer/soul.md", 0, "empty", "a sentence")],
+            &[("archetype/doer/soul.md", 1, "empty", "a sentence")],
         ),
         (
             "case",
             &|w| rename(w, doer, "archetype/doer/Config.md"),
-            &[("archetype/doer/Config.md", 0, "not read", "rename it to")],
+            &[("archetype/doer/Config.md", 1, "not read", "rename it to")],
         ),
         (
             "near",
             &|w| rename(w, doer, "archetype/doer/conf.md"),
-            &[("archetype/doer/conf.md", 0, "not read", "did you mean `config.md`?")],
+            &[("archetype/doer/conf.md", 1, "not read", "did you mean `config.md`?")],
+        ),
+        (
+            "what a misnamed file says",
+            &|w| {
+                rename(w, doer, "archetype/doer/configuration.md");
+                w.write("archetype/doer/configuration.md", "## Limits\nmax_tool_rounds: many\n");
+            },
+            &[
+                ("archetype/doer/configuration.md", 1, "not read", "did you mean `config.md`? Rename it"),
+                ("archetype/doer/configuration.md", 2, "`many` is not a whole number", ""),
+            ],
+        ),
+        (
+            "in another language",
+            &|w| rename(w, doer, "archetype/doer/config.yaml"),
+            &[("archetype/doer/config.yaml", 1, "not read", "did you mean `config.md`?")],
+        ),
+        (
+            "inputs",
+            &|w| {
+                std::fs::create_dir(w.dir().join("inputs")).unwrap();
+                w.config(&format!("{GOOD}job: {{ input: input, lead: mux, brief: b, result: r/ }}\n"));
+            },
+            &[("world-config.yaml", 30, "there is no directory `input`", "did you mean `inputs`?")],
         ),
         (
             "legacy",
@@ -165,14 +195,14 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
             },
             &[("archetype/doer/agent.md", 2, "read as configuration", "move these sections to config.md")],
         ),
-        ("large", &|w| done(w.write("laws.md", "x".repeat(65 * 1024))), &[("laws.md", 0, "larger than", "shorten it")]),
+        ("large", &|w| done(w.write("laws.md", "x".repeat(65 * 1024))), &[("laws.md", 1, "larger than", "shorten it")]),
         ("utf-8", &|w| done(w.write("laws.md", b"a\n\xff")), &[("laws.md", 2, "not UTF-8", "save it as UTF-8")]),
         (
             "utf-8",
             &|w| done(w.write("world-config.yaml", b"a\n\xff")),
             &[("world-config.yaml", 2, "not UTF-8", "UTF-8")],
         ),
-        ("empty", &|w| done(w.config("")), &[("world-config.yaml", 0, "the file is empty", "write something")]),
+        ("empty", &|w| done(w.config("")), &[("world-config.yaml", 1, "the file is empty", "write something")]),
         ("null", &|w| done(w.config("~")), &[("world-config.yaml", 1, "the file says nothing", "at least `agents`")]),
         ("list", &|w| done(w.config("- a")), &[("world-config.yaml", 1, "a list is not a map", "`key: value`")]),
         (
@@ -188,7 +218,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
         (
             "huge",
             &|w| done(w.config(&"# x\n".repeat(70_000))),
-            &[("world-config.yaml", 0, "larger than", "shorten it")],
+            &[("world-config.yaml", 1, "larger than", "shorten it")],
         ),
         (
             "head",
@@ -215,7 +245,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
             &|w| done(w.write("knowledge/a.md", "---\nid: a\ntitle: a\nreaders: archetype:deor\n---\nx")),
             &[("knowledge/a.md", 4, "there is no archetype `deor`", "did you mean `doer`?")],
         ),
-        ("other", &|w| done(w.write("knowledge/a.txt", "x")), &[("knowledge/a.txt", 0, "nothing reads this", "*.md")]),
+        ("other", &|w| done(w.write("knowledge/a.txt", "x")), &[("knowledge/a.txt", 1, "nothing reads this", "*.md")]),
         (
             "two",
             &|w| {
@@ -229,7 +259,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
         (
             "no matter",
             &|w| done(w.write("skills/a/SKILL.md", "x")),
-            &[("skills/a/SKILL.md", 0, "no frontmatter", "`name`")],
+            &[("skills/a/SKILL.md", 1, "no frontmatter", "`name`")],
         ),
         (
             "matter",
@@ -262,7 +292,7 @@ fn every_problem_of_a_manifest_has_a_hint() {
     for (manifest, line, message, hint) in [
         ("tools: []\n", 1, "the toolbox has no name", "write such as `name: devtools`"),
         ("name: Tool\n", 1, "cannot be called that", "use lower-case letters"),
-        ("name: dev\ntools: x\n", 1, "`tools` is not a list", "[{ name: repo-git }]"),
+        ("name: dev\ntools: x\n", 2, "`tools` is not a list", "[{ name: repo-git }]"),
         ("name: dev\ntools: [{}]\n", 2, "the tool has no name", "{ name: repo-git }"),
         ("name: dev\ntools: [{ name: A }]\n", 2, "a tool cannot be called that", "use lower-case letters"),
         ("name: dev\ntools: [{ name: a }, { name: a }]\n", 2, "a second tool is called that", "rename one of them"),
@@ -296,6 +326,47 @@ fn what_only_follows_from_another_problem_is_not_told() {
     assert!(problems.to_string().contains("there is no archetype `analist`\n  hint: did you mean `analyst`?"));
 }
 
+/// Its configuration decides much else: which models there are, and who may use what.
+#[test]
+fn a_misnamed_configuration_is_one_problem() {
+    for name in ["Config.md", "config.MD", "conf.md", "confg.md", "config.txt", "configuration.md"] {
+        let world = World::new();
+        let doer = "## LLM\nprovider: openai\nmodel: gpt-4o\n## Tool Access\nprivilege_groups: manager\n";
+        world.config(
+            &format!("{GOOD}llm: {{ default_provider: anthropic }}\n").replace("archetype: analyst", "archetype: doer"),
+        );
+        std::fs::remove_dir_all(world.dir().join("archetype/analyst")).unwrap();
+        world.write("archetype/doer/config.md", doer);
+        assert_eq!(all(&world).counts().0, 0, "{}", all(&world));
+        std::fs::rename(world.dir().join("archetype/doer/config.md"), world.dir().join("archetype/doer").join(name))
+            .unwrap();
+        let problems = all(&world);
+        assert_eq!(problems.counts().0, 1, "{problems}");
+        let first = &problems.0[0];
+        assert!(
+            first.file.ends_with(name) && first.line == 1 && first.hint.as_str().contains("`config.md`"),
+            "{first}"
+        );
+    }
+}
+
+/// What is defined under a key that stands there again is asked for elsewhere, and is there.
+#[test]
+fn what_only_follows_from_a_repeated_key_is_not_told() {
+    let world = World::new();
+    world.config(&format!(
+        "{GOOD}tool_privileges:\n  clerks: [workspace.raed]\nagents:\n  - {{ id: eve, archetype: doer, nmae: Eve }}\n"
+    ));
+    world.write("archetype/doer/config.md", "## Tool Access\nprivilege_groups: clerks\n");
+    let problems = all(&world);
+    let told: Vec<(usize, &str)> = problems.0.iter().map(|problem| (problem.line, problem.field.as_str())).collect();
+    assert_eq!(
+        told,
+        [(30, "tool_privileges"), (31, "tool_privileges.clerks[0]"), (32, "agents"), (33, "agents[0].nmae")],
+        "{problems}"
+    );
+}
+
 #[test]
 fn a_file_that_is_no_yaml_hides_nothing_of_the_others() {
     let world = World::new();
@@ -307,10 +378,10 @@ fn a_file_that_is_no_yaml_hides_nothing_of_the_others() {
     world.write("Laws.md", "x");
     let expected: &[Told<'_>] = &[
         ("archetype/doer/config.md", 2, "is not a whole number", "write a whole number"),
-        ("archetype/analyst/soul.md", 0, "empty", "a sentence"),
+        ("archetype/analyst/soul.md", 1, "empty", "a sentence"),
         ("knowledge/a.md", 2, "not YAML", "check"),
         ("knowledge/b.md", 1, "has no head", "begin"),
-        ("Laws.md", 0, "not read", "rename it"),
+        ("Laws.md", 1, "not read", "rename it"),
     ];
     none(&faults(&world, "a broken world file", expected));
     assert!(all(&world).to_string().contains("this is not YAML"));

@@ -5,8 +5,10 @@ use crate::problem::{Problem, Problems};
 
 #[path = "hints_files_tests.rs"]
 mod files;
+#[path = "hints_names_tests.rs"]
+mod names;
 
-/// What a world is made of and what is told of it: the file, the line (0 is the file as a whole), a part of the message, and
+/// What a world is made of and what is told of it: the file, the line (0 of what is no file), a part of the message, and
 /// a part of the hint.
 type Told<'t> = (&'t str, usize, &'t str, &'t str);
 
@@ -19,24 +21,6 @@ fn all(world: &World) -> Problems {
         problem.file = relative.map(Into::into).unwrap_or_else(|_| problem.file.clone());
     }
     problems
-}
-
-/// Whether a problem is one of a file as a whole, which has no line.
-fn is_of_whole(problem: &Problem) -> bool {
-    let parts =
-        ["missing", "not read", "empty", "director", "larger than", "called that", "is no archetype", "no frontmatter"];
-    let more = [
-        "cannot be read",
-        "nothing reads this",
-        "bytes; at most",
-        "more than",
-        "no id",
-        "symbolic link",
-        "regular file",
-    ];
-    // What a file does not say has no line in it either.
-    let unsaid = problem.field == "tool_privileges" && problem.message.contains("dangerous");
-    unsaid || problem.field.is_empty() && parts.iter().chain(&more).any(|part| problem.message.contains(part))
 }
 
 /// What is wrong with what is told of a world: each of `expected` must be, and every problem has a file, a hint, and a line
@@ -55,12 +39,13 @@ fn faults(world: &World, what: &str, expected: &[Told<'_>]) -> Vec<String> {
             faults.push(format!("{what}: {file}:{line}: {message} / {hint} is not in\n{problems}"));
         }
     }
+    let is_file = |problem: &Problem| world.dir().join(&problem.file).is_file();
     for problem in &problems.0 {
         let text = std::fs::read(world.dir().join(&problem.file)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         if problem.file.as_os_str().is_empty() || problem.hint.as_str().trim().is_empty() {
             faults.push(format!("{what}: no file or no hint: {problem}"));
-        } else if problem.line > text.lines().count().max(1) || problem.line == 0 && !is_of_whole(problem) {
+        } else if problem.line > text.lines().count().max(1) || (problem.line == 0) == is_file(problem) {
             faults.push(format!("{what}: no such line: {problem}"));
         }
     }
@@ -175,7 +160,17 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("toolboxes: [{ source: a/b.yaml }, { source: ./a/b.yaml }]", "listed twice", "keep one entry"),
         ("toolboxes: [{ source: a/b.yaml }]", "there is no such file", "two levels above it"),
         ("toolboxes: [{ source: a/b.yaml }]", "nothing uses this yet", "take it out"),
-        ("skills: { roots: [nowhere] }", "there is no directory `nowhere`", "two levels above it"),
+        (
+            "skills: { roots: [nowhere] }",
+            "there is no directory `nowhere`",
+            "along with the world, to `nowhere` in the world's directory",
+        ),
+        ("skills: { roots: [../x] }", "`../x` is not relative", "two levels above it"),
+        ("access: { default: public }\naccess: { default: privat }", "`privat` is not a value", "public, privileged"),
+        ("inputs: x", "there is no key `inputs`", "did you mean `job: { input: … }`?"),
+        ("limits: { max_tool_rounds: 3 }", "there is no key `max_tool_rounds`", "write `turn_rounds_max`"),
+        ("hops_max: 3", "there is no key `hops_max`", "did you mean `limits: { hops_max: … }`?"),
+        ("model: m", "there is no key `model`", "did you mean `llm: { default_model: … }`?"),
         ("sandbox: { memory: 5 }", "there is no key `memory`", "did you mean `memory_mb`?"),
         // YAML.
         ("a: &x 1", "anchors (`&name`) are not read", "write the value out"),

@@ -10,10 +10,12 @@ use ghost_domain::grantee::grantees;
 use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
 use ghost_domain::{Grantee, KnowledgeSeed, Limits, Refusal};
 
-use crate::files::{names_in, read_text};
+use crate::files::{first_line, names_in, read_text};
 use crate::grantees::People;
+use crate::node::Node;
 use crate::problem::Hint;
 use crate::reader::{Field, Map};
+use crate::repeats;
 use crate::report::{FileReport, Report};
 use crate::yaml;
 
@@ -30,7 +32,7 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
         return Vec::new();
     }
     if crate::files::directory_within(&real, dir).is_none() {
-        whole.error(0, "", "it is not a directory within the world", "make it one, or remove it");
+        whole.error(first_line(&real), "", "it is not a directory within the world", "make it one, or remove it");
         return Vec::new();
     }
     let mut found: BTreeMap<String, (String, KnowledgeSeed)> = BTreeMap::new();
@@ -41,7 +43,7 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
         }
         let file = report.file(shown.join(&name));
         if !name.ends_with(".md") {
-            file.warn(0, "", "nothing reads this", "entries of knowledge are *.md files");
+            file.warn(first_line(&real.join(&name)), "", "nothing reads this", "entries of knowledge are *.md files");
             continue;
         }
         let Some(text) = read_text(&real.join(&name), dir, u64::from(limits.knowledge_bytes) + HEAD_MAX as u64, &file)
@@ -79,8 +81,20 @@ fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>)
         return None;
     }
     // What stands here is shown to agents: nothing of the environment belongs into it.
-    let node = yaml::parse(&head, file, &|_| None)?;
-    let root = Field::root(&node, file);
+    let tree = yaml::parse_all(&head, file, Some(&|_| None), yaml::Bounds::CONFIGURATION)?;
+    let below = (head.lines().count() + 2).min(text.lines().count());
+    repeats::each(&tree, file, |node, file| entry(node, (below, body), people, limits, file)).first
+}
+
+/// One entry: its head, and the text below it with the line that it begins on.
+fn entry(
+    node: &Node,
+    (below, body): (usize, &str),
+    people: &People<'_>,
+    limits: &Limits,
+    file: &FileReport<'_>,
+) -> Option<(usize, KnowledgeSeed)> {
+    let root = Field::root(node, file);
     let map = root.map()?;
     let id = required(&map, "id", file).and_then(|field| {
         let text = field.text(1_024)?;
@@ -101,12 +115,8 @@ fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>)
     map.finish(&[("entry_id", "write `id`"), ("name", "write `title`"), ("content", "the text goes below the head")]);
     let content = body.trim_matches(['\n', '\r']).to_owned();
     if let Err(refusal) = check_content(&content, limits.knowledge_bytes) {
-        file.error(
-            (head.lines().count() + 2).min(text.lines().count()),
-            "",
-            refusal.message,
-            Hint::of(refusal.hint, "write the text of the entry below the head"),
-        );
+        let hint = Hint::of(refusal.hint, "write the text of the entry below the head");
+        file.error(below, "", refusal.message, hint);
         return None;
     }
     let (line, entry_id) = id?;

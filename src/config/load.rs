@@ -20,11 +20,13 @@ use crate::files::read_text;
 use crate::grantees::People;
 use crate::heartbeat;
 use crate::knowledge;
+use crate::node::Node;
 use crate::place::Place;
 use crate::plan::{Archetype, LlmPlan, Plan, WebhookPlan};
-use crate::problem::Problems;
+use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
 use crate::reader::{Field, no_such};
+use crate::repeats;
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::toolbox::{self, Bases};
@@ -59,9 +61,18 @@ pub fn examine(path: &Path, env: Env<'_>) -> (Option<Plan>, Problems) {
 fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
     let file = report.file(&place.shown_file);
     let text = || read_text(&place.file, &place.dir, yaml::FILE_MAX as u64, &file);
-    let node = place.there.then(text).flatten().and_then(|text| yaml::parse(&text, &file, env));
-    let root = node.as_ref().map(|node| Field::root(node, &file));
-    let Some(world) = root.as_ref().and_then(world_file::read) else {
+    let parse = |text: String| yaml::parse_all(&text, &file, Some(env), yaml::Bounds::CONFIGURATION);
+    let Some(tree) = place.there.then(text).flatten().and_then(parse) else {
+        look_at_the_rest(place, report, env);
+        return None;
+    };
+    repeats::each(&tree, &file, |node, file| resolve(place, node, file, env)).first
+}
+
+/// Reads everything that the world file, which says `node`, is about.
+fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> Option<Plan> {
+    let report = file.whole();
+    let Some(world) = world_file::read(&Field::root(node, file)) else {
         look_at_the_rest(place, report, env);
         return None;
     };
@@ -83,8 +94,8 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         whole: true,
     };
     let loaded = archetype::load_all(&place.dir, &place.shown, &known, report);
-    let llm = llm(&world, &loaded, &place.dir, env, report, &file);
-    check_configs(&loaded, &llm, &world.limits, report);
+    let (llm, origins) = llm(&world, &loaded, &place.dir, env, report, file);
+    check_configs(&loaded, &llm, &world, report);
 
     let archetypes: BTreeMap<String, Arc<Archetype>> =
         loaded.iter().map(|(name, loaded)| (name.clone(), Arc::clone(&loaded.archetype))).collect();
@@ -103,7 +114,7 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         &world,
         &groups,
         archetype_access.values().chain(crew.agents.iter().map(|agent| &agent.access)),
-        &file,
+        file,
     );
 
     // What is wrong with an agent is told where it stands, not where it is named.
@@ -127,7 +138,7 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         .collect();
     let heartbeats = heartbeat::heartbeats(world.heartbeat.as_ref(), &sources);
     let (laws, tools_md) = place.markdowns(report);
-    let (id, name) = place.identity(&world, &file)?;
+    let (id, name) = place.identity(&world, file)?;
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
@@ -145,6 +156,7 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
         root_intensity: world.root_intensity,
         groups,
         llm,
+        origins,
         limits: world.limits.clone(),
         budgets: crew.budgets,
         chat_wake: world.chat_wake,
@@ -233,19 +245,35 @@ fn creatable(world: &WorldFile<'_>, archetypes: &BTreeMap<String, Arc<Archetype>
 }
 
 /// Every archetype must end up with a model, and with bounds that mean something.
-fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, limits: &Limits, report: &Report) {
+fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, world: &WorldFile<'_>, report: &Report) {
+    let mut by_default = Vec::new();
     for loaded in loaded.values() {
-        if let Some(problem) = model_problem(&loaded.archetype.config.model, llm) {
-            let hint = "write `model:` under `## LLM`, or `llm.default_model` in the world file";
-            report.file(&loaded.config_path).error(loaded.llm_line, "LLM.model", problem, hint);
+        let (model, lines) = (&loaded.archetype.config.model, loaded.lines);
+        let tell = |line, field, severity, message, hint: Hint| {
+            report.push(loaded.origin(line, field).problem(severity, message, hint));
+        };
+        match (model_problem(model, llm), &world.llm.default_provider) {
+            // Then the archetype says nothing that is wrong.
+            (Some(problem), Some((field, _))) if model.provider.is_none() => by_default.push((field, problem)),
+            (Some(problem), _) => {
+                let hint = "write `model:` under `## LLM`, or `llm.default_model` in the world file";
+                tell(lines.llm, "LLM.model", Severity::Error, problem, hint.into());
+            }
+            (None, _) => {}
         }
-        for (message, hint) in fallback_problems(&loaded.archetype.config.model, llm) {
-            report.file(&loaded.config_path).error(loaded.fallback_line, "LLM.fallback_models", message, hint);
+        for (_, message, hint) in fallback_problems(model, llm) {
+            tell(lines.fallbacks, "LLM.fallback_models", Severity::Error, message, hint);
         }
-        if let Some(doubt) = above_world(&loaded.archetype.config.limits, limits) {
+        if let Some(doubt) = above_world(&loaded.archetype.config.limits, &world.limits) {
             let hint = "raise `limits` in the world file, or leave it out here";
-            report.file(&loaded.config_path).warn(loaded.limits_line, "Limits", doubt, hint);
+            tell(lines.limits, "Limits", Severity::Warning, doubt, hint.into());
         }
+    }
+    if let Some((field, problem)) = by_default.first() {
+        let of = by_default.len();
+        let who = if of == 1 { "one archetype names".to_owned() } else { format!("{of} archetypes name") };
+        let hint = "write `default_model:` beside it, or `model:` under `## LLM` of each archetype";
+        field.error(format!("{problem}, and {who} none either"), hint);
     }
 }
 

@@ -113,7 +113,7 @@ fn a_skills_head_is_judged_with_its_lines() {
     let world = World::new();
     for (text, told) in [
         ("---\nname: a\ndescription: b\nlicense: MIT\nx-own: 1\n---\nText\n", &[][..]),
-        ("# Text\n", &["SKILL.md: there is no frontmatter"]),
+        ("# Text\n", &["SKILL.md:1: there is no frontmatter"]),
         ("---\nname: a\n", &["SKILL.md:1: the frontmatter begins with `---` and has no end"]),
         ("---\nname: a\ndescription: [\n---\n", &["the frontmatter cannot be read"]),
         ("---\nwords\n---\n", &["SKILL.md:2: the frontmatter has no keys"]),
@@ -203,7 +203,10 @@ fn fall_back_models_without_a_provider_are_told_where_they_stand() {
     world.write("archetype/doer/config.md", section.replace("scriptd/x, big, recorded/y", "big"));
     world.with("overrides: { model: big,", "overrides: { model: big, fallback_models: [nowhere/x],");
     let problems = world.problems();
-    assert!(problems.contains("world-config.yaml:4: agents[1]: overrides.fallback_models: there is no"), "{problems}");
+    assert!(
+        problems.contains("world-config.yaml:8: agents[1].overrides.fallback_models[0]: there is no"),
+        "{problems}"
+    );
 }
 
 #[test]
@@ -294,9 +297,9 @@ fn files_whose_names_are_nearly_right_are_told() {
     world.write("archetype/doer/Config.md", config).write("archetype/doer/agents.md", "How.").write("Laws.md", "x");
     let problems = world.problems();
     for told in [
-        "doer/Config.md: the file is not read: its name is not `config.md` in every letter\n  hint: rename it",
-        "doer/agents.md: the file is not read: its name is not `agent.md`",
-        "error: Laws.md: the file is not read: its name is not `laws.md`",
+        "doer/Config.md:1: the file is not read: its name is not `config.md` in every letter\n  hint: rename it",
+        "doer/agents.md:1: the file is not read: its name is not `agent.md`",
+        "error: Laws.md:1: the file is not read: its name is not `laws.md`",
     ] {
         assert!(problems.contains(told), "{told} is not in {problems}");
     }
@@ -312,9 +315,11 @@ fn files_whose_names_are_nearly_right_are_told() {
     assert_eq!(warnings.matches("the file is not read: nothing has this name").count(), 4, "{warnings}");
     assert!(
         warnings
-            .contains("doer/conf.md: the file is not read: nothing has this name\n  hint: did you mean `config.md`?")
+            .contains("doer/conf.md:1: the file is not read: nothing has this name\n  hint: did you mean `config.md`?")
     );
-    assert!(warnings.contains("law.md: the file is not read: nothing has this name\n  hint: did you mean `laws.md`?"));
+    assert!(
+        warnings.contains("law.md:1: the file is not read: nothing has this name\n  hint: did you mean `laws.md`?")
+    );
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn files_out_of_bounds_are_refused() {
     std::fs::remove_file(world.dir().join("archetype/analyst/soul.md")).unwrap();
     let problems = world.problems();
     for expected in [
-        "archetype/doer/soul.md: the file is larger than 65536 bytes",
+        "archetype/doer/soul.md:1: the file is larger than 65536 bytes",
         "archetype/doer/goal.md:1: the file is not UTF-8 here",
         "archetype/doer/user.md: it is not a regular file",
         "archetype/analyst/soul.md: the file is missing",
@@ -177,7 +177,7 @@ fn files_out_of_bounds_are_refused() {
         std::os::unix::fs::symlink("/etc/hostname", world.dir().join("tools.md")).unwrap();
         std::os::unix::fs::symlink("/none", world.dir().join("archetype/doer/agent.md")).unwrap();
         let problems = world.problems();
-        assert!(problems.contains("tools.md: it is a symbolic link that leaves the world's directory"), "{problems}");
+        assert!(problems.contains("tools.md:1: it is a symbolic link that leaves the world's directory"), "{problems}");
         assert!(problems.contains("archetype/doer/agent.md: cannot be read"), "{problems}");
     }
     let world = World::new();
@@ -218,7 +218,7 @@ fn a_provider_needs_a_model_and_a_known_name() {
     world.config(&format!("{GOOD}llm: {{ default_provider: anthropic }}\n"));
     let problems = world.problems();
     assert!(
-        problems.contains("archetype/analyst/config.md: LLM.model: no model is named for provider `anthropic`"),
+        problems.contains("world-config.yaml:30: llm.default_provider: no model is named for provider `anthropic`"),
         "{problems}"
     );
     world.config(&format!("{GOOD}llm: {{ default_provider: anthropic, default_model: m }}\n"));

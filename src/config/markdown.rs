@@ -30,12 +30,21 @@ pub struct Item {
 /// What a line of a section is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemKind {
-    /// `key: value`, the key in lower case. The value may be empty.
-    Pair(String, String),
+    /// `key: value`, the key in lower case.
+    Pair(String, Written),
     /// A list item, marker and back-ticks stripped.
     Bullet(String),
     /// Anything else.
     Prose(String),
+}
+
+/// The value of a pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The value, which may be empty, without quotes and back-ticks.
+    pub text: String,
+    /// Whether it stands in quotes, so that it is text whatever it looks like.
+    pub quoted: bool,
 }
 
 impl Section {
@@ -127,7 +136,7 @@ fn item(line: &str) -> ItemKind {
 }
 
 /// `key: value`, where the key is one word of letters, digits and underscores and a space or nothing follows the colon.
-fn pair(line: &str) -> Option<(String, String)> {
+fn pair(line: &str) -> Option<(String, Written)> {
     let line = line.trim_start_matches("**").replacen(":**", ":", 1).replacen("**:", ":", 1);
     let (key, value) = line.split_once(':')?;
     let key = strip(key);
@@ -136,7 +145,10 @@ fn pair(line: &str) -> Option<(String, String)> {
     if !word || !(value.is_empty() || value.starts_with([' ', '\t'])) {
         return None;
     }
-    Some((key.to_lowercase().replace('-', "_"), strip(without_note(value))))
+    let value = without_note(value);
+    let written =
+        Written { text: strip(value), quoted: ['"', '\''].into_iter().any(|mark| within(value.trim(), mark)) };
+    Some((key.to_lowercase().replace('-', "_"), written))
 }
 
 /// Cuts a trailing ` # note`.
@@ -144,10 +156,15 @@ fn without_note(text: &str) -> &str {
     text.find(" #").map_or(text, |at| &text[..at])
 }
 
+/// Whether `text` stands between two of `mark`.
+fn within(text: &str, mark: char) -> bool {
+    text.len() >= 2 && text.starts_with(mark) && text.ends_with(mark)
+}
+
 fn strip(text: &str) -> String {
     let text = text.trim();
-    let quoted = |mark: char| text.len() >= 2 && text.starts_with(mark) && text.ends_with(mark);
-    let inner = if quoted('`') || quoted('"') || quoted('\'') { &text[1..text.len() - 1] } else { text };
+    let inner =
+        if ['`', '"', '\''].into_iter().any(|mark| within(text, mark)) { &text[1..text.len() - 1] } else { text };
     inner.trim().to_owned()
 }
 
@@ -178,7 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn pair_of(key: &str, value: &str) -> ItemKind {
-        ItemKind::Pair(key.to_owned(), value.to_owned())
+        ItemKind::Pair(key.to_owned(), Written { text: value.to_owned(), quoted: false })
     }
 
     #[test]
@@ -222,6 +239,17 @@ mod tests {
                 (11, ItemKind::Prose("some words".into())),
             ]
         );
+    }
+
+    #[test]
+    fn quotes_are_told_from_back_ticks() {
+        let parsed = sections("## LLM\na: '5' # five\nb: \"x\"\nc: `5`\nd: 5'\ne: '\n");
+        let written = parsed.sections[0].items.iter().map(|item| match &item.kind {
+            ItemKind::Pair(_, written) => (written.text.as_str(), written.quoted),
+            kind => panic!("{kind:?}"),
+        });
+        let expected = [("5", true), ("x", true), ("5", false), ("5'", false), ("'", false)];
+        assert_eq!(written.collect::<Vec<_>>(), expected);
     }
 
     #[test]

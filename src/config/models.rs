@@ -157,10 +157,7 @@ impl Plan {
             check_base_url(url)?;
             provider.base_url = Some(url.to_owned());
         }
-        if model.is_some_and(|model| model.trim().is_empty() || model.len() > 200) {
-            return Err(Refusal::new(Code::InvalidArguments, "--model is empty or longer than 200 bytes")
-                .hint("name a model of that provider, or leave --model out"));
-        }
+        model.map_or(Ok(()), check_model)?;
         let default_model = match model {
             Some(model) => model.to_owned(),
             None if name == self.llm.default_provider => self.llm.default_model.clone(),
@@ -200,6 +197,9 @@ impl Plan {
             agent.model = swap(&agent.model).ok_or_else(|| missing(format!("agent {}", agent.agent_id)))?;
         }
         self.secret_env.extend(provider.api_key_env.clone());
+        // Nobody thinks with another server or recording any more: what it lacks, such as a key, must keep nobody from
+        // starting.
+        self.llm.providers.retain(|_, other| other.kind == ProviderKind::Scripted);
         self.llm.providers.insert(name.to_owned(), provider);
         self.llm.default_provider = name.to_owned();
         self.llm.default_model = default_model;
@@ -238,6 +238,18 @@ impl Plan {
         Refusal::new(Code::InvalidArguments, format!("there is no provider `{shown}`"))
             .hint(format!("{near}known are: {}", known().join(", ")))
     }
+}
+
+/// Checks that `model` can be the name of a model.
+///
+/// # Errors
+/// `InvalidArguments` if it is empty or has more than 200 bytes.
+pub fn check_model(model: &str) -> Result<(), Refusal> {
+    if model.trim().is_empty() || model.len() > 200 {
+        return Err(Refusal::new(Code::InvalidArguments, "--model is empty or longer than 200 bytes")
+            .hint("name a model of that provider, or leave --model out"));
+    }
+    Ok(())
 }
 
 /// Checks that `url` can be an address of a provider.

@@ -38,6 +38,18 @@ fn a_key_that_is_set_goes_to_the_address_of_the_flag() {
 }
 
 #[test]
+fn a_provider_that_nobody_thinks_with_any_more_is_not_needed() {
+    let world = World::new();
+    world.config(&format!(
+        "{GOOD}llm: {{ default_provider: anthropic, default_model: m, providers: {{ gemini: {{}} }} }}\n"
+    ));
+    let mut plan = world.plan();
+    assert_eq!(plan.llm.providers.keys().collect::<Vec<_>>(), ["anthropic", "gemini", "scripted"]);
+    plan.override_models("ollama", Some("m"), None).unwrap();
+    assert_eq!(plan.llm.providers.keys().collect::<Vec<_>>(), ["ollama", "scripted"]);
+}
+
+#[test]
 fn agents_of_the_provider_keep_their_model() {
     let mut plan = World::new().plan();
     plan.override_models("scripted", None, None).unwrap();

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use ghost_domain::text::nearest_within;
 
-use crate::files::{ARCHETYPES, DIR_ENTRIES_MAX, WORLD_FILE};
+use crate::files::{ARCHETYPES, DIR_ENTRIES_MAX, WORLD_FILE, first_line};
+use crate::problem::{Problem, Severity};
 use crate::report::{FileReport, Report};
 
 /// Files with an older name; if both are there, the older one is appended.
@@ -24,11 +25,17 @@ const OTHER_ENDINGS: [&str; 6] = ["markdown", "mdown", "mdx", "txt", "yaml", "ym
 
 /// What a directory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Wanted<'d> {
     /// An archetype's.
-    Archetype,
+    Archetype {
+        /// Where it is.
+        dir: &'d Path,
+    },
     /// The world's own.
-    World,
+    World {
+        /// Where it is.
+        dir: &'d Path,
+    },
 }
 
 /// The names in a directory that may hold anything besides what is read from it: what cannot be listed, or has no name
@@ -43,23 +50,42 @@ pub fn names_in(dir: &Path) -> BTreeSet<String> {
 pub fn report<'n, 'r>(
     names: impl Iterator<Item = &'n str>,
     known: &[&str],
-    wanted: Wanted,
+    wanted: Wanted<'_>,
     at: &dyn Fn(&str) -> FileReport<'r>,
 ) {
-    let of = match wanted {
-        Wanted::Archetype => "An archetype's files are",
-        Wanted::World => "The world's markdown files are",
+    let (of, dir) = match wanted {
+        Wanted::Archetype { dir } => ("An archetype's files are", dir),
+        Wanted::World { dir } => ("The world's markdown files are", dir),
     };
     for name in names.filter(|name| !known.contains(name)) {
         if let Some(meant) = known.iter().find(|known| known.eq_ignore_ascii_case(name)) {
             let meant = OLDER.iter().find(|(_, old)| old == meant).map_or(meant, |(new, _)| new);
-            let hint = format!("rename it to `{meant}`");
-            at(name).error(0, "", format!("the file is not read: its name is not `{meant}` in every letter"), hint);
+            let message = format!("the file is not read: its name is not `{meant}` in every letter");
+            at(name).error(first_line(&dir.join(name)), "", message, format!("rename it to `{meant}`"));
         } else if let Some(meant) = meant(name, known) {
             let hint = format!("did you mean `{meant}`? {of}: {}", known.join(", "));
-            at(name).warn(0, "", "the file is not read: nothing has this name", hint);
+            at(name).warn(first_line(&dir.join(name)), "", "the file is not read: nothing has this name", hint);
         }
     }
+}
+
+/// Reports that the file `name` was meant to be `meant`, which is not there, and that the world must not start without it.
+pub fn report_as_error(name: &str, meant: &str, file: &FileReport<'_>) {
+    let (message, hint) = if meant.eq_ignore_ascii_case(name) {
+        let message = format!("the file is not read: its name is not `{meant}` in every letter");
+        (message, format!("rename it to `{meant}`"))
+    } else {
+        let hint = format!("did you mean `{meant}`? Rename it, or take it away: nothing that it says would hold");
+        ("the file is not read: nothing has this name".to_owned(), hint)
+    };
+    file.error(1, "", message, hint);
+}
+
+/// The file among `names` that was probably meant to be `wanted`, which is not there; `known` are the names that mean something.
+pub fn meant_file<'n>(wanted: &str, known: &[&str], names: &'n BTreeSet<String>) -> Option<&'n String> {
+    let others = || names.iter().filter(|name| !known.contains(&name.as_str()));
+    let same = others().find(|name| name.eq_ignore_ascii_case(wanted));
+    same.or_else(|| others().find(|name| meant(name, known) == Some(wanted)))
 }
 
 /// The directory in `dir` that was probably meant to be called `wanted`, which is not there.
@@ -79,20 +105,28 @@ fn near_directory<'n>(name: &str, others: impl Iterator<Item = &'n str>) -> Opti
 pub fn report_directories(dir: &Path, shown: &Path, report: &Report) {
     let here = |name: &&str| dir.join(name).symlink_metadata().is_ok();
     for name in names_in(dir).iter().filter(|name| !DIRECTORIES.contains(&name.as_str()) && dir.join(name).is_dir()) {
-        let file = report.file(shown.join(name));
         let Some(meant) = near_directory(name, DIRECTORIES.into_iter()) else { continue };
         // One that has no other is named where its absence is told.
-        if meant == ARCHETYPES && !here(&ARCHETYPES) {
-            continue;
-        }
-        if meant.eq_ignore_ascii_case(name) {
-            let message = format!("the directory is not read: its name is not `{meant}` in every letter");
-            file.error(0, "", message, format!("rename it to `{meant}`"));
-        } else {
-            let hint = format!("did you mean `{meant}`? Rename it");
-            file.warn(0, "", "the directory is not read: nothing has this name", hint);
+        if meant != ARCHETYPES || here(&ARCHETYPES) {
+            report.push(misnamed_directory(&shown.join(name), meant));
         }
     }
+}
+
+/// What is wrong with the directory `shown`, which was probably meant to be called `meant`: an error if only upper and lower case
+/// differ, else a warning.
+#[must_use]
+pub fn misnamed_directory(shown: &Path, meant: &str) -> Problem {
+    let same = shown.file_name().is_some_and(|name| name.eq_ignore_ascii_case(meant));
+    let (severity, message, hint) = if same {
+        let message = format!("the directory is not read: its name is not `{meant}` in every letter");
+        (Severity::Error, message, format!("rename it to `{meant}`"))
+    } else {
+        let message = "the directory is not read: nothing has this name".to_owned();
+        (Severity::Warning, message, format!("did you mean `{meant}`? Rename it"))
+    };
+    let (file, field, hint) = (shown.to_owned(), String::new(), hint.into());
+    Problem { severity, file, line: 0, field, message, hint }
 }
 
 /// The file in `dir` that was probably meant to be the world file, which is not there.
@@ -110,7 +144,7 @@ pub fn report_world_files(dir: &Path, shown: &Path, report: &Report) {
         let plain = name.to_ascii_lowercase().replace('_', "-");
         if plain == WORLD_FILE || plain == "world-config.yml" {
             let message = format!("the file is not read: the world file is `{WORLD_FILE}`");
-            report.file(shown.join(name)).warn(0, "", message, "move what it says there, and take it away");
+            report.file(shown.join(name)).warn(1, "", message, "move what it says there, and take it away");
         }
     }
 }

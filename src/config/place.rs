@@ -78,7 +78,7 @@ impl Place {
     pub fn markdowns(&self, report: &Report) -> (String, String) {
         let names = near_names::names_in(&self.dir);
         let at = |name: &str| report.file(self.shown.join(name));
-        near_names::report(names.iter().map(String::as_str), &MARKDOWN, Wanted::World, &at);
+        near_names::report(names.iter().map(String::as_str), &MARKDOWN, Wanted::World { dir: &self.dir }, &at);
         near_names::report_directories(&self.dir, &self.shown, report);
         if self.there && self.file.file_name().is_some_and(|name| name == WORLD_FILE) {
             near_names::report_world_files(&self.dir, &self.shown, report);
@@ -100,7 +100,7 @@ impl Place {
             || self.dir.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)).map(str::to_owned);
         let Some(id) = world.id.clone().or_else(from_dir) else {
             let hint = "write `world: { id: my-world }`";
-            file.error(0, "world.id", "the world has no id, and its directory's name cannot be one", hint);
+            file.error(world.id_line, "world.id", "the world has no id, and its directory's name cannot be one", hint);
             return None;
         };
         Some((id.clone(), world.name.clone().unwrap_or(id)))

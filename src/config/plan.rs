@@ -6,6 +6,7 @@
 pub mod archetype;
 pub mod heartbeat;
 pub mod models;
+pub mod origins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, KnowledgeSeed, L
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
 pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::models::{LlmPlan, ModelChoice, ProviderKind, ProviderPlan};
+pub use self::origins::{Origin, Origins, ProviderOrigin};
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 
@@ -51,6 +53,8 @@ pub struct Plan {
     pub groups: Groups,
     /// Models and what they cost.
     pub llm: LlmPlan,
+    /// Where the files say that; of no meaning to a running world.
+    pub origins: Origins,
     /// Bounds.
     pub limits: Limits,
     /// Limits of budgets that the world file sets at boot.

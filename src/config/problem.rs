@@ -70,16 +70,20 @@ impl fmt::Display for Hint {
     }
 }
 
+/// Stands for the file of what is wrong with the command line.
+pub const COMMAND_LINE: &str = "command line";
+
 /// One thing that is wrong or doubtful.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,
-    /// The file that it is in, as a path that starts like the one that was asked to be loaded.
+    /// The file that it is in, as a path that starts like the one that was asked to be loaded; or [`COMMAND_LINE`].
     pub file: PathBuf,
-    /// The line, from 1; 0 is the file as a whole.
+    /// The line, from 1: the first of a file that is meant as a whole. 0 where there are no lines: of a file that is missing
+    /// or no regular file, of a directory, and of the command line.
     pub line: usize,
-    /// The field, dotted: `agents[1].archetype`. Empty if no field is meant.
+    /// The field, dotted: `agents[1].archetype`; of the command line the flag. Empty if none is meant.
     pub field: String,
     /// What is wrong.
     pub message: String,

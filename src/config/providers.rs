@@ -6,12 +6,13 @@ use std::path::Path;
 
 use crate::archetype::Loaded;
 use crate::models::SCRIPTED_MODEL;
-use crate::plan::{LlmPlan, ModelChoice, ProviderKind, ProviderPlan};
-use crate::problem::Hint;
-use crate::reader::no_such;
+use crate::plan::{LlmPlan, ModelChoice, Origin, Origins, ProviderKind, ProviderOrigin, ProviderPlan};
+use crate::problem::{Hint, Severity};
+use crate::reader::{Field, no_such};
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::world_file::WorldFile;
+use crate::world_file::agents::AgentEntry;
 
 /// What to do about a provider that there is not.
 const UNDEFINED: &str = "define it under `llm.providers` in the world file";
@@ -24,7 +25,8 @@ pub(crate) fn llm(
     env: Env<'_>,
     report: &Report,
     file: &FileReport<'_>,
-) -> LlmPlan {
+) -> (LlmPlan, Origins) {
+    let mut origins = Origins { world_file: file.path().to_owned(), ..Origins::default() };
     let mut providers: BTreeMap<String, ProviderPlan> = BTreeMap::new();
     for (name, entry) in &world.llm.providers {
         let base = ProviderPlan::of_kind(entry.kind, dir);
@@ -43,12 +45,16 @@ pub(crate) fn llm(
             plan.api_key_env = base.api_key_env;
         }
         providers.insert(name.clone(), plan);
+        let settings = entry.settings.iter().map(|(key, field)| (*key, field.origin())).collect();
+        origins.providers.insert(name.clone(), ProviderOrigin { named: entry.field.origin(), settings });
     }
-    let usable = |name: &str, providers: &mut BTreeMap<String, ProviderPlan>| {
+    let mut usable = |name: &str, providers: &mut BTreeMap<String, ProviderPlan>, named: &dyn Fn() -> Origin| {
         if !providers.contains_key(name)
             && let Some(kind) = ProviderKind::named(name).filter(|kind| *kind != ProviderKind::Recorded)
         {
             providers.insert(name.to_owned(), ProviderPlan::of_kind(kind, dir));
+            let origin = ProviderOrigin { named: named(), ..ProviderOrigin::default() };
+            origins.providers.insert(name.to_owned(), origin);
         }
         providers.contains_key(name)
     };
@@ -58,7 +64,11 @@ pub(crate) fn llm(
     };
     let known = || known.iter().map(String::as_str);
     let default_provider = world.llm.default_provider.as_ref().map_or("scripted", |(_, name)| name).to_owned();
-    if !usable(&default_provider, &mut providers)
+    let default_origin = || match &world.llm.default_provider {
+        Some((field, _)) => field.origin(),
+        None => Origin { file: file.path().to_owned(), line: 1, field: "llm".to_owned() },
+    };
+    if !usable(&default_provider, &mut providers, &default_origin)
         && let Some((field, _)) = &world.llm.default_provider
     {
         no_such(field, "provider", known(), UNDEFINED);
@@ -66,32 +76,34 @@ pub(crate) fn llm(
     for field in world.agents.iter().filter_map(|agent| agent.model.provider.as_ref().map(|f| (f, &agent.model))) {
         let (field, entry) = field;
         if let Some(name) = &entry.choice.provider
-            && !usable(name, &mut providers)
+            && !usable(name, &mut providers, &|| field.origin())
         {
             no_such(field, "provider", known(), UNDEFINED);
         }
     }
     for loaded in loaded.values() {
+        let named = || loaded.origin(loaded.lines.provider, "LLM.provider");
         if let Some(name) = &loaded.archetype.config.model.provider
-            && !usable(name, &mut providers)
+            && !usable(name, &mut providers, &named)
         {
             let message = format!("there is no provider `{}`", ghost_domain::text::clip(name, 80));
             let hint = crate::report::did_you_mean(name, known(), UNDEFINED);
-            report.file(&loaded.config_path).error(loaded.provider_line, "LLM.provider", message, hint);
+            report.push(named().problem(Severity::Error, message, hint));
         }
     }
     // A kind may stand before the `/` of a fall-back model as it may stand anywhere else: what `kind/model` means must not
     // hang on whether something else happens to name that kind.
-    let choices = loaded.values().map(|loaded| &loaded.archetype.config.model);
-    for choice in choices.chain(world.agents.iter().map(|agent| &agent.model.choice)) {
-        for (name, _) in choice.fallback_models.iter().filter_map(|entry| entry.split_once('/')) {
-            // What is no provider is a model with a slash in its name, or is told where the rest is known.
-            let _ = usable(name, &mut providers);
+    for (choice, origins) in choices(world, loaded) {
+        for (at, entry) in choice.fallback_models.iter().enumerate() {
+            if let Some((name, _)) = entry.split_once('/') {
+                // What is no provider is a model with a slash in its name, or is told where the rest is known.
+                let _ = usable(name, &mut providers, &|| origins.fallback(at));
+            }
         }
     }
     let local = providers.get(&default_provider).is_some_and(|plan| plan.kind.is_local());
     let default_model = match (&world.llm.default_model, local) {
-        (Some(model), _) => model.clone(),
+        (Some((_, model)), _) => (*model).to_owned(),
         (None, true) => SCRIPTED_MODEL.to_owned(),
         (None, false) => String::new(),
     };
@@ -106,7 +118,66 @@ pub(crate) fn llm(
         }
     }
     let (prices, world_dir) = (world.llm.prices.clone(), dir.to_owned());
-    LlmPlan { default_provider, default_model, providers, prices, keys_present, world_dir }
+    let llm = LlmPlan { default_provider, default_model, providers, prices, keys_present, world_dir };
+    name_models(world, loaded, &llm, &mut origins);
+    (llm, origins)
+}
+
+/// Where a choice of models stands.
+enum Chosen<'c> {
+    Archetype(&'c Loaded),
+    Agent(&'c AgentEntry<'c>),
+}
+
+impl Chosen<'_> {
+    fn model(&self) -> Option<Origin> {
+        match self {
+            Self::Archetype(loaded) => Some(loaded.origin(loaded.lines.model, "LLM.model")).filter(|at| at.line > 0),
+            Self::Agent(entry) => entry.model.model.as_ref().map(Field::origin),
+        }
+    }
+
+    /// Where the fall-back model of that number stands.
+    fn fallback(&self, at: usize) -> Origin {
+        match self {
+            Self::Archetype(loaded) => loaded.origin(loaded.lines.fallbacks, "LLM.fallback_models"),
+            Self::Agent(entry) => entry.model.fallbacks.get(at).map(Field::origin).unwrap_or_default(),
+        }
+    }
+}
+
+/// Every choice of models that the files make: of archetypes, then of agents.
+fn choices<'c>(
+    world: &'c WorldFile<'_>,
+    loaded: &'c BTreeMap<String, Loaded>,
+) -> impl Iterator<Item = (&'c ModelChoice, Chosen<'c>)> {
+    let archetypes = loaded.values().map(|loaded| (&loaded.archetype.config.model, Chosen::Archetype(loaded)));
+    archetypes.chain(world.agents.iter().map(|agent| (&agent.model.choice, Chosen::Agent(agent))))
+}
+
+/// Notes where each model is first named.
+fn name_models(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, origins: &mut Origins) {
+    let mut note = |(provider, model): (&str, &str), origin: Origin| {
+        origins.models.entry((provider.to_owned(), model.to_owned())).or_insert(origin);
+    };
+    if let Some((field, model)) = &world.llm.default_model {
+        note((&llm.default_provider, model), field.origin());
+    }
+    for (choice, origins) in choices(world, loaded) {
+        // What an agent leaves open is its archetype's.
+        let archetype = || match &origins {
+            Chosen::Archetype(_) => None,
+            Chosen::Agent(entry) => Some(&loaded.get(entry.archetype.as_ref()?.1)?.archetype.config.model),
+        };
+        let own = choice.provider.as_deref().or_else(|| archetype()?.provider.as_deref());
+        let own = own.unwrap_or(&llm.default_provider);
+        if let (Some(model), Some(origin)) = (&choice.model, origins.model()) {
+            note((own, model), origin);
+        }
+        for (at, entry) in choice.fallback_models.iter().enumerate() {
+            note(llm.fallback_target(own, entry), origins.fallback(at));
+        }
+    }
 }
 
 /// Why `choice` has no model, if it has none.
@@ -119,12 +190,12 @@ pub(crate) fn model_problem(choice: &ModelChoice, llm: &LlmPlan) -> Option<Strin
 }
 
 /// What is wrong with the fall-back models of `choice`: a rule file's name has no slash, so one at a scripted provider
-/// means a provider that is not there; and so does a recorded one that is not defined.
-pub(crate) fn fallback_problems(choice: &ModelChoice, llm: &LlmPlan) -> Vec<(String, Hint)> {
+/// means a provider that is not there; and so does a recorded one that is not defined. Each with the entry's number.
+pub(crate) fn fallback_problems(choice: &ModelChoice, llm: &LlmPlan) -> Vec<(usize, String, Hint)> {
     let own = choice.provider.as_deref().unwrap_or(&llm.default_provider);
     let scripted = |name: &str| llm.providers.get(name).is_some_and(|plan| plan.kind == ProviderKind::Scripted);
     let mut problems = Vec::new();
-    for entry in &choice.fallback_models {
+    for (at, entry) in choice.fallback_models.iter().enumerate() {
         let Some((name, _)) = entry.split_once('/') else { continue };
         let kind = ProviderKind::named(name);
         if !scripted(own) && kind.is_none() {
@@ -143,7 +214,7 @@ pub(crate) fn fallback_problems(choice: &ModelChoice, llm: &LlmPlan) -> Vec<(Str
             };
             (format!("there is no provider `{shown}`"), hint)
         };
-        problems.push((message, hint));
+        problems.push((at, message, hint));
     }
     problems
 }

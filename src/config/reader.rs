@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use ghost_domain::Refusal;
-use ghost_domain::text::{clip, one_line};
+use ghost_domain::text::{clip, nearest, one_line};
 
+use crate::plan::origins::Origin;
 use crate::problem::Hint;
 use crate::report::{FileReport, did_you_mean};
 use crate::yaml::{Key, Node, Value};
@@ -45,6 +46,11 @@ impl<'n> Field<'n> {
     /// What stands here.
     pub fn node(&self) -> &'n Node {
         self.node
+    }
+
+    /// Where it stands.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { file: self.report.path().to_owned(), line: self.line, field: self.path.clone() }
     }
 
     /// Reports an error at a line within this field.
@@ -295,6 +301,11 @@ impl<'n> Map<'n> {
 
     /// Reports every key that was never asked for. `hints` explains keys that people expect and that are not here.
     pub fn finish(self, hints: &[(&str, &str)]) {
+        self.finish_or(hints, |_| None);
+    }
+
+    /// As [`finish`](Self::finish); `otherwise` may have a hint for a key that is near to none that was asked for.
+    pub fn finish_or(self, hints: &[(&str, &str)], otherwise: impl Fn(&str) -> Option<String>) {
         let Value::Map(pairs) = &self.field.node.value else { return };
         let asked = self.asked.borrow();
         for (key, node) in pairs.iter().filter(|(key, _)| !asked.contains(key.text.as_str()) && !is_free(&key.text)) {
@@ -305,7 +316,13 @@ impl<'n> Map<'n> {
                     let message = format!("there is no key `{}` here", key.text);
                     self.field.report.error(key.line, path, message, *hint);
                 }
-                None => self.field.report.unknown_key(key.line, path, &key.text, asked.iter().copied()),
+                None => {
+                    let near = nearest(&key.text, asked.iter().copied()).is_some();
+                    match otherwise(&key.text).filter(|_| !near) {
+                        Some(hint) => self.field.report.no_key(key.line, path, &key.text, hint),
+                        None => self.field.report.unknown_key(key.line, path, &key.text, asked.iter().copied()),
+                    }
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 //! back as the reference that it came from.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ghost_domain::text::nearest;
 
@@ -43,7 +43,7 @@ impl Report {
         if let (Some(last), true) = (problems.0.last().cloned(), dropped > 0) {
             problems.0.push(Problem {
                 severity: Severity::Error,
-                line: 0,
+                line: last.line,
                 field: String::new(),
                 message: format!("{dropped} more problems are not shown"),
                 hint: "correct those above first".into(),
@@ -66,7 +66,28 @@ impl Report {
         }
     }
 
-    fn push(&self, problem: Problem) {
+    /// How many problems were found so far.
+    pub(crate) fn len(&self) -> usize {
+        self.found.borrow().len()
+    }
+
+    /// Of the problems from the one at `from` on, keeps those that `keep` says.
+    pub(crate) fn keep(&self, from: usize, keep: impl Fn(&Problem) -> bool) {
+        let mut at = 0;
+        self.found.borrow_mut().retain(|problem| {
+            at += 1;
+            at <= from || keep(problem)
+        });
+    }
+
+    /// The problems of `other` as they were found; what was substituted for it is known here from now on.
+    pub(crate) fn take_secrets(&self, other: Self) -> Vec<Problem> {
+        self.substituted.borrow_mut().extend(other.substituted.into_inner());
+        other.found.into_inner()
+    }
+
+    /// Adds a problem.
+    pub(crate) fn push(&self, problem: Problem) {
         let mut found = self.found.borrow_mut();
         if found.len() < PROBLEMS_MAX {
             found.push(problem);
@@ -96,7 +117,13 @@ impl FileReport<'_> {
         self.report
     }
 
-    /// Something that keeps the world from booting. `line` 0 is the file as a whole.
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Something that keeps the world from booting. `line` is 0 where there is none: see [`Problem::line`].
     pub fn error(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Hint>) {
         self.push(Severity::Error, line, field, message.into(), hint.into());
     }
@@ -108,8 +135,13 @@ impl FileReport<'_> {
 
     /// A key that nobody reads.
     pub fn unknown_key<'k>(&self, line: usize, field: &str, key: &str, known: impl Iterator<Item = &'k str> + Clone) {
+        self.no_key(line, field, key, did_you_mean(key, known, NO_KEY));
+    }
+
+    /// The same, with what to do about it.
+    pub fn no_key(&self, line: usize, field: &str, key: &str, hint: impl Into<Hint>) {
         let shown = ghost_domain::text::clip(key, 60);
-        self.error(line, field, format!("there is no key `{shown}` here"), did_you_mean(key, known, NO_KEY));
+        self.error(line, field, format!("there is no key `{shown}` here"), hint);
     }
 
     fn push(&self, severity: Severity, line: usize, field: &str, message: String, hint: Hint) {

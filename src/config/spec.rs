@@ -60,6 +60,9 @@ pub struct TurnLimits {
     pub turn_seconds: u32,
     /// See [`Limits::context_bytes`].
     pub context_bytes: u32,
+    /// The context window of its model, in tokens of 4 bytes, if the archetype or the world file's entry bounds it; never
+    /// above [`Limits::context_bytes`].
+    pub window_tokens: Option<u32>,
     /// See [`Limits::result_view_bytes`].
     pub result_view_bytes: u32,
     /// See [`Limits::answer_tokens`]; an archetype's `max_tokens` replaces it.
@@ -73,10 +76,16 @@ impl TurnLimits {
             turn_rounds_max: least(own.turn_rounds_max, world.turn_rounds_max),
             turn_seconds: least(own.turn_seconds, world.turn_seconds),
             context_bytes: least(own.context_bytes, world.context_bytes),
+            window_tokens: own.context_bytes.map(|own| own.min(world.context_bytes) / 4),
             result_view_bytes: least(own.result_view_bytes, world.result_view_bytes),
             answer_tokens: max_tokens.unwrap_or(world.answer_tokens),
         }
     }
+}
+
+/// A plan that has no place for an agent: a state of things, whichever of its parts is at fault.
+fn no_place(refusal: Refusal) -> Refusal {
+    Refusal { code: Code::Conflict, ..refusal }
 }
 
 impl Plan {
@@ -89,9 +98,14 @@ impl Plan {
     /// What the runtime needs for `agent`.
     ///
     /// # Errors
-    /// `NotFound` if its archetype, or a persistent agent itself, is no longer in the world; `AccessDenied` if the
-    /// archetype's own configuration forbids it to start (WORLD-07); `InvalidArguments` if its overrides are none.
+    /// `Conflict` with what to mend: its archetype, or a persistent agent itself, is no longer in the world, the archetype's
+    /// own configuration forbids it to start (WORLD-07), or its overrides are none. It is the same for whatever is wanted
+    /// of the agent, which is there.
     pub fn spec_for(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {
+        self.spec_of(agent).map_err(no_place)
+    }
+
+    fn spec_of(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {
         let archetype = self.archetype_of(&agent.agent_id, &agent.archetype)?;
         let base = match agent.kind {
             AgentKind::Persistent => self.named_spec(&agent.agent_id, archetype)?,
@@ -108,9 +122,9 @@ impl Plan {
         if !agent.overrides.is_null() {
             return self.spec_for(agent).map(drop);
         }
-        self.archetype_of(&agent.agent_id, &agent.archetype)?;
+        self.archetype_of(&agent.agent_id, &agent.archetype).map_err(no_place)?;
         match agent.kind {
-            AgentKind::Persistent => self.named(&agent.agent_id).map(drop),
+            AgentKind::Persistent => self.named(&agent.agent_id).map(drop).map_err(no_place),
             AgentKind::Dynamic => Ok(()),
         }
     }

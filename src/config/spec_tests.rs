@@ -27,6 +27,7 @@ fn record(id: &str, archetype: &str, kind: AgentKind, overrides: Value) -> Agent
         last_active_at: None,
         deleted_at: None,
         paid_since: None,
+        team_since: None,
         dropped: false,
         unfit: false,
     }
@@ -48,6 +49,18 @@ fn a_named_agent_gets_its_entry() {
 }
 
 #[test]
+fn the_window_of_a_model_is_what_its_archetype_says_and_no_more_than_the_world_takes() {
+    let world = World::new();
+    let window = |plan: &Plan| plan.spec_for(&created(json!({}))).unwrap().limits.window_tokens;
+    assert_eq!(window(&world.plan()), None, "left to the provider");
+    for (tokens, expected) in [(8_192, 8_192), (2_000_000, 150_000)] {
+        let text = format!("## LLM\nprovider: scripted\nmodel: small\n\n## Limits\ncontext_window_tokens: {tokens}\n");
+        world.write("archetype/doer/config.md", &text);
+        assert_eq!(window(&world.plan()), Some(expected));
+    }
+}
+
+#[test]
 fn an_agent_that_a_plan_has_no_place_for_cannot_run_and_is_told_what_to_mend() {
     let plan = World::new().plan();
     for (agent, message, hint) in [
@@ -60,13 +73,13 @@ fn an_agent_that_a_plan_has_no_place_for_cannot_run_and_is_told_what_to_mend() {
     ] {
         let refusal = plan.may_run(&agent).unwrap_err();
         assert_eq!(refusal, plan.spec_for(&agent).unwrap_err());
-        assert_eq!(refusal.code, Code::NotFound);
+        assert_eq!(refusal.code, Code::Conflict);
         // A near name is no help: the agent is what it is.
         assert!(refusal.message.contains(message) && refusal.hint.as_ref().unwrap().contains(hint), "{refusal}");
     }
     assert_eq!(plan.may_run(&record("mux", "doer", AgentKind::Persistent, Value::Null)), Ok(()));
     assert_eq!(plan.may_run(&created(json!({ "max_tokens": 5 }))), Ok(()));
-    assert_eq!(plan.may_run(&created(json!({ "modle": "big" }))).unwrap_err().code, Code::InvalidArguments);
+    assert_eq!(plan.may_run(&created(json!({ "modle": "big" }))).unwrap_err().code, Code::Conflict);
 }
 
 #[test]
@@ -173,7 +186,7 @@ fn a_refused_archetype_starts_no_agent() {
     world.write("archetype/doer/config.md", "## Toolbox\nsource: toolbox/x/toolbox.yaml\n- a\n");
     let plan = world.plan();
     let refusal = plan.spec_for(&record("mux", "doer", AgentKind::Persistent, Value::Null)).unwrap_err();
-    assert_eq!(refusal.code, Code::AccessDenied);
+    assert_eq!(refusal.code, Code::Conflict);
     assert!(refusal.message.contains("toolbox/x/toolbox.yaml"));
     assert!(plan.spec_for(&record("chora", "analyst", AgentKind::Persistent, Value::Null)).is_ok());
 }

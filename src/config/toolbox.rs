@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use ghost_domain::tool_catalogue;
 
 use crate::extra_tools::ExtraTools;
-use crate::files::{MARKDOWN_MAX, directory_within, is_plain_relative, names_in, read_text};
+use crate::files::{MARKDOWN_MAX, directory_within, first_line, is_plain_relative, names_in, read_text};
+use crate::near_names;
 use crate::reader::{is_free, is_name, no_such};
+use crate::repeats;
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::world_file::ToolboxEntry;
@@ -112,23 +114,28 @@ pub fn toolboxes(
 fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(String, BTreeSet<String>)> {
     let file = report.file(path);
     let text = read_text(path, root, yaml::FILE_MAX as u64, &file)?;
-    let node = yaml::parse(&text, &file, env)?;
+    let tree = yaml::parse_all(&text, &file, Some(env), yaml::Bounds::CONFIGURATION)?;
+    repeats::each(&tree, &file, tools_of).first
+}
+
+/// What a manifest says.
+fn tools_of(node: &Node, file: &FileReport<'_>) -> Option<(String, BTreeSet<String>)> {
     let Some(name) = node.get("name").and_then(Node::text) else {
         file.error(node.line, "name", "the toolbox has no name", "write such as `name: devtools`");
         return None;
     };
-    let name_line = node.get("name").map_or(0, |node| node.line);
+    let name_line = node.get("name").map_or(node.line, |node| node.line);
     if !is_lower_name(name) || name.contains('.') || RESERVED.contains(&name) {
         let hint = format!("use lower-case letters, digits, `_` and `-`; not one of: {}", RESERVED.join(", "));
         file.error(name_line, "name", "the toolbox cannot be called that", hint);
         return None;
     }
     let mut tools = BTreeSet::new();
-    let list = match node.get("tools").map(|node| &node.value) {
-        Some(Value::List(list)) => list.as_slice(),
+    let list = match node.get("tools") {
+        Some(Node { value: Value::List(list), .. }) => list.as_slice(),
         None => &[],
-        Some(_) => {
-            file.error(node.line, "tools", "`tools` is not a list", "write such as [{ name: repo-git }]");
+        Some(other) => {
+            file.error(other.line, "tools", "`tools` is not a list", "write such as [{ name: repo-git }]");
             &[]
         }
     };
@@ -180,10 +187,21 @@ pub fn skills(
                 let found = is_plain_relative(root).then(|| bases.find(root)).flatten();
                 match found.and_then(|(base, path)| directory_within(&path, base).map(|dir| (base.to_owned(), dir))) {
                     Some(pair) => roots.push(pair),
-                    None => field.error(
-                        format!("there is no directory `{}`", field.shown()),
-                        "the path starts at the world's directory or up to two levels above it",
+                    None if !is_plain_relative(root) => field.error(
+                        format!("`{}` is not relative, or holds `..`", field.shown()),
+                        "the path starts at the world's directory or up to two levels above it, such as toolbox/core/skills",
                     ),
+                    None => {
+                        let near = bases.0.iter().find_map(|base| near_names::meant_directory(base, root));
+                        let hint = match near {
+                            Some(near) => format!("did you mean `{near}`? Name it here, or rename it"),
+                            None => format!(
+                                "copy that directory along with the world, to `{root}` in the world's directory or up to two levels \
+                                 above it; or take the entry out"
+                            ),
+                        };
+                        field.error(format!("there is no directory `{}`", field.shown()), hint);
+                    }
                 }
             }
         }
@@ -199,7 +217,7 @@ pub fn skills(
     {
         let message = "it is not a directory within the world: nothing in it is read";
         report.file(&path).warn(
-            0,
+            first_line(&path),
             "",
             message,
             "make it one, or name where the skills are under `skills: { roots: [...] }`",
@@ -241,7 +259,7 @@ fn skill(
     let Some(matter) = frontmatter(&text) else {
         let (line, message) = match text.starts_with("---") {
             true => (1, "the frontmatter begins with `---` and has no end; agents do not get this skill"),
-            false => (0, "there is no frontmatter; the skill is known by its folder's name"),
+            false => (1, "there is no frontmatter; the skill is known by its folder's name"),
         };
         file.warn(line, "", message, "write `name` and `description` between two lines `---`");
         return folder.to_owned();

@@ -8,9 +8,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use ghost_domain::text::clip;
+use ghost_domain::text::{clip, one_line};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
+use crate::node::Size;
+pub use crate::node::{Key, Node, Value};
 use crate::report::FileReport;
 use crate::substitute::{Env, Substitution};
 
@@ -41,79 +43,27 @@ impl Bounds {
     pub const CONFIGURATION: Self = Self { file: FILE_MAX, nodes: NODES_MAX, scalar: SCALAR_MAX, aliases: false };
 }
 
-/// A value and where it stands.
+/// Most keys that stand a second time whose values are kept to be looked at.
+const REPEATS_MAX: usize = 16;
+
+/// A file as it counts, and what stands in it under keys that were there before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
-    /// The line, from 1.
-    pub line: usize,
-    /// What it is.
-    pub value: Value,
+pub struct Tree {
+    /// The file, with the first of several values under one key.
+    pub root: Node,
+    /// The others, in the order of the file: at most 16, and none within another.
+    pub repeats: Vec<Repeat>,
 }
 
-/// What stands at a place.
+/// A key that stands in its map a second time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// Text, a number, a truth value or nothing: the reader decides.
-    Scalar {
-        /// The text with `${NAME}` substituted.
-        text: String,
-        /// The text as it may be shown: never with a substituted value in it.
-        shown: String,
-        /// Whether it was written without quotes, so that it may be a number, a truth value or nothing.
-        plain: bool,
-        /// Whether it was written below a `|`, so that its lines are those of the file, from the next one on.
-        literal: bool,
-    },
-    /// A list.
-    List(Vec<Node>),
-    /// A map, in the order of the file. Keys are unique.
-    Map(Vec<(Key, Node)>),
-}
-
-/// A key and where it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// The line, from 1.
-    pub line: usize,
-    /// The key.
-    pub text: String,
-}
-
-impl Node {
-    /// Whether it is left empty: nothing, `~` or `null`.
-    #[must_use]
-    pub fn is_null(&self) -> bool {
-        matches!(&self.value, Value::Scalar { text, plain: true, .. } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
-    }
-
-    /// What it is, in words.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match &self.value {
-            _ if self.is_null() => "nothing",
-            Value::Scalar { .. } => "a single value",
-            Value::List(_) => "a list",
-            Value::Map(_) => "a map",
-        }
-    }
-
-    /// The value of `key`, if this is a map that has it.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Node> {
-        match &self.value {
-            Value::Map(pairs) => pairs.iter().find(|(found, _)| found.text == key).map(|(_, node)| node),
-            _ => None,
-        }
-    }
-
-    /// The text, if this is a scalar that is not empty.
-    #[must_use]
-    pub fn text(&self) -> Option<&str> {
-        match &self.value {
-            Value::Scalar { text, .. } if !self.is_null() => Some(text),
-            _ => None,
-        }
-    }
+pub struct Repeat {
+    /// The way to the map: the place of each entry in its map or list, from the root.
+    pub path: Vec<usize>,
+    /// The key, where it stands again.
+    pub key: Key,
+    /// Its value there.
+    pub node: Node,
 }
 
 struct Open {
@@ -132,16 +82,16 @@ enum What {
 /// Repeated keys are reported and the first one counts, so that reading can go on.
 #[must_use]
 pub fn parse(text: &str, report: &FileReport<'_>, env: Env<'_>) -> Option<Node> {
-    parse_within(text, report, Some(env), Bounds::CONFIGURATION)
+    parse_all(text, report, Some(env), Bounds::CONFIGURATION).map(|tree| tree.root)
 }
 
-/// As [`parse`], within other bounds. Without `env` a `$` is a `$`.
+/// As [`parse`], within other bounds, with the values that do not count. Without `env` a `$` is a `$`.
 #[must_use]
-pub fn parse_within(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, bounds: Bounds) -> Option<Node> {
+pub fn parse_all(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, bounds: Bounds) -> Option<Tree> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > bounds.file {
         let message = format!("the file has {} bytes; at most {} are read", text.len(), bounds.file);
-        report.error(0, "", message, "shorten it, or put long texts into files of their own");
+        report.error(1, "", message, "shorten it, or put long texts into files of their own");
         return None;
     }
     // A CR alone would be counted as a line by the parser and by nobody else.
@@ -155,7 +105,8 @@ pub fn parse_within(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, b
     }
     let substitution = env.map(Substitution::new);
     let (open, anchors) = (Vec::new(), BTreeMap::new());
-    Builder { report, bounds, substitution, open, anchors, root: None, nodes: 0, aliased: 0 }.run(&text)
+    let repeats = Vec::new();
+    Builder { report, bounds, substitution, open, anchors, root: None, repeats, nodes: 0, aliased: 0 }.run(&text)
 }
 
 fn line_of(text: &str, at: usize) -> usize {
@@ -170,13 +121,14 @@ struct Builder<'a, 'r> {
     /// What has an anchor and is complete, by the parser's number of the anchor.
     anchors: BTreeMap<usize, Node>,
     root: Option<Node>,
+    repeats: Vec<Repeat>,
     nodes: usize,
     /// Bytes that aliases stand for.
     aliased: usize,
 }
 
 impl Builder<'_, '_> {
-    fn run(mut self, text: &str) -> Option<Node> {
+    fn run(mut self, text: &str) -> Option<Tree> {
         let lines = text.lines().count().max(1);
         let mut documents = 0;
         let mut parser = Parser::new_from_str(text);
@@ -207,9 +159,9 @@ impl Builder<'_, '_> {
             self.event(event, line)?;
         }
         match self.root {
-            Some(root) => Some(root),
+            Some(root) => Some(Tree { root, repeats: self.repeats }),
             None => {
-                self.report.error(0, "", "the file is empty", "write something into it, or take it away");
+                self.report.error(1, "", "the file is empty", "write something into it, or take it away");
                 None
             }
         }
@@ -313,6 +265,7 @@ impl Builder<'_, '_> {
             self.report.error(line, "", message, "put long text into a file of its own");
             return None;
         }
+        let field = if self.wants_key() { self.field(text) } else { String::new() };
         if let Some(Open { what: What::Map { key: key @ None, lines, skip, .. }, .. }) = self.open.last_mut() {
             if text == "<<" {
                 let message = "merge keys (`<<`) are not read";
@@ -322,7 +275,7 @@ impl Builder<'_, '_> {
             *skip = match lines.get(text) {
                 Some(first) => {
                     let message = format!("the key `{}` stands here a second time", clip(text, 60));
-                    self.report.error(line, "", message, format!("it is already on line {first}; keep one"));
+                    self.report.error(line, &field, message, format!("it is already on line {first}; keep one"));
                     true
                 }
                 None => {
@@ -348,6 +301,39 @@ impl Builder<'_, '_> {
         self.place(Node { line, value }, anchor)
     }
 
+    /// The dotted path of `key` in the map that is open.
+    fn field(&self, key: &str) -> String {
+        let mut path = String::new();
+        let below = |path: &mut String, key: &str| {
+            let dot = if path.is_empty() { "" } else { "." };
+            path.push_str(&format!("{dot}{}", one_line(&clip(key, 60))));
+        };
+        for open in &self.open {
+            match &open.what {
+                What::List(items) => path.push_str(&format!("[{}]", items.len())),
+                What::Map { key: Some(key), .. } => below(&mut path, &key.text),
+                What::Map { key: None, .. } => {}
+            }
+        }
+        below(&mut path, key);
+        path
+    }
+
+    /// Keeps a value that does not count, unless all of what it stands in does not.
+    fn repeat(&mut self, key: Key, node: Node) {
+        let above = &self.open[..self.open.len().saturating_sub(1)];
+        let passed_over = above.iter().any(|open| matches!(open.what, What::Map { skip: true, .. }));
+        if passed_over || self.repeats.len() >= REPEATS_MAX {
+            return;
+        }
+        let place = |open: &Open| match &open.what {
+            What::List(items) => items.len(),
+            What::Map { pairs, .. } => pairs.len(),
+        };
+        let path = above.iter().map(place).collect();
+        self.repeats.push(Repeat { path, key, node });
+    }
+
     fn place(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
         if self.nodes > self.bounds.nodes {
@@ -363,44 +349,18 @@ impl Builder<'_, '_> {
             Some(What::List(items)) => items.push(node),
             Some(What::Map { pairs, key, skip, .. }) => {
                 // A key always precedes its value; `start` and `scalar` see to it.
-                if let Some(key) = key.take()
-                    && !*skip
-                {
+                if let Some(key) = key.take() {
                     // An empty value is placed by the parser at what follows; the key's line is what people look for.
                     let node = if node.is_null() { Node { line: key.line, ..node } } else { node };
-                    pairs.push((key, node));
+                    if *skip {
+                        self.repeat(key, node);
+                    } else {
+                        pairs.push((key, node));
+                    }
                 }
             }
         }
         Some(())
-    }
-}
-
-/// How much a node holds.
-struct Size {
-    nodes: usize,
-    bytes: usize,
-    /// Levels of maps and lists.
-    depth: usize,
-}
-
-impl Size {
-    fn of(node: &Node) -> Self {
-        let mut size = Self { nodes: 0, bytes: 0, depth: 0 };
-        let mut rest = vec![(node, 0)];
-        while let Some((node, above)) = rest.pop() {
-            size.nodes += 1;
-            match &node.value {
-                Value::Scalar { text, .. } => size.bytes += text.len(),
-                Value::List(items) => rest.extend(items.iter().map(|item| (item, above + 1))),
-                Value::Map(pairs) => rest.extend(pairs.iter().map(|(key, item)| {
-                    size.bytes += key.text.len();
-                    (item, above + 1)
-                })),
-            }
-            size.depth = size.depth.max(if matches!(node.value, Value::Scalar { .. }) { above } else { above + 1 });
-        }
-        size
     }
 }
 

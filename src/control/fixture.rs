@@ -9,6 +9,7 @@ use ghost_domain::{ChatChannel, Code, Event, EventId, Party, Refusal};
 use ghost_proto::REFUSAL_TRAILER;
 use ghost_provider::Providers;
 use ghost_provider::testing::{Counting, ManualClock, write_file, write_world};
+use ghost_store::Store;
 use ghost_store::memory::MemoryDisk;
 use ghost_tools::workspace::Workspace;
 use ghost_world::{Boot, World, boot};
@@ -53,6 +54,11 @@ impl Scene {
 
     /// With `more` at the end of the world file.
     pub(crate) async fn with(more: &str) -> Self {
+        Self::over(MemoryDisk::new().open(), more).await
+    }
+
+    /// On a store of the test's own.
+    pub(crate) async fn over(store: Store, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let access = "## Tool Access\n- workspace.read\n- workspace.list\n";
         write_world(&dir.path().join("world"), &format!("{CONFIG}{more}"), access);
@@ -64,7 +70,7 @@ impl Scene {
         let (refused, path, time) = (Arc::clone(&reload), dir.path().join("world"), clock.clone());
         let world = boot(Boot {
             plan,
-            store: MemoryDisk::new().open(),
+            store,
             ports: Ports { clock: clock.clone(), ids: counter.clone(), rng: counter },
             providers,
             workspace: Workspace::inline(&dir.path().join("workspace")).unwrap(),

@@ -95,11 +95,14 @@ async fn readyz(State(rest): Shared) -> Result<&'static str, Failed> {
     if *closed.borrow() || world.directory().is_closing() {
         return Err(Refusal::new(Code::Unavailable, "the daemon is stopping").into());
     }
-    // Opening a reader asks the store where the feed stands.
-    let answer = Subscription::open(world.store(), None, EventFilter::default(), false);
+    let answer = async {
+        // Opening a reader asks whatever reads where the feed stands.
+        Subscription::open(world.store(), None, EventFilter::default(), false).await?;
+        world.store().answers().await.map_err(Refusal::from)
+    };
     tokio::select! {
         biased;
-        opened = answer => opened.map(|_| "ready\n").map_err(Failed),
+        answered = answer => answered.map(|()| "ready\n").map_err(Failed),
         () = world.cx().ports.clock.sleep(READY_WITHIN) => {
             Err(Refusal::new(Code::Unavailable, "the store does not answer").into())
         }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use ghost_config::load::WORLD_FILE;
 use ghost_config::plan::{Plan, ProviderKind};
-use ghost_config::{Problem, Problems, Severity};
+use ghost_config::{Problem, Problems, meant_directory, misnamed_directory};
 use ghost_provider::{Providers, scripted};
 
-use crate::loading::{Env, Overrides, of_models};
+use crate::doubt::Doubt;
+use crate::loading::{Env, Overrides, of_provider};
 use crate::ports::SystemClock;
-use crate::{prices, scripts};
+use crate::{prices, recordings, scripts};
 
 /// Where rule files lie in a world whose own file cannot be read.
 const SCRIPTS: &str = "scripts";
@@ -27,23 +28,24 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
     let shown = ghost_config::shown_dir(world_dir);
     match plan {
         Some(mut plan) => {
-            let sure = !found.iter().any(is_about_access);
+            let doubt = Doubt::of(&found, &plan, &shown);
             let mut more: Vec<Problem> = overrides.apply(&mut plan).err().into_iter().collect();
-            for (_, refusal) in Providers::refusals(&plan.llm, env, &(Arc::new(SystemClock) as _)) {
-                more.push(of_models(refusal, &plan));
+            for unbuilt in Providers::refusals(&plan.llm, env, &(Arc::new(SystemClock) as _)) {
+                more.push(of_provider(unbuilt, &plan));
             }
-            more.extend(prices::unpriced(&plan));
+            more.extend(recordings::missing(&plan));
+            more.extend(prices::unpriced(&plan, &doubt));
             let mut built: BTreeSet<String> =
                 ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect();
             built.extend(tools.iter().cloned());
             for dir in script_dirs(&plan) {
                 let survey = scripted::survey(&dir, &plan.dir);
-                more.extend(scripts::tools(&plan, &dir, &survey, &built, sure));
+                more.extend(scripts::tools(&plan, &dir, &survey, &built, &doubt));
                 let is_there = |file: &Path| {
                     file.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| survey.models.contains_key(stem))
                 };
                 if !survey.models.is_empty() {
-                    let missing = scripts::missing(&plan, &dir, is_there);
+                    let missing = scripts::missing(&plan, &dir, is_there, &doubt);
                     more.extend(scripts::misnamed(&dir, &missing));
                     more.extend(missing);
                 }
@@ -53,11 +55,17 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
             found = found.into_iter().map(|problem| as_shown(problem, &plan.dir, &shown, world_dir)).collect();
         }
         None => {
-            let dir = shown.join(SCRIPTS);
+            let misnamed = if shown.join(SCRIPTS).is_dir() { None } else { meant_directory(&shown, SCRIPTS) };
+            let dir = shown.join(misnamed.as_deref().unwrap_or(SCRIPTS));
             if dir.is_dir()
                 && let Ok(root) = shown.canonicalize()
             {
-                found.extend(scripted::survey(&dir, &root).problems);
+                let survey = scripted::survey(&dir, &root);
+                // Without the world file nobody says that it is one of rule files: what it holds does.
+                if misnamed.is_none() || !survey.models.is_empty() {
+                    found.extend(misnamed.map(|_| misnamed_directory(&dir, SCRIPTS)));
+                    found.extend(survey.problems);
+                }
             }
         }
     }
@@ -78,14 +86,6 @@ fn as_shown(mut problem: Problem, real: &Path, shown: &Path, typed: &Path) -> Pr
         problem.file = shown.join(rest);
     }
     problem
-}
-
-/// Whether a problem leaves it open who may use what.
-fn is_about_access(problem: &Problem) -> bool {
-    let lists = ["tool_privileges", "access", "toolboxes", "skills", "agents", "overrides"];
-    let sections = ["Tool Access", "Toolbox", "Tools", "Skills"];
-    let first = problem.field.split(['.', '[']).next().unwrap_or_default();
-    problem.severity == Severity::Error && (lists.contains(&first) || sections.contains(&first))
 }
 
 #[cfg(test)]

@@ -31,8 +31,16 @@ fn write(dir: &Path, path: &str, text: impl AsRef<[u8]>) {
 
 /// Everything that is told of the world at `path`, without the warnings of public tools, with paths relative to its directory.
 fn told(path: &Path) -> Vec<String> {
-    let problems = check(path, &Overrides::default(), &|_| None, &[]);
+    told_with(path, &Overrides::default())
+}
+
+/// The same with model flags. Whatever is in a file has a line, and nothing else has.
+fn told_with(path: &Path, overrides: &Overrides) -> Vec<String> {
+    let problems = check(path, overrides, &|_| None, &[]);
     let dir = ghost_config::shown_dir(path);
+    for problem in &problems.0 {
+        assert_eq!(problem.line == 0, !problem.file.is_file(), "{problem}");
+    }
     let kept = problems.0.iter().filter(|problem| !problem.message.contains("is dangerous and public"));
     kept.map(|problem| problem.to_string().replace(&format!("{}/", dir.display()), "")).collect()
 }
@@ -72,7 +80,7 @@ fn a_rule_file_with_another_ending_is_told_by_its_name() {
     one(rename("scripts/clerk.yaml", "scripts/clerk.yml"), &[holds]);
     one(
         |dir| write(dir, "scripts/spare.yml", RULES),
-        &["warning: scripts/spare.yml: the file is not read", "hint: rename it to `spare.yaml`, or take it away"],
+        &["warning: scripts/spare.yml:1: the file is not read", "hint: rename it to `spare.yaml`, or take it away"],
     );
     one(
         |dir| fs::remove_file(dir.join("scripts/clerk.yaml")).unwrap(),
@@ -109,7 +117,8 @@ fn a_world_file_and_directories_of_nearly_their_names_are_told() {
     write(world.path(), "other.yml", WORLD.replace("default_provider: scripted", "default_provider: openai"));
     let told = told(&world.path().join("other.yml"));
     assert!(
-        told[0].starts_with("error: other.yml: llm: provider `openai` needs") && told[0].contains("hint: "),
+        told[0].starts_with("error: other.yml:4: llm.default_provider: provider `openai` needs")
+            && told[0].contains("hint: "),
         "{told:?}"
     );
 }
@@ -127,7 +136,7 @@ fn files_that_are_no_yaml_hide_nothing_of_one_another() {
         "world-config.yaml:5: this is not YAML",
         "scripts/clerk.yaml:1: this is not YAML",
         "scripts/other.yaml:1: rules: `5` is not a list\n  hint: write [5]",
-        "scripts/other.yaml: otherwise: there is no `otherwise`",
+        "scripts/other.yaml:1: otherwise: there is no `otherwise`",
         "archetype/clerk/config.md:2: Limits.max_tool_rounds: `'5` is not a whole number",
         "knowledge/a.md:2: this is not YAML",
     ] {
@@ -141,7 +150,9 @@ fn files_that_are_no_yaml_hide_nothing_of_one_another() {
 fn every_problem_of_a_rule_file_has_a_line_and_a_hint() {
     let world = world();
     for (rules, line, message, hint) in [
-        ("rules: []", 0, "there is no `otherwise`", "say what happens when no rule fits"),
+        ("rules: []", 1, "there is no `otherwise`", "say what happens when no rule fits"),
+        ("otherwise: [{ say: x }]\notherwise: x", 2, "`x` is not a list", "write [x]"),
+        ("otherwise: [{ say: x }]\notherwise:\n  - call: workspace.raed", 3, "there is no tool", "`workspace.read`?"),
         ("otherwise: x", 1, "`x` is not a list", "write [x]"),
         ("otherwise: []", 1, "does nothing", "at least one `call`"),
         ("otherwise: [{ say: '{{ mail' }]", 1, "syntax error", "is closed"),
@@ -180,4 +191,209 @@ fn every_problem_of_a_rule_file_has_a_line_and_a_hint() {
     write(world.path(), "scripts/clerk.yaml", [0xff]);
     let told = told(world.path());
     assert!(told[0].contains("clerk.yaml:1: the file is not UTF-8 here") && told[0].contains("hint: "), "{told:?}");
+}
+
+/// What is wrong with a provider or a model is told where the files say it, whatever they say it in.
+#[test]
+fn every_problem_of_a_provider_is_told_where_it_stands() {
+    let llm = "llm: { default_provider: scripted, default_model: clerk }\n";
+    let needs = |name: &str, variable: &str| {
+        format!(
+            "provider `{name}` needs the environment variable {variable}, which is not set\n  hint: export {variable}="
+        )
+    };
+    let url = "base_url: 'http://127.0.0.1:9'";
+    let local = format!(
+        "llm:\n  default_provider: scripted\n  default_model: clerk\n  providers:\n    mine: {{ kind: openai, {url} }}\n"
+    );
+    let limited = "budgets: { world: { usd: 1 } }\n";
+    let price = |model: &str, who: &str| {
+        format!(
+            "`mine/{model}` has no price, and money is limited (world): every call of it is refused, for {who}\n  hint: write"
+        )
+    };
+    let access = "## Tool Access\n- workspace.read\n";
+    for (models, config, told) in [
+        // A key that is not set: where the variable is named, else where the provider is.
+        (
+            "llm:\n  default_model: clerk\n  providers:\n    mine:\n      kind: openai\n      api_key_env: MY_KEY\n".to_owned(),
+            String::new(),
+            format!("{WORLD_FILE}:9: llm.providers.mine.api_key_env: {}", needs("mine", "MY_KEY")),
+        ),
+        (
+            "llm:\n  default_model: clerk\n  providers:\n    gemini:\n      concurrency: 2\n".to_owned(),
+            String::new(),
+            format!("{WORLD_FILE}:7: llm.providers.gemini: {}", needs("gemini", "GEMINI_API_KEY")),
+        ),
+        (
+            "llm:\n  default_model: m\n  default_provider: anthropic\n".to_owned(),
+            String::new(),
+            format!("{WORLD_FILE}:6: llm.default_provider: {}", needs("anthropic", "ANTHROPIC_API_KEY")),
+        ),
+        (
+            llm.to_owned(),
+            "## LLM\nmodel: clerk\nprovider: openai\n".to_owned(),
+            format!("archetype/clerk/config.md:3: LLM.provider: {}", needs("openai", "OPENAI_API_KEY")),
+        ),
+        (
+            llm.to_owned(),
+            "## LLM\nmodel: clerk\nfallback_models: openai/gpt\n".to_owned(),
+            format!("archetype/clerk/config.md:3: LLM.fallback_models: {}", needs("openai", "OPENAI_API_KEY")),
+        ),
+        (
+            format!("  - id: bo\n    archetype: clerk\n    overrides:\n      fallback_models:\n        - clerk\n        - gemini/x\n{llm}"),
+            String::new(),
+            format!("{WORLD_FILE}:9: agents[1].overrides.fallback_models[1]: {}", needs("gemini", "GEMINI_API_KEY")),
+        ),
+        (
+            format!("  - id: bo\n    archetype: clerk\n    overrides:\n      fallback_models:\n        - clerk\n        - gemni/x\n{llm}"),
+            String::new(),
+            format!("{WORLD_FILE}:9: agents[1].overrides.fallback_models[1]: there is no provider `gemni`"),
+        ),
+        (
+            "llm:\n  default_model: clerk\n  providers:\n    mine:\n      kind: openai\n      base_url: 'http://h:port'\n".to_owned(),
+            String::new(),
+            format!("{WORLD_FILE}:9: llm.providers.mine.base_url: "),
+        ),
+        (
+            "llm:\n  default_model: clerk\n  providers:\n    old:\n      kind: recorded\n      dir: nowhere\n".to_owned(),
+            String::new(),
+            format!("{WORLD_FILE}:9: llm.providers.old.dir: there is no run in "),
+        ),
+        // A model without a price, or of a name that no rule file can have: where it is named.
+        (
+            format!("{local}{limited}"),
+            "## LLM\nprovider: mine\nmodel: m\n".to_owned(),
+            format!("archetype/clerk/config.md:3: LLM.model: {}", price("m", "ada")),
+        ),
+        (
+            format!("{}{limited}", local.replace("scripted", "mine").replace("clerk", "m")),
+            String::new(),
+            format!("{WORLD_FILE}:6: llm.default_model: {}", price("m", "ada")),
+        ),
+        (
+            format!("agents_may_create: [clerk]\n{}{limited}", local.replace("agents", "")),
+            "## LLM\nmodel: clerk\nfallback_models: mine/m\n".to_owned(),
+            format!("archetype/clerk/config.md:3: LLM.fallback_models: {}", price("m", "ada, agents created from clerk")),
+        ),
+        (
+            llm.to_owned(),
+            "## LLM\nmodel: a clerk\n".to_owned(),
+            "archetype/clerk/config.md:2: LLM.model: `a clerk` cannot be the name of a rule file".to_owned(),
+        ),
+        (
+            llm.replace("default_model: clerk", "default_model: .clerk"),
+            String::new(),
+            format!("{WORLD_FILE}:4: llm.default_model: `.clerk` cannot be the name of a rule file"),
+        ),
+    ] {
+        let world = world();
+        let agents = WORLD.split("llm:").next().unwrap();
+        write(world.path(), WORLD_FILE, format!("{agents}{models}"));
+        write(world.path(), "archetype/clerk/config.md", format!("{config}{access}"));
+        let found = self::told(world.path());
+        assert_eq!(found.len(), 1, "{told} is to be the only one of {found:#?}");
+        let rest = found[0].split_once(": ").unwrap().1;
+        assert!(rest.starts_with(&told), "{told} is not {}", found[0]);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_flags_is_told_of_the_command_line() {
+    let flags = |provider: &str, model: Option<&str>, base_url: Option<&str>| {
+        let (model, base_url) = (model.map(str::to_owned), base_url.map(str::to_owned));
+        Overrides { provider: Some(provider.to_owned()), model, base_url }
+    };
+    let limited = "budgets: { world: { usd: 1 } }\n";
+    for (overrides, told) in [
+        (flags("scriptd", None, None), "error: command line: --provider: there is no provider `scriptd`"),
+        (flags("openai", None, None), "error: command line: --provider: no model is known for"),
+        (flags("openai", Some("m"), None), "error: command line: --provider: provider `openai` needs the environment"),
+        (flags("openai", Some(""), None), "error: command line: --model: --model is empty"),
+        (flags("openai", Some("m"), Some("x")), "error: command line: --base-url: the base URL is not"),
+        (flags("openai", Some("m"), Some("http://h:port")), "error: command line: --base-url: "),
+        (
+            flags("openai", Some("m"), Some("http://127.0.0.1:9")),
+            "warning: command line: --model: `openai/m` has no price",
+        ),
+        (
+            flags("scripted", Some("clrk"), None),
+            "error: command line: --model: there is no rule file scripts/clrk.yaml; ada would follow it\n  hint: did you mean \
+             the model `clerk`?",
+        ),
+    ] {
+        let world = world();
+        write(world.path(), WORLD_FILE, format!("{WORLD}{limited}"));
+        let found = told_with(world.path(), &overrides);
+        assert!(found.iter().any(|found| found.starts_with(told)), "{told} is not in {found:#?}");
+        let of_flags = found.iter().filter(|found| found.contains("command line: --"));
+        assert_eq!(of_flags.count(), found.len(), "{found:#?}");
+    }
+}
+
+/// Everything that agents may use and think with hangs on it, and their rules with that.
+#[test]
+fn a_misnamed_configuration_is_the_only_problem_that_is_told() {
+    for name in ["Config.md", "config.MD", "conf.md", "config.yaml"] {
+        let (world, name) = (world(), format!("archetype/clerk/{name}"));
+        write(
+            world.path(),
+            WORLD_FILE,
+            WORLD.replace(", default_model: clerk", "").replace("agents:", "access: { default: privileged }\nagents:"),
+        );
+        write(world.path(), "archetype/clerk/config.md", "## LLM\nmodel: clerk\n## Tool Access\n- workspace.read\n");
+        write(world.path(), "scripts/clerk.yaml", "otherwise: [{ call: workspace.read, with: { path: a } }]\n");
+        assert_eq!(told(world.path()), [""; 0], "of a good world");
+        fs::rename(world.path().join("archetype/clerk/config.md"), world.path().join(&name)).unwrap();
+        let told = told(world.path());
+        assert_eq!(told.len(), 1, "{told:#?}");
+        assert!(told[0].starts_with(&format!("error: {name}:1: the file is not read")), "{told:#?}");
+    }
+}
+
+#[test]
+fn a_slip_in_what_chooses_the_model_is_the_only_problem_that_is_told() {
+    for (path, text, slip) in [
+        (WORLD_FILE, WORLD.replace("default_model: clerk", "defualt_model: clerk"), "`default_model`?"),
+        (
+            "archetype/clerk/config.md",
+            "## LLM\nmodle: clerk\n## Tool Access\n- workspace.read\n".to_owned(),
+            "`model`?",
+        ),
+        (
+            "archetype/clerk/config.md",
+            "# LLM\nmodel: clerk\n## Tool Access\n- workspace.read\n".to_owned(),
+            "`## LLM`?",
+        ),
+    ] {
+        let world = world();
+        write(world.path(), WORLD_FILE, WORLD.replace(", default_model: clerk", ""));
+        write(world.path(), path, text);
+        let told: Vec<String> =
+            told(world.path()).into_iter().filter(|told| !told.contains("nothing reads it")).collect();
+        assert_eq!(told.len(), 1, "{told:#?}");
+        assert!(told[0].contains(slip), "{slip} is not in {told:#?}");
+    }
+}
+
+#[test]
+fn a_misnamed_directory_of_rule_files_is_told_without_a_world_file_too() {
+    for (name, told_as) in
+        [("Scripts", "error: Scripts: the directory is not read"), ("script", "warning: script: the directory")]
+    {
+        let world = world();
+        fs::remove_file(world.path().join(WORLD_FILE)).unwrap();
+        rename("scripts", name)(world.path());
+        write(world.path(), &format!("{name}/clerk.yaml"), "otherwise: 5\n");
+        let told = told(world.path());
+        for words in
+            [told_as, &format!("{name}/clerk.yaml:1: otherwise: `5` is not a list"), "the world file is missing"]
+        {
+            assert!(told.iter().any(|told| told.contains(words)), "{words} is not in {told:#?}");
+        }
+        assert_eq!(told.len(), 3, "{told:#?}");
+        // One of shell scripts is somebody's own.
+        fs::rename(world.path().join(name).join("clerk.yaml"), world.path().join(name).join("clerk.sh")).unwrap();
+        assert_eq!(self::told(world.path()).len(), 1);
+    }
 }

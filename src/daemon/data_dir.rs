@@ -165,6 +165,32 @@ impl DataDir {
         self.path.join(WORLD).symlink_metadata().is_ok_and(|meta| meta.is_file())
     }
 
+    /// Whether anything lies in the workspace.
+    pub(crate) fn has_files(&self) -> bool {
+        std::fs::read_dir(self.path.join(WORKSPACE)).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
+    /// Checks that a world that has run still has its workspace: agents that go on without their files would take lost
+    /// work for work that was never done. One that is empty is told; it may be meant.
+    ///
+    /// # Errors
+    /// `Unavailable` if there is none.
+    pub(crate) fn check_workspace(&self) -> Result<(), Refusal> {
+        let workspace = self.path.join(WORKSPACE);
+        if workspace.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            let what = format!("the workspace {} is missing, but the world has run", workspace.display());
+            return Err(Refusal::new(Code::Unavailable, format!("{what}: its agents would go on without their files"))
+                .hint("bring it back from the backup that the database is of; to go on without its files, make an empty directory there"));
+        }
+        if !self.has_files() {
+            tracing::warn!(
+                "the workspace {} is empty, but the world has run: if its files are elsewhere, stop the daemon and bring them back",
+                workspace.display()
+            );
+        }
+        Ok(())
+    }
+
     /// The lock file as it was locked; none if the system does not tell.
     pub(crate) fn locked(&self) -> Option<(PathBuf, Metadata)> {
         Some((self.path.join(LOCK), self.lock.metadata().ok()?))

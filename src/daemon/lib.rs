@@ -6,6 +6,7 @@
 mod check;
 mod data_dir;
 mod database;
+mod doubt;
 mod environment;
 mod failure;
 mod held;

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use ghost_config::models::check_base_url;
-use ghost_config::plan::{Plan, ProviderKind};
+use ghost_config::models::{check_base_url, check_model};
+use ghost_config::plan::{Origin, Plan, ProviderKind, ProviderOrigin};
 use ghost_config::{Hint, Problem, Problems, Severity};
 use ghost_domain::time::Clock;
 use ghost_domain::{Code, Refusal};
 use ghost_provider::scripted::Vetted;
-use ghost_provider::{Providers, Recording};
+use ghost_provider::{Providers, Recording, Unbuilt};
 use serde_json::json;
+
+use crate::doubt::Doubt;
+use crate::recordings;
 
 /// The flags that override every archetype's model.
 #[derive(Clone, Debug, Default)]
@@ -29,19 +32,38 @@ impl Overrides {
     pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), Problem> {
         let Some(name) = &self.provider else { return Ok(()) };
         let done = plan.override_models(name, self.model.as_deref(), self.base_url.as_deref());
-        done.map_err(|refusal| self.of_flags(refusal))
+        done.map_err(|refusal| self.of_flags(refusal))?;
+        self.note(name, plan);
+        Ok(())
     }
 
     /// What is wrong with the flags: not with a file.
     fn of_flags(&self, refusal: Refusal) -> Problem {
         let bad_url = self.base_url.as_deref().is_some_and(|url| check_base_url(url).is_err());
-        Problem {
-            severity: Severity::Error,
-            file: if bad_url { "--base-url" } else { "--provider" }.into(),
-            line: 0,
-            field: String::new(),
-            message: refusal.message,
-            hint: Hint::of(refusal.hint, "`ghostd up --help` says what the flags take"),
+        let bad_model = self.model.as_deref().is_some_and(|model| check_model(model).is_err());
+        let flag = match (bad_url, bad_model) {
+            (true, _) => "--base-url",
+            (false, true) => "--model",
+            (false, false) => "--provider",
+        };
+        let hint = Hint::of(refusal.hint, "`ghostd up --help` says what the flags take");
+        Origin::flag(flag).problem(Severity::Error, refusal.message, hint)
+    }
+
+    /// Notes what of the plan is the flags': what turns out to be wrong with that is wrong with no file.
+    fn note(&self, name: &str, plan: &mut Plan) {
+        let origins = &mut plan.origins;
+        let named = || ProviderOrigin { named: Origin::flag("--provider"), ..ProviderOrigin::default() };
+        let provider = origins.providers.entry(name.to_owned()).or_insert_with(named);
+        if self.base_url.is_some() {
+            provider.settings.insert("base_url", Origin::flag("--base-url"));
+        }
+        if let Some(model) = &self.model {
+            origins.models.insert((name.to_owned(), model.clone()), Origin::flag("--model"));
+        } else {
+            // Who was with another provider has the model that goes with the flag.
+            let model = (name.to_owned(), plan.llm.default_model.clone());
+            origins.models.entry(model).or_insert_with(|| Origin::flag("--provider"));
         }
     }
 }
@@ -57,56 +79,58 @@ pub struct Loaded {
 /// Reads an environment variable.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Loads what a world is made of. Starts nothing.
+/// Loads what a world is made of, on a thread that may be held. Starts nothing.
 ///
 /// # Errors
 /// Problems that keep it from being loaded, not all of them: [`check`](crate::check()) tells all.
-pub fn load(
-    world_dir: &Path,
-    overrides: &Overrides,
-    env: Env<'_>,
-    clock: Arc<dyn Clock>,
-    recordings: BTreeMap<String, Recording>,
-) -> Result<Loaded, Problems> {
-    complete(ghost_config::load(world_dir, env)?, overrides, env, clock, recordings, &Vetted::default())
+pub fn load(world_dir: &Path, overrides: &Overrides, env: Env<'_>, clock: Arc<dyn Clock>) -> Result<Loaded, Problems> {
+    let mut plan = ghost_config::load(world_dir, env)?;
+    overrides.apply(&mut plan).map_err(|problem| Problems(vec![problem]))?;
+    let missing = recordings::missing(&plan);
+    if !missing.is_empty() {
+        return Err(Problems::sorted(missing));
+    }
+    // Nearly no world has one.
+    let recorded = plan.llm.providers.values().any(|provider| provider.kind == ProviderKind::Recorded);
+    let recordings = if recorded {
+        let unread = |refusal| Unbuilt { provider: String::new(), setting: "dir", refusal };
+        let read = recordings::here(recordings::read_all(&plan.llm)).map_err(unread).flatten();
+        read.map_err(|unbuilt| Problems(vec![of_provider(unbuilt, &plan)]))?
+    } else {
+        BTreeMap::new()
+    };
+    complete(plan, env, clock, recordings, &Vetted::default())
 }
 
-/// What [`load`] does once the files of configuration are read. Rule files that `vetted` vouches for are read when their
+/// What [`load`] does once the files of configuration are read and the flags put over them. Rule files that `vetted` vouches for are read when their
 /// models are first asked.
 ///
 /// # Errors
 /// As [`load`].
 pub fn complete(
     mut plan: Plan,
-    overrides: &Overrides,
     env: Env<'_>,
     clock: Arc<dyn Clock>,
     recordings: BTreeMap<String, Recording>,
     vetted: &Vetted,
 ) -> Result<Loaded, Problems> {
-    overrides.apply(&mut plan).map_err(|problem| Problems(vec![problem]))?;
     let built = Providers::build_with(&plan.llm, env, clock, recordings, vetted);
-    let providers = built.map_err(|refusal| Problems(vec![of_models(refusal, &plan)]))?;
-    let mut problems = Vec::new();
+    let providers = built.map_err(|unbuilt| Problems(vec![of_provider(unbuilt, &plan)]))?;
+    let (mut problems, nothing) = (Vec::new(), Doubt::default());
     for provider in plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted) {
         if let Some(dir) = &provider.dir {
-            problems.extend(crate::scripts::missing(&plan, dir, |file| file.is_file()));
+            problems.extend(crate::scripts::missing(&plan, dir, |file| file.is_file(), &nothing));
         }
     }
-    plan.warnings.extend(crate::prices::unpriced(&plan));
+    plan.warnings.extend(crate::prices::unpriced(&plan, &nothing));
     if problems.is_empty() { Ok(Loaded { plan, providers }) } else { Err(Problems::sorted(problems)) }
 }
 
-/// What is wrong with the providers, as a problem of the world file.
-pub(crate) fn of_models(refusal: Refusal, plan: &Plan) -> Problem {
-    Problem {
-        severity: Severity::Error,
-        file: plan.dir.join("world-config.yaml"),
-        line: 0,
-        field: "llm".into(),
-        message: refusal.message,
-        hint: Hint::of(refusal.hint, "see that what `llm` says of this provider is right"),
-    }
+/// Why a provider cannot be built, as a problem of where it is said.
+pub(crate) fn of_provider(unbuilt: Unbuilt, plan: &Plan) -> Problem {
+    let Unbuilt { provider, setting, refusal } = unbuilt;
+    let hint = Hint::of(refusal.hint, "see that what `llm` says of this provider is right");
+    plan.origins.provider(&provider, setting).problem(Severity::Error, refusal.message, hint)
 }
 
 /// Problems as one refusal, for a reload.

@@ -26,7 +26,8 @@ pub(crate) async fn begin(
     data_dir: &DataDir,
 ) -> Result<Option<JoinHandle<()>>, Refusal> {
     let Some(plan) = plan else { return Ok(None) };
-    let (job, brief) = job::begin(world, &plan, input).await?;
+    let begun = job::begin(world, &plan, input).await?;
+    let job = begun.job.clone();
     let root = data_dir.path().join(WORKSPACE);
     let done = job.finished_at.is_some();
     if done {
@@ -42,9 +43,9 @@ pub(crate) async fn begin(
     }
     let (world, terminal) = (Arc::clone(world), terminal.clone());
     Ok(Some(tokio::spawn(async move {
-        let (shown, job_id) = (terminal.clone(), job.job_id.clone());
-        let still = move |why: &str| shown.job_stands(&job_id, why);
-        match job::follow(Arc::clone(&world), plan, job, brief, still).await {
+        let (shown, job_id) = (terminal.clone(), job.job_id);
+        let still = move |standing: &job::Standing| shown.job_stands(&job_id, standing);
+        match job::follow(Arc::clone(&world), plan, begun, still).await {
             Ok(job) => {
                 let spent = spent(&world, &job).await.unwrap_or_default();
                 terminal.job_done(&job, &root, spent);

@@ -10,27 +10,24 @@ use ghost_domain::Scope;
 use ghost_domain::text::clip;
 use ghost_provider::price;
 
-/// The world file, for what has no line in it.
-const WORLD_FILE: &str = "world-config.yaml";
+use crate::doubt::Doubt;
 
 /// Whom a model without a price would fail.
 #[derive(Default)]
 struct Failing<'p> {
-    /// The line of the first of them in the world file; 0 if none stands there.
-    line: usize,
     who: Vec<String>,
     scopes: BTreeSet<&'p Scope>,
 }
 
 /// A warning for each model without a price that someone thinks with, or falls back to, while money is limited for them.
-pub(crate) fn unpriced(plan: &Plan) -> Vec<Problem> {
+pub(crate) fn unpriced(plan: &Plan, doubt: &Doubt) -> Vec<Problem> {
     let limited: BTreeSet<&Scope> =
         plan.budgets.iter().filter(|(_, limits)| limits.money.is_some()).map(|(scope, _)| scope).collect();
     if limited.is_empty() {
         return Vec::new();
     }
-    let mut failing: BTreeMap<String, Failing<'_>> = BTreeMap::new();
-    let mut look = |line: usize, who: &dyn Fn() -> String, choice: &ModelChoice, scopes: &[Scope]| {
+    let mut failing: BTreeMap<Model, Failing<'_>> = BTreeMap::new();
+    let mut look = |who: &dyn Fn() -> String, choice: &ModelChoice, scopes: &[Scope]| {
         let bound: Vec<&Scope> = limited
             .iter()
             .filter(|limited| scopes.iter().any(|scope| is_or_is_daily(limited, scope)))
@@ -41,22 +38,20 @@ pub(crate) fn unpriced(plan: &Plan) -> Vec<Problem> {
         }
         for model in models_without_price(plan, choice) {
             let failing = failing.entry(model).or_default();
-            if failing.line == 0 {
-                failing.line = line;
-            }
             failing.who.push(who());
             failing.scopes.extend(&bound);
         }
     };
-    for agent in &plan.agents {
+    for agent in plan.agents.iter().filter(|agent| doubt.knows_models_of(&agent.archetype)) {
         let own = [Scope::World, Scope::Agent(agent.agent_id.clone())];
         let scopes: Vec<Scope> = own.into_iter().chain(agent.team.clone().map(Scope::Team)).collect();
-        look(agent.line, &|| agent.agent_id.to_string(), &agent.model, &scopes);
+        look(&|| agent.agent_id.to_string(), &agent.model, &scopes);
     }
     // Who is created is charged to the world in any case.
-    for archetype in plan.creatable.iter().filter_map(|name| plan.archetypes.get(name)) {
+    let creatable = plan.creatable.iter().filter(|name| doubt.knows_models_of(name));
+    for archetype in creatable.filter_map(|name| plan.archetypes.get(name)) {
         let who = || format!("agents created from {}", archetype.name);
-        look(0, &who, &archetype.config.model, &[Scope::World]);
+        look(&who, &archetype.config.model, &[Scope::World]);
     }
     failing.into_iter().map(|(model, failing)| problem(plan, &model, &failing)).collect()
 }
@@ -65,8 +60,11 @@ fn is_or_is_daily(limited: &Scope, scope: &Scope) -> bool {
     limited == scope || scope.daily().as_ref() == Some(limited)
 }
 
-/// The models of a choice, fall-backs included, whose price nobody has said, as `provider/model`.
-fn models_without_price(plan: &Plan, choice: &ModelChoice) -> BTreeSet<String> {
+/// A provider and a model.
+type Model = (String, String);
+
+/// The models of a choice, fall-backs included, whose price nobody has said.
+fn models_without_price(plan: &Plan, choice: &ModelChoice) -> BTreeSet<Model> {
     let resolved = plan.llm.resolve(choice);
     let (Some(provider), Some(model)) = (&resolved.provider, &resolved.model) else { return BTreeSet::new() };
     let fallbacks = resolved.fallback_models.iter().map(|entry| plan.llm.fallback_target(provider, entry));
@@ -77,25 +75,25 @@ fn models_without_price(plan: &Plan, choice: &ModelChoice) -> BTreeSet<String> {
             let kind = plan.llm.providers.get(*provider).map(|provider| provider.kind);
             kind.is_some_and(|kind| price(&plan.llm, provider, kind, model).is_none())
         })
-        .map(|(provider, model)| format!("{provider}/{model}"))
+        .map(|(provider, model)| (provider.to_owned(), model.to_owned()))
         .collect()
 }
 
-fn problem(plan: &Plan, model: &str, failing: &Failing<'_>) -> Problem {
-    let model = clip(model, 120);
+/// The warning, where the model is first named.
+fn problem(plan: &Plan, (provider, model): &Model, failing: &Failing<'_>) -> Problem {
+    let origin = plan.origins.model(provider, model);
+    let model = format!("{provider}/{model}");
+    let model = clip(&model, 120);
     let scopes: Vec<String> = failing.scopes.iter().map(ToString::to_string).collect();
-    Problem {
-        severity: Severity::Warning,
-        file: plan.dir.join(WORLD_FILE),
-        line: failing.line,
-        field: "llm.prices".into(),
-        message: format!(
-            "`{model}` has no price, and money is limited ({}): every call of it is refused, for {}",
-            clip(&scopes.join(", "), 200),
-            clip(&failing.who.join(", "), 200)
-        ),
-        hint: format!("write `{model}: {{ input: …, output: … }}` under `llm.prices`, or limit tokens instead").into(),
-    }
+    let message = format!(
+        "`{model}` has no price, and money is limited ({}): every call of it is refused, for {}",
+        clip(&scopes.join(", "), 200),
+        clip(&failing.who.join(", "), 200)
+    );
+    let hint = format!(
+        "write `{model}: {{ input: …, output: … }}` under `llm.prices` in the world file, or limit tokens instead"
+    );
+    origin.problem(Severity::Warning, message, hint)
 }
 
 #[cfg(test)]
@@ -120,7 +118,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         let plan = ghost_config::load(dir.path(), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
-        unpriced(&plan).into_iter().map(|problem| (problem.line, problem.message)).collect()
+        unpriced(&plan, &Doubt::default()).into_iter().map(|problem| (problem.line, problem.message)).collect()
     }
 
     #[test]
@@ -134,12 +132,12 @@ mod tests {
         assert_eq!(warnings("budgets: { world: { tokens: 5 } }\n"), []);
         assert_eq!(
             warnings("budgets: { world: { usd: 5 } }\n"),
-            [(3, said("nobody-knows", "world", "ada")), (4, said("spare", "world", "ben"))],
+            [(6, said("nobody-knows", "world", "ada")), (4, said("spare", "world", "ben"))],
             "the list has a price for gpt-4o"
         );
         assert_eq!(
             warnings("budgets: { team: { desk: { usd: 5 } } }\n"),
-            [(3, said("nobody-knows", "team:desk", "ada"))]
+            [(6, said("nobody-knows", "team:desk", "ada"))]
         );
         assert_eq!(warnings("budgets: { agent: { ben: { usd: 5 } } }\n"), [(4, said("spare", "agent:ben", "ben"))]);
         let priced = "budgets: { world: { usd: 5 } }\nagents_may_create: [worker]\n";

@@ -17,7 +17,7 @@ use crate::check::check;
 use crate::data_dir::{DataDir, default_data_dir};
 use crate::environment::SharedEnv;
 use crate::failure::Failure;
-use crate::loading::{Loaded, Overrides, complete};
+use crate::loading::{Loaded, Overrides, complete, of_provider};
 use crate::{database, job, recordings, vetted_scripts};
 
 /// The files that a world is made of, and what is asked about them.
@@ -85,21 +85,31 @@ pub(crate) async fn read(
     let all = async {
         let configuration = Arc::clone(files);
         let first = spawn_blocking(move || ghost_config::load(&configuration.world_dir, &*configuration.env)).await;
-        let first = match first.map_err(|_| panicked("reading the configuration"))? {
+        let mut first = match first.map_err(|_| panicked("reading the configuration"))? {
             Ok(first) => first,
             Err(first) => return Err(failure(files, first).await),
         };
-        let recordings = recordings::read_all(&first.llm).await?;
+        if let Err(problem) = files.overrides.apply(&mut first) {
+            return Err(failure(files, Problems(vec![problem])).await);
+        }
+        let missing = recordings::missing(&first);
+        if !missing.is_empty() {
+            return Err(failure(files, Problems(missing)).await);
+        }
+        let recordings = match recordings::read_all(&first.llm).await {
+            Ok(recordings) => recordings,
+            Err(unread) => return Err(failure(files, Problems(vec![of_provider(unread, &first)])).await),
+        };
         let (path, _) = match &mut opening {
             Some(opening) => opening,
             None => opening.insert(open(default_data_dir(&first.world_id, &*files.env)?)),
         };
         let path = path.clone();
         let input = job::read(&first, input);
-        let (overrides, env, clock) = (files.overrides.clone(), Arc::clone(&files.env), Arc::clone(&clock));
+        let (env, clock) = (Arc::clone(&files.env), Arc::clone(&clock));
         let completing = spawn_blocking(move || {
             let vetted = vetted_scripts::read(&path);
-            (complete(first, &overrides, &*env, clock, recordings, &vetted), vetted)
+            (complete(first, &*env, clock, recordings, &vetted), vetted)
         });
         let (completed, input) = tokio::join!(completing, input);
         let (loaded, vetted) = completed.map_err(|_| panicked("reading the configuration"))?;

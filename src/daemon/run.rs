@@ -1,6 +1,5 @@
 //! From options to a world that serves, and back to an orderly end.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -26,9 +25,9 @@ use crate::held::Held;
 use crate::loading::{Loaded, Overrides, load, problems_refusal};
 use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
-use crate::{database, job, main_job, reading, vetted_scripts};
+use crate::{database, job, main_job, reading, recordings, vetted_scripts};
 
-/// How long a world whose data are gone may take to stop.
+/// How long a world that can keep nothing any more may take to stop.
 const GONE_GRACE: Duration = Duration::from_secs(5);
 
 /// What a daemon is started with.
@@ -217,16 +216,25 @@ async fn boot_and_serve(
     let (clock, watch_clock) = (Arc::clone(&ports.clock), Arc::clone(&ports.clock));
     let redactor: Arc<OnceLock<Redactor>> = Arc::default();
     let learning = Arc::clone(&redactor);
+    let journal = store.clone();
     let reloader = Box::new(move || {
-        let loaded = load(&files.world_dir, &files.overrides, &*files.env, Arc::clone(&clock), BTreeMap::new())
+        let loaded = load(&files.world_dir, &files.overrides, &*files.env, Arc::clone(&clock))
             .map_err(|first| problems_refusal(&files.problems(first)))?;
+        if loaded.providers.recorded().next().is_some() {
+            recordings::here(recordings::go_on(&journal, &loaded.providers)).flatten()?;
+        }
         if let Some(redactor) = learning.get() {
             // Before anything can use a key that the new configuration names.
             redactor.learn(secrets_of(&loaded, &*files.env));
         }
         Ok((loaded.plan, loaded.providers))
     });
+    if ghost_world::has_run(store, &world_id).await.map_err(|refusal| database::located(refusal, data_dir))? {
+        data_dir.check_workspace()?;
+    }
+    recordings::go_on(store, &loaded.providers).await.map_err(|refusal| database::located(refusal, data_dir))?;
     let workspace = Workspace::open(&data_dir.path().join(WORKSPACE))?;
+    job::put_back(store, &workspace, &input).await?;
     let tools =
         tools.await.map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be made: {error}")))?;
     let world = ghost_world::boot(Boot {
@@ -270,6 +278,10 @@ async fn boot_and_serve(
             refusal = held.gone(&*watch_clock) => {
                 gone = Some(refusal);
                 "its data are gone"
+            }
+            why = store.broken() => {
+                gone = Some(database::broken(&why));
+                "its store has failed"
             }
             // A daemon that nobody can reach is no use: it ends in order, and says why.
             ended = &mut control => {

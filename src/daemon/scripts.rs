@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use ghost_config::access::ToolAccess;
-use ghost_config::plan::{ModelChoice, Plan, ProviderKind};
-use ghost_config::{Hint, Problem, Severity};
+use ghost_config::plan::{ModelChoice, Origin, Plan, ProviderKind};
+use ghost_config::{Hint, Problem, Severity, first_line};
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::tool_catalogue::{canonical, glob};
 use ghost_provider::scripted::{Survey, ToolName, misnamed_for, path_of};
+
+use crate::doubt::Doubt;
 
 /// Who follows a script.
 struct Follower<'p> {
@@ -22,14 +24,15 @@ struct Follower<'p> {
 }
 
 /// Everyone whose model is scripted from `dir`, by model: the agents of the world file, and the archetypes that agents may
-/// be created from.
-fn followers<'p>(plan: &'p Plan, dir: &Path) -> BTreeMap<String, Vec<Follower<'p>>> {
+/// be created from; but those whose models are in doubt.
+fn followers<'p>(plan: &'p Plan, dir: &Path, doubt: &Doubt) -> BTreeMap<String, Vec<Follower<'p>>> {
     let mut found: BTreeMap<String, Vec<Follower<'p>>> = BTreeMap::new();
     let agents = plan
         .agents
         .iter()
+        .filter(|agent| doubt.knows_models_of(&agent.archetype))
         .map(|agent| (&agent.model, agent.agent_id.to_string(), Some(agent.agent_id.as_str()), &*agent.access));
-    let created = plan.creatable.iter().filter_map(|name| {
+    let created = plan.creatable.iter().filter(|name| doubt.knows_models_of(name)).filter_map(|name| {
         let (archetype, access) = (plan.archetypes.get(name)?, plan.archetype_access.get(name)?);
         Some((&archetype.config.model, format!("agents created as `{name}`"), None, &**access))
     });
@@ -57,17 +60,27 @@ fn scripted_models(plan: &Plan, choice: &ModelChoice, dir: &Path) -> BTreeSet<St
 }
 
 /// The models that someone thinks with and that have no rule file in `dir`; `is_there` says whether a file is.
-pub(crate) fn missing(plan: &Plan, dir: &Path, is_there: impl Fn(&Path) -> bool) -> Vec<Problem> {
+pub(crate) fn missing(plan: &Plan, dir: &Path, is_there: impl Fn(&Path) -> bool, doubt: &Doubt) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (model, followers) in followers(plan, dir) {
+    for (model, followers) in followers(plan, dir, doubt) {
         let path = path_of(dir, &model);
         if path.as_deref().is_some_and(&is_there) {
             continue;
         }
         let who: Vec<String> = followers.into_iter().map(|follower| follower.who).collect();
-        let (file, message, hint) = match path {
+        let named = named(plan, dir, &model);
+        let (origin, message, hint) = match path {
             Some(file) => {
-                let message = format!("the rule file is missing; {} would follow it", clip(&who.join(", "), 200));
+                let who = clip(&who.join(", "), 200);
+                let (origin, message) = if named.is_flag() {
+                    let file =
+                        Path::new(dir.file_name().unwrap_or_default()).join(file.file_name().unwrap_or_default());
+                    let message = format!("there is no rule file {}; {who} would follow it", file.display());
+                    (named, message)
+                } else {
+                    let message = format!("the rule file is missing; {who} would follow it");
+                    (Origin { file, ..Origin::default() }, message)
+                };
                 let names = names_in(dir);
                 let hint = match meant_for(&model, &names) {
                     Some(name) => format!("rename `{name}` to `{model}.yaml`"),
@@ -77,17 +90,30 @@ pub(crate) fn missing(plan: &Plan, dir: &Path, is_there: impl Fn(&Path) -> bool)
                         None => "write it, or name another model".to_owned(),
                     },
                 };
-                (file, message, hint)
+                (origin, message, hint)
             }
             None => {
                 let message = format!("`{}` cannot be the name of a rule file", clip(&model, 80));
                 let hint = "name a model of letters, digits, `-`, `_` and `.` that begins with no dot";
-                (dir.to_owned(), message, hint.to_owned())
+                (named, message, hint.to_owned())
             }
         };
-        problems.push(problem(Severity::Error, &file, 0, "", message, hint));
+        problems.push(origin.problem(Severity::Error, message, hint));
     }
     problems
+}
+
+/// Where a model that is scripted from `dir` is named.
+fn named(plan: &Plan, dir: &Path, model: &str) -> Origin {
+    let here = plan
+        .llm
+        .providers
+        .iter()
+        .filter(|(_, provider)| provider.kind == ProviderKind::Scripted && provider.dir.as_deref() == Some(dir));
+    let mut names = here.map(|(name, _)| name.as_str());
+    let key = |name: &&str| plan.origins.models.contains_key(&((*name).to_owned(), model.to_owned()));
+    let first = names.clone().next().unwrap_or_default();
+    plan.origins.model(names.find(key).unwrap_or(first), model)
 }
 
 /// Warnings of the files in `dir` that would be rule files under another ending, but those for the models that `missing`
@@ -100,7 +126,8 @@ pub(crate) fn misnamed(dir: &Path, missing: &[Problem]) -> Vec<Problem> {
         if !missing.iter().any(told) {
             let message = "the file is not read: rule files end in `.yaml`".to_owned();
             let hint = format!("rename it to `{model}.yaml`, or take it away");
-            problems.push(problem(Severity::Warning, &dir.join(&name), 0, "", message, hint));
+            let file = dir.join(&name);
+            problems.push(problem(Severity::Warning, &file, first_line(&file), "", message, hint));
         }
     }
     problems
@@ -127,16 +154,16 @@ fn near_model<'n>(model: &str, names: &'n [String]) -> Option<&'n str> {
     nearest(model, names.iter().filter_map(|name| name.strip_suffix(".yaml")))
 }
 
-/// What is wrong with the tools that scripts name. `built` are the tools of this build. Without `sure`, access rules are in
-/// doubt, and nobody is said to lack a tool.
-pub(crate) fn tools(plan: &Plan, dir: &Path, survey: &Survey, built: &BTreeSet<String>, sure: bool) -> Vec<Problem> {
-    let followers = followers(plan, dir);
+/// What is wrong with the tools that scripts name. `built` are the tools of this build. While access rules are in doubt, nobody
+/// is said to lack a tool.
+pub(crate) fn tools(plan: &Plan, dir: &Path, survey: &Survey, built: &BTreeSet<String>, doubt: &Doubt) -> Vec<Problem> {
+    let followers = followers(plan, dir, doubt);
     let mut problems = Vec::new();
     for (model, names) in &survey.models {
         let Some(file) = path_of(dir, model) else { continue };
         let followers = followers.get(model).map(Vec::as_slice).unwrap_or_default();
         for tool in names {
-            let found = tool_problem(plan, tool, followers, built, sure);
+            let found = tool_problem(plan, tool, followers, built, !doubt.access);
             problems.extend(
                 found.map(|(severity, message, hint)| problem(severity, &file, tool.line, &tool.field, message, hint)),
             );

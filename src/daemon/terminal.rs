@@ -13,6 +13,8 @@ use ghost_domain::{AgentId, Job};
 use ghost_store::Store;
 use serde_json::Value;
 
+use crate::job::Standing;
+
 /// Where progress is written. Cheap to clone.
 #[derive(Clone)]
 pub struct Terminal {
@@ -62,10 +64,29 @@ impl Terminal {
     }
 
     /// Nothing works on the job, and it is not done.
-    pub fn job_stands(&self, job_id: &str, why: &str) {
-        self.line(&format!("Job {job_id} stands still: {why}"));
-        self.line("  Mend the cause: `ghostctl turn list --status failed` and `ghostctl task list` show it. A deleted agent that the world file names");
-        self.line("  comes back with `ghostctl reload`; `ghostctl task update TASK_ID --owner AGENT` gives its tasks to another.");
+    pub fn job_stands(&self, job_id: &str, standing: &Standing) {
+        self.line(&format!("Job {job_id} stands still: {}", standing.why));
+        let fit = standing.idle.iter().filter(|(_, unfit)| unfit.is_none());
+        let starts: Vec<String> = fit.map(|(id, _)| format!("`ghostctl agent start {id}`")).collect();
+        if !starts.is_empty() {
+            self.line(&format!("  {}: then it goes on where it is.", starts.join(", ")));
+        }
+        for (agent_id, unfit) in &standing.idle {
+            if let Some(unfit) = unfit {
+                self.line(&format!("  {agent_id} cannot be started: {unfit}"));
+            }
+        }
+        for watch in &standing.watches {
+            self.line(&format!("  `ghostctl watch cancel {watch}` if it is not to wait for that."));
+        }
+        if !standing.failed && !standing.idle.is_empty() {
+            return;
+        }
+        self.line("  Mend the cause: `ghostctl turn list --status failed` and `ghostctl task list` show it. `ghostctl agent start AGENT` starts one that is");
+        self.line(
+            "  stopped or has failed. A deleted agent that the world file names comes back with `ghostctl reload`;",
+        );
+        self.line("  `ghostctl task update TASK_ID --owner AGENT` gives its tasks to another.");
         self.line("  Then raise the budget or start ghostd again: it goes on where it is.");
     }
 
@@ -186,6 +207,46 @@ fn subject(arguments: &str) -> String {
 mod tests {
     use super::*;
     use ghost_domain::Money;
+
+    /// What is said of a stand, line by line, without the first.
+    fn advice(idle: &[(&str, Option<&str>)], failed: bool, watches: &[&str]) -> Vec<String> {
+        #[derive(Clone, Default)]
+        struct Page(Arc<Mutex<Vec<u8>>>);
+        impl Write for Page {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let idle = idle.iter().map(|(id, unfit)| (id.parse().unwrap(), unfit.map(str::to_owned))).collect();
+        let watches = watches.iter().map(|name| (*name).to_owned()).collect();
+        let page = Page::default();
+        Terminal::new(page.clone()).job_stands("7", &Standing { why: "so".into(), idle, failed, watches });
+        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        let mut lines = text.lines().map(str::to_owned);
+        assert_eq!(lines.next().as_deref(), Some("Job 7 stands still: so"));
+        lines.collect()
+    }
+
+    #[test]
+    fn of_a_stand_is_said_who_can_be_started_and_what_has_to_be_mended() {
+        let starts = |names: &str| format!("  {names}: then it goes on where it is.");
+        let (both, ann) = ("`ghostctl agent start ann`, `ghostctl agent start zed`", "`ghostctl agent start ann`");
+        assert_eq!(advice(&[("ann", None), ("zed", None)], false, &[]), [starts(both)]);
+        let unfit = [("ann", None), ("zed", Some("the world file does not name `zed` (delete it)"))];
+        let lines = advice(&unfit, false, &[]);
+        assert_eq!(
+            lines,
+            [starts(ann), "  zed cannot be started: the world file does not name `zed` (delete it)".into()]
+        );
+        assert_eq!(advice(&unfit[1..], false, &[]), lines[1..]);
+        let lines = advice(&[("ann", None)], true, &[]);
+        assert!(lines[0] == starts(ann) && lines[1].starts_with("  Mend the cause: "), "{lines:?}");
+        assert_eq!(advice(&[], false, &[]), lines[1..], "nobody goes on by being started");
+        assert_eq!(advice(&[], false, &["lea/w"])[0], "  `ghostctl watch cancel lea/w` if it is not to wait for that.");
+    }
 
     #[test]
     fn an_unknown_price_is_not_shown_as_none() {

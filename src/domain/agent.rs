@@ -31,7 +31,7 @@ text_enum! {
         Asleep = "asleep",
         /// Awake without a turn.
         Idle = "idle",
-        /// In a turn, waiting for a model slot.
+        /// In a turn, waiting for a model slot, or for what others hold of a budget.
         Queued = "queued",
         /// In a turn, waiting for the model.
         Thinking = "thinking",
@@ -104,10 +104,12 @@ pub struct Agent {
     pub last_active_at: Option<Timestamp>,
     /// Set on a tombstone.
     pub deleted_at: Option<Timestamp>,
-    /// Since when its present team and creator pay for what its id spends; `None` is ever. What was spent before was
-    /// somebody else's.
+    /// Since when its present creator pays for what its id spends; `None` is ever. What was spent before was somebody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid_since: Option<Timestamp>,
+    /// The same of its present team; `None` is for as long as its creator. See [`Agent::team_pays_since`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub team_since: Option<Timestamp>,
     /// Whether it was stopped because the world file names it no longer, and nobody has asked anything of it since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
@@ -127,9 +129,44 @@ impl Agent {
         }
     }
 
+    /// Since when its present creator, and whoever created that one, pay for what its id spends.
+    #[must_use]
+    pub fn creator_pays_since(&self) -> Timestamp {
+        self.paid_since.unwrap_or(Timestamp(0))
+    }
+
+    /// Since when its present team pays for what its id spends.
+    #[must_use]
+    pub fn team_pays_since(&self) -> Timestamp {
+        self.team_since.unwrap_or_else(|| self.creator_pays_since())
+    }
+
     /// Whether the record is a tombstone.
     #[must_use]
     pub fn is_deleted(&self) -> bool {
         self.deleted_at.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_says_nothing_of_its_team_means_as_long_as_the_creator() {
+        let record = serde_json::json!({
+            "agent_id": "ada", "incarnation": 1, "archetype": "worker", "name": "ada", "team": "crew", "owner": null,
+            "kind": "dynamic", "desired": "running", "status": "running", "status_reason": null, "restarts": 0,
+            "overrides": null, "node": "n", "epoch": 1, "created_at": 5, "updated_at": 5, "last_active_at": null,
+            "deleted_at": null, "paid_since": 7,
+        });
+        let mut agent: Agent = serde_json::from_value(record).unwrap();
+        assert_eq!((agent.creator_pays_since(), agent.team_pays_since()), (Timestamp(7), Timestamp(7)));
+        agent.team_since = Some(Timestamp(0));
+        let again: Agent = serde_json::from_value(serde_json::to_value(&agent).unwrap()).unwrap();
+        assert_eq!((again.creator_pays_since(), again.team_pays_since()), (Timestamp(7), Timestamp(0)));
+        agent.paid_since = None;
+        agent.team_since = None;
+        assert_eq!((agent.creator_pays_since(), agent.team_pays_since()), (Timestamp(0), Timestamp(0)));
     }
 }

@@ -8,8 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ReservationId;
-use crate::money::{Money, Price};
-use crate::refusal::{Code, Refusal};
+use crate::money::Money;
 use crate::scope::Scope;
 use crate::time::Timestamp;
 use crate::transcript::TokenUsage;
@@ -127,24 +126,14 @@ impl Budget {
         self
     }
 
-    /// Tokens neither spent nor held; `None` is no limit.
-    #[must_use]
-    pub fn tokens_left(&self) -> Option<u64> {
-        self.limits.tokens.map(|limit| limit.saturating_sub(self.spent_tokens.saturating_add(self.reserved_tokens)))
-    }
-
-    /// Money neither spent nor held; `None` is no limit.
-    #[must_use]
-    pub fn money_left(&self) -> Option<Money> {
-        self.limits.money.map(|limit| limit.minus(self.spent_money.plus(self.reserved_money)))
-    }
-
-    /// The limits that what was spent has reached, in the words of the command line: `tokens`, `usd`. While there are any,
-    /// every call is refused.
+    /// The limits that what was spent has reached, in the words of the command line: `tokens`, `usd`. While `tokens` is among
+    /// them every call is refused, while `usd` is, every call of a model that costs something. A limit of no money at all
+    /// is reached when something was spent: models without cost can be asked under it.
     #[must_use]
     pub fn passed(&self) -> Vec<&'static str> {
         let tokens = self.limits.tokens.is_some_and(|limit| self.spent_tokens >= limit);
-        let money = self.limits.money.is_some_and(|limit| self.spent_money >= limit);
+        let spent = self.spent_money > Money(0);
+        let money = spent && self.limits.money.is_some_and(|limit| self.spent_money >= limit);
         [("tokens", tokens), ("usd", money)].into_iter().filter_map(|(limit, passed)| passed.then_some(limit)).collect()
     }
 }
@@ -186,109 +175,12 @@ impl Reservation {
     }
 }
 
-/// What one model call may use: the outcome of a check over all its scopes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// The most tokens the model may write; at most what was asked for.
-    pub max_tokens: u64,
-    /// Tokens to hold in every scope.
-    pub tokens: u64,
-    /// Money to hold in every scope.
-    pub money: Money,
-}
-
-/// What the details of a refusal name the model under whose price is unknown.
-const UNPRICED: &str = "unpriced";
-
-/// Whether a call was refused because its model has no price, and not because anything is spent.
-#[must_use]
-pub fn is_unpriced(refusal: &Refusal) -> bool {
-    refusal.code == Code::BudgetExhausted
-        && refusal.details.as_ref().is_some_and(|details| details.get(UNPRICED).is_some())
-}
-
-/// Checks a call against `budgets`: `input` tokens to be read (an estimate from above), at most `max_tokens` to be
-/// written. What is left shrinks `max_tokens`; when not even `floor` tokens can be written, or a money limit meets an
-/// unknown price, the call is refused. `model` is what the price is of, as `llm.prices` names it.
-pub fn allow(
-    budgets: &[Budget],
-    model: &str,
-    input: u64,
-    max_tokens: u64,
-    floor: u64,
-    price: Option<&Price>,
-) -> Result<Allowance, Refusal> {
-    let mut output = max_tokens;
-    for budget in budgets {
-        if let Some(left) = budget.tokens_left() {
-            output = output.min(left.saturating_sub(input));
-            if output < floor.min(max_tokens) || left < input {
-                return Err(spent(budget, format!("{left} tokens are left and the next call needs {}", input + floor)));
-            }
-        }
-        if let Some(left) = budget.money_left() {
-            let Some(price) = price else {
-                return Err(Refusal::new(
-                    Code::BudgetExhausted,
-                    format!("budget {} counts money, and the price of {model} is unknown", budget.scope),
-                )
-                .hint(format!(
-                    "add a price for {model} under llm.prices in world-config.yaml, or limit the scope by tokens"
-                ))
-                .details(serde_json::json!({ UNPRICED: model })));
-            };
-            // Any input token may turn out to be the dearest sort.
-            let dearest = price.dearest_read();
-            let read = Price { input: dearest, ..Price::default() }
-                .of(crate::transcript::TokenUsage { input, ..Default::default() });
-            let rest = left.minus(read);
-            if price.output.0 > 0 {
-                let affordable = u128::from(rest.0) * 1_000_000 / u128::from(price.output.0);
-                output = output.min(u64::try_from(affordable).unwrap_or(u64::MAX));
-            }
-            if left < read || output < floor.min(max_tokens) {
-                return Err(spent(budget, format!("{left} is left, which the next call could pass")));
-            }
-        }
-    }
-    let money = price.map_or(Money(0), |price| {
-        let dearest = Price { input: price.dearest_read(), ..*price };
-        dearest.of(crate::transcript::TokenUsage { input, output, ..Default::default() })
-    });
-    Ok(Allowance { max_tokens: output, tokens: input.saturating_add(output), money })
-}
-
-fn spent(budget: &Budget, what: String) -> Refusal {
-    let wait = if matches!(budget.scope, Scope::Day(_)) { ", or wait: it begins anew at 00:00 UTC" } else { "" };
-    Refusal::new(Code::BudgetExhausted, format!("budget {} is spent: {what}", budget.scope))
-        .hint(format!("raise it with `ghostctl budget set {} --tokens N` or `--usd X`{wait}", budget.scope))
-        .details(serde_json::json!({ "scope": budget.scope.to_string() }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn budget(tokens: Option<u64>, money: Option<u64>) -> Budget {
         Budget { limits: BudgetLimits { tokens, money: money.map(Money) }, ..Budget::open(Scope::World, Timestamp(0)) }
-    }
-
-    const PRICE: Price = Price {
-        input: Money(3_000_000),
-        output: Money(15_000_000),
-        cache_read: Money(300_000),
-        cache_write: Money(3_750_000),
-    };
-
-    #[test]
-    fn an_unknown_price_is_refused_only_under_a_money_limit() {
-        assert!(allow(&[budget(Some(10_000), None)], "p/m", 10, 10, 1, None).is_ok());
-        let refusal = allow(&[budget(None, Some(1_000_000))], "p/m", 10, 10, 1, None).unwrap_err();
-        assert_eq!(refusal.code, Code::BudgetExhausted);
-        assert!(is_unpriced(&refusal) && refusal.message.contains("the price of p/m is unknown"), "{refusal}");
-        let spent = allow(&[budget(Some(5), None)], "p/m", 10, 10, 1, None).unwrap_err();
-        assert!(!is_unpriced(&spent), "{spent}");
     }
 
     #[test]
@@ -321,45 +213,9 @@ mod tests {
         assert_eq!(spent(Some(11), Some(6)), Vec::<&str>::new());
         assert_eq!((spent(Some(10), Some(6)), spent(Some(9), Some(0))), (vec!["tokens"], vec!["tokens", "usd"]));
         assert_eq!(budget(Some(0), None).passed(), ["tokens"], "nothing may be spent, and nothing was");
-    }
-
-    #[test]
-    fn whatever_sort_of_reading_is_dearest_is_held() {
-        for price in [
-            Price { input: Money(0), cache_read: Money(2_000_000), ..PRICE },
-            Price { input: Money(0), cache_write: Money(2_000_000), ..PRICE },
-        ] {
-            let held = allow(&[budget(None, Some(10_000))], "p/m", 1_000, 1, 1, Some(&price)).unwrap().money;
-            for cached in [(1_000, 0), (0, 1_000), (0, 0)] {
-                let used = TokenUsage { input: 1_000, output: 1, cache_read: cached.0, cache_write: cached.1 };
-                assert!(price.of(used) <= held, "{price:?}: {cached:?}");
-            }
-            assert!(allow(&[budget(None, Some(1_000))], "p/m", 1_000, 1, 1, Some(&price)).is_err());
-        }
-    }
-
-    #[test]
-    fn what_is_left_shrinks_the_answer() {
-        let allowance = allow(&[budget(Some(100), None)], "p/m", 40, 4_096, 16, None).unwrap();
-        assert_eq!(allowance, Allowance { max_tokens: 60, tokens: 100, money: Money(0) });
-        assert!(allow(&[budget(Some(50), None)], "p/m", 40, 4_096, 16, None).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn a_hold_never_passes_any_limit(
-            limits in prop::collection::vec((prop::option::of(0u64..5_000), prop::option::of(0u64..50_000)), 1..4),
-            input in 0u64..3_000, max in 1u64..3_000, floor in 1u64..64,
-        ) {
-            let budgets: Vec<Budget> = limits.iter().map(|(t, m)| budget(*t, *m)).collect();
-            if let Ok(allowance) = allow(&budgets, "p/m", input, max, floor, Some(&PRICE)) {
-                prop_assert!(allowance.max_tokens <= max);
-                for budget in &budgets {
-                    prop_assert!(budget.tokens_left().is_none_or(|left| allowance.tokens <= left));
-                    // One millionth of rounding on each of the two parts.
-                    prop_assert!(budget.money_left().is_none_or(|left| allowance.money.0 <= left.0 + 2));
-                }
-            }
-        }
+        // Without money models that cost nothing can be asked, and others cannot.
+        let none = budget(None, Some(0));
+        assert_eq!(none.passed(), Vec::<&str>::new());
+        assert_eq!(Budget { spent_money: Money(1), ..none }.passed(), ["usd"]);
     }
 }

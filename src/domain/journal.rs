@@ -96,7 +96,15 @@ pub enum Step {
         /// What went wrong.
         error: String,
     },
-    /// The failure just before was that the conversation is too long for the model; it was cut down and is asked again, so
+    /// A fall-back model was not asked, because it has no price where money is counted. It did not fail: a turn that resumes
+    /// owes it nothing.
+    PassedOver {
+        /// The model.
+        model: String,
+        /// Why.
+        why: String,
+    },
+    /// The failure before was that the conversation is too long for the model; it was cut down and is asked again, so
     /// that failure is overcome.
     Shortened {
         /// The model that takes no more.
@@ -155,6 +163,7 @@ impl Step {
             Self::ModelStarted { .. } => "model_started",
             Self::ModelAnswered { .. } => "model_answered",
             Self::ModelFailed { .. } => "model_failed",
+            Self::PassedOver { .. } => "passed_over",
             Self::Shortened { .. } => "shortened",
             Self::CallStarted { .. } => "call_started",
             Self::CallFinished { .. } => "call_finished",

@@ -4,6 +4,7 @@
 //! Must never: touch a file, a socket, a database, the wall clock or a random source. Everything here is a pure
 //! function of its arguments, so that simulation can drive it (DESIGN.md, promise 8).
 
+pub mod admission;
 pub mod agent;
 pub mod ask;
 pub mod budget;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::ids::{AgentId, AskId, TurnId};
+use crate::scope::Scope;
 use crate::time::Clock;
 
 /// Makes new identifiers. In the daemon they are UUIDs of version 7; in a simulation they follow from the seed.
@@ -42,6 +43,9 @@ pub enum Signal {
     Delivery,
     /// The agent's desired state or configuration changed; the supervisor must reconcile it.
     Reconcile(AgentId),
+    /// In these scopes less is held than before, or the limit is another: whoever waits for room in one tries again. Only of
+    /// scopes that have a limit, or had one.
+    BudgetsFreed(Vec<Scope>),
     /// A schedule was set, changed or cancelled: what falls due next may be another.
     Schedules,
 }

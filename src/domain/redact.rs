@@ -19,6 +19,15 @@ const SHAPES: &[(&str, usize)] = &[
     ("Bearer ", 12),
 ];
 
+/// Bytes below which a known value, or what a cut has left of one, is too short to tell it from ordinary words.
+const KNOWN_LEAST: usize = 6;
+
+/// What stands where a text was cut (see [`crate::text`]).
+const CUTS: [&str; 2] = ["…", "\n[cut: "];
+
+/// Bytes below which one line of several is too short for that.
+const LINE_LEAST: usize = 10;
+
 /// What stands where a secret stood.
 pub const MARK: &str = "[redacted]";
 
@@ -46,10 +55,15 @@ impl Redactor {
         redactor
     }
 
-    /// Knows these values, too. What is known is never forgotten: a key that was replaced may still be used elsewhere.
+    /// Knows these values, too. What is known is never forgotten: a key that was replaced may still be used elsewhere. Of a
+    /// value of several lines, such as a private key, each long line is known by itself.
     pub fn learn(&self, secrets: impl IntoIterator<Item = String>) {
         let mut known = Vec::clone(&self.known());
-        known.extend(secrets.into_iter().filter(|secret| secret.len() >= 6));
+        for secret in secrets {
+            known.extend(lines(&secret).map(str::to_owned));
+            known.push(secret);
+        }
+        known.retain(|secret| secret.len() >= KNOWN_LEAST);
         // Longest first, so that a secret that contains another is replaced whole.
         known.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         known.dedup();
@@ -76,6 +90,9 @@ impl Redactor {
                 out = out.replace(secret.as_str(), MARK);
             }
         }
+        if let Some(whole) = without_cut(&out, &self.known()) {
+            out = whole;
+        }
         if may_hold_shape(&out) {
             for (prefix, least) in SHAPES {
                 if out.contains(prefix) {
@@ -95,7 +112,11 @@ impl Redactor {
     fn is_clean(&self, value: &serde_json::Value) -> bool {
         use serde_json::Value;
         let known = self.known();
-        let clean = |text: &str| !known.iter().any(|secret| text.contains(secret.as_str())) && !may_hold_shape(text);
+        let clean = |text: &str| {
+            !known.iter().any(|secret| text.contains(secret.as_str()))
+                && !may_hold_shape(text)
+                && without_cut(text, &known).is_none()
+        };
         match value {
             Value::String(text) => clean(text),
             Value::Array(items) => items.iter().all(|item| self.is_clean(item)),
@@ -117,6 +138,45 @@ impl Redactor {
             other => other.clone(),
         }
     }
+}
+
+/// The lines of a value of more than one, as far as they can be told from ordinary words. The borders of a private key are
+/// the same for all. A line break at its end makes no value longer.
+fn lines(secret: &str) -> impl Iterator<Item = &str> {
+    let several = secret.contains('\n');
+    let least = if secret.trim().contains('\n') { LINE_LEAST } else { KNOWN_LEAST };
+    let whole = secret.lines().map(str::trim).filter(move |line| line.len() >= least && !line.starts_with("-----"));
+    whole.filter(move |_| several)
+}
+
+/// `text` without the beginnings of known values that a cut has left, if there are any: many texts are cut before they are
+/// redacted, and most of a secret is a secret still.
+fn without_cut(text: &str, known: &[String]) -> Option<String> {
+    if !CUTS.iter().any(|cut| text.contains(cut)) {
+        return None;
+    }
+    let mut out = None;
+    for secret in known {
+        let Some(head) = (KNOWN_LEAST..secret.len()).find(|at| secret.is_char_boundary(*at)) else { continue };
+        let from: &str = out.as_deref().unwrap_or(text);
+        let (mut clean, mut rest) = (String::new(), from);
+        while let Some(at) = rest.find(&secret[..head]) {
+            let found = &rest[at..];
+            let length = found.bytes().zip(secret.bytes()).take_while(|(a, b)| a == b).count();
+            let cut = CUTS.iter().any(|cut| found.as_bytes()[length..].starts_with(cut.as_bytes()));
+            clean.push_str(&rest[..at]);
+            clean.push_str(if cut { MARK } else { &found[..head] });
+            // What a cut begins with is the beginning of a character.
+            rest = &found[if cut { length } else { head }..];
+        }
+        if !clean.is_empty() {
+            clean.push_str(rest);
+            if clean != from {
+                out = Some(clean);
+            }
+        }
+    }
+    out
 }
 
 /// Whether any shape begins in `text` with room for its token: one pass, because nearly no text holds any, and every
@@ -189,7 +249,40 @@ mod tests {
         assert_eq!(second.longest(), 17);
     }
 
+    #[test]
+    fn the_lines_of_a_secret_are_secrets() {
+        let key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\n  kqhkiG9w0BAQEF\n{\nAAAA\n-----END KEY-----\n";
+        let redactor = Redactor::new([key.to_owned(), "one-line\n".to_owned()]);
+        assert_eq!(redactor.redact(&format!("<{key}>")), "<[redacted]>");
+        assert_eq!(redactor.redact("its kqhkiG9w0BAQEF, AAAA and one-line"), "its [redacted], AAAA and [redacted]");
+        assert_eq!(redactor.redact("-----BEGIN KEY-----\n{"), "-----BEGIN KEY-----\n{");
+    }
+
+    #[test]
+    fn what_a_cut_leaves_of_a_secret_goes_too() {
+        let redactor = Redactor::new(["hunter2-Pass=wörd".to_owned(), "hunter2-other".to_owned()]);
+        let cut = |text: &str| redactor.redact(text);
+        assert_eq!(
+            cut("no tool `x.hunter2-Pa…`, hunter2-oth…, `hunter…`"),
+            "no tool `x.[redacted]…`, [redacted]…, `[redacted]…`"
+        );
+        assert_eq!(cut("hunter2-Pass=w\n[cut: 14 of 99 bytes shown]"), "[redacted]\n[cut: 14 of 99 bytes shown]");
+        for kept in ["hunt…", "hunter2-P, hunter3…", "the hunters …", "hunter2-Px…"] {
+            assert_eq!(cut(kept), kept);
+        }
+        let json = serde_json::json!({ "error": "no `hunter2-P…`" });
+        assert_eq!(redactor.clean_json(json), serde_json::json!({ "error": "no `[redacted]…`" }));
+    }
+
     proptest! {
+        #[test]
+        fn no_prefix_of_a_secret_survives_a_clip(before in ".{0,30}", secret in "[A-Za-z0-9é]{8,30}", at in 0usize..60) {
+            let redactor = Redactor::new([secret.clone()]);
+            let clean = redactor.redact(&crate::text::clip(&format!("{before}{secret}"), at));
+            let head: String = secret.chars().take(7).collect();
+            prop_assert!(!clean.contains(&head) || MARK.contains(&head) || before.contains(&head));
+        }
+
         #[test]
         fn no_known_secret_survives(before in ".{0,30}", secret in "[A-Za-z0-9]{6,30}", after in ".{0,30}") {
             let redactor = Redactor::new([secret.clone()]);

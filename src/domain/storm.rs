@@ -13,6 +13,9 @@ const ECHOES_KEPT: usize = 256;
 /// Bytes up to which a text may be a politeness; longer ones carry something, even when they repeat.
 const ECHO_BYTES: usize = 240;
 
+/// Tellings of bounds between two agents that one root remembers; beyond that they are not told any more.
+const TOLD_KEPT: usize = 256;
+
 /// The counts of one root. What arrives from outside (hop 0) is not counted: it has bounds of its own, and a root that
 /// nothing follows from leaves no row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +37,10 @@ pub struct RootTally {
     /// Whom each agent asked last, and how often in a row.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rounds: BTreeMap<AgentId, Rounds>,
+    /// The bounds that were told of as reached, with their values then: those of the root by name, those between two agents
+    /// by name and both.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub told: BTreeMap<String, u64>,
     /// When it last counted something.
     pub updated_at: Timestamp,
 }
@@ -61,6 +68,7 @@ impl RootTally {
             echoes: BTreeMap::new(),
             loudest: BTreeMap::new(),
             rounds: BTreeMap::new(),
+            told: BTreeMap::new(),
             updated_at: now,
         }
     }
@@ -98,6 +106,14 @@ impl RootTally {
         }
         rounds.count = rounds.count.saturating_add(1);
         rounds
+    }
+
+    /// Whether it is to be told that a bound of the root, or one `between` two agents, is reached: once while it has this
+    /// value. Notes that it is.
+    pub fn tell(&mut self, limit: &str, between: Option<(&str, &str)>, most: u64) -> bool {
+        let key = between.map_or_else(|| limit.to_owned(), |(from, to)| format!("{limit} {from} {to}"));
+        let room = between.is_none() || self.told.len() < TOLD_KEPT || self.told.contains_key(&key);
+        room && self.told.insert(key, most) != Some(most)
     }
 
     /// Notes that `to` has ended the exchange in which `from` asks it.
@@ -184,6 +200,20 @@ mod tests {
             tally.asked(&id(&format!("n{n}")), &b);
         }
         assert!(tally.rounds.len() <= ECHOES_KEPT);
+    }
+
+    #[test]
+    fn a_bound_is_told_once_while_it_has_a_value() {
+        let mut tally = tally();
+        let mut tell = |between, most| tally.tell("echoes_max", between, most);
+        assert!(tell(Some(("a", "b")), 3) && tell(Some(("b", "a")), 3) && tell(None, 3));
+        assert!(!tell(Some(("a", "b")), 3) && !tell(None, 3));
+        assert!(tell(None, 4) && !tell(None, 4));
+        for n in 0..600 {
+            tally.tell("echoes_max", Some(("a", &format!("n{n}"))), 3);
+        }
+        assert!(tally.told.len() <= TOLD_KEPT);
+        assert!(tally.tell("hops_max", None, 32), "what the whole root has reached is told in any case");
     }
 
     proptest! {

@@ -1,5 +1,7 @@
 //! Cutting and matching text: every cut respects character boundaries and is marked (TOOL-14).
 
+use std::cmp::Reverse;
+
 use serde_json::Value;
 
 /// What stands behind a result that is a list or an object and has more than is shown: it looks whole otherwise.
@@ -102,7 +104,7 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     nearest_within(name, candidates, (name.chars().count() / 3).max(2))
 }
 
-/// The candidate nearest to `name` by edit distance, if it is at most `limit` away.
+/// The candidate nearest to `name` by edit distance, if it is at most `limit` away; of several, one that begins like it.
 #[must_use]
 pub fn nearest_within<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>, limit: usize) -> Option<&'a str> {
     // The distance is quadratic: a hostile name of a megabyte must cost nothing.
@@ -112,10 +114,14 @@ pub fn nearest_within<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
     let name = name.to_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::osa_distance(&name, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= limit)
+        .map(|candidate| {
+            let small = candidate.to_lowercase();
+            let alike = name.chars().zip(small.chars()).take_while(|(a, b)| a == b).count();
+            (strsim::osa_distance(&name, &small), Reverse(alike), candidate)
+        })
+        .filter(|(distance, ..)| *distance <= limit)
         .min()
-        .map(|(_, candidate)| candidate)
+        .map(|(.., candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!(nearest("manger", names), Some("manager"));
         assert_eq!(nearest("amdin", names), Some("admin"));
         assert_eq!(nearest("wholly-different", names), None);
+        assert_eq!(nearest("kinds", ["binds", "kind"]), Some("kind"), "people get beginnings right");
     }
 
     #[test]

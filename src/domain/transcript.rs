@@ -75,15 +75,7 @@ impl Message {
     /// The text blocks joined by line breaks; thinking is left out.
     #[must_use]
     pub fn visible_text(&self) -> String {
-        let parts: Vec<&str> = self
-            .blocks
-            .iter()
-            .filter_map(|block| match block {
-                Block::Text { text } => Some(text.as_str()),
-                _ => None,
-            })
-            .collect();
-        parts.join("\n")
+        visible_text(&self.blocks)
     }
 
     /// The calls that it makes: id, name, arguments. Blocks without an id are not calls (TOOL-10).
@@ -93,6 +85,19 @@ impl Message {
             _ => None,
         })
     }
+}
+
+/// The text among `blocks`, joined by line breaks; thinking is left out.
+#[must_use]
+pub fn visible_text(blocks: &[Block]) -> String {
+    let parts: Vec<&str> = blocks
+        .iter()
+        .filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    parts.join("\n")
 }
 
 /// A tool as a model is told of it; the same value feeds the briefing and the request (ARCH-10, ARCH-11).

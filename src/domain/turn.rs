@@ -27,7 +27,7 @@ text_enum! {
 }
 
 /// What stands behind an answer that was cut, for whoever asked.
-pub const CUT_MARK: &str = "[cut: the model reached its token limit for one answer]";
+pub const CUT_MARK: &str = "[cut: the answer reached its token limit, or its provider paused it]";
 
 /// The durable record of a turn. Its content is in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ pub struct Turn {
     pub held: Option<Reservation>,
     /// The last text, when it has ended.
     pub text: Option<String>,
-    /// Whether that text was cut, because the model reached its token limit for one answer.
+    /// Whether that text was cut, because the model reached its token limit for one answer, or its provider paused it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// When it was opened.

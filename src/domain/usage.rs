@@ -24,7 +24,8 @@ pub struct UsageRow {
     pub tokens: TokenUsage,
     /// The price of them; `None` if nobody has said what the model costs.
     pub cost: Option<Money>,
-    /// Whether the figures are the reservation's, because a crash or a broken stream hid the real ones.
+    /// Whether the figures are the reservation's, because a crash or a broken stream hid the real ones, or one of them is an
+    /// estimate, because the provider left it out.
     pub estimated: bool,
     /// How long the provider took, in milliseconds.
     pub duration_ms: u64,

@@ -10,6 +10,7 @@ use ghost_domain::tool_catalogue::{from_wire, to_wire};
 use ghost_domain::transcript::{Block, Role, TokenUsage};
 use serde_json::{Value, json};
 
+use crate::answer_bounds::check_words;
 use crate::error::{ErrorKind, ProviderError};
 use crate::model::{ModelAnswer, ModelRequest, Stop};
 
@@ -119,7 +120,7 @@ pub(crate) fn settle(
     stop: Stop,
 ) -> Result<ModelAnswer, ProviderError> {
     let count = blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
-    count_calls(count).map_err(|error| error.usage(usage))?;
+    count_calls(count).and_then(|()| check_words(&blocks)).map_err(|error| error.usage(usage))?;
     let calls = count > 0;
     let says = blocks.iter().any(|block| matches!(block, Block::Text { .. }));
     let stop = match stop {
@@ -136,13 +137,13 @@ pub(crate) fn settle(
     }
     if !calls && !says {
         let after_results = request.messages.last().is_some_and(|message| message.role == Role::Tool);
-        if matches!(stop, Stop::EndTurn | Stop::Other(_)) && !after_results {
+        if matches!(stop, Stop::EndTurn | Stop::Other(_)) && !stop.is_cut() && !after_results {
             let words = "the answer is empty: neither words nor a tool call";
             return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
         }
         blocks.push(Block::Text { text: String::new() });
     }
-    Ok(ModelAnswer { model: request.model.clone(), blocks, usage, stop })
+    Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated: false, stop })
 }
 
 #[cfg(test)]

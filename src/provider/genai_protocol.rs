@@ -4,6 +4,8 @@
 
 use genai::adapter::AdapterKind;
 
+use crate::whole_events::Ends;
+
 /// The protocols that go through genai.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -28,6 +30,14 @@ impl Protocol {
             Self::Anthropic => ("https://api.anthropic.com/v1/", "v1/"),
             Self::Gemini => ("https://generativelanguage.googleapis.com/v1beta/", "v1beta/"),
             Self::Ollama => ("http://localhost:11434/", ""),
+        }
+    }
+
+    /// What ends an event of its streams.
+    pub(crate) fn ends(self) -> Ends {
+        match self {
+            Self::Anthropic | Self::Gemini => Ends::EmptyLine,
+            Self::Ollama => Ends::Line,
         }
     }
 

@@ -14,40 +14,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::model::ModelRequest;
 use crate::retry_after::{retry_after, retry_info};
 
 /// Longest error body that is read, in bytes.
 pub(crate) const ERROR_BODY_MAX: usize = 64 * 1_024;
-/// Longest answer that is read, in bytes.
-pub(crate) const ANSWER_MAX: usize = 32 * 1_024 * 1_024;
-/// The least that the arguments of an answer's calls are bounded to, in bytes: what one call too many says is refused where
-/// calls are checked, in words that the model reads.
-const CALLS_LEAST: usize = 1_024 * 1_024;
 /// How long reaching a provider may take; the call's own deadline is the caller's.
 const CONNECT: Duration = Duration::from_secs(15);
-
-/// Counts what the arguments of an answer's calls come to, so that an answer which never ends ends here.
-pub(crate) struct CallBytes {
-    total: usize,
-    most: usize,
-}
-
-impl CallBytes {
-    pub(crate) fn of(request: &ModelRequest) -> Self {
-        Self { total: 0, most: request.calls_bytes.clamp(CALLS_LEAST, ANSWER_MAX) }
-    }
-
-    /// Adds `bytes`, unless that is too much.
-    pub(crate) fn add(&mut self, bytes: usize) -> Result<(), ProviderError> {
-        self.total = self.total.saturating_add(bytes);
-        if self.total <= self.most {
-            return Ok(());
-        }
-        let words = format!("the arguments of the answer's tool calls are longer than {} bytes together", self.most);
-        Err(ProviderError::new(ErrorKind::BadAnswer, words))
-    }
-}
 
 /// A base URL, checked, ending in `/`.
 pub(crate) fn base_url(name: &str, url: &str, path_if_bare: &str) -> Result<reqwest::Url, Refusal> {

@@ -5,16 +5,19 @@
 //! Must never: decide what is retried by itself (the turn journals every attempt), run a tool, or let a key or an
 //! unbounded payload into an error. Every future here may be dropped at any await without leaving anything behind.
 
+mod answer_bounds;
 mod aside;
 mod blocks;
 pub mod error;
 pub mod estimate;
+mod genai_events;
 mod genai_protocol;
 mod http;
 pub mod markup;
 mod markup_marks;
 mod markup_stream;
 pub mod model;
+mod ollama_extras;
 mod openai;
 mod openai_stream;
 mod openai_usage;
@@ -34,14 +37,15 @@ pub mod testing;
 mod through_genai;
 mod through_genai_bounds;
 mod through_genai_request;
+mod whole_events;
 
 pub use error::{Charge, ErrorKind, ProviderError};
 pub use estimate::{estimate_tokens, estimate_with, tokens_of_bytes, tool_bytes};
-pub use markup::{clean_from_reasoning, clean_visible, closes_unopened, malformed_tool_call};
+pub use markup::{Visible, clean_visible, malformed_tool_call};
 pub use markup_stream::Cleaner;
 pub use model::{Deltas, ModelAnswer, ModelRequest, NoDeltas, Provider, Stop};
 pub use pool::{Pool, Slot};
 pub use price::price;
-pub use providers::{Entry, Providers};
-pub use recorded::{Recorded, RecordedAnswer, RecordedTurn, Recording};
+pub use providers::{Entry, Providers, Unbuilt};
+pub use recorded::{Recorded, RecordedAnswer, Recording};
 pub use retry::{Next, Rest, decide};

@@ -91,39 +91,45 @@ fn without_fences(text: &str) -> String {
     out
 }
 
-/// `text` as people should see it: without tool markup, thinking tags and their content, and control tokens. Code,
-/// fenced or inline, is left as it is. A closing tag without its opening one is what is left of an opening that a provider
-/// put in a prefix, so everything before it is thinking.
+/// What people may read of a text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Visible {
+    /// The words without tool markup, thinking tags and their content, and control tokens. Code, fenced or inline, is left as
+    /// it is.
+    pub words: String,
+    /// Whether the text closes reasoning that it has not opened. That is what is left of an opening that a provider put in a
+    /// prefix, so everything before it is thinking.
+    pub closes_unopened: bool,
+}
+
+impl Visible {
+    /// What may be read of `text`.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        if !text.contains(['<', '[']) {
+            return Self { words: text.to_owned(), closes_unopened: false };
+        }
+        Self::through(Cleaner::default(), text)
+    }
+
+    /// As [`Visible::of`], for the words of a model that begins within reasoning: nothing is left without a close.
+    #[must_use]
+    pub fn from_reasoning(text: &str) -> Self {
+        Self::through(Cleaner::within_reasoning(), text)
+    }
+
+    fn through(mut cleaner: Cleaner, text: &str) -> Self {
+        let mut out = String::with_capacity(text.len());
+        cleaner.push(text, &mut out);
+        cleaner.end(&mut out);
+        Self { words: out.trim().to_owned(), closes_unopened: cleaner.closed_unopened() }
+    }
+}
+
+/// `text` as people should see it; see [`Visible`].
 #[must_use]
 pub fn clean_visible(text: &str) -> String {
-    if !text.contains(['<', '[']) {
-        return text.to_owned();
-    }
-    cleaned(Cleaner::default(), text)
-}
-
-/// As [`clean_visible`], for the words of a model that begins within reasoning: nothing is left without a close.
-#[must_use]
-pub fn clean_from_reasoning(text: &str) -> String {
-    cleaned(Cleaner::within_reasoning(), text)
-}
-
-/// Whether `text` closes reasoning that it has not opened.
-#[must_use]
-pub fn closes_unopened(text: &str) -> bool {
-    let mut cleaner = Cleaner::default();
-    if text.contains("</") {
-        cleaner.push(text, &mut String::new());
-        cleaner.end(&mut String::new());
-    }
-    cleaner.closed_unopened()
-}
-
-fn cleaned(mut cleaner: Cleaner, text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    cleaner.push(text, &mut out);
-    cleaner.end(&mut out);
-    out.trim().to_owned()
+    Visible::of(text).words
 }
 
 #[cfg(test)]
@@ -200,8 +206,9 @@ mod tests {
 
     #[test]
     fn of_a_model_that_begins_within_reasoning_nothing_is_left_without_a_close() {
-        assert_eq!(clean_from_reasoning("first, the secret"), "");
-        assert_eq!(clean_from_reasoning("first, the secret</think>\nYes."), "Yes.");
+        assert_eq!(Visible::from_reasoning("first, the secret").words, "");
+        assert_eq!(Visible::from_reasoning("first, the secret</think>\nYes.").words, "Yes.");
+        let closes_unopened = |text| Visible::of(text).closes_unopened;
         assert!(closes_unopened("a</think>b") && closes_unopened("<think>a</think>b</THINKING>c"));
         assert!(!closes_unopened("<think>a</think>b") && !closes_unopened("`</think>` a") && !closes_unopened("a</b>"));
     }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ghost_domain::text::clip;
 use ghost_domain::transcript::{Block, Message, TokenUsage, ToolSpec};
 use ghost_domain::{AgentId, TurnId};
 
@@ -35,6 +36,9 @@ pub struct ModelRequest {
     pub temperature: Option<f64>,
     /// Reasoning effort: `low`, `medium` or `high`; `None` leaves it to the provider.
     pub thinking: Option<String>,
+    /// The context window that the agent's archetype gives its model, in tokens; `None` leaves it to the provider. Only
+    /// providers that make room for each call anew are told of it.
+    pub window_tokens: Option<u32>,
 }
 
 impl ModelRequest {
@@ -54,10 +58,56 @@ pub enum Stop {
     ToolUse,
     /// The answer reached its limit and is cut.
     MaxTokens,
-    /// The provider or the model refused.
-    Refused,
+    /// The provider or the model refused; in the provider's words why, if it said so.
+    Refused(Option<String>),
     /// Another reason, in the provider's words.
     Other(String),
+}
+
+/// What [`Stop::Other`] says of an answer that its provider broke off to be sent it back and go on, in the middle of tools
+/// which it runs itself.
+pub const PAUSED: &str = "pause_turn";
+
+/// Journals write this of an answer that was refused; the provider's words follow it.
+const REFUSED: &str = "refused";
+
+impl Stop {
+    /// Whether there is more to the answer than it says, because it was broken off in the middle.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Self::MaxTokens => true,
+            Self::Other(word) => word == PAUSED,
+            Self::EndTurn | Self::ToolUse | Self::Refused(_) => false,
+        }
+    }
+
+    /// The journal's word for why an answer stopped, at most 120 characters; `None` if it came to its end.
+    #[must_use]
+    pub fn word(&self) -> Option<String> {
+        match self {
+            Self::EndTurn | Self::ToolUse => None,
+            Self::MaxTokens => Some("max_tokens".to_owned()),
+            Self::Refused(None) => Some(REFUSED.to_owned()),
+            Self::Refused(Some(why)) => Some(format!("{REFUSED}: {}", clip(why, 100))),
+            Self::Other(word) => Some(clip(word, 100)),
+        }
+    }
+
+    /// The reason that [`Self::word`] wrote, of an answer with or without `calls`.
+    #[must_use]
+    pub fn of_word(word: Option<&str>, calls: bool) -> Self {
+        match word {
+            Some("max_tokens") => Self::MaxTokens,
+            Some(REFUSED) => Self::Refused(None),
+            Some(word) => match word.strip_prefix(REFUSED).and_then(|rest| rest.strip_prefix(": ")) {
+                Some(why) => Self::Refused(Some(why.to_owned())),
+                None => Self::Other(word.to_owned()),
+            },
+            None if calls => Self::ToolUse,
+            None => Self::EndTurn,
+        }
+    }
 }
 
 /// A whole answer.
@@ -70,6 +120,8 @@ pub struct ModelAnswer {
     pub blocks: Vec<Block>,
     /// What it took; `None` if the provider did not say.
     pub usage: Option<TokenUsage>,
+    /// Whether a count of `usage` is an estimate, because the provider left it out.
+    pub estimated: bool,
     /// Why it stopped.
     pub stop: Stop,
 }
@@ -100,4 +152,27 @@ pub trait Provider: Send + Sync {
     /// # Errors
     /// See [`crate::ErrorKind`].
     async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journaled_word_is_read_back_as_the_reason_that_it_was_written_for() {
+        let refused = |why: &str| Stop::Refused(Some(why.to_owned()));
+        for (stop, word, cut) in [
+            (Stop::EndTurn, None, false),
+            (Stop::MaxTokens, Some("max_tokens"), true),
+            (Stop::Refused(None), Some("refused"), false),
+            (refused("SAFETY"), Some("refused: SAFETY"), false),
+            (Stop::Other(PAUSED.to_owned()), Some("pause_turn"), true),
+            (Stop::Other("refused_by".to_owned()), Some("refused_by"), false),
+        ] {
+            assert_eq!((stop.word().as_deref(), stop.is_cut()), (word, cut));
+            assert_eq!(Stop::of_word(word, false), stop);
+        }
+        assert_eq!((Stop::ToolUse.word(), Stop::of_word(None, true)), (None, Stop::ToolUse));
+        assert!(refused(&"x".repeat(1_000)).word().unwrap().len() <= 120);
+    }
 }

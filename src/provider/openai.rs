@@ -24,9 +24,10 @@ use serde::ser::{SerializeSeq, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::answer_bounds::ANSWER_MAX;
 use crate::blocks::{sent_arguments, wire_name};
 use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::http::{ANSWER_MAX, base_url, client, error_body, packed, redactor, status_error, transport_error};
+use crate::http::{base_url, client, error_body, packed, redactor, status_error, transport_error};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
 use crate::openai_stream::Gather;
 use crate::sse::Sse;

@@ -10,9 +10,10 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::answer_bounds::AnswerBytes;
 use crate::blocks::{call, count_calls, normalise, own_ids, settle};
 use crate::error::{ErrorKind, ProviderError};
-use crate::http::{CallBytes, event_error};
+use crate::http::event_error;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
 use crate::openai_usage::tokens;
 
@@ -102,7 +103,7 @@ pub(crate) struct Gather<'a> {
     calls: Vec<Partial>,
     /// Where the call of an index is gathered.
     places: BTreeMap<u64, usize>,
-    call_bytes: CallBytes,
+    bytes: AnswerBytes,
     /// What the server says that the call took, as it says it.
     usage: Option<Value>,
     reason: Option<String>,
@@ -113,7 +114,7 @@ impl<'a> Gather<'a> {
     pub(crate) fn new(request: &ModelRequest, redactor: &'a Redactor) -> Self {
         Self {
             redactor,
-            call_bytes: CallBytes::of(request),
+            bytes: AnswerBytes::of(request),
             text: String::new(),
             thinking: String::new(),
             calls: Vec::new(),
@@ -197,10 +198,10 @@ impl<'a> Gather<'a> {
             _ => None,
         });
         if let Some(reasoning) = reasoning {
-            self.think(&reasoning, deltas);
+            self.think(&reasoning, deltas)?;
         }
         match delta.content {
-            Some(Content::Text(text)) => self.say(&text, deltas),
+            Some(Content::Text(text)) => self.say(&text, deltas)?,
             Some(Content::Parts(parts)) => {
                 for part in &parts {
                     self.part(part, deltas)?;
@@ -209,7 +210,7 @@ impl<'a> Gather<'a> {
             None => {}
         }
         if let Some(refusal) = delta.refusal {
-            self.say(&refusal, deltas);
+            self.say(&refusal, deltas)?;
             self.reason.get_or_insert_with(|| "refusal".to_owned());
         }
         for call in delta.tool_calls.unwrap_or_default() {
@@ -218,18 +219,22 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    fn say(&mut self, text: &str, deltas: &mut dyn Deltas) {
+    fn say(&mut self, text: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.bytes.add_words(text.len())?;
         if !text.is_empty() {
             self.text.push_str(text);
             deltas.text(text);
         }
+        Ok(())
     }
 
-    fn think(&mut self, text: &str, deltas: &mut dyn Deltas) {
+    fn think(&mut self, text: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.bytes.add_words(text.len())?;
         if !text.is_empty() {
             self.thinking.push_str(text);
             deltas.thinking(text);
         }
+        Ok(())
     }
 
     /// Takes a content block of a server that sends those in place of text (TOOL-10).
@@ -237,16 +242,16 @@ impl<'a> Gather<'a> {
         // Mistral's thinking is a list of blocks of text.
         if let Some(inner) = part.get("thinking").and_then(Value::as_array) {
             for piece in inner {
-                self.think(piece.get("text").and_then(Value::as_str).unwrap_or_default(), deltas);
+                self.think(piece.get("text").and_then(Value::as_str).unwrap_or_default(), deltas)?;
             }
             return Ok(());
         }
         match normalise(part) {
-            Some(Block::Text { text }) => self.say(&text, deltas),
-            Some(Block::Thinking { text, .. }) => self.think(&text, deltas),
+            Some(Block::Text { text }) => self.say(&text, deltas)?,
+            Some(Block::Thinking { text, .. }) => self.think(&text, deltas)?,
             Some(Block::ToolCall { id, name, arguments }) => {
                 let arguments = arguments.to_string();
-                self.call_bytes.add(arguments.len())?;
+                self.bytes.add_arguments(arguments.len())?;
                 let place = self.new_call()?;
                 if let Some(call) = self.calls.get_mut(place) {
                     *call = Partial { id, name, arguments };
@@ -300,13 +305,13 @@ impl<'a> Gather<'a> {
         }
         match function.arguments {
             Some(Value::String(fragment)) => {
-                self.call_bytes.add(fragment.len())?;
+                self.bytes.add_arguments(fragment.len())?;
                 call.arguments.push_str(&fragment);
             }
             Some(Value::Null) | None => {}
             Some(whole) => {
                 call.arguments = whole.to_string();
-                self.call_bytes.add(call.arguments.len())?;
+                self.bytes.add_arguments(call.arguments.len())?;
             }
         }
         Ok(())
@@ -339,7 +344,7 @@ impl<'a> Gather<'a> {
         own_ids(request, &mut blocks);
         let stop = match self.reason.as_deref() {
             Some("length") => Stop::MaxTokens,
-            Some("content_filter" | "refusal") => Stop::Refused,
+            Some("content_filter" | "refusal") => Stop::Refused(None),
             Some("tool_calls" | "function_call") => Stop::ToolUse,
             Some("stop") | None => Stop::EndTurn,
             Some(other) => Stop::Other(clip(other)),

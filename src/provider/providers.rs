@@ -30,11 +30,29 @@ pub struct Entry {
     pub plan: ProviderPlan,
 }
 
+/// Why a provider cannot be built.
+#[derive(Clone, Debug)]
+pub struct Unbuilt {
+    /// The provider's name.
+    pub provider: String,
+    /// Which of its settings is to blame: `api_key_env`, `base_url` or `dir`.
+    pub setting: &'static str,
+    /// What is wrong.
+    pub refusal: Refusal,
+}
+
+impl From<Unbuilt> for Refusal {
+    fn from(unbuilt: Unbuilt) -> Self {
+        unbuilt.refusal
+    }
+}
+
 /// The providers of a world, by name.
 pub struct Providers {
     entries: BTreeMap<String, Arc<Entry>>,
     /// The rule files of scripted providers with what they say.
     scripts: BTreeMap<PathBuf, ScriptDigest>,
+    recorded: BTreeMap<String, Arc<Recorded>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -45,7 +63,7 @@ impl Providers {
     /// A named key that is not set, rule files with problems, a base URL that is none, or a `recorded` provider (those
     /// need [`Self::build_with`]).
     pub fn build(plan: &LlmPlan, env: &dyn Fn(&str) -> Option<String>, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
-        Self::build_with(plan, env, clock, BTreeMap::new(), &Vetted::default())
+        Ok(Self::build_with(plan, env, clock, BTreeMap::new(), &Vetted::default())?)
     }
 
     /// As [`Self::build`], with the recordings of `recorded` providers by provider name, and the rule files that need no
@@ -59,55 +77,63 @@ impl Providers {
         clock: Arc<dyn Clock>,
         mut recordings: BTreeMap<String, Recording>,
         vetted: &Vetted,
-    ) -> Result<Self, Refusal> {
-        let mut providers = Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), clock };
+    ) -> Result<Self, Unbuilt> {
+        let mut providers =
+            Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), recorded: BTreeMap::new(), clock };
         let world_dir = &plan.world_dir;
         for (name, plan) in &plan.providers {
-            let provider = match plan.kind {
+            let provider: Arc<dyn Provider> = match plan.kind {
                 ProviderKind::Scripted => {
-                    let scripted = scripted(name, plan, world_dir, &providers.clock, vetted)?;
+                    let scripted = scripted(name, plan, world_dir, &providers.clock, vetted);
+                    let scripted = scripted.map_err(unbuilt(name, "dir"))?;
                     providers.scripts.extend(scripted.files().map(|(file, digest)| (file.to_owned(), digest)));
                     Arc::new(scripted)
                 }
-                _ => build_one(name, plan, env, &providers.clock, &mut recordings)?,
+                ProviderKind::Recorded => {
+                    let recorded = Arc::new(recorded(name, &mut recordings).map_err(unbuilt(name, "dir"))?);
+                    providers.recorded.insert(name.clone(), Arc::clone(&recorded));
+                    recorded
+                }
+                _ => build_one(name, plan, env, &providers.clock)?,
             };
             providers.insert(name, plan.clone(), provider);
         }
         Ok(providers)
     }
 
-    /// Why providers of `plan` cannot be built, by name, for a check that goes on: of those that need neither rule files
-    /// nor a recording.
+    /// Why providers of `plan` cannot be built, for a check that goes on: of those that need neither rule files nor a
+    /// recording.
     #[must_use]
-    pub fn refusals(
-        plan: &LlmPlan,
-        env: &dyn Fn(&str) -> Option<String>,
-        clock: &Arc<dyn Clock>,
-    ) -> Vec<(String, Refusal)> {
+    pub fn refusals(plan: &LlmPlan, env: &dyn Fn(&str) -> Option<String>, clock: &Arc<dyn Clock>) -> Vec<Unbuilt> {
         let own = |kind| !matches!(kind, ProviderKind::Scripted | ProviderKind::Recorded);
-        let refused = |(name, plan): (&String, &ProviderPlan)| {
-            let built = build_one(name, plan, env, clock, &mut BTreeMap::new());
-            built.err().map(|refusal| (name.clone(), refusal))
-        };
+        let refused = |(name, plan): (&String, &ProviderPlan)| build_one(name, plan, env, clock).err();
         plan.providers.iter().filter(|(_, plan)| own(plan.kind)).filter_map(refused).collect()
     }
 
     /// A world with the one provider given: for tests, and for callers that make their own.
     #[must_use]
     pub fn with(name: &str, plan: ProviderPlan, provider: Arc<dyn Provider>, clock: Arc<dyn Clock>) -> Self {
-        let mut providers = Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), clock };
+        let mut providers =
+            Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), recorded: BTreeMap::new(), clock };
         providers.insert(name, plan, provider);
         providers
     }
 
     /// Takes over the pools of `before`, which these replace: of every provider that is still where it was, by its name, with the
     /// calls that are under way in it, those that wait, and the pause that it asked for. Sizes change with
-    /// [`Self::size_pools`].
+    /// [`Self::size_pools`]. A recording that is still the same goes on where it is.
     pub fn keep_pools(&mut self, before: &Self) {
         for (name, entry) in &mut self.entries {
             let Some(old) = before.entries.get(name) else { continue };
             if old.plan.kind == entry.plan.kind && old.plan.base_url == entry.plan.base_url {
-                let (provider, pool) = (Arc::clone(&entry.provider), Arc::clone(&old.pool));
+                let mut provider = Arc::clone(&entry.provider);
+                if old.plan.dir == entry.plan.dir
+                    && let Some(recorded) = before.recorded.get(name)
+                {
+                    self.recorded.insert(name.clone(), Arc::clone(recorded));
+                    provider = Arc::clone(recorded) as Arc<dyn Provider>;
+                }
+                let pool = Arc::clone(&old.pool);
                 *entry = Arc::new(Entry { name: name.clone(), provider, pool, plan: entry.plan.clone() });
             }
         }
@@ -138,10 +164,20 @@ impl Providers {
         &self.scripts
     }
 
+    /// The providers that serve a recording, by name.
+    pub fn recorded(&self) -> impl Iterator<Item = (&str, &Recorded)> {
+        self.recorded.iter().map(|(name, recorded)| (name.as_str(), &**recorded))
+    }
+
     /// Every provider, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.entries.values()
     }
+}
+
+/// Makes a refusal of `setting` of the provider `name`.
+fn unbuilt(name: &str, setting: &'static str) -> impl Fn(Refusal) -> Unbuilt {
+    move |refusal| Unbuilt { provider: name.to_owned(), setting, refusal }
 }
 
 fn build_one(
@@ -149,27 +185,35 @@ fn build_one(
     plan: &ProviderPlan,
     env: &dyn Fn(&str) -> Option<String>,
     clock: &Arc<dyn Clock>,
-    recordings: &mut BTreeMap<String, Recording>,
-) -> Result<Arc<dyn Provider>, Refusal> {
+) -> Result<Arc<dyn Provider>, Unbuilt> {
+    let key = || key(name, plan, env).map_err(unbuilt(name, "api_key_env"));
+    let (of_url, of_dir) = (unbuilt(name, "base_url"), unbuilt(name, "dir"));
     let protocol = match plan.kind {
         ProviderKind::OpenAi => {
-            let key = key(name, plan, env)?;
-            return Ok(Arc::new(OpenAi::new(name, plan.base_url.as_deref(), key, Arc::clone(clock))?));
+            let built = OpenAi::new(name, plan.base_url.as_deref(), key()?, Arc::clone(clock));
+            return Ok(Arc::new(built.map_err(of_url)?));
         }
-        ProviderKind::Scripted => return Ok(Arc::new(scripted(name, plan, Path::new(""), clock, &Vetted::default())?)),
+        ProviderKind::Scripted => {
+            let built = scripted(name, plan, Path::new(""), clock, &Vetted::default());
+            return Ok(Arc::new(built.map_err(of_dir)?));
+        }
         ProviderKind::Recorded => {
-            let recording = recordings.remove(name).ok_or_else(|| {
-                Refusal::new(Code::InvalidArguments, format!("provider `{name}` is recorded but has no recording"))
-                    .hint("give it `dir:`, the data directory of the run to replay")
-            })?;
-            return Ok(Arc::new(Recorded::new(recording)));
+            return Ok(Arc::new(recorded(name, &mut BTreeMap::new()).map_err(of_dir)?));
         }
         ProviderKind::Anthropic => Protocol::Anthropic,
         ProviderKind::Gemini => Protocol::Gemini,
         ProviderKind::Ollama => Protocol::Ollama,
     };
-    let key = key(name, plan, env)?;
-    Ok(Arc::new(ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key, Arc::clone(clock))?))
+    let built = ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key()?, Arc::clone(clock));
+    Ok(Arc::new(built.map_err(of_url)?))
+}
+
+fn recorded(name: &str, recordings: &mut BTreeMap<String, Recording>) -> Result<Recorded, Refusal> {
+    let recording = recordings.remove(name).ok_or_else(|| {
+        Refusal::new(Code::InvalidArguments, format!("provider `{name}` is recorded but has no recording"))
+            .hint("give it `dir:`, the data directory of the run to replay")
+    });
+    Ok(Recorded::new(recording?))
 }
 
 fn scripted(

@@ -2,7 +2,7 @@
 //! it copies at every read (`webc/web_stream.rs`, lines 200 and 264), and the body of a failure it reads whole (line 118). It
 //! takes nothing but a client of reqwest's, whose connections cannot be wrapped (`Response = Conn`, which nobody can name).
 //! So its requests come here first, over a socket that only this process gets through, and go on from here; what comes back
-//! is counted before genai has it.
+//! is counted before genai has it, and rid of what genai cannot take; what it cannot send is added to a request.
 //!
 //! Must never: serve another process, judge an answer, or hold more than one event of it.
 
@@ -32,23 +32,17 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::http::{ANSWER_MAX, builder, chain, client, error_body, event_error, packed, transport_error};
-use crate::sse::EVENT_MAX;
+use crate::genai_events::Sift;
+use crate::genai_protocol::Protocol;
+use crate::http::{builder, chain, client, error_body, event_error, packed, transport_error};
+use crate::ollama_extras::Extras;
+use crate::whole_events::{Ends, Whole};
 
 /// Longest request, in bytes: more than any conversation may have.
 const REQUEST_MAX: usize = 64 * 1_024 * 1_024;
 
 /// The status of what is answered from here, because there is no answer of the provider's.
 pub(crate) const LOST: u16 = 502;
-
-/// What ends an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
-    /// A line end: NDJSON.
-    Line,
-    /// An empty line: server-sent events.
-    EmptyLine,
-}
 
 /// The rim of one provider.
 pub(crate) struct Rim {
@@ -60,11 +54,19 @@ pub(crate) struct Rim {
 struct Shared {
     client: reqwest::Client,
     base: reqwest::Url,
-    ends: Ends,
+    protocol: Protocol,
     redactor: Redactor,
     last: AtomicU64,
-    /// What is known of the failures of the calls under way, by number.
-    calls: Mutex<BTreeMap<u64, Arc<OnceLock<ProviderError>>>>,
+    /// The calls under way, by number.
+    calls: Mutex<BTreeMap<u64, Arc<Known>>>,
+}
+
+/// What is known of a call under way.
+struct Known {
+    /// Why it failed, where that was seen here.
+    failure: OnceLock<ProviderError>,
+    /// What is added to its request.
+    extras: Option<Extras>,
 }
 
 /// Ends with the value that holds it.
@@ -80,7 +82,7 @@ impl Drop for Server {
 pub(crate) struct Passage {
     shared: Arc<Shared>,
     number: u64,
-    failure: Arc<OnceLock<ProviderError>>,
+    call: Arc<Known>,
 }
 
 impl Passage {
@@ -91,7 +93,7 @@ impl Passage {
 
     /// Why the answer, or the way to it, broke off, where that was seen here.
     pub(crate) fn failure(&self) -> Option<ProviderError> {
-        self.failure.get().cloned()
+        self.call.failure.get().cloned()
     }
 }
 
@@ -103,10 +105,10 @@ impl Drop for Passage {
 
 impl Rim {
     /// The rim of the provider `name` at `base`, which ends in `/`. Nothing is opened yet.
-    pub(crate) fn new(name: &str, base: reqwest::Url, ends: Ends, redactor: Redactor) -> Result<Self, Refusal> {
+    pub(crate) fn new(name: &str, base: reqwest::Url, protocol: Protocol, redactor: Redactor) -> Result<Self, Refusal> {
         let client = client(name, &base)?;
         let (last, calls) = (AtomicU64::new(0), Mutex::default());
-        let shared = Arc::new(Shared { client, base, ends, redactor, last, calls });
+        let shared = Arc::new(Shared { client, base, protocol, redactor, last, calls });
         Ok(Self { shared, socket: socket(name)?, server: OnceCell::new() })
     }
 
@@ -118,16 +120,16 @@ impl Rim {
         })
     }
 
-    /// Lets one call through.
-    pub(crate) async fn open(&self) -> Result<Passage, ProviderError> {
+    /// Lets one call through, with what is to be added to its request.
+    pub(crate) async fn open(&self, extras: Option<Extras>) -> Result<Passage, ProviderError> {
         self.server.get_or_try_init(|| async { self.serve() }).await.map_err(|error| {
             let words = format!("the way to the provider cannot be opened within this process: {error}");
             ProviderError::new(ErrorKind::Network, words).charge(Charge::Nothing)
         })?;
-        let (shared, failure) = (Arc::clone(&self.shared), Arc::default());
+        let (shared, call) = (Arc::clone(&self.shared), Arc::new(Known { failure: OnceLock::new(), extras }));
         let number = shared.last.fetch_add(1, Ordering::Relaxed) + 1;
-        shared.calls().insert(number, Arc::clone(&failure));
-        Ok(Passage { shared, number, failure })
+        shared.calls().insert(number, Arc::clone(&call));
+        Ok(Passage { shared, number, call })
     }
 
     fn serve(&self) -> io::Result<Server> {
@@ -181,33 +183,39 @@ impl Listener for Own {
 }
 
 impl Shared {
-    fn calls(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<OnceLock<ProviderError>>>> {
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Known>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The call that a request is of, and where it goes.
-    fn target(&self, uri: &Uri) -> Option<(Arc<OnceLock<ProviderError>>, reqwest::Url)> {
+    fn target(&self, uri: &Uri) -> Option<(Arc<Known>, reqwest::Url)> {
         let (number, path) = uri.path().strip_prefix('/')?.split_once('/')?;
-        let failure = Arc::clone(self.calls().get(&number.parse::<u64>().ok()?)?);
+        let call = Arc::clone(self.calls().get(&number.parse::<u64>().ok()?)?);
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path()));
         url.set_query(uri.query());
-        Some((failure, url))
+        Some((call, url))
     }
 
     /// Whether a success is JSON where events were asked for: some servers tell an error so. genai would find no event in it.
     fn is_no_stream(&self, response: &reqwest::Response) -> bool {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        self.ends == Ends::EmptyLine
+        self.protocol.ends() == Ends::EmptyLine
             && response.status().is_success()
             && kind.is_some_and(|kind| kind.starts_with("application/json"))
     }
 
-    async fn forward(&self, url: reqwest::Url, request: Request) -> Result<reqwest::Response, ProviderError> {
+    async fn forward(
+        &self,
+        url: reqwest::Url,
+        request: Request,
+        extras: Option<&Extras>,
+    ) -> Result<reqwest::Response, ProviderError> {
         let (mut parts, body) = request.into_parts();
         let body = to_bytes(body, REQUEST_MAX).await.map_err(|error| {
             ProviderError::new(ErrorKind::BadRequest, format!("the request cannot be sent: {error}"))
         })?;
+        let body = extras.and_then(|extras| extras.add(&body)).map_or(body, Bytes::from);
         // What belongs to the connection that it came over.
         for name in [HOST, CONTENT_LENGTH, CONNECTION, TRANSFER_ENCODING, ACCEPT_ENCODING] {
             parts.headers.remove(name);
@@ -220,11 +228,11 @@ impl Shared {
 async fn relay(shared: Arc<Shared>, request: Request) -> Response {
     let mut answer = Response::default();
     let lost = StatusCode::from_u16(LOST).unwrap_or(StatusCode::BAD_GATEWAY);
-    let Some((failure, url)) = shared.target(request.uri()) else {
+    let Some((known, url)) = shared.target(request.uri()) else {
         *answer.status_mut() = StatusCode::NOT_FOUND;
         return answer;
     };
-    let response = shared.forward(url, request).await;
+    let response = shared.forward(url, request, known.extras.as_ref()).await;
     let refused = response.as_ref().ok().filter(|response| response.status().is_success()).and_then(packed);
     match refused.map_or(response, Err) {
         Ok(mut response) if shared.is_no_stream(&response) => {
@@ -238,7 +246,7 @@ async fn relay(shared: Arc<Shared>, request: Request) -> Response {
                 ),
             };
             // One call is one request, so nothing was put there yet.
-            let _ = failure.set(error);
+            let _ = known.failure.set(error);
         }
         Ok(mut response) => {
             *answer.status_mut() = response.status();
@@ -247,139 +255,43 @@ async fn relay(shared: Arc<Shared>, request: Request) -> Response {
                 answer.headers_mut().remove(name);
             }
             *answer.body_mut() = match response.status().is_success() {
-                true => Body::from_stream(events(response, &shared, failure)),
+                true => Body::from_stream(events(response, &shared, known)),
                 false => Body::from(error_body(&mut response).await),
             };
         }
         Err(error) => {
             *answer.status_mut() = lost;
             // One call is one request, so nothing was put there yet.
-            let _ = failure.set(error);
+            let _ = known.failure.set(error);
         }
     }
     answer
 }
 
-/// A response as whole events, until it ends or is too much.
+/// A response as whole events that genai can take, until it ends or is too much.
 fn events(
     response: reqwest::Response,
     shared: &Shared,
-    failure: Arc<OnceLock<ProviderError>>,
+    known: Arc<Known>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
-    let (whole, redactor) = (Whole::new(shared.ends), shared.redactor.clone());
-    stream::unfold(Some((response, whole, redactor, failure)), |state| async {
-        let (mut response, mut whole, redactor, failure) = state?;
+    let (whole, sift) = (Whole::new(shared.protocol.ends()), Sift::of(shared.protocol));
+    stream::unfold(Some((response, whole, sift, shared.redactor.clone(), known)), |state| async {
+        let (mut response, mut whole, mut sift, redactor, known) = state?;
         loop {
             let error = match response.chunk().await {
-                Ok(Some(chunk)) => match whole.push(&chunk) {
+                Ok(Some(chunk)) => match whole.push(&chunk).map(|events| sift.pass(events)) {
                     Ok(events) if events.is_empty() => continue,
-                    Ok(events) => return Some((Ok(events.into()), Some((response, whole, redactor, failure)))),
+                    Ok(events) => return Some((Ok(events.into()), Some((response, whole, sift, redactor, known)))),
                     Err(error) => error,
                 },
-                Ok(None) => return Some((Ok(whole.buffer.into()), None)),
+                // A last event may have no end.
+                Ok(None) => return Some((Ok(sift.pass(whole.rest()).into()), None)),
                 Err(error) => transport_error(error, &redactor),
             };
             // One call is one request, so nothing was put there yet.
-            let _ = failure.set(error);
+            let _ = known.failure.set(error);
             // A body that ended in an error would take along what is on its way.
             return None;
         }
     })
-}
-
-/// Keeps back what is no whole event yet. Every line end becomes LF: genai takes a CR LF that two reads share for two.
-struct Whole {
-    ends: Ends,
-    buffer: Vec<u8>,
-    after_cr: bool,
-    total: usize,
-}
-
-impl Whole {
-    fn new(ends: Ends) -> Self {
-        Self { ends, buffer: Vec::new(), after_cr: false, total: 0 }
-    }
-
-    /// Takes more; gives all events that are whole.
-    fn push(&mut self, bytes: &[u8]) -> Result<Vec<u8>, ProviderError> {
-        let too_long = |what: &str, most: usize| {
-            Err(ProviderError::new(ErrorKind::BadAnswer, format!("{what} is longer than {most} bytes")))
-        };
-        self.total = self.total.saturating_add(bytes.len());
-        if self.total > ANSWER_MAX {
-            return too_long("the answer", ANSWER_MAX);
-        }
-        // The end of an event may have begun in what was there.
-        let from = self.buffer.len().saturating_sub(1);
-        for byte in bytes {
-            match (*byte, std::mem::replace(&mut self.after_cr, *byte == b'\r')) {
-                (b'\n', true) => {}
-                (b'\r', _) => self.buffer.push(b'\n'),
-                (byte, _) => self.buffer.push(byte),
-            }
-        }
-        let fresh = &self.buffer[from..];
-        let end = match self.ends {
-            Ends::Line => fresh.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1),
-            Ends::EmptyLine => fresh.windows(2).rposition(|pair| pair == b"\n\n").map(|at| at + 2),
-        };
-        let rest = end.map_or_else(Vec::new, |end| self.buffer.split_off(from + end));
-        let events = if end.is_some() { std::mem::replace(&mut self.buffer, rest) } else { Vec::new() };
-        if self.buffer.len() > EVENT_MAX {
-            return too_long("an event", EVENT_MAX);
-        }
-        Ok(events)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn pushed(ends: Ends, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
-        let mut whole = Whole::new(ends);
-        let events = pieces.iter().map(|piece| whole.push(piece).unwrap()).collect();
-        (events, whole.buffer)
-    }
-
-    #[test]
-    fn only_whole_events_go_on() {
-        let (events, rest) =
-            pushed(Ends::EmptyLine, &[b"data: a\r", b"\ndata: b\r\n", b"\r\ndata: c\n\ndata: d", b"\n"]);
-        assert_eq!(events, [&b""[..], b"", b"data: a\ndata: b\n\ndata: c\n\n", b""]);
-        assert_eq!(rest, b"data: d\n");
-        let (events, rest) = pushed(Ends::Line, &[b"{\"a\"", b":1}\r", b"\n{}\n{"]);
-        assert_eq!((events, rest), (vec![b"".to_vec(), b"{\"a\":1}\n".to_vec(), b"{}\n".to_vec()], b"{".to_vec()));
-    }
-
-    #[test]
-    fn an_event_and_an_answer_have_an_end() {
-        let piece = vec![b'x'; 1 << 20];
-        for ends in [Ends::Line, Ends::EmptyLine] {
-            let mut whole = Whole::new(ends);
-            let taken = (0..64).take_while(|_| whole.push(&piece).is_ok()).count();
-            assert_eq!(taken, EVENT_MAX / piece.len());
-            let (mut whole, line) = (Whole::new(ends), [&piece[..], b"\n\n"].concat());
-            let taken = (0..64).take_while(|_| whole.push(&line).is_ok()).count();
-            assert_eq!(taken, ANSWER_MAX / line.len());
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn nothing_is_lost_wherever_reads_end(text in "[ab\r\n]{0,60}", cuts in prop::collection::vec(0_usize..60, 0..8), line: bool) {
-            let mut whole = Whole::new(if line { Ends::Line } else { Ends::EmptyLine });
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
-            cuts.sort_unstable();
-            let (mut from, mut got) = (0, Vec::new());
-            for cut in cuts.into_iter().chain([text.len()]) {
-                got.extend(whole.push(&text.as_bytes()[from..cut]).unwrap());
-                from = cut;
-            }
-            got.extend(whole.buffer);
-            prop_assert_eq!(got, text.replace("\r\n", "\n").replace('\r', "\n").into_bytes());
-        }
-    }
 }

@@ -19,6 +19,7 @@ use genai::chat::{
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use ghost_domain::redact::Redactor;
+use ghost_domain::text::clip;
 use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::{Clock, Code, Refusal};
 use secrecy::{ExposeSecret, SecretString};
@@ -28,12 +29,15 @@ use tokio::sync::mpsc;
 use crate::aside::Aside;
 use crate::blocks::{call, own_ids, settle};
 use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::estimate::estimate_tokens;
+use crate::genai_events::BLOCKED;
 use crate::genai_protocol::Protocol;
 use crate::http::{base_url, chain, event_error, redactor, status_error, transport_error};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
+use crate::ollama_extras::Extras;
 use crate::openai_usage::COUNT_MAX;
-use crate::rim::{Ends, LOST, Passage, Rim};
-use crate::through_genai_bounds::{Arguments, Wire};
+use crate::rim::{LOST, Passage, Rim};
+use crate::through_genai_bounds::{Counted, Wire};
 use crate::through_genai_request::{REDACTED, chat_options, chat_request};
 
 /// Most pieces of an answer that wait to be shown.
@@ -62,7 +66,10 @@ struct Call {
     model: String,
     request: ChatRequest,
     options: ChatOptions,
-    arguments: Arguments,
+    counted: Counted,
+    extras: Option<Extras>,
+    /// What the request reads at most, in tokens.
+    input: u64,
 }
 
 /// A piece of an answer that is shown while the rest is made.
@@ -75,6 +82,8 @@ enum Piece {
 struct Read {
     blocks: Vec<Block>,
     usage: Option<TokenUsage>,
+    /// Whether a count of it is an estimate.
+    estimated: bool,
     stop: Stop,
 }
 
@@ -89,8 +98,7 @@ impl ThroughGenai {
         let (home, bare) = protocol.home();
         let url = base_url(name, base.unwrap_or(home), bare)?;
         let redactor = redactor(key.as_ref());
-        let ends = if protocol == Protocol::Ollama { Ends::Line } else { Ends::EmptyLine };
-        let rim = Rim::new(name, url, ends, redactor.clone())?;
+        let rim = Rim::new(name, url, protocol, redactor.clone())?;
         let client = genai::Client::builder().with_reqwest(rim.client(name)?).build().map_err(|error| {
             Refusal::new(Code::Internal, format!("the client of provider `{name}` cannot be made: {}", chain(&error)))
         })?;
@@ -110,19 +118,22 @@ impl Reader {
             model: request.model.clone(),
             request: chat_request(self.protocol, request),
             options: chat_options(self.protocol, request, self.bearer.as_deref()),
-            arguments: Arguments::of(self.protocol, request),
+            counted: Counted::of(self.protocol, request),
+            extras: (self.protocol == Protocol::Ollama).then(|| Extras::of(request)),
+            input: estimate_tokens(request),
         }
     }
 
-    async fn read(self: Arc<Self>, call: Call, show: mpsc::Sender<Piece>) -> Result<Read, ProviderError> {
-        let passage = self.rim.open().await?;
+    async fn read(self: Arc<Self>, mut call: Call, show: mpsc::Sender<Piece>) -> Result<Read, ProviderError> {
+        let passage = self.rim.open(call.extras.take()).await?;
+        let input = call.input;
         // What genai makes of a loss is less than what the rim knows of it.
         let lost = |error: &ProviderError| {
             error.status == Some(LOST) || matches!(error.kind, ErrorKind::BrokenStream | ErrorKind::Network)
         };
         let end = self.stream(call, &show, &passage).await;
         let end = end.map_err(|error| passage.failure().filter(|_| lost(&error)).unwrap_or(error))?;
-        self.answer(end, passage.failure())
+        self.answer(end, passage.failure(), input)
     }
 
     async fn stream(
@@ -131,7 +142,7 @@ impl Reader {
         show: &mpsc::Sender<Piece>,
         passage: &Passage,
     ) -> Result<Option<StreamEnd>, ProviderError> {
-        let Call { model, request, options, mut arguments } = call;
+        let Call { model, request, options, mut counted, .. } = call;
         let target = ServiceTarget {
             endpoint: Endpoint::from_owned(passage.url()),
             auth: self.auth.clone(),
@@ -143,11 +154,17 @@ impl Reader {
         let mut stream = started.await.map_err(|error| self.failure(error))?.stream;
         while let Some(event) = stream.next().await {
             let piece = match event.map_err(|error| self.told(&wire).unwrap_or_else(|| self.failure(error)))? {
-                ChatStreamEvent::Chunk(chunk) => Piece::Text(chunk.content),
-                ChatStreamEvent::ReasoningChunk(chunk) => Piece::Thinking(chunk.content),
+                ChatStreamEvent::Chunk(chunk) => {
+                    counted.words(&chunk.content)?;
+                    Piece::Text(chunk.content)
+                }
+                ChatStreamEvent::ReasoningChunk(chunk) => {
+                    counted.words(&chunk.content)?;
+                    Piece::Thinking(chunk.content)
+                }
                 ChatStreamEvent::End(end) => return self.told(&wire).map_or(Ok(Some(end)), Err),
                 ChatStreamEvent::ToolCallChunk(chunk) => {
-                    arguments.take(&chunk.tool_call)?;
+                    counted.call(&chunk.tool_call)?;
                     continue;
                 }
                 ChatStreamEvent::Start | ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {
@@ -167,8 +184,8 @@ impl Reader {
         wire.error().map(|error| event_error(error, &self.redactor))
     }
 
-    /// The answer, if it is whole; `broken` is what the rim knows of why it is not.
-    fn answer(&self, end: Option<StreamEnd>, broken: Option<ProviderError>) -> Result<Read, ProviderError> {
+    /// The answer, if it is whole; `broken` is what the rim knows of why it is not, `input` what was read at most.
+    fn answer(&self, end: Option<StreamEnd>, broken: Option<ProviderError>, input: u64) -> Result<Read, ProviderError> {
         // An Ollama of an older version gives no reason, but its last line has the counts, and only its last.
         let whole = |end: &StreamEnd| match self.protocol {
             Protocol::Ollama => end.captured_stop_reason.is_some() || has_counts(end.captured_usage.as_ref()),
@@ -184,20 +201,26 @@ impl Reader {
             None | Some(StopReason::Completed(_) | StopReason::StopSequence(_)) => Stop::EndTurn,
             Some(StopReason::ToolCall(_)) => Stop::ToolUse,
             Some(StopReason::MaxTokens(_)) => Stop::MaxTokens,
-            Some(StopReason::ContentFilter(_)) => Stop::Refused,
-            Some(StopReason::Other(reason)) => Stop::Other(ghost_domain::text::clip(reason, 80)),
+            // The word for it says no more than that.
+            Some(StopReason::ContentFilter(reason)) if reason == "refusal" => Stop::Refused(None),
+            Some(StopReason::ContentFilter(reason)) => Stop::Refused(Some(clip(reason, 80))),
+            Some(StopReason::Other(reason)) if reason.starts_with(BLOCKED) => Stop::Refused(Some(clip(reason, 80))),
+            Some(StopReason::Other(reason)) => Stop::Other(clip(reason, 80)),
         };
         let usage = end.captured_usage.as_ref().filter(|usage| has_counts(Some(usage)));
         let empty = end.captured_content.as_ref().is_none_or(|content| content.is_empty());
-        let usage = usage.and_then(|usage| tokens(usage, empty));
-        // Gemini stops so when it wrote a call that is none.
+        let mut usage = usage.and_then(|usage| tokens(usage, empty));
+        let blocks = blocks(self.protocol, end);
         if let Stop::Other(reason) = &stop
-            && reason == "MALFORMED_FUNCTION_CALL"
+            && let Some(kind) = flaw(self.protocol, reason, &blocks)
         {
-            let words = "the model wrote a malformed function call";
-            return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
+            let words = format!("the model's answer is none: it stopped with {reason}");
+            return Err(ProviderError::new(kind, words).charge(Charge::Unknown).usage(usage));
         }
-        Ok(Read { blocks: blocks(self.protocol, end), usage, stop })
+        // Ollama leaves out the count of a prompt that it has in its cache, where it has read it once.
+        let unsaid = |usage: &&mut TokenUsage| self.protocol == Protocol::Ollama && usage.input == 0;
+        let estimated = usage.as_mut().filter(unsaid).map(|usage| usage.input = input).is_some();
+        Ok(Read { blocks, usage, estimated, stop })
     }
 
     fn failure(&self, error: genai::Error) -> ProviderError {
@@ -216,14 +239,17 @@ impl Reader {
             },
             genai::Error::ChatResponse { body, .. } => match body.get("finishReason") {
                 // What genai says of an event of Gemini's that holds neither candidates nor an error.
-                Some(Value::Null) => bad(ErrorKind::BadAnswer, "the provider sent an event without any content"),
+                Some(Value::Null) => {
+                    bad(ErrorKind::BadAnswer, "the provider sent an event that is not of its protocol")
+                }
                 _ => event_error(&body, &self.redactor),
             },
             genai::Error::StreamParse { serde_error, .. } => {
                 bad(ErrorKind::BadAnswer, &format!("the provider sent what is no JSON of its protocol: {serde_error}"))
             }
-            genai::Error::JsonValueExt(error) => {
-                bad(ErrorKind::BadAnswer, &format!("the provider sent what is not of its protocol: {error}"))
+            // Which field it looked for is said in words of genai's own.
+            genai::Error::JsonValueExt(_) => {
+                bad(ErrorKind::BadAnswer, "the provider sent an event that lacks a field of its protocol")
             }
             genai::Error::WebModelCall { webc_error: genai::webc::Error::Reqwest(error), .. } => {
                 transport_error(error, &self.redactor)
@@ -254,9 +280,34 @@ impl Provider for ThroughGenai {
                 "the provider's answer could not be read (the reader panicked)",
             ))
         });
-        let Read { mut blocks, usage, stop } = read?;
+        let Read { mut blocks, usage, estimated, stop } = read?;
         own_ids(request, &mut blocks);
-        settle(request, blocks, usage, stop)
+        match settle(request, blocks, usage, stop) {
+            Ok(answer) => Ok(ModelAnswer { estimated, ..answer }),
+            // Of an answer that is none, an estimate is the reservation.
+            Err(error) if estimated => Err(error.usage(None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What is wrong with an answer that stopped for a `reason` of its provider's own, if anything is. Gemini has reasons which
+/// say that what was written is no answer, and its reasons that nobody here knows make no calls.
+fn flaw(protocol: Protocol, reason: &str, blocks: &[Block]) -> Option<ErrorKind> {
+    if protocol != Protocol::Gemini {
+        return None;
+    }
+    let calls = blocks.iter().any(|block| matches!(block, Block::ToolCall { .. }));
+    match reason {
+        // It is the request that lacks one, and lacks it again.
+        "MISSING_THOUGHT_SIGNATURE" => Some(ErrorKind::BadRequest),
+        "FINISH_REASON_UNSPECIFIED"
+        | "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "OTHER"
+        | "TOO_MANY_TOOL_CALLS"
+        | "UNEXPECTED_TOOL_CALL" => Some(ErrorKind::BadAnswer),
+        _ => calls.then_some(ErrorKind::BadAnswer),
     }
 }
 

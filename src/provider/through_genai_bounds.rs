@@ -1,5 +1,5 @@
-//! What genai leaves out: how many calls an answer may make and how long their arguments may be, and errors that it passes
-//! over. How much it may gather at all is the rim's.
+//! What genai leaves out: how many calls an answer may make, how long their arguments and its words may be, and errors that
+//! it passes over. How much it may gather at all is the rim's.
 //!
 //! Must never: hold more of an answer than one error.
 
@@ -8,10 +8,11 @@ use std::sync::OnceLock;
 use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef, ToolCall};
 use serde_json::Value;
 
+use crate::answer_bounds::AnswerBytes;
 use crate::blocks::count_calls;
 use crate::error::ProviderError;
 use crate::genai_protocol::Protocol;
-use crate::http::{CallBytes, ERROR_BODY_MAX};
+use crate::http::ERROR_BODY_MAX;
 use crate::model::ModelRequest;
 
 /// Looks at every frame of an answer, for what genai passes over.
@@ -39,22 +40,27 @@ impl ChatFrameSink for Wire {
     }
 }
 
-/// Counts the arguments of calls as genai tells of them: for Anthropic all that has come of a call, again at every
-/// fragment and beginning with nothing; for the others each call once and whole.
-pub(crate) struct Arguments {
+/// Counts what has come of an answer as genai tells of it. Calls: for Anthropic all that has come of one, again at every
+/// fragment and beginning with nothing; for the others each once and whole.
+pub(crate) struct Counted {
     grow: bool,
     last: usize,
     calls: usize,
-    bytes: CallBytes,
+    bytes: AnswerBytes,
 }
 
-impl Arguments {
+impl Counted {
     pub(crate) fn of(protocol: Protocol, request: &ModelRequest) -> Self {
-        Self { grow: protocol == Protocol::Anthropic, last: 0, calls: 0, bytes: CallBytes::of(request) }
+        Self { grow: protocol == Protocol::Anthropic, last: 0, calls: 0, bytes: AnswerBytes::of(request) }
+    }
+
+    /// Takes words or thoughts, unless they are too many.
+    pub(crate) fn words(&mut self, words: &str) -> Result<(), ProviderError> {
+        self.bytes.add_words(words.len())
     }
 
     /// Takes what genai tells of a call, unless it is too much.
-    pub(crate) fn take(&mut self, call: &ToolCall) -> Result<(), ProviderError> {
+    pub(crate) fn call(&mut self, call: &ToolCall) -> Result<(), ProviderError> {
         // Anthropic's begin with an object and grow as text.
         if !self.grow || !call.fn_arguments.is_string() {
             self.calls += 1;
@@ -66,6 +72,6 @@ impl Arguments {
         };
         let more = if self.grow && now >= self.last { now - self.last } else { now };
         self.last = now;
-        self.bytes.add(more)
+        self.bytes.add_arguments(more)
     }
 }

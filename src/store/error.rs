@@ -59,6 +59,9 @@ pub enum StoreError {
     /// A passing fault: locked by another program, or an input or output error. Nothing of the batch was kept.
     #[error("the database cannot be used for the moment: {0}")]
     Busy(String),
+    /// What works on the database broke down. Nobody knows whether the batch was kept.
+    #[error("the database cannot be used any more, {0}: whether this was kept shows when the daemon is back")]
+    Broken(String),
     /// A stored row does not read back.
     #[error("table {table}, row `{key}`: {what}")]
     Row {
@@ -97,6 +100,7 @@ impl From<StoreError> for Refusal {
                 "a record that does not read back is damaged: stop the daemon and restore the database from a backup",
             ),
             StoreError::Full => Some("nothing was changed; free some space and try again"),
+            StoreError::Broken(_) => Some("the daemon ends; look when it is back, and try again if need be"),
             StoreError::Closed => Some("the daemon is stopping; try again when it is back"),
             _ => None,
         };

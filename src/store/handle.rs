@@ -51,6 +51,9 @@ pub trait Backend: Send + Sync {
 
     /// Finishes what is queued, and lets go of the database.
     async fn close(&self);
+
+    /// Returns when nothing can be written any more though nobody closed it, and says why. Never returns otherwise.
+    async fn broken(&self) -> String;
 }
 
 /// What a backend calls after each commit, in commit order: publishes the events and passes on the signals.
@@ -66,7 +69,7 @@ struct Shared {
 }
 
 impl Committed {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (feed, _) = broadcast::channel(FEED_BATCHES);
         Self { shared: Arc::new(Shared { feed, last_seq: AtomicI64::new(0), wake: OnceLock::new() }) }
     }
@@ -210,6 +213,18 @@ impl Store {
     pub fn publish_ephemeral(&self, event: Event) {
         // No subscriber is not an error.
         let _ = self.committed.shared.feed.send(Arc::from([event]));
+    }
+
+    /// Returns when whatever writes has answered: a command that writes nothing, so that it costs no commit and a full disk
+    /// does not refuse it. Says nothing of readers.
+    pub async fn answers(&self) -> Result<(), StoreError> {
+        self.write(|_| Box::pin(async { Ok(()) })).await
+    }
+
+    /// Returns when the store can write nothing any more though nobody closed it, and says why; a new opening may be good.
+    /// Never returns otherwise.
+    pub async fn broken(&self) -> String {
+        self.backend.broken().await
     }
 
     /// Finishes what is queued, and closes.

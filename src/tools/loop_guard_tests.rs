@@ -2,10 +2,115 @@ use super::*;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::{CallId, Timestamp, TurnId};
 use proptest::prelude::*;
-use serde_json::json;
 
 fn outcome(n: u8) -> CallOutcome {
     CallOutcome { content: json!({ "n": n }), refusal: None, truncated: false }
+}
+
+const LOOK: Nature = Nature { looks: true, passing: &["time"] };
+const ACT: Nature = Nature { looks: false, passing: &[] };
+
+fn call<'a>(tool: &'a str, arguments: &'a Value) -> Call<'a> {
+    Call { tool, arguments, nature: ACT }
+}
+
+/// Makes a call as a turn does: asked first, observed if it runs.
+fn made(guard: &mut LoopGuard, call: Call<'_>, content: Value) -> Verdict {
+    match guard.before(call) {
+        Verdict::Fine => guard.observe(call, &CallOutcome { content, refusal: None, truncated: false }),
+        verdict => verdict,
+    }
+}
+
+/// Looks once in each of `answers` answers; `look` gives tool, arguments and outcome. Gives what was said, and when.
+fn poll(answers: u32, look: impl Fn(u32) -> (&'static str, Value, Value)) -> Vec<(u32, &'static str)> {
+    let (mut guard, mut said) = (LoopGuard::new(&Limits::default()), Vec::new());
+    for n in 1..=answers {
+        guard.answered();
+        let (tool, arguments, outcome) = look(n);
+        match made(&mut guard, Call { tool, arguments: &arguments, nature: LOOK }, outcome) {
+            Verdict::Fine => {}
+            Verdict::Warn(_) => said.push((n, "warn")),
+            Verdict::Block(_) => said.push((n, "block")),
+            Verdict::Stop(_) => {
+                said.push((n, "stop"));
+                break;
+            }
+        }
+    }
+    said
+}
+
+/// What is said of a loop without end: TOOL-21's thresholds.
+fn all_of_it() -> Vec<(u32, &'static str)> {
+    let blocks = (20..30).map(|n| (n, "block"));
+    [(10, "warn"), (15, "warn")].into_iter().chain(blocks).chain([(30, "stop")]).collect()
+}
+
+#[test]
+fn time_that_passes_is_no_progress() {
+    assert_eq!(poll(60, |n| ("status", json!({}), json!({ "time": n, "queue": 0, "in": { "time": n } }))), all_of_it());
+    assert_eq!(poll(60, |n| ("status", json!({}), json!({ "time": 1, "queue": n }))), []);
+}
+
+#[test]
+fn looking_at_the_same_is_a_loop_however_much_of_it_is_asked_for() {
+    assert_eq!(
+        poll(60, |n| ("list", json!({ "path": "a", "limit": 500 - n, "all": n % 2 == 0 }), json!(["b"]))),
+        all_of_it()
+    );
+    // One of three files after another, and nothing changes: the first look at each was new.
+    let round = poll(60, |n| ("read", json!({ "path": (n % 3).to_string() }), json!("empty")));
+    assert_eq!(round.iter().find(|(_, said)| *said == "block"), Some(&(22, "block")));
+    assert_eq!(round.last(), Some(&(32, "stop")));
+}
+
+#[test]
+fn looking_at_one_thing_after_another_is_no_loop_even_if_all_are_alike() {
+    assert_eq!(poll(200, |n| ("tasks", json!({ "owner": format!("a{n}") }), json!([]))), []);
+}
+
+#[test]
+fn what_is_polled_may_change_or_be_worked_on() {
+    assert_eq!(poll(200, |n| ("task", json!({ "n": n }), json!(n / 9))), []);
+    let mut guard = LoopGuard::new(&Limits::default());
+    for n in 0..100_u32 {
+        guard.answered();
+        let arguments = json!({ "n": n });
+        assert_eq!(
+            made(&mut guard, Call { tool: "look", arguments: &arguments, nature: LOOK }, json!(0)),
+            Verdict::Fine
+        );
+        if n % 9 == 8 {
+            assert_eq!(made(&mut guard, call("write", &arguments), json!(0)), Verdict::Fine);
+        }
+    }
+}
+
+#[test]
+fn many_looks_in_one_answer_are_one_poll_and_something_new_lets_go() {
+    let mut guard = LoopGuard::new(&limits(2, 3, 5));
+    let mut answer = |looks: &[(&str, u32)]| {
+        guard.answered();
+        let mut verdicts = Vec::new();
+        for (path, n) in looks {
+            let arguments = json!({ "path": path, "n": n });
+            verdicts.push(made(&mut guard, Call { tool: "list", arguments: &arguments, nature: LOOK }, json!(path)));
+        }
+        verdicts
+    };
+    let fine = |verdicts: &[Verdict]| verdicts.iter().all(|verdict| *verdict == Verdict::Fine);
+    let all: Vec<(&str, u32)> = (0..20).map(|n| ("a", n)).collect();
+    assert!(fine(&answer(&all)));
+    assert!(matches!(answer(&[("a", 20), ("a", 21)]).as_slice(), [Verdict::Warn(_), Verdict::Fine]));
+    assert!(matches!(answer(&[("a", 22)]).as_slice(), [Verdict::Block(_)]), "it ran, and is the last that did");
+    let blocked = answer(&[("a", 23), ("a", 24)]);
+    for verdict in &blocked {
+        let Verdict::Block(refusal) = verdict else { panic!("{verdict:?}") };
+        assert!(refusal.message.starts_with("4 answers in a row have only looked"), "{refusal}");
+    }
+    assert!(fine(&answer(&[("b", 1)])), "what was not looked at is let through");
+    assert!(fine(&answer(&[("c", 1), ("a", 25)])), "and what it shows begins anew");
 }
 
 fn limits(warn: u32, block: u32, stop: u32) -> Limits {
@@ -17,8 +122,8 @@ fn the_same_call_with_the_same_outcome_warns_blocks_and_stops() {
     let mut guard = LoopGuard::new(&Limits::default());
     let mut seen = Vec::new();
     for n in 1..=40 {
-        let verdict = match guard.before("t", &json!({ "a": 1, "b": 2 })) {
-            Verdict::Fine => guard.observe("t", &json!({ "b": 2, "a": 1 }), digest_of(&outcome(0))),
+        let verdict = match guard.before(call("t", &json!({ "a": 1, "b": 2 }))) {
+            Verdict::Fine => guard.observe(call("t", &json!({ "b": 2, "a": 1 })), &outcome(0)),
             verdict => verdict,
         };
         match verdict {
@@ -32,17 +137,15 @@ fn the_same_call_with_the_same_outcome_warns_blocks_and_stops() {
             }
         }
     }
-    let blocks = (20..30).map(|n| (n, "block"));
-    let expected: Vec<_> = [(10, "warn"), (15, "warn")].into_iter().chain(blocks).chain([(30, "stop")]).collect();
-    assert_eq!(seen, expected);
+    assert_eq!(seen, all_of_it());
 }
 
 #[test]
 fn progress_is_never_a_loop() {
     let mut guard = LoopGuard::new(&Limits::default());
     for n in 0..200_u8 {
-        assert_eq!(guard.before("poll", &json!({})), Verdict::Fine);
-        assert_eq!(guard.observe("poll", &json!({}), digest_of(&outcome(n))), Verdict::Fine);
+        assert_eq!(guard.before(call("poll", &json!({}))), Verdict::Fine);
+        assert_eq!(guard.observe(call("poll", &json!({})), &outcome(n)), Verdict::Fine);
     }
 }
 
@@ -51,13 +154,18 @@ fn ping_pong_is_found() {
     let mut guard = LoopGuard::new(&limits(6, 8, 10));
     let mut verdicts = Vec::new();
     for n in 0..8_u32 {
-        verdicts.push(guard.observe(if n % 2 == 0 { "a" } else { "b" }, &json!({}), digest_of(&outcome(0))));
+        verdicts.push(guard.observe(call(if n % 2 == 0 { "a" } else { "b" }, &json!({})), &outcome(0)));
     }
     assert!(matches!(verdicts[4], Verdict::Fine));
     assert!(matches!(&verdicts[5], Verdict::Warn(words) if words.contains("taken turns 6 times")));
     assert!(matches!(verdicts[7], Verdict::Block(_)));
-    assert!(matches!(guard.before("c", &json!({})), Verdict::Fine));
-    assert!(matches!(guard.before("a", &json!({})), Verdict::Block(_)));
+    assert!(matches!(guard.before(call("c", &json!({}))), Verdict::Fine));
+    assert!(matches!(guard.before(call("a", &json!({}))), Verdict::Block(_)));
+}
+
+/// One of two tools looks only.
+fn nature(tool: &str, _: &Value) -> Nature {
+    if tool == "t1" { LOOK } else { ACT }
 }
 
 fn journal(calls: &[(u8, u8)], limits: &Limits) -> (Vec<JournalRow>, LoopGuard, Vec<Verdict>) {
@@ -65,10 +173,12 @@ fn journal(calls: &[(u8, u8)], limits: &Limits) -> (Vec<JournalRow>, LoopGuard, 
     let (mut rows, mut verdicts) = (Vec::new(), Vec::new());
     for (n, (call, result)) in calls.iter().enumerate() {
         let (tool, arguments, id) = (format!("t{}", call % 2), json!({ "n": call / 2 }), format!("c{n}"));
-        let (verdict, left) = match guard.before(&tool, &arguments) {
+        guard.answered();
+        let made = Call { tool: &tool, arguments: &arguments, nature: nature(&tool, &arguments) };
+        let (verdict, left) = match guard.before(made) {
             Verdict::Fine => {
                 let left = outcome(*result);
-                (guard.observe(&tool, &arguments, digest_of(&left)), left)
+                (guard.observe(made, &left), left)
             }
             Verdict::Block(refusal) | Verdict::Stop(refusal) => {
                 let left = CallOutcome { content: Value::Null, refusal: Some(refusal.clone()), truncated: false };
@@ -97,7 +207,7 @@ proptest! {
     fn a_replayed_guard_is_the_one_that_crashed(calls in prop::collection::vec((0u8..4, 0u8..2), 0..80)) {
         let limits = limits(3, 5, 8);
         let (rows, guard, _) = journal(&calls, &limits);
-        prop_assert_eq!(LoopGuard::replay(&limits, &rows).recent, guard.recent);
+        prop_assert_eq!(LoopGuard::replay(&limits, &rows, &nature), guard);
     }
 
     #[test]
@@ -112,10 +222,7 @@ proptest! {
         let mut guard = LoopGuard::new(&limits);
         let mut ended = false;
         for _ in 0..200 {
-            let verdict = match guard.before("t", &Value::Null) {
-                Verdict::Fine => guard.observe("t", &Value::Null, [0; 32]),
-                verdict => verdict,
-            };
+            let verdict = made(&mut guard, call("t", &Value::Null), Value::Null);
             prop_assert!(guard.recent.len() <= 60);
             ended |= matches!(verdict, Verdict::Stop(_));
         }

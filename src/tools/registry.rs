@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ghost_config::Plan;
-use ghost_domain::text::nearest;
+use ghost_domain::text::{nearest, shown};
 use ghost_domain::tool_catalogue::{canonical, from_wire};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Code, Refusal};
+use serde_json::Value;
 
 use crate::context::Caller;
+use crate::loop_guard::Nature;
 use crate::tool::Tool;
 
 /// Every tool that the code has, by canonical name.
@@ -114,12 +116,26 @@ impl Registry {
                 .hint(self.why_denied(resolved)));
         }
         let near = nearest(&dotted, self.granted.tools.iter().map(|tool| tool.spec.name.as_str()));
-        let refusal =
-            Refusal::new(Code::UnknownTool, format!("there is no tool `{}`", ghost_domain::text::clip(&dotted, 80)));
+        let refusal = Refusal::new(Code::UnknownTool, format!("there is no tool `{}`", shown(&dotted, 80)));
         Err(match near {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
             None => refusal.hint("use one of the tools you were given"),
         })
+    }
+
+    /// The canonical name of the tool that a call means, granted or not; `None` if there is no such tool.
+    #[must_use]
+    pub fn known(&self, name: &str) -> Option<&str> {
+        let dotted = from_wire(name);
+        let resolved = canonical(&dotted).unwrap_or(dotted.as_str());
+        self.table.tools.get_key_value(resolved).map(|(name, _)| name.as_str())
+    }
+
+    /// What the loop guard needs to know of a call that a model has written; nothing of one that may not run.
+    #[must_use]
+    pub fn nature(&self, name: &str, arguments: &Value) -> Nature {
+        let Ok((tool, alias)) = self.find(name) else { return Nature::default() };
+        tool.nature(&tool.normalise(alias.as_deref(), arguments.clone()))
     }
 
     /// What the agent lacks for a tool that is there, and what it can do instead.

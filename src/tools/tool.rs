@@ -12,6 +12,7 @@ use ghost_store::Writes;
 use serde_json::Value;
 
 use crate::context::CallCx;
+use crate::loop_guard::Nature;
 use crate::parameters::{Params, parse};
 
 /// What a call gave.
@@ -228,6 +229,10 @@ pub struct Tool {
     pub view_bytes: Option<u32>,
     /// Seconds that a call may take; `None` is the world's own bound.
     pub seconds: Option<u32>,
+    /// Members of its outcome that pass by themselves (see [`Nature::passing`]).
+    pub passing: &'static [&'static str],
+    /// Whether it counts as looking although it may have an effect: what it takes, it shows.
+    pub looks: bool,
     pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
 }
 
@@ -250,6 +255,8 @@ impl Tool {
             run,
             view_bytes: None,
             seconds: None,
+            passing: &[],
+            looks: false,
             validator: OnceLock::new(),
         }
     }
@@ -259,6 +266,27 @@ impl Tool {
     pub fn view(mut self, bytes: u32) -> Self {
         self.view_bytes = Some(bytes);
         self
+    }
+
+    /// Names members of its outcome that pass by themselves.
+    #[must_use]
+    pub fn passing(mut self, members: &'static [&'static str]) -> Self {
+        self.passing = members;
+        self
+    }
+
+    /// Counts as looking.
+    #[must_use]
+    pub fn looking(mut self) -> Self {
+        self.looks = true;
+        self
+    }
+
+    /// What the loop guard needs to know of a call with these arguments, normalised ones.
+    #[must_use]
+    pub fn nature(&self, arguments: &Value) -> Nature {
+        let looks = self.looks || matches!(self.run.resolve(arguments), Run::Read(_));
+        Nature { looks, passing: self.passing }
     }
 }
 

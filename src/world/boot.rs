@@ -84,7 +84,7 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let tools = Arc::new(ToolTable::new(boot.tools)?);
     let engine =
         Arc::new(Engine::new(office, tools, Arc::clone(&directory) as Arc<dyn Board>, Arc::new(boot.providers)));
-    let switchboard = Arc::new(Switchboard::new(Arc::clone(&directory)));
+    let switchboard = Arc::new(Switchboard::new(Arc::clone(&directory), Arc::clone(&engine.line)));
     let tree = Arc::new(Tree { engine, directory, switchboard });
     let started = json!({
         "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
@@ -115,6 +115,14 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     world.keep(tokio::spawn(watches::rounds(Arc::clone(&tree))));
     world.keep(tokio::spawn(keeper::rounds(tree)));
     Ok(world)
+}
+
+/// Whether this world has run on this database before.
+///
+/// # Errors
+/// When it is another world's, or the store fails.
+pub async fn has_run(store: &Store, world_id: &str) -> Result<bool, Refusal> {
+    Ok(next_epoch(store, world_id).await? > 1)
 }
 
 /// Checks that the data are this world's. Gives the fencing epoch that this daemon is to take.

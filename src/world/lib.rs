@@ -18,7 +18,7 @@ mod watch_set;
 mod watches;
 mod world;
 
-pub use boot::{Boot, boot};
+pub use boot::{Boot, boot, has_run};
 pub use directory::{AgentCard, Directory};
 pub use reconcile::Reconciled;
 pub use world::World;

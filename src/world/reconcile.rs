@@ -11,7 +11,7 @@ use ghost_commons::{Cx, Fitness};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{AgentId, AgentKind, Desired, Party, Refusal};
+use ghost_domain::{Agent, AgentId, AgentKind, Desired, Money, Party, Refusal};
 use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -108,14 +108,15 @@ pub(crate) async fn records(
     judge(w, cx, by, plan, stage).await?;
     budgets::follow_file(w, cx, by, &plan.budgets).await?;
     // For those that the file names, the file says it. Agents outlive their archetype, and keep what it said.
-    for agent in w.agent_list(false).await? {
-        if agent.kind != AgentKind::Dynamic {
-            // What an archetype gave it before the file named it.
-            budgets::of_archetype(w, cx, by, &agent.agent_id, None).await?;
-        } else if let Some(archetype) = plan.archetypes.get(&agent.archetype) {
-            budgets::of_archetype(w, cx, by, &agent.agent_id, archetype.config.daily_money).await?;
+    let daily = |agent: Agent| match agent.kind {
+        // What an archetype gave it before the file named it.
+        AgentKind::Persistent => Some((agent.agent_id, None)),
+        AgentKind::Dynamic => {
+            plan.archetypes.get(&agent.archetype).map(|archetype| (agent.agent_id, archetype.config.daily_money))
         }
-    }
+    };
+    let daily: Vec<(AgentId, Option<Money>)> = w.agent_list(false).await?.into_iter().filter_map(daily).collect();
+    budgets::of_archetypes(w, cx, by, &daily).await?;
     done.knowledge = knowledge::seed(w, cx, &plan.knowledge).await?;
     let heartbeats = plan.heartbeats.iter().map(|(agent_id, heartbeat)| {
         let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);

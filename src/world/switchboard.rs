@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ghost_agent::AgentMsg;
+use ghost_agent::{AgentMsg, Line};
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::{AgentId, AskId};
 use ractor::ActorRef;
@@ -28,16 +28,19 @@ pub(crate) struct Switchboard {
     deliveries: watch::Sender<u64>,
     /// Rings for whoever sets schedules off.
     schedules: watch::Sender<u64>,
+    /// Who waits for room in a budget.
+    line: Arc<Line>,
 }
 
 impl Switchboard {
-    pub(crate) fn new(directory: Arc<Directory>) -> Self {
+    pub(crate) fn new(directory: Arc<Directory>, line: Arc<Line>) -> Self {
         Self {
             directory,
             teams: Mutex::default(),
             asks: broadcast::Sender::new(ASKS),
             deliveries: watch::Sender::new(0),
             schedules: watch::Sender::new(0),
+            line,
         }
     }
 
@@ -116,6 +119,7 @@ impl Wake for Switchboard {
                         drop(actor.cast(AgentMsg::Cancel(*turn_id)));
                     }
                 }
+                Signal::BudgetsFreed(scopes) => self.line.freed(scopes),
                 Signal::Schedules => self.ring_schedules(),
                 Signal::Reconcile(agent_id) => {
                     let team = self.directory.card(agent_id).and_then(|card| card.team);

@@ -1,6 +1,6 @@
 //! How an agent looks after a change.
 
-use ghost_proto::v1::AgentChange;
+use ghost_proto::v1::{AgentChange, AgentLeft};
 use serde_json::Value;
 
 use crate::connection::required;
@@ -14,11 +14,31 @@ pub fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
     let mut json = record::agent(&agent);
     if let Value::Object(object) = &mut json {
         object.insert("changed".into(), change.changed.into());
+        if let Some(left) = &change.left {
+            object.insert("mail_dropped".into(), left.mail_dropped.into());
+            object.insert("tasks_left".into(), left.tasks_left.into());
+        }
     }
-    let text = if change.changed {
+    let mut text = if change.changed {
         format!("{} {done}; it is {}", agent.agent_id, agent.status)
     } else {
         format!("{} is {} already", agent.agent_id, agent.status)
     };
+    if let Some(left) = &change.left {
+        text.push_str(&left_undone(&agent.agent_id, left));
+    }
     Ok(Answer::object(json, text))
+}
+
+/// What a deleted agent leaves undone, a line for each sort of it that there is.
+fn left_undone(agent_id: &str, left: &AgentLeft) -> String {
+    let mut text = String::new();
+    if left.tasks_left > 0 {
+        let see = format!("`ghostctl task list --owner {agent_id}`");
+        text.push_str(&format!("\ntasks left: {}, open still; see {see}", left.tasks_left));
+    }
+    if left.mail_dropped > 0 {
+        text.push_str(&format!("\nmail dropped: {}, which it had not read", left.mail_dropped));
+    }
+    text
 }

@@ -39,6 +39,7 @@ impl Get {
             ("model", answer.model.unwrap_or_default()),
             ("tools", answer.tools.to_string()),
             ("access", answer.access.unwrap_or_default()),
+            ("cannot run", answer.cannot_run.unwrap_or_default()),
             ("created", moment(agent.created_at_ms)),
             ("last active", agent.last_active_at_ms.map(moment).unwrap_or_default()),
         ]);

@@ -54,7 +54,7 @@ impl Set {
     }
 }
 
-/// What a limit that is passed as soon as it is set does, in a line of its own.
+/// What a limit that is passed as soon as it is set does, in a line of its own; and one of no money, which is not.
 fn already_passed(budget: &Budget) -> Option<String> {
     let passed: Vec<String> = budget
         .passed
@@ -64,7 +64,16 @@ fn already_passed(budget: &Budget) -> Option<String> {
             _ => budget.limit_micros.map(|limit| format!("{} of {}", dollars(budget.spent_micros), dollars(limit))),
         })
         .collect();
+    if passed.is_empty() {
+        let free = "only models whose price is known to be 0 can be asked (`llm.prices` in the world file)";
+        return (budget.limit_micros == Some(0)).then(|| format!("\nno money may be spent: {free}"));
+    }
     let until = if budget.scope.ends_with("/day") { "it is raised, or 00:00 UTC" } else { "it is raised" };
-    let what = "every turn that it is charged for fails at its next model call";
-    (!passed.is_empty()).then(|| format!("\nalready passed: {}; {what}, until {until}", passed.join(", ")))
+    // Money alone keeps nobody from a model without cost.
+    let call = match budget.passed.iter().any(|limit| limit == "tokens") {
+        true => "its next model call",
+        false => "its next call of a model that costs something",
+    };
+    let what = format!("every turn that it is charged for fails at {call}");
+    Some(format!("\nalready passed: {}; {what}, until {until}", passed.join(", ")))
 }

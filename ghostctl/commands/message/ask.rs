@@ -53,7 +53,7 @@ impl Ask {
         });
         let note = answer.truncated.then(|| {
             let words = "the reply was cut: the model reached its token limit for one answer (limits.answer_tokens, \
-                         the archetype's max_tokens, or what a budget had left)";
+                         the archetype's max_tokens, or what a budget had left), or its provider paused it";
             Note::Word(words.to_owned())
         });
         Ok(Answer { note, ..Answer::object(json, answer.reply.unwrap_or_default()) })

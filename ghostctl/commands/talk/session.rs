@@ -354,6 +354,7 @@ fn worded(status: &str) -> &str {
 /// Refuses an agent that could not answer, as the daemon does when something is said to it.
 async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
     let found = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id: agent_id.to_owned() }).await?;
+    let cannot_run = found.cannot_run;
     let agent = required(found.agent, "agent")?;
     if agent.deleted_at_ms.is_some() {
         return Err(Failure::new("not_found", format!("the agent `{agent_id}` was deleted"))
@@ -365,8 +366,10 @@ async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
         _ => return Ok(()),
     };
     let reason = agent.status_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    // Where no start would help, the daemon says what does.
+    let start = || format!("start it with `ghostctl agent start {agent_id}`, or talk with someone else");
     Err(Failure::new("conflict", format!("{agent_id} {why} and cannot answer{reason}"))
-        .hint(format!("start it with `ghostctl agent start {agent_id}`, or talk with someone else")))
+        .hint(cannot_run.unwrap_or_else(start)))
 }
 
 /// The next message of the stream; never, while there is none.

@@ -72,7 +72,11 @@ fn text(turn: Turn, steps: &[JournalRow]) -> String {
     text.push('\n');
     text.push_str(&table.render());
     if let Some(last) = turn.text {
-        let cut = if turn.truncated { "\n\n[cut: the model reached its token limit for one answer]" } else { "" };
+        let cut = if turn.truncated {
+            "\n\n[cut: the answer reached its token limit, or its provider paused it]"
+        } else {
+            ""
+        };
         text.push_str(&format!("\n{last}{cut}\n"));
     }
     text

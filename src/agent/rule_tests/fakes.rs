@@ -27,6 +27,8 @@ pub(crate) enum Reply {
     Stream(Vec<&'static str>),
     Fail(ProviderError),
     Hang,
+    /// Says `ok` when it is let go.
+    Until(Arc<Notify>),
 }
 
 pub(crate) fn say(text: &str) -> Reply {
@@ -93,9 +95,14 @@ impl Provider for Model {
                 self.hung.notify_one();
                 std::future::pending().await
             }
+            Reply::Until(go) => {
+                self.hung.notify_one();
+                go.notified().await;
+                (vec![Block::Text { text: "ok".into() }], Stop::EndTurn)
+            }
         };
         let usage = Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() });
-        Ok(ModelAnswer { model: request.model.clone(), blocks, usage, stop })
+        Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated: false, stop })
     }
 }
 

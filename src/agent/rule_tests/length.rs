@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
+use ghost_commons::budgets::{self, NewLimits};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::Block;
 use ghost_domain::turn::CUT_MARK;
-use ghost_domain::{DeadLetterStatus, TurnStatus};
+use ghost_domain::{DeadLetterStatus, Money, Price, Scope, TurnStatus};
 use ghost_provider::{ErrorKind, ModelRequest, ProviderError, Stop};
 use serde_json::json;
 
 use super::fakes::{Reply, call, say};
-use super::rig::{Rig, read};
+use super::rig::{Rig, operator, read, write};
 use crate::fit::bytes_of;
 
 /// The messages that a request's mail holds.
@@ -106,6 +107,57 @@ async fn what_shortening_has_overcome_is_no_failed_attempt_of_a_turn_that_resume
     assert_eq!(asked[0].messages, last.messages);
 }
 
+/// A world that counts money, in which only the first model has a price.
+async fn with_a_fall_back_that_has_no_price() -> Rig {
+    let rig = Rig::with(|plan| {
+        for agent in &mut plan.agents {
+            agent.model.fallback_models = vec!["two".into()];
+        }
+        plan.llm.prices.insert("test/one".into(), Price { input: Money(1), output: Money(1), ..Price::default() });
+    })
+    .await;
+    let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+    rig
+}
+
+#[tokio::test]
+async fn a_model_without_a_price_takes_no_longer_conversation() {
+    let rig = with_a_fall_back_that_has_no_price().await;
+    rig.model.does(|request, n| match n {
+        0 => call("test.look", json!({ "n": 1, "long": "y".repeat(200_000) })),
+        _ if bytes_of(&request.messages) > 60_000 => too_long(),
+        _ => say("short now"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
+    assert!(rig.model.asked().iter().all(|request| request.model == "one"));
+    // What cannot be shortened is the mail's fault, not an outage.
+    rig.model.does(|_, _| too_long());
+    rig.send("ada", "more").await;
+    rig.work("ada").await.unwrap();
+    let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+    assert!(held.len() == 1 && held[0].reason.contains("no model takes this conversation"), "{held:?}");
+}
+
+#[tokio::test]
+async fn what_was_passed_over_is_no_failed_attempt_of_a_turn_that_resumes() {
+    let rig = with_a_fall_back_that_has_no_price().await;
+    rig.model.does(|request, n| match n {
+        0 => call("test.look", json!({ "n": 1, "long": "y".repeat(200_000) })),
+        _ if bytes_of(&request.messages) > 150_000 => too_long(),
+        _ => Reply::Hang,
+    });
+    rig.send("ada", "go").await;
+    rig.in_time(rig.work_until("ada", rig.model.hung.notified())).await;
+    assert!(rig.steps("ada").await.iter().any(|step| step.name() == "passed_over"));
+    rig.model.does(|_, _| say("short now"));
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
+    assert!(rig.model.asked().iter().all(|request| request.model == "one"));
+}
+
 #[tokio::test]
 async fn an_answer_that_was_cut_is_delivered_as_such() {
     let rig = Rig::new().await;
@@ -132,4 +184,11 @@ async fn an_answer_that_was_cut_is_delivered_as_such() {
         })
         .collect();
     assert_eq!(stops, [Some("max_tokens".to_owned()), Some("max_tokens".to_owned())]);
+    // What a provider broke off to be sent it back is not whole either.
+    rig.model
+        .does(|_, _| Reply::Say(vec![Block::Text { text: "let me search".into() }], Stop::Other("pause_turn".into())));
+    let ask = rig.ask("ada").await;
+    rig.work("ada").await.unwrap();
+    let (turn, ask) = (rig.turn("ada").await, rig.ask_row(ask.ask_id).await);
+    assert!(turn.truncated && ask.truncated && ask.reply.unwrap().starts_with("let me search"));
 }

@@ -1,11 +1,13 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use ghost_domain::storm::RootTally;
 use ghost_domain::transcript::Role;
-use ghost_domain::{Code, TurnStatus};
+use ghost_domain::{Code, EventKind, TurnStatus};
 use serde_json::json;
 
-use super::fakes::{block, call, calls, say};
-use super::rig::{Rig, id, results};
+use super::fakes::{Reply, block, call, calls, say};
+use super::rig::{Rig, SECRET, id, results};
 use crate::turn;
 
 #[tokio::test]
@@ -31,6 +33,139 @@ async fn a_turn_that_turns_in_circles_is_warned_blocked_and_ended() {
     assert!(!warned(&asked[1]) && warned(&asked[2]));
     assert_eq!(results(&asked[4])[3]["code"], "loop_guard");
     assert_eq!(asked.len(), 5);
+}
+
+/// Has an agent make one call an answer for ever, while time passes, money is spent and others work. Gives the codes of its
+/// outcomes, how many answers the turn had, and why it ended.
+async fn polls(call_of: impl Fn(usize) -> Reply + Send + 'static) -> (Vec<Option<Code>>, usize, String) {
+    let rig = Rig::with(|plan| {
+        plan.limits.turn_rounds_max = 60;
+        plan.limits.turn_seconds = 100_000;
+    })
+    .await;
+    let clock = Arc::clone(&rig.clock);
+    rig.model.does(move |_, n| {
+        clock.advance(Duration::from_secs(1));
+        call_of(n)
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let codes = rig.ledger().await.into_iter().map(|row| row.error_code).collect();
+    (codes, rig.model.asked().len(), rig.turn("ada").await.reason.unwrap())
+}
+
+#[tokio::test]
+async fn polling_without_progress_is_blocked_and_ended_although_time_and_counters_pass() {
+    let tools = ["syscall.session.status", "syscall.reflect", "syscall.resource.usage", "syscall.agent.list"];
+    for tool in tools {
+        let (codes, answers, reason) = polls(move |_| call(tool, json!({}))).await;
+        assert_eq!(codes.iter().filter(|code| code.is_none()).count(), 20, "{tool}: {codes:?}");
+        assert_eq!((answers, codes.len()), (30, 30), "{tool}");
+        assert!(reason.starts_with(Code::LoopGuard.as_str()), "{tool}: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn polling_is_found_whatever_number_its_arguments_vary_by() {
+    let looks: [fn(usize) -> Reply; 2] = [
+        |n| call("workspace.list", json!({ "limit": 500 - n })),
+        |n| call("syscall.inbox.read", json!({ "limit": 1 + n % 40 })),
+    ];
+    for look in looks {
+        let (codes, answers, reason) = polls(look).await;
+        assert_eq!(codes.iter().filter(|code| code.is_none()).count(), 20, "{codes:?}");
+        assert_eq!(answers, 30);
+        assert!(reason.contains("30 answers in a row have only looked"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn looking_at_what_changes_or_at_ever_other_things_is_held_by_its_rounds_alone() {
+    let looks: [fn(usize) -> Reply; 3] = [
+        |n| call("syscall.task.list", json!({ "owner": (["ada", "bob", "cyd"][n % 3]), "limit": 1 + n / 9 })),
+        |n| call("syscall.state.read", json!({ "prefix": format!("part-{n}") })),
+        |n| match n % 2 {
+            0 => call("workspace.list", json!({})),
+            _ => call("syscall.state.write", json!({ "key": "at", "value": n })),
+        },
+    ];
+    for (at, look) in looks.into_iter().enumerate() {
+        let (codes, answers, reason) = polls(look).await;
+        if at == 0 {
+            // Three lists in turn that stay empty: the first look at each was new.
+            assert_eq!((answers, codes.len()), (32, 32));
+            continue;
+        }
+        assert_eq!((answers, codes.iter().flatten().count()), (60, 0), "{codes:?}");
+        assert!(reason.contains("turn_rounds_max"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn going_on_against_another_bound_of_the_same_code_is_a_loop_too() {
+    let rig = Rig::with(|plan| plan.limits.turn_rounds_max = 60).await;
+    let root_id = rig.send("ada", "go").await.root_id;
+    let mut tally = RootTally::new(root_id, rig.cx().now());
+    for _ in 0..9 {
+        tally.echo(&id("ada"), &id("bob"), "Thanks!");
+        tally.echo(&id("bob"), &id("ada"), "Thanks!");
+    }
+    super::rig::write!(rig, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.root_put(&tally).await?)).unwrap();
+    rig.model.does(|_, _| call("syscall.message.send", json!({ "to": "bob", "content": "Thanks!" })));
+    rig.work("ada").await.unwrap();
+    let reason = rig.turn("ada").await.reason.unwrap();
+    assert!(reason.contains("syscall.message.send was called 30 times"), "{reason}");
+    let results = rig.ledger().await.into_iter().filter(|row| row.error_code == Some(Code::LoopGuard));
+    let held = results.filter(|row| row.result.as_ref().unwrap().contains("the same words 3 times")).count();
+    assert_eq!(held, 20, "the guard blocks it then");
+}
+
+#[tokio::test]
+async fn a_broadcast_that_is_refused_whole_leaves_the_event_that_says_why() {
+    let rig = Rig::with(|plan| plan.limits.root_messages_max = 1).await;
+    rig.model.does(
+        |_, n| if n < 2 { call("syscall.broadcast", json!({ "message": format!("all {n}") })) } else { say("so") },
+    );
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let codes: Vec<_> = rig.ledger().await.into_iter().map(|row| row.error_code).collect();
+    assert_eq!(codes, [Some(Code::RateLimited), Some(Code::RateLimited)]);
+    let held: Vec<_> = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld).collect();
+    assert_eq!(held.len(), 1, "{held:#?}");
+    assert_eq!((&held[0].payload["limit"], &held[0].payload["more"]), (&json!("root_messages_max"), &json!(2)));
+    assert!(rig.inbox("bob").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_name_that_is_no_tools_is_recorded_without_secrets_on_one_line() {
+    let rig = Rig::new().await;
+    let long = format!("no.{}", "x".repeat(60));
+    rig.model.does(move |_, n| match n {
+        0 => calls(vec![
+            block("a", &format!("no.such.{SECRET}"), json!({})),
+            block("b", &format!("{long}{SECRET}"), json!({})),
+            block("c", "sys\u{0}call\n\u{1b}[31mred", json!({})),
+            block("d", "test_nothing", json!({})),
+        ]),
+        _ => say("done"),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let rows = rig.ledger().await;
+    let names: Vec<&str> = rows.iter().map(|row| row.tool.as_str()).collect();
+    assert_eq!(names[0], "no.such.[redacted]");
+    assert_eq!(names[2], "sys\\u{0}call\\n\\u{1b}[31mred");
+    let events = format!("{:?}", rig.events().await);
+    for shown in [format!("{rows:?}"), events] {
+        assert!(!shown.contains("hunter2") && !shown.contains("\\\\u{1b}[31mred\n"), "{shown}");
+    }
+    assert!(rows.iter().all(|row| row.error_code == Some(Code::UnknownTool) && !row.tool.contains(char::is_control)));
+    // A turn that goes on from its journal counts what it did by the same names.
+    let finished = rig.steps("ada").await.into_iter().filter_map(|step| match step {
+        ghost_domain::journal::Step::CallFinished { tool, .. } => Some(tool),
+        _ => None,
+    });
+    assert_eq!(finished.collect::<Vec<_>>(), names);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod act;
 mod actor;
 mod channel;
 mod fakes;
+mod held;
 mod jobs;
 mod kept;
 mod length;

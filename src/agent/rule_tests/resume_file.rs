@@ -1,6 +1,6 @@
 //! A file write that a crash cut off is told apart by the hashes before and after.
 
-use ghost_commons::budgets::Demand;
+use ghost_commons::budgets::{Demand, Reserved};
 use ghost_commons::turns::{self, CallStart, ModelResult};
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::TokenUsage;
@@ -26,7 +26,8 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
         let turn = turns::take(w, &cx, &id("ada"), None).await?.unwrap().turn;
         turns::brief(w, &cx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
         let demand = Demand { provider: "test".into(), model: "one".into(), input: 1, max_tokens: 16, price: None };
-        let (reservation_id, _) = turns::model_started(w, &cx, turn.turn_id, &demand).await?;
+        let reserved = turns::model_started(w, &cx, turn.turn_id, &demand).await?;
+        let Reserved::Granted(reservation_id, _) = reserved else { panic!("{reserved:?}") };
         let arguments = json!({ "path": "notes/sum.md", "content": "new" });
         let result = ModelResult {
             reservation_id,
@@ -35,6 +36,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
             blocks: vec![block("c1", "workspace.write", arguments.clone())],
             stop: None,
             usage: Some(TokenUsage::default()),
+            estimated: false,
             price: None,
             duration_ms: 0,
         };

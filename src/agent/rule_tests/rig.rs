@@ -9,7 +9,7 @@ use ghost_commons::{Cx, asks};
 use ghost_config::plan::{Plan, ProviderKind};
 use ghost_domain::event::EventFilter;
 use ghost_domain::journal::Step;
-use ghost_domain::ports::Ports;
+use ghost_domain::ports::{Ports, Signal, Wake};
 use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::{Block, Role};
 use ghost_domain::{
@@ -25,8 +25,8 @@ use ghost_tools::{Office, ToolTable, builtins};
 use serde_json::Value;
 
 use super::fakes::{Model, Probe, Quiet, Seen, tools};
-use crate::Engine;
 use crate::turn::{self, Bench};
+use crate::{Engine, Line};
 
 macro_rules! write {
     ($rig:expr, |$w:ident, $cx:ident| $body:expr) => {{
@@ -75,6 +75,19 @@ pub(crate) struct Rig {
     files: tempfile::TempDir,
 }
 
+/// What the world's switchboard does for turns that wait.
+struct Bells(Arc<Line>);
+
+impl Wake for Bells {
+    fn signal(&self, signals: &[Signal]) {
+        for signal in signals {
+            if let Signal::BudgetsFreed(scopes) = signal {
+                self.0.freed(scopes);
+            }
+        }
+    }
+}
+
 pub(crate) fn id(text: &str) -> AgentId {
     text.parse().unwrap()
 }
@@ -120,6 +133,7 @@ impl Rig {
         let table = Arc::new(ToolTable::new(all).unwrap());
         let engine = Engine::new(Arc::new(office), table, board.clone(), Arc::new(providers));
         let (engine, bench) = (Arc::new(engine), Arc::new(Bench::default()));
+        engine.office.store.on_signal(Arc::new(Bells(Arc::clone(&engine.line))));
         let rig = Self { engine, model, probe, board, clock, bench, disk, files };
         for name in ["ada", "bob", "cyd"] {
             rig.engine.office.workspace.ensure_agent(&id(name)).await.unwrap();

@@ -116,10 +116,10 @@ async fn an_answer_that_was_cut_before_it_said_anything_is_asked_for_again() {
     let turn = rig.turn("ada").await;
     assert_eq!((turn.status, turn.text.as_deref(), turn.rounds), (TurnStatus::Finished, Some("short"), 2));
     assert!(rig.ledger().await.is_empty());
-    rig.model.does(|_, _| Reply::Say(vec![], Stop::Refused));
+    rig.model.does(|_, _| Reply::Say(vec![], Stop::Refused(Some("SAFETY".to_owned()))));
     let ask = rig.ask("ada").await;
     rig.work("ada").await.unwrap();
-    assert!(rig.ask_row(ask.ask_id).await.error.unwrap().contains("refused"));
+    assert!(rig.ask_row(ask.ask_id).await.error.unwrap().contains("refused to answer (SAFETY)"));
     assert!(rig.turn("ada").await.reason.unwrap().starts_with(Code::PolicyDenied.as_str()));
 }
 
@@ -130,7 +130,7 @@ async fn an_answer_that_was_refused_half_way_is_none_and_its_calls_do_not_run() 
     let calls = [("c1", 1), ("c2", 2)].map(|(id, n)| block(id, "test.look", json!({ "n": n })));
     for blocks in [vec![words.clone()], vec![words.clone(), calls[0].clone()], calls.to_vec()] {
         let said = blocks.clone();
-        rig.model.does(move |_, _| Reply::Say(blocks.clone(), Stop::Refused));
+        rig.model.does(move |_, _| Reply::Say(blocks.clone(), Stop::Refused(None)));
         let ask = rig.ask("ada").await;
         rig.work("ada").await.unwrap();
         assert_eq!(rig.model.asked().len(), 1);

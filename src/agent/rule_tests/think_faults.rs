@@ -109,7 +109,7 @@ async fn a_fall_back_without_a_price_is_passed_over_where_money_is_counted() {
         rig.work("ada").await.unwrap();
         let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
         let told = rig.steps("ada").await.into_iter().find_map(|step| match step {
-            Step::ModelFailed { model, error } if model == "two" => Some(error),
+            Step::PassedOver { model, why } if model == "two" => Some(why),
             _ => None,
         });
         assert!(told.unwrap().contains("the price of test/two is unknown"), "and that it was passed over is seen");

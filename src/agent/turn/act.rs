@@ -10,7 +10,7 @@ use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_tools::Run;
-use ghost_tools::loop_guard::{Verdict, digest_of};
+use ghost_tools::loop_guard::{Call, Verdict, is_own};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
 use tokio::sync::Semaphore;
 
@@ -87,7 +87,11 @@ impl Runner {
     pub(super) fn check(&mut self, call: OpenCall) -> Checking {
         let (tool, alias) = match self.registry.find(&call.name) {
             Ok(found) => found,
-            Err(refusal) => return Err(Box::new((call, refusal))),
+            Err(refusal) => {
+                // Told in the words that records have of it.
+                let refusal = self.registry.find(&self.recorded_name(&call.name)).err().unwrap_or(refusal);
+                return Err(Box::new((call, refusal)));
+            }
         };
         let most = self.limits().arguments_bytes as usize;
         let size = call.arguments.to_string().len();
@@ -106,7 +110,8 @@ impl Runner {
         let raw = call.arguments.clone();
         let call = OpenCall { arguments, ..call };
         if call.begun.is_none() {
-            match self.guard.before(&tool.spec.name, &raw) {
+            let nature = tool.nature(&call.arguments);
+            match self.guard.before(Call { tool: &tool.spec.name, arguments: &raw, nature }) {
                 Verdict::Fine | Verdict::Warn(_) => {}
                 Verdict::Block(refusal) => return Err(Box::new((call, refusal))),
                 Verdict::Stop(refusal) => {
@@ -122,8 +127,7 @@ impl Runner {
     /// Records a refusal of a call that may not run. One that had begun before a crash is past refusing: a question goes
     /// on waiting, and of an effect outside nobody knows whether it happened.
     async fn refuse(&self, call: &OpenCall, refusal: Refusal) -> Result<(String, CallOutcome), Refusal> {
-        let name =
-            self.registry.find(&call.name).map_or_else(|_| call.name.clone(), |(tool, _)| tool.spec.name.clone());
+        let name = self.recorded_name(&call.name);
         let refusal = match &call.begun {
             Some(Begun { call_id, ask_id: Some(ask_id), .. }) => {
                 let outcome = self.wait_for(*call_id, *ask_id, &call.id, &name).await?;
@@ -349,11 +353,12 @@ impl Runner {
         let mut warnings = Vec::new();
         for (id, name, arguments) in order {
             let Some(outcome) = known.remove(id) else { continue };
-            let tool = self.registry.find(name).map_or_else(|_| name.clone(), |(tool, _)| tool.spec.name.clone());
+            let tool = self.recorded_name(name);
             // What the guard itself refused, it has counted already.
-            let guarded = outcome.refusal.as_ref().is_some_and(|refusal| refusal.code == Code::LoopGuard);
+            let guarded = outcome.refusal.as_ref().is_some_and(is_own);
             if !guarded && fresh.contains(id) {
-                match self.guard.observe(&tool, arguments, digest_of(&outcome)) {
+                let nature = self.registry.nature(name, arguments);
+                match self.guard.observe(Call { tool: &tool, arguments, nature }, &outcome) {
                     Verdict::Fine | Verdict::Block(_) => {}
                     Verdict::Warn(text) => warnings.push(text),
                     Verdict::Stop(refusal) => stop = Some(refusal),

@@ -10,11 +10,12 @@ use ghost_domain::journal::Effect;
 use ghost_domain::time::BoxFuture;
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{CallId, Code, Refusal, ReservationId, Turn};
-use ghost_provider::{ModelAnswer, Stop, clean_from_reasoning, clean_visible, malformed_tool_call};
+use ghost_provider::{ModelAnswer, Stop};
 use ghost_store::Writes;
 
 use super::keep::{self, Pauses, Unkept};
 use super::runner::Runner;
+use super::said::Said;
 use super::think::{Choice, Thought};
 use crate::transcript::{OpenCall, with_unique_ids};
 
@@ -28,8 +29,10 @@ impl Runner {
         choice: &Choice,
         reservation_id: ReservationId,
         answer: ModelAnswer,
+        said: Said,
         took: Duration,
     ) -> Result<Thought, Refusal> {
+        self.guard.answered();
         let blocks = with_unique_ids(answer.blocks);
         let message = Message { role: Role::Assistant, blocks: blocks.clone() };
         let calls: Vec<OpenCall> = message
@@ -41,12 +44,9 @@ impl Runner {
                 begun: None,
             })
             .collect();
-        let visible = message.visible_text();
-        // Cut before its reasoning was closed, such a model has said nothing yet.
-        let reasoning = answer.stop == Stop::MaxTokens && self.engine.reasons_first(&choice.model);
-        let said = if reasoning { clean_from_reasoning(&visible) } else { clean_visible(&visible) };
-        let refused = answer.stop == Stop::Refused;
-        let flaw = if calls.is_empty() && !refused { flaw(&visible, &said, &answer.stop) } else { None };
+        let Said { words: said, malformed, .. } = said;
+        let refused = matches!(answer.stop, Stop::Refused(_));
+        let flaw = if calls.is_empty() && !refused { flaw(malformed, &said, &answer.stop) } else { None };
         let hopeless = flaw.is_some() && self.corrections >= CORRECTIONS_MAX;
         let ending = match (&flaw, calls.is_empty()) {
             (Some(_), _) if hopeless => Some(Ending::Failed(
@@ -57,18 +57,19 @@ impl Runner {
                 .hint("see its last answers with `ghostctl turn show`; another model may do better"),
             )),
             // What came before is no answer, and who broke off meant none of the calls to be made.
-            _ if refused => Some(Ending::Failed(refusal(&choice.model, calls.len(), &said))),
-            (None, true) if answer.stop == Stop::MaxTokens => Some(Ending::Cut(said)),
+            _ if refused => Some(Ending::Failed(refusal(&choice.model, &answer.stop, calls.len(), &said))),
+            (None, true) if answer.stop.is_cut() => Some(Ending::Cut(said)),
             (None, true) => Some(Ending::Finished(said)),
             _ => None,
         };
         let result = ModelResult {
             reservation_id,
             provider: choice.entry.name.clone(),
-            model: answer.model,
+            model: self.engine.office.cx.label(&answer.model),
             blocks,
-            stop: stop_word(&answer.stop),
+            stop: answer.stop.word(),
             usage: answer.usage,
+            estimated: answer.estimated,
             price: choice.price,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
@@ -156,36 +157,30 @@ impl Runner {
 }
 
 /// Why a turn ends whose model, or its provider, would not go on.
-fn refusal(model: &str, calls: usize, said: &str) -> Refusal {
+fn refusal(model: &str, stop: &Stop, calls: usize, said: &str) -> Refusal {
     let what = match (calls, said.trim()) {
         (0, "") => format!("{model} refused to answer"),
         (0, _) => format!("{model} refused to go on with its answer"),
         _ => format!("{model} refused to go on with its answer, and its tool calls were not run"),
     };
     let look = if calls == 0 && said.trim().is_empty() { "" } else { "; `ghostctl turn show` has what it said" };
-    Refusal::new(Code::PolicyDenied, what)
+    let why = match stop {
+        Stop::Refused(Some(why)) => format!(" ({})", ghost_domain::text::clip(why, 100)),
+        _ => String::new(),
+    };
+    Refusal::new(Code::PolicyDenied, format!("{what}{why}"))
         .hint(format!("put the request differently, or give it to another model{look}"))
-}
-
-/// The journal's word for why an answer stopped, unless it came to its end.
-fn stop_word(stop: &Stop) -> Option<String> {
-    match stop {
-        Stop::EndTurn | Stop::ToolUse => None,
-        Stop::MaxTokens => Some("max_tokens".to_owned()),
-        Stop::Refused => Some("refused".to_owned()),
-        Stop::Other(word) => Some(ghost_domain::text::clip(word, 100)),
-    }
 }
 
 /// What is wrong with an answer without calls that is no last word: a call that was written as text (TOOL-13), with its
 /// fragment for the ledger, or nothing `said` because the answer was cut. Beside it, what the model is told.
-fn flaw(visible: &str, said: &str, stop: &Stop) -> Option<(Option<String>, String)> {
-    if let Some(fragment) = malformed_tool_call(visible) {
+fn flaw(malformed: Option<String>, said: &str, stop: &Stop) -> Option<(Option<String>, String)> {
+    if let Some(fragment) = malformed {
         let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
                     interface, or answer in plain words.";
         return Some((Some(fragment), note.to_owned()));
     }
-    if *stop == Stop::MaxTokens && said.trim().is_empty() {
+    if stop.is_cut() && said.trim().is_empty() {
         let note = "Your last answer was cut before it said anything. Answer again, and more briefly.";
         return Some((None, note.to_owned()));
     }

@@ -128,7 +128,7 @@ impl Runner {
         messages.push(Message::text(Role::User, opening.1.clone()));
         let opening_messages = messages.len();
         messages.extend(transcript.messages);
-        let guard = LoopGuard::replay(&limits, &sources.journal);
+        let guard = LoopGuard::replay(&limits, &sources.journal, &|name, arguments| registry.nature(name, arguments));
         let context = spec.limits.context_bytes as usize;
         let context = transcript.context.map_or(context, |shortened| shortened.min(context));
         let held = (!taken.resumed).then(|| taken.mail.iter().map(HeldMail::of).collect());

@@ -109,6 +109,11 @@ impl Runner {
         call_cx(&self.engine, &self.registry, &self.turn, call_id, provider_call_id)
     }
 
+    /// The name that a call has in every record: the tool's own. What is no tool's name is only words of the model's.
+    pub(super) fn recorded_name(&self, name: &str) -> String {
+        self.registry.known(name).map_or_else(|| self.engine.office.cx.label(name), str::to_owned)
+    }
+
     pub(super) fn view(&self, tool: &str, outcome: &CallOutcome) -> (String, bool) {
         view(&self.registry, &self.limits(), self.spec.limits.result_view_bytes, tool, outcome)
     }

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::prefix_bytes;
-use ghost_domain::transcript::Block;
 use ghost_domain::{AgentId, EventId, TurnId};
-use ghost_provider::{Cleaner, Deltas, ModelAnswer, Stop, closes_unopened};
+use ghost_provider::{Cleaner, Deltas};
 use serde_json::{Value, json};
 
 use super::runner::Runner;
@@ -107,20 +106,13 @@ impl Streamer {
         }
     }
 
-    /// Streams what was held back: the answer is whole, or it broke off, which says nothing about its model.
-    pub(super) fn end(&mut self, answer: Option<&ModelAnswer>) {
+    /// Streams what was held back: the answer is whole, or it broke off.
+    pub(super) fn end(&mut self) {
         let mut read = String::new();
         self.cleaner.end(&mut read);
         self.show(&read);
         let text = self.holding.end(&self.engine.office.cx.redactor);
         self.publish(&text);
-        // One that was cut may have been cut before its close. Whether anyone watched makes no difference.
-        if let Some(answer) = answer.filter(|answer| answer.stop != Stop::MaxTokens) {
-            let said: Vec<&str> = answer.blocks.iter().filter_map(text_of).collect();
-            if !said.is_empty() {
-                self.engine.set_reasons_first(&self.model, closes_unopened(&said.concat()));
-            }
-        }
     }
 
     /// Streams of what may be read as much as holds no part of a secret.
@@ -158,13 +150,6 @@ impl Streamer {
             correlation_id: Some(self.turn_id.to_string()),
             payload,
         });
-    }
-}
-
-fn text_of(block: &Block) -> Option<&str> {
-    match block {
-        Block::Text { text } if !text.trim().is_empty() => Some(text),
-        _ => None,
     }
 }
 

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
-use ghost_commons::budgets::{Demand, Settlement, Taken};
+use ghost_commons::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_commons::turns;
 use ghost_domain::Price;
-use ghost_domain::budget::{Allowance, is_unpriced};
+use ghost_domain::admission::is_unpriced;
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId};
 use ghost_provider::{Charge, Entry, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
 use super::runner::Runner;
+use super::said::Said;
 use super::stream::Streamer;
 use super::wait::within;
 use crate::fit::{bytes_of, fit};
+use crate::line::Place;
 
 /// What came of thinking.
 pub(super) enum Thought {
@@ -69,8 +71,9 @@ impl Runner {
             let what = format!("{} has failed {failed} times in this turn", choices[at].model);
             return Ok(Thought::Failed(unanswered(&what)));
         }
-        // Why the last model that was asked did not answer.
-        let mut outage = None;
+        // Why the last model that was asked did not answer, and which it was.
+        let mut outage: Option<(usize, ProviderError)> = None;
+        let mut place = Place::new(&self.engine.line);
         loop {
             let choice = &choices[at];
             self.show(Activity::Queued);
@@ -79,42 +82,69 @@ impl Runner {
                 match poll_immediate(&mut admission).await {
                     Some(slot) => slot,
                     None => {
-                        // Nobody knows how long that takes: what is known is recorded first.
+                        // Nobody knows how long that takes: what is known is recorded first, and who waits for budget alone goes on.
+                        place.pass_on();
                         self.flush().await?;
                         admission.await
                     }
                 }
             };
-            self.show(Activity::Thinking);
             let mut request = self.request(&choice.model);
+            place.looks();
             let (reservation_id, allowance) = match self.start(choice, &request).await? {
-                Ok(started) => started,
+                Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
+                Ok(Reserved::Waits(scope)) => {
+                    // Others may use the slot meanwhile, of whom some may be paid for by someone else.
+                    drop(slot);
+                    place.wait(scope).await;
+                    continue;
+                }
                 // A fall-back that cannot be paid for is none, and nothing is wrong with those behind it.
                 Err(refusal) if at > 0 && is_unpriced(&refusal) => {
-                    self.pass_over(choice, &refusal).await?;
+                    // If it was the last, nobody is left who could take more than the last that was asked.
+                    let shortened = match &outage {
+                        Some((of, error)) if at + 1 == choices.len() && error.kind == ErrorKind::ContextTooLong => {
+                            self.shortened(&request.messages).map(|context| (*of, context))
+                        }
+                        _ => None,
+                    };
+                    let told = shortened.map(|(of, context)| (choices[of].model.clone(), context));
+                    self.pass_over(choice, &refusal, told).await?;
                     (at, failed) = (at + 1, 0);
+                    if let Some((of, context)) = shortened {
+                        (at, self.context) = (of, context);
+                    }
                     if at < choices.len() {
                         continue;
                     }
                     // After a restart, only the events say more.
                     let before =
                         || Thought::Failed(unanswered(&format!("{} has failed in this turn", choices[0].model)));
-                    return Ok(outage.unwrap_or_else(before));
+                    return Ok(outage.map_or_else(before, |(of, error)| no_answer(&choices[of], &error)));
                 }
                 Err(refusal) => return Ok(Thought::Failed(refusal)),
             };
+            place.leave();
+            self.show(Activity::Thinking);
             request.max_tokens = allowance.max_tokens;
             let clock = self.clock();
             let began = clock.now();
             let mut deltas = Streamer::new(self, &choice.model);
             let most = self.at_most(Limits::seconds(self.limits().model_seconds));
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
-            deltas.end(answered.as_ref().and_then(|answered| answered.as_ref().ok()));
+            deltas.end();
             drop(slot);
             let took = clock.now().since(began);
             self.worked += took;
             let error = match answered {
-                Some(Ok(answer)) => return self.answered(choice, reservation_id, answer, took).await,
+                Some(Ok(answer)) => {
+                    let said = Said::read(&answer, self.engine.reasons_first(&choice.model)).await?;
+                    // Whether anyone watched makes no difference.
+                    if let Some(first) = said.reasons_first {
+                        self.engine.set_reasons_first(&choice.model, first);
+                    }
+                    return self.answered(choice, reservation_id, answer, said, took).await;
+                }
                 Some(Err(error)) => error,
                 None => {
                     let setting = if self.timed { "the job's own time" } else { "limits.model_seconds" };
@@ -148,7 +178,7 @@ impl Runner {
                     clock.sleep(wait).await;
                 }
                 Next::Fallback(places) => {
-                    outage = Some(no_answer(choice, &error));
+                    outage = Some((at, error));
                     at += places;
                     failed = 0;
                 }
@@ -195,6 +225,7 @@ impl Runner {
             calls_bytes: self.limits().calls_bytes(),
             temperature: self.spec.model.temperature,
             thinking: self.spec.model.thinking.clone(),
+            window_tokens: self.spec.limits.window_tokens,
         }
     }
 
@@ -206,13 +237,9 @@ impl Runner {
         (whole > 0 && bytes_of(&messages) <= whole - whole / 10).then_some(half)
     }
 
-    /// Journals the prompt, if it is not there yet, and the start of the call, with its budget. The inner refusal is the
-    /// budget's.
-    async fn start(
-        &mut self,
-        choice: &Choice,
-        request: &ModelRequest,
-    ) -> Result<Result<(ReservationId, Allowance), Refusal>, Refusal> {
+    /// Journals the prompt, if it is not there yet, and the start of the call, with its budget, unless the call must wait for
+    /// that. The inner refusal is the budget's.
+    async fn start(&mut self, choice: &Choice, request: &ModelRequest) -> Result<Result<Reserved, Refusal>, Refusal> {
         let demand = Demand {
             provider: choice.entry.name.clone(),
             model: choice.model.clone(),
@@ -252,11 +279,25 @@ impl Runner {
         }
     }
 
-    /// Journals that a fall-back was not asked.
-    async fn pass_over(&self, choice: &Choice, refusal: &Refusal) -> Result<(), Refusal> {
+    /// Journals that a fall-back was not asked, and that the conversation was cut down for the model that was asked before it.
+    async fn pass_over(
+        &self,
+        choice: &Choice,
+        refusal: &Refusal,
+        shortened: Option<(String, usize)>,
+    ) -> Result<(), Refusal> {
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
         let (model, why) = (choice.model.clone(), refusal.message.clone());
-        self.keep(move |w| Box::pin(async move { turns::passed_over(w, &cx, turn_id, &model, &why).await })).await
+        self.keep(move |w| {
+            Box::pin(async move {
+                turns::passed_over(w, &cx, turn_id, &model, &why).await?;
+                match shortened {
+                    Some((of, context)) => turns::shortened(w, &cx, turn_id, &of, context as u64).await,
+                    None => Ok(()),
+                }
+            })
+        })
+        .await
     }
 
     async fn failed(

@@ -2,17 +2,17 @@
 //!
 //! Must never: give back what was spent. Whoever sets, lifts or leaves a limit, the sums go on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use ghost_domain::budget::{Budget, BudgetLimits, this_day};
+use ghost_domain::budget::{Budget, BudgetLimits};
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::usage::UsageSum;
-use ghost_domain::{AgentId, Code, Money, Party, Refusal, Scope, Timestamp};
-use ghost_store::tables::{BudgetFilter, UsageFilter};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Agent, AgentId, Code, Money, Party, Refusal, Scope};
+use ghost_store::tables::BudgetFilter;
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
-use super::payers::{EVER, Everyone};
+use super::late::opened_late;
 use crate::{Cx, Result};
 
 /// Sets the limits of a scope. `None` in a field leaves that limit as it is; an outer `Some(None)` lifts it.
@@ -43,45 +43,79 @@ impl Origin {
 }
 
 /// Sets limits by hand, and gives the account. A new one starts with what its scope has spent, as far as the usage rows go
-/// back. What is set for an agent is its id's: it outlives the agent, and holds for the next one of that id.
+/// back. What is set for an agent is its id's: it outlives the agent, holds for the next one of that id, and can be set while
+/// there is none, as long as anything is kept of the last one.
+///
+/// # Errors
+/// `NotFound` for an agent or a team that never was and has no account; `InvalidArguments` if no limit is given.
 pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, scope: &Scope, limits: NewLimits) -> Result<Budget> {
-    let whole = match scope {
-        Scope::Day(daily) => &daily.whole(),
-        whole => whole,
-    };
-    if let Scope::Agent(agent_id) = whole {
-        crate::mail::agent_named(w, agent_id).await?;
-    }
-    if let Scope::Team(team) = whole {
-        let agents = w.agent_list(false).await?;
-        if !agents.iter().any(|agent| agent.team.as_ref() == Some(team)) {
-            let near = ghost_domain::text::nearest(team, agents.iter().filter_map(|agent| agent.team.as_deref()));
-            let refusal = Refusal::not_found("team", team, near);
-            return Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file names them") });
+    let account = match w.budget_get(scope).await? {
+        Some(account) => Some(account),
+        None => {
+            names_something(w, scope).await?;
+            None
         }
-    }
+    };
     if limits == NewLimits::default() {
         return Err(
             Refusal::new(Code::InvalidArguments, "no limit was given").hint("give limit_tokens, limit_micros or both")
         );
     }
-    put_limits(w, cx, by, scope, limits, Origin::Hand).await
+    let account = match account {
+        Some(account) => account,
+        None => opened(w, cx, scope).await?,
+    };
+    let mut budget = put_limits(w, cx, by, account, limits, Origin::Hand).await?;
+    if budget.money_lifted
+        && let Some(agent_id) = scope.agent()
+        && w.agent_get(agent_id).await?.is_none_or(|agent: Agent| agent.is_deleted())
+    {
+        // It ends with an agent, and there is none that it could be for.
+        budget.money_lifted = false;
+        w.budget_put(&budget).await?;
+    }
+    Ok(budget)
 }
 
-/// Brings limits into an account, which is opened if there is none. Whatever the file or an archetype says of them does not
-/// count any more.
+/// Refuses a scope that is a slip of the keyboard.
+async fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
+    let whole = match scope {
+        Scope::Day(daily) => &daily.whole(),
+        whole => whole,
+    };
+    match whole {
+        Scope::Agent(agent_id) if w.agent_get(agent_id).await?.is_none() => {
+            crate::mail::agent_named(w, agent_id).await.map(drop)
+        }
+        Scope::Team(team) => {
+            let agents = w.agent_list(false).await?;
+            if agents.iter().any(|agent| agent.team.as_ref() == Some(team)) {
+                return Ok(());
+            }
+            let near = ghost_domain::text::nearest(team, agents.iter().filter_map(|agent| agent.team.as_deref()));
+            let refusal = Refusal::not_found("team", team, near);
+            Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file names them") })
+        }
+        Scope::World | Scope::Agent(_) | Scope::Root(_) | Scope::Day(_) => Ok(()),
+    }
+}
+
+/// A new account.
+async fn opened(w: &mut dyn Writes, cx: &Cx, scope: &Scope) -> Result<Budget> {
+    let opened = opened_late(w, cx, &BTreeSet::from([scope.clone()])).await?.remove(scope);
+    Ok(opened.unwrap_or_else(|| Budget::open(scope.clone(), cx.now())))
+}
+
+/// Brings limits into an account, and writes it. Whatever the file or an archetype says of them does not count any more.
 async fn put_limits(
     w: &mut dyn Writes,
     cx: &Cx,
     by: &Party,
-    scope: &Scope,
+    account: Budget,
     limits: NewLimits,
     origin: Origin,
 ) -> Result<Budget> {
-    let mut budget = match w.budget_get(scope).await? {
-        Some(budget) => budget.at(cx.now()),
-        None => opened_late(w, cx, scope).await?,
-    };
+    let mut budget = account.at(cx.now());
     budget.limits = BudgetLimits {
         tokens: limits.tokens.unwrap_or(budget.limits.tokens),
         money: limits.money.unwrap_or(budget.limits.money),
@@ -106,6 +140,7 @@ async fn put_limits(
     }
     budget.updated_at = cx.now();
     w.budget_put(&budget).await?;
+    w.signal(Signal::BudgetsFreed(vec![budget.scope.clone()]));
     let payload = json!({
         "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
         "origin": origin.as_str(),
@@ -123,57 +158,115 @@ pub async fn of_archetype(
     agent_id: &AgentId,
     money: Option<Money>,
 ) -> Result<()> {
+    of_archetypes(w, cx, by, &[(agent_id.clone(), money)]).await
+}
+
+/// The same of many agents. The accounts that come with it are opened together.
+pub async fn of_archetypes(w: &mut dyn Writes, cx: &Cx, by: &Party, wanted: &[(AgentId, Option<Money>)]) -> Result<()> {
+    let day = |agent_id: &AgentId| Scope::Agent(agent_id.clone()).daily();
+    let mut fresh = BTreeSet::new();
+    for scope in wanted.iter().filter(|(_, money)| money.is_some()).filter_map(|(agent_id, _)| day(agent_id)) {
+        if w.budget_get(&scope).await?.is_none() {
+            fresh.insert(scope);
+        }
+    }
+    let mut fresh = opened_late(w, cx, &fresh).await?;
+    for (agent_id, money) in wanted {
+        let Some(day) = day(agent_id) else { continue };
+        let account = match fresh.remove(&day) {
+            Some(account) => account,
+            None => match w.budget_get(&day).await? {
+                Some(account) => account,
+                None => continue,
+            },
+        };
+        one_of_archetype(w, cx, by, account, *money).await?;
+    }
+    Ok(())
+}
+
+/// The same of a new agent whose id bears no record, not even a tombstone: nothing that is known of today was spent under it,
+/// and nobody has to look.
+pub(crate) async fn of_first_archetype(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    agent_id: &AgentId,
+    money: Option<Money>,
+) -> Result<()> {
     let Some(day) = Scope::Agent(agent_id.clone()).daily() else { return Ok(()) };
-    let account = w.budget_get(&day).await?;
-    if let Some(account) = account.as_ref().filter(|account| account.money_lifted) {
+    let account = match (w.budget_get(&day).await?, money) {
+        (Some(account), _) => account,
+        (None, Some(_)) => Budget::open(day, cx.now()),
+        (None, None) => return Ok(()),
+    };
+    one_of_archetype(w, cx, by, account, money).await
+}
+
+async fn one_of_archetype(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    account: Budget,
+    money: Option<Money>,
+) -> Result<()> {
+    if account.money_lifted {
         // Lifted by hand, which ends with the agent.
         if money.is_none() {
-            w.budget_put(&Budget { money_lifted: false, ..account.clone() }).await?;
+            w.budget_put(&Budget { money_lifted: false, ..account }).await?;
         }
         return Ok(());
     }
-    let (limit, given) = account.map_or((None, None), |account| (account.limits.money, account.of_archetype));
+    let (limit, given) = (account.limits.money, account.of_archetype);
     if given == money || (limit.is_some() && given.is_none()) {
         return Ok(());
     }
     let limits = NewLimits { tokens: None, money: Some(money) };
-    put_limits(w, cx, by, &day, limits, Origin::Archetype).await.map(drop)
+    put_limits(w, cx, by, account, limits, Origin::Archetype).await.map(drop)
 }
 
 /// Sets the limits that the world file names, and lifts those that it has set before and names no longer. What someone
 /// has set since for a scope that the file names no longer stays. Of teams the file itself says that they are there: one may
 /// have no member yet.
 pub async fn follow_file(w: &mut dyn Writes, cx: &Cx, by: &Party, named: &[(Scope, BudgetLimits)]) -> Result<()> {
-    for (scope, limits) in named {
+    let mut fresh = BTreeSet::new();
+    for (scope, _) in named {
         if let Some(agent_id) = scope.agent() {
             crate::mail::agent_named(w, agent_id).await?;
         }
-        let before = w.budget_get(scope).await?;
-        let same = before.as_ref().is_some_and(|budget| budget.limits == *limits);
-        match before {
-            Some(budget) if same => {
+        if w.budget_get(scope).await?.is_none() {
+            fresh.insert(scope.clone());
+        }
+    }
+    let mut fresh = opened_late(w, cx, &fresh).await?;
+    for (scope, limits) in named {
+        match w.budget_get(scope).await? {
+            Some(budget) if budget.limits == *limits => {
                 // Only who says it may have changed.
                 if budget.of_file != *limits || budget.of_archetype.is_some() {
                     w.budget_put(&Budget { of_file: *limits, of_archetype: None, ..budget }).await?;
                 }
             }
-            _ => {
+            before => {
+                let account = before.or_else(|| fresh.remove(scope));
+                let account = account.unwrap_or_else(|| Budget::open(scope.clone(), cx.now()));
                 let limits = NewLimits { tokens: Some(limits.tokens), money: Some(limits.money) };
-                put_limits(w, cx, by, scope, limits, Origin::File).await?;
+                put_limits(w, cx, by, account, limits, Origin::File).await?;
             }
         }
     }
     let named: BTreeSet<&Scope> = named.iter().map(|(scope, _)| scope).collect();
-    let mut lifted = Vec::new();
+    let mut unnamed = Vec::new();
     each(w, BudgetFilter { limited: true, no_roots: true, ..BudgetFilter::default() }, |budget| {
         if !budget.of_file.is_none() && !named.contains(&budget.scope) {
-            lifted.push((budget.scope, budget.of_file));
+            unnamed.push(budget);
         }
     })
     .await?;
-    for (scope, of_file) in lifted {
+    for budget in unnamed {
+        let of_file = budget.of_file;
         let limits = NewLimits { tokens: of_file.tokens.map(|_| None), money: of_file.money.map(|_| None) };
-        put_limits(w, cx, by, &scope, limits, Origin::File).await?;
+        put_limits(w, cx, by, budget, limits, Origin::File).await?;
     }
     Ok(())
 }
@@ -186,55 +279,4 @@ pub async fn each(r: &mut dyn Reads, mut filter: BudgetFilter, mut take: impl Fn
         filter.after = Some(last.scope.clone());
         page.into_iter().for_each(&mut take);
     }
-}
-
-/// An account for a scope that has spent already. The calls under way are charged to it too: their usage rows are not there
-/// yet.
-async fn opened_late(w: &mut dyn Writes, cx: &Cx, scope: &Scope) -> Result<Budget> {
-    let mut budget = Budget::open(scope.clone(), cx.now());
-    let everyone = Everyone::read(w).await?;
-    let (whole, since) = match scope {
-        Scope::Day(daily) => (daily.whole(), Some(this_day(cx.now()))),
-        whole => (whole.clone(), None),
-    };
-    let mut filter = UsageFilter { since, ..UsageFilter::default() };
-    if let Scope::Root(root_id) = &whole {
-        filter.root_id = Some(*root_id);
-    }
-    let paid_since = |agent_id: &AgentId| match &whole {
-        Scope::Agent(_) | Scope::Team(_) => everyone.paid_since(&whole, agent_id),
-        Scope::World | Scope::Root(_) | Scope::Day(_) => Some(EVER),
-    };
-    let mut add = |sum: &UsageSum| {
-        budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(sum.unpriced_tokens);
-        budget.spent_tokens = budget.spent_tokens.saturating_add(sum.tokens.total());
-        budget.spent_money = budget.spent_money.plus(sum.cost);
-    };
-    // What an id spent before it was charged to this scope was somebody else's: the rest of it is summed apart.
-    let mut later: BTreeMap<Timestamp, BTreeSet<AgentId>> = BTreeMap::new();
-    for sum in w.usage_sum(&filter).await? {
-        match paid_since(&sum.agent_id) {
-            None => {}
-            Some(from) if since.unwrap_or(EVER) >= from => add(&sum),
-            Some(from) => drop(later.entry(from).or_default().insert(sum.agent_id)),
-        }
-    }
-    for (from, agents) in later {
-        let sums = w.usage_sum(&UsageFilter { since: Some(from), ..filter.clone() }).await?;
-        sums.iter().filter(|sum| agents.contains(&sum.agent_id)).for_each(&mut add);
-    }
-    for mut turn in w.turns_open().await? {
-        let charged = match &whole {
-            Scope::World | Scope::Day(_) => true,
-            Scope::Team(_) | Scope::Agent(_) => everyone.paid_since(&whole, &turn.agent_id).is_some(),
-            Scope::Root(root_id) => turn.root_id == *root_id,
-        };
-        if charged && let Some(held) = &mut turn.held {
-            budget.reserved_tokens = budget.reserved_tokens.saturating_add(held.tokens);
-            budget.reserved_money = budget.reserved_money.plus(held.money.unwrap_or(Money(0)));
-            held.scopes.push(scope.clone());
-            w.turn_put(&turn).await?;
-        }
-    }
-    Ok(budget)
 }

@@ -40,14 +40,41 @@ impl Payers {
         // Its own account goes by its id, whoever bears it.
         self.scopes.push((own, self.since));
         let agent = agent?;
-        self.since = self.since.max(agent.paid_since.unwrap_or(EVER));
         let team = agent.team.clone().map(Scope::Team).filter(|team| !self.has(team));
-        self.scopes.extend(team.map(|team| (team, self.since)));
+        self.scopes.extend(team.map(|team| (team, self.since.max(agent.team_pays_since()))));
+        self.since = self.since.max(agent.creator_pays_since());
         agent.creator()
     }
 
     fn has(&self, scope: &Scope) -> bool {
         self.scopes.iter().any(|(paying, _)| paying == scope)
+    }
+}
+
+/// Since when the creator and the team of an agent pay for what its id spends; `None` is ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Since {
+    /// See [`Agent::paid_since`].
+    pub(crate) creator: Option<Timestamp>,
+    /// See [`Agent::team_since`].
+    pub(crate) team: Option<Timestamp>,
+}
+
+impl Since {
+    /// Of an agent whose id `before` bears or has borne: each of the two as long as before, if it is the same, else from
+    /// `now` on.
+    pub(crate) fn after(before: &Agent, team: Option<&str>, owner: Option<&str>, now: Timestamp) -> Self {
+        let creator = if before.owner.as_deref() == owner { before.creator_pays_since() } else { now };
+        let team = if before.team.as_deref() == team { before.team_pays_since() } else { now };
+        let since = |from: Timestamp| Some(from).filter(|from| *from != EVER);
+        // Where the record says nothing of the team, it pays for as long as the creator.
+        Self { creator: since(creator), team: Some(team).filter(|team| *team != creator) }
+    }
+
+    /// Of an agent whose id bears no record. Where tombstones were pruned, an earlier one may have borne it, whose spending is
+    /// nobody's who is known; elsewhere there was none.
+    pub(crate) fn of_new(pruned: bool, now: Timestamp) -> Self {
+        Self { creator: pruned.then_some(now), team: None }
     }
 }
 
@@ -87,17 +114,24 @@ pub(super) struct Everyone(BTreeMap<AgentId, Agent>);
 impl Everyone {
     /// All on record, tombstones included: what a deleted agent spent stays spent.
     pub(super) async fn read(r: &mut dyn Reads) -> Result<Self> {
+        #[cfg(test)]
+        super::looks::count();
         let agents = r.agent_list(true).await?;
         Ok(Self(agents.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect()))
     }
 
-    /// Since when the calls of `agent_id` are charged to `scope`, which is that of an agent or of a team; `None` is never.
-    pub(super) fn paid_since(&self, scope: &Scope, agent_id: &AgentId) -> Option<Timestamp> {
+    /// Their ids, in order.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &AgentId> {
+        self.0.keys()
+    }
+
+    /// The agents and teams that the calls of `agent_id` are charged to, and since when.
+    pub(super) fn payers(&self, agent_id: &AgentId) -> Vec<(Scope, Timestamp)> {
         let mut payers = Payers::default();
         let mut next = Some(agent_id.clone());
         while let Some(agent_id) = next {
             next = payers.add(&agent_id, self.0.get(&agent_id));
         }
-        payers.scopes.into_iter().find_map(|(paying, since)| (paying == *scope).then_some(since))
+        payers.scopes
     }
 }

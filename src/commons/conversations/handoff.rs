@@ -63,7 +63,7 @@ pub async fn handoff(
         return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
             .hint("name another agent, or answer yourself"));
     }
-    if let Some(refusal) = asks::unanswerable(&to) {
+    if let Some(refusal) = asks::unanswerable(cx, &to) {
         return Err(refusal);
     }
     let old = std::mem::replace(&mut conversation.owner, to.agent_id.clone());

@@ -63,7 +63,8 @@ async fn deleting_leaves_a_tombstone_and_nothing_for_the_successor() {
     let unread = rig.send("ada", "unread").await;
     write!(rig, |w, cx| skills::acquire(w, &cx, &id("ada"), "git").await).unwrap();
     let gone = write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id("ada")).await).unwrap();
-    assert!(gone.is_deleted());
+    assert!(gone.agent.is_deleted());
+    assert_eq!(gone.left, agents::Left { mail_dropped: 1, tasks_left: 0 });
     assert_eq!(rig.turn(turn).await.status, TurnStatus::Cancelled);
     assert_eq!(rig.turn(beside).await.status, TurnStatus::Cancelled);
     assert_eq!(rig.message(unread.message_id).await.state, MailState::Consumed);

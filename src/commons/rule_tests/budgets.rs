@@ -1,11 +1,12 @@
 use ghost_domain::budget::next_day;
+use ghost_domain::ports::Signal;
 use ghost_domain::{BudgetLimits, Code, Money, Scope, TurnStatus};
 use ghost_store::tables::UsageFilter;
 
 use super::rig::{PRICE, Rig, code, demand, id, new_agent, operator, party, read, used, write};
 use crate::agents::{self, NewAgent};
-use crate::budgets::{self, Demand, NewLimits, OWNERS_MAX, Settlement, Taken};
-use crate::turns;
+use crate::budgets::{self, Demand, NewLimits, OWNERS_MAX, Reserved, Settlement, Taken};
+use crate::turns::{self, ModelResult};
 
 async fn limit(rig: &Rig, scope: &Scope, tokens: Option<u64>, money: Option<u64>) {
     let (scope, limits) =
@@ -54,16 +55,50 @@ async fn what_is_left_shrinks_the_answer_and_then_refuses_and_a_raise_goes_on() 
     limit(&rig, &team, Some(200), None).await;
     let (held, most) = rig.model_start(turn, demand(100, 4_096)).await.unwrap();
     assert_eq!(most, 100);
+    rig.model_answer(turn, held, used(100, 100)).await.unwrap();
     let bob = rig.busy("bob").await.turn_id;
     let refusal = rig.model_start(bob, demand(1, 10)).await.unwrap_err();
-    assert_eq!(refusal.code, Code::BudgetExhausted, "what ada holds, bob cannot have");
+    assert_eq!(refusal.code, Code::BudgetExhausted);
     assert_eq!(refusal.details.unwrap()["scope"], "team:crew");
     assert!(rig.journal(bob).await.is_empty(), "a refused call leaves nothing in the journal");
-    rig.model_answer(turn, held, used(100, 100)).await.unwrap();
     assert_eq!(code(rig.model_start(turn, demand(1, 16)).await), Code::BudgetExhausted);
     limit(&rig, &team, Some(300), None).await;
     assert_eq!(rig.model_start(turn, demand(1, 16)).await.unwrap().1, 16);
     assert_eq!(rig.turn(turn).await.status, TurnStatus::Open);
+}
+
+/// Tries a model call whose outcome may be that it waits.
+async fn try_start(rig: &Rig, turn_id: ghost_domain::TurnId, demand: Demand) -> crate::Result<Reserved> {
+    write!(rig, |w, cx| turns::model_started(w, &cx, turn_id, &demand).await)
+}
+
+#[tokio::test]
+async fn what_others_hold_is_waited_for_and_whoever_waits_is_told_when_it_is_free() {
+    let rig = Rig::new().await;
+    let (ada, bob) = (rig.busy("ada").await.turn_id, rig.busy("bob").await.turn_id);
+    let (team, own) = (Scope::Team("crew".into()), Scope::Agent(id("bob")));
+    limit(&rig, &team, Some(1_000), None).await;
+    limit(&rig, &own, Some(500), None).await;
+    rig.signals();
+    let (held, most) = rig.model_start(ada, demand(100, 800)).await.unwrap();
+    assert_eq!((most, rig.signals()), (800, vec![]), "that more is held is no reason to try again");
+    assert_eq!(try_start(&rig, bob, demand(50, 100)).await, Ok(Reserved::Waits(team.clone())));
+    assert_eq!(account(&rig, &own).await, (0, 0), "who waits holds nothing");
+    assert!(rig.journal(bob).await.is_empty());
+    // Less than is left now, and yet the answer must not be shorter than what is spent makes it.
+    assert_eq!(try_start(&rig, bob, demand(50, 51)).await, Ok(Reserved::Waits(team.clone())));
+    rig.model_answer(ada, held, used(100, 20)).await.unwrap();
+    assert_eq!(rig.signals(), [Signal::BudgetsFreed(vec![team.clone()])], "the world's account has no limit");
+    let (held, most) = rig.model_start(bob, demand(50, 100)).await.unwrap();
+    assert_eq!(most, 100);
+    // Whatever is done to the turn, who waits for what it holds hears of it.
+    assert_eq!(try_start(&rig, ada, demand(700, 100)).await, Ok(Reserved::Waits(team.clone())));
+    write!(rig, |w, cx| turns::cancel(w, &cx, &operator(), bob).await).unwrap();
+    assert!(rig.signals().contains(&Signal::BudgetsFreed(vec![own, team.clone()])));
+    assert_eq!(code(rig.model_answer(bob, held, used(50, 10)).await), Code::Cancelled);
+    // So is who waits when a limit changes.
+    limit(&rig, &team, Some(2_000), None).await;
+    assert_eq!(rig.signals(), [Signal::BudgetsFreed(vec![team])]);
 }
 
 #[tokio::test]
@@ -225,6 +260,31 @@ async fn a_failed_call_whose_use_is_known_is_charged_that_and_no_more() {
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].cost), (3, 0, Money(315)));
     let turn = rig.turn(turn).await;
     assert_eq!((turn.input_tokens, turn.output_tokens, turn.cost), (300, 15, Money(315)));
+}
+
+#[tokio::test]
+async fn an_answer_whose_use_is_partly_estimated_is_charged_that_and_marked() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await.turn_id;
+    let (held, _) = rig.model_start(turn, demand(100, 4_096)).await.unwrap();
+    let result = ModelResult {
+        reservation_id: held,
+        provider: "p".into(),
+        model: "m".into(),
+        blocks: Vec::new(),
+        stop: None,
+        usage: used(100, 5),
+        estimated: true,
+        price: Some(PRICE),
+        duration_ms: 7,
+    };
+    write!(rig, |w, cx| turns::model_answered(w, &cx, turn, result).await).unwrap();
+    assert_eq!(account(&rig, &Scope::World).await, (0, 105));
+    let sums = read!(rig, |r| r.usage_sum(&UsageFilter::default()).await?);
+    assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].estimated_cost), (1, 1, Money(105)));
+    let events = rig.events().await;
+    let finished = events.iter().find(|event| event.kind == ghost_domain::EventKind::ModelFinished).unwrap();
+    assert_eq!((&finished.payload["input_tokens"], &finished.payload["estimated"]), (&100.into(), &true.into()));
 }
 
 #[tokio::test]

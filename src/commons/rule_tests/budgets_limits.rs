@@ -157,6 +157,47 @@ async fn no_list_that_is_full_keeps_a_limit_of_the_file_or_a_warning_back() {
 }
 
 #[tokio::test]
+async fn a_limit_can_be_set_for_whatever_the_list_shows_and_for_an_agent_that_was_deleted() {
+    let rig = Rig::new().await;
+    create(&rig, "ada", "dan", Some(500)).await;
+    create(&rig, "ada", "eve", None).await;
+    spend(&rig, "dan", 30).await;
+    set(&rig, "team:crew", Some(9_000)).await;
+    for name in ["dan", "eve", "ada", "bob", "cyd"] {
+        delete(&rig, name).await;
+    }
+    assert_eq!(set(&rig, "agent:dan", Some(70)).await.spent_tokens, 30);
+    assert_eq!(set(&rig, "agent:eve", Some(40)).await.limits.money, Some(Money(40)), "it never had an account");
+    assert_eq!(set(&rig, "team:crew", None).await.limits.money, None);
+    // It holds for the next one of the id, and of what is lifted while there is none nothing is left over for it.
+    assert!(!set(&rig, "agent:dan/day", None).await.money_lifted);
+    write!(rig, |w, cx| agents::create(w, &cx, &operator(), new_agent(&cx, "ada")).await).unwrap();
+    create(&rig, "ada", "dan", Some(200)).await;
+    assert_eq!(money_limit(&rig, "agent:dan").await, Some(70));
+    assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(200));
+    // What never was is a slip of the keyboard.
+    for text in ["agent:dann", "agent:dann/day", "team:desk"] {
+        let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1)), money: None });
+        let refused = write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limits).await);
+        assert_eq!(refused.unwrap_err().code, ghost_domain::Code::NotFound, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn who_allows_no_money_is_warned_when_some_was_spent() {
+    let rig = Rig::new().await;
+    assert_eq!(set(&rig, "world", Some(0)).await.passed(), Vec::<&str>::new());
+    let near = async || {
+        let now = rig.cx.now();
+        read!(rig, |r| status::near(r, now).await?.len())
+    };
+    assert_eq!(near().await, 0);
+    set(&rig, "world", None).await;
+    spend(&rig, "ada", 20).await;
+    assert_eq!((set(&rig, "world", Some(0)).await.passed(), near().await), (vec!["usd"], 1));
+}
+
+#[tokio::test]
 async fn accounts_of_deleted_agents_warn_nobody() {
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", None).await;

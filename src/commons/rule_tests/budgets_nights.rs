@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ghost_domain::{BudgetLimits, Money, ReservationId, Scope, Turn};
+use ghost_domain::{BudgetLimits, Code, Money, ReservationId, Scope, Turn};
 use ghost_store::tables::UsageFilter;
 use proptest::prelude::*;
 
@@ -58,8 +58,11 @@ impl Night {
         match step {
             Move::Start(who, input, most) => {
                 let started = self.rig.model_start(self.turns[who].turn_id, demand(input, most)).await;
-                if let Ok((reservation, most)) = started {
-                    self.held[who] = Some((reservation, input, most));
+                match started {
+                    Ok((reservation, most)) => self.held[who] = Some((reservation, input, most)),
+                    // It waits, and what it held before was cut off.
+                    Err(refusal) if refusal.code == Code::Unavailable => self.held[who] = None,
+                    Err(_) => {}
                 }
             }
             Move::End(who, 2, _) => {

@@ -1,9 +1,11 @@
 //! The rules against the store in memory, under a clock and ids that the tests own.
 
 mod agents;
+mod agents_ids;
 mod asks;
 mod asks_ended;
 mod budgets;
+mod budgets_late;
 mod budgets_limits;
 mod budgets_nights;
 mod budgets_sums;
@@ -14,6 +16,7 @@ mod crashes;
 mod dead_letters;
 mod feed;
 mod fencing;
+mod jobs;
 mod knowledge;
 mod mail;
 mod redaction;

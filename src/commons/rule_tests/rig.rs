@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::agents::{self, NewAgent};
 use crate::asks::{self, WaitingCall};
-use crate::budgets::Demand;
+use crate::budgets::{Demand, Reserved};
 use crate::mail::{self, Chain, Draft};
 use crate::turns::{self, CallStart, Ending, ModelResult, Taken};
 use crate::{Cx, Result};
@@ -281,12 +281,12 @@ impl Rig {
         self.events().await.iter().filter(|event| event.kind == kind).count()
     }
 
-    /// Begins a model call of at most `output` tokens after `input`.
+    /// Begins a model call of at most `output` tokens after `input`. One that waits gives `Unavailable`.
     pub(crate) async fn model_start(&self, turn_id: TurnId, demand: Demand) -> Result<(ReservationId, u64)> {
-        write!(self, |w, cx| {
-            let (reservation_id, allowance) = turns::model_started(w, &cx, turn_id, &demand).await?;
-            Ok((reservation_id, allowance.max_tokens))
-        })
+        match write!(self, |w, cx| turns::model_started(w, &cx, turn_id, &demand).await)? {
+            Reserved::Granted(reservation_id, allowance) => Ok((reservation_id, allowance.max_tokens)),
+            Reserved::Waits(scope) => Err(Refusal::new(Code::Unavailable, format!("it waits for budget {scope}"))),
+        }
     }
 
     pub(crate) async fn model_answer(
@@ -302,6 +302,7 @@ impl Rig {
             blocks: vec![Block::Text { text: "well".into() }],
             stop: None,
             usage,
+            estimated: false,
             price: Some(PRICE),
             duration_ms: 7,
         };

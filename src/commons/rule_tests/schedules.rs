@@ -302,6 +302,29 @@ async fn an_alert_in_a_channel_wakes_whom_the_world_wants_to_be_woken() {
 }
 
 #[tokio::test]
+async fn however_many_heartbeats_there_are_those_that_nobody_wants_any_more_go() {
+    let rig = Rig::new().await;
+    let wanted = async |agents: &[&str]| {
+        let heartbeat = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
+        let wanted = agents.iter().map(|name| (id(name), heartbeat.clone())).collect();
+        write!(rig, |w, cx| schedules::heartbeats(w, &cx, &wanted).await).unwrap();
+    };
+    wanted(&["ada", "cyd"]).await;
+    write!(rig, |w, cx| {
+        let model = w.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat").await?.unwrap();
+        for n in 0..2_300 {
+            let (schedule_id, agent_id) = (ghost_domain::ScheduleId(cx.id()), id(&format!("b{n:04}")));
+            w.schedule_put(&ghost_domain::Schedule { schedule_id, agent_id, ..model.clone() }).await?;
+        }
+        Ok::<_, ghost_domain::Refusal>(())
+    })
+    .unwrap();
+    wanted(&["cyd"]).await;
+    let left = read!(rig, |r| r.schedule_list(None, Some(ScheduleKind::Heartbeat)).await?);
+    assert_eq!(left.iter().map(|left| left.agent_id.as_str()).collect::<Vec<_>>(), ["cyd"]);
+}
+
+#[tokio::test]
 async fn heartbeats_are_what_the_world_wants_and_stay_quiet_when_there_is_nothing() {
     let rig = Rig::new().await;
     let want = async |every_ms: Option<u64>| {

@@ -25,6 +25,7 @@ fn what_may_pass_is_unavailable_and_all_else_is_internal() {
         StoreError::Newer { path: path.clone(), found: 9, known: 1 },
         StoreError::Open { path, what: "no such directory".into() },
         StoreError::Row { table: "agents", key: "ada".into(), what: "not JSON".into() },
+        StoreError::Broken("its thread is gone".into()),
         StoreError::Database("syntax error".into()),
     ];
     for error in lasting {

@@ -1,6 +1,8 @@
 //! The bounds that hold when agents talk freely.
 
-use ghost_domain::{AgentKind, Code, EventKind, Kind, RootId};
+use ghost_domain::journal::CallOutcome;
+use ghost_domain::storm::RootTally;
+use ghost_domain::{AgentKind, CallId, Code, EventKind, Kind, Party, Refusal, RootId, Turn};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -8,6 +10,7 @@ use super::rig::{Rig, code, id, new_agent, operator, party, read, write};
 use crate::agents::{self, NewAgent};
 use crate::mail::{self, Chain, Draft};
 use crate::storms::{self, NearBound};
+use crate::turns;
 
 const ROOT: RootId = RootId(Uuid::from_u128(77));
 
@@ -49,6 +52,118 @@ async fn a_broadcast_counts_for_each_that_it_goes_to() {
     let again = write!(rig, |w, cx| mail::broadcast(w, &cx, &draft, &[], None).await);
     assert_eq!(code(again), Code::RateLimited);
     assert_eq!(read!(rig, |r| r.inbox_total().await?), 2, "nothing of the second one was sent");
+}
+
+/// The events that a bound was reached, with what they say.
+async fn held(rig: &Rig) -> Vec<serde_json::Value> {
+    let held = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld);
+    held.map(|event| event.payload).collect()
+}
+
+/// Records that this refusal was the outcome of a call in a turn.
+async fn recorded(rig: &Rig, turn: &Turn, refusal: &Refusal) {
+    let (turn, refusal) = (turn.clone(), refusal.clone());
+    write!(rig, |w, cx| {
+        let outcome = CallOutcome { content: serde_json::Value::Null, refusal: Some(refusal), truncated: false };
+        turns::record_call_end(w, &cx, &turn, CallId(cx.id()), "c1", "t", &outcome).await
+    })
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_bound_that_is_passed_in_one_step_is_told_with_the_record_of_the_refused_call() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_messages_max = 3);
+    let turn = rig.busy("ada").await;
+    let chain = Chain { root_id: turn.root_id, hop: turn.hop + 1 };
+    let draft = Draft { kind: Kind::Broadcast, chain, ..message("ada", "ada", "all hands", 1) };
+    let first = draft.clone();
+    write!(rig, |w, cx| mail::broadcast(w, &cx, &first, &[], None).await).unwrap();
+    for _ in 0..2 {
+        let again = draft.clone();
+        let refusal = write!(rig, |w, cx| mail::broadcast(w, &cx, &again, &[], None).await).unwrap_err();
+        let words = "has caused 2 messages; 2 more would pass its bound of 3 (limits.root_messages_max)";
+        assert!(refusal.message.ends_with(words), "{refusal}");
+        recorded(&rig, &turn, &refusal).await;
+    }
+    let told = held(&rig).await;
+    assert_eq!(told.len(), 1, "told once, although nothing of the broadcast was written: {told:#?}");
+    assert_eq!((&told[0]["limit"], &told[0]["messages"]), (&json!("root_messages_max"), &json!(2)));
+    assert_eq!((&told[0]["value"], &told[0]["more"]), (&json!(3), &json!(2)));
+    // One more piece fits, and meets the bound that was told already. One that was changed is told anew.
+    rig.deliver(Draft { chain, ..message("ada", "bob", "the last", 1) }).await.unwrap();
+    assert_eq!(held(&rig).await.len(), 1);
+    rig.limits(|limits| limits.root_messages_max = 1);
+    let refusal = rig.deliver(Draft { chain, ..message("ada", "bob", "too much", 1) }).await.unwrap_err();
+    recorded(&rig, &turn, &refusal).await;
+    assert_eq!(held(&rig).await.len(), 2);
+}
+
+#[tokio::test]
+async fn every_bound_of_a_root_is_told_even_if_it_was_lowered_below_what_there_is() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let root_id = turn.root_id;
+    let chain = move |hop| Chain { root_id, hop };
+    let mut tally = RootTally { messages: 9, turns: 9, spawns: 9, ..RootTally::new(root_id, rig.cx.now()) };
+    for _ in 0..9 {
+        tally.asked(&id("ada"), &id("bob"));
+        tally.echo(&id("ada"), &id("bob"), "Thanks!");
+        tally.echo(&id("bob"), &id("ada"), "Thanks!");
+    }
+    write!(rig, |w, _cx| Ok::<_, Refusal>(w.root_put(&tally).await?)).unwrap();
+    rig.limits(|limits| {
+        limits.root_messages_max = 4;
+        limits.root_turns_max = 4;
+        limits.root_spawns_max = 4;
+        limits.echoes_max = 4;
+        limits.reply_rounds_max = 4;
+        limits.hops_max = 4;
+    });
+    let draft = |text: &str, hop| Draft { chain: chain(hop), ..message("ada", "bob", text, 1) };
+    let over_turns = write!(rig, |w, cx| storms::turns_spent(w, &cx, chain(1)).await).unwrap().unwrap();
+    assert!(over_turns.message.ends_with("9 turns; 1 more would pass its bound of 4 (limits.root_turns_max)"));
+    let spawn = NewAgent { chain: chain(1), kind: AgentKind::Dynamic, ..new_agent(&rig.cx, "x1") };
+    let refusals = [
+        rig.deliver(draft(&"new ".repeat(100), 1)).await.unwrap_err(),
+        rig.deliver(draft("Thanks!", 1)).await.unwrap_err(),
+        rig.deliver(draft("too far", 5)).await.unwrap_err(),
+        rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap_err(),
+        write!(rig, |w, cx| agents::create(w, &cx, &party("ada"), spawn).await).unwrap_err(),
+    ];
+    for refusal in refusals.iter().chain(&refusals) {
+        recorded(&rig, &turn, refusal).await;
+    }
+    write!(rig, |w, cx| storms::turn_opened(w, &cx, &id("ada"), chain(1)).await).unwrap();
+    let limits: Vec<_> = held(&rig).await.into_iter().map(|payload| payload["limit"].clone()).collect();
+    let expected =
+        ["root_messages_max", "echoes_max", "hops_max", "reply_rounds_max", "root_spawns_max", "root_turns_max"];
+    assert_eq!(limits, expected);
+}
+
+#[tokio::test]
+async fn a_refusal_that_its_caller_lives_with_is_told_as_well() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_messages_max = 3);
+    let tally = RootTally { messages: 2, ..RootTally::new(ROOT, rig.cx.now()) };
+    write!(rig, |w, cx| {
+        w.root_put(&tally).await?;
+        let refused = storms::sent(w, &cx, &party("ada"), chain(1), 2).await;
+        Ok::<_, Refusal>(refused.unwrap_err())
+    })
+    .unwrap();
+    assert_eq!(held(&rig).await.len(), 1);
+    assert_eq!(read!(rig, |r| r.root_get(ROOT).await?.unwrap()).messages, 2);
+}
+
+#[tokio::test]
+async fn a_bound_that_the_supervisor_fills_is_told() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.inbox_max = 1);
+    let draft = Draft::new(&id("ada"), Party::System, Kind::Message, "by the supervisor", Chain::root(&rig.cx));
+    rig.deliver(draft).await.unwrap();
+    assert_eq!(code(rig.deliver(message("bob", "ada", "no place", 1)).await), Code::InboxFull);
+    assert_eq!(held(&rig).await[0]["limit"], "inbox_max");
 }
 
 #[tokio::test]

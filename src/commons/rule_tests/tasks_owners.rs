@@ -67,8 +67,7 @@ async fn whoever_gave_a_deleted_agent_work_is_told_and_its_successor_gets_it() {
     assert!(words.starts_with("3 tasks are open: bob is deleted and owns 3 tasks ("), "{words}");
     assert!(words.contains(&first.task_id.to_string()), "{words}");
     // A job that goes on reminds the others of theirs.
-    let chain = Chain { root_id: first.root_id, hop: 0 };
-    assert_eq!(write!(rig, |w, cx| tasks::remind(w, &cx, chain, &id("cyd")).await).unwrap(), 0);
+    assert_eq!(remind(&rig, &first).await, 0);
 
     // Whoever bears the id now is told of what can be worked on.
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.cx, "bob") };
@@ -76,6 +75,104 @@ async fn whoever_gave_a_deleted_agent_work_is_told_and_its_successor_gets_it() {
     let subjects: Vec<String> = rig.inbox("bob").await.into_iter().filter_map(|mail| mail.subject).collect();
     assert_eq!(subjects, ["Task for you: count", "Task for you: rest"]);
     assert_eq!(held_up(&rig, &first).await.as_deref(), Some("3 tasks are open"));
+}
+
+/// Reminds everyone but cyd of the tasks of this one's root.
+async fn remind(rig: &Rig, task: &Task) -> usize {
+    let root_id = task.root_id;
+    write!(rig, |w, cx| tasks::remind(w, &cx, root_id, &id("cyd")).await).unwrap()
+}
+
+/// `count` tasks of bob's, which ada has given it, in one chain of work.
+async fn many(rig: &Rig, count: i32) -> Task {
+    let first = task(rig, party("ada"), "one of many", &[]).await;
+    let model = first.clone();
+    write!(rig, |w, cx| {
+        for n in 1..count {
+            let task_id = TaskId(cx.id());
+            // Those that are younger come first.
+            w.task_put(&Task { task_id, title: format!("number {n}"), priority: n, ..model.clone() }).await?;
+        }
+        Ok::<_, ghost_domain::Refusal>(())
+    })
+    .unwrap();
+    first
+}
+
+#[tokio::test]
+async fn however_many_tasks_a_deleted_agent_leaves_none_is_left_out() {
+    let rig = Rig::new().await;
+    let first = many(&rig, 1_500).await;
+    assert_eq!(held_up(&rig, &first).await.as_deref(), Some("1500 tasks are open"));
+    let gone = write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id("bob")).await).unwrap();
+    assert_eq!(gone.left.tasks_left, 1_500);
+    let ends = rig.events().await;
+    let end = ends.iter().find(|event| event.kind == EventKind::AgentDeleted).unwrap();
+    assert_eq!(end.payload["tasks_left"], 1_500);
+    let unsaid = read!(rig, |r| {
+        let (mut unsaid, mut after) = (0, None);
+        loop {
+            let page = r.tasks_open(None, after, 500).await?;
+            let Some(last) = page.last() else { break unsaid };
+            after = Some(last.task_id);
+            for task in &page {
+                let history = r.task_events(task.task_id, 9).await?;
+                let note = history.last().and_then(|event| event.note.clone());
+                unsaid += u32::from(note.as_deref() != Some("its owner bob was deleted"));
+            }
+        }
+    });
+    assert_eq!(unsaid, 0);
+    let mail = rig.inbox("ada").await;
+    assert_eq!(mail.len(), 1);
+    assert_eq!(mail[0].subject.as_deref(), Some("bob was deleted with 1500 tasks of yours"));
+    assert!(mail[0].body.contains("title: number 1499\n") && mail[0].body.contains("\n1480 more are on the board.\n"));
+    let words = held_up(&rig, &first).await.unwrap();
+    assert!(words.starts_with("1500 tasks are open: bob is deleted and owns 1500 tasks ("), "{words}");
+    assert!(words.ends_with(", ...)"), "{words}");
+
+    // Its successor gets those that come first whole, and of the rest a list.
+    write!(rig, |w, cx| agents::create(w, &cx, &operator(), new_agent(&cx, "bob")).await).unwrap();
+    let mail = rig.inbox("bob").await;
+    let last = mail.last().unwrap();
+    assert_eq!((mail.len(), mail[0].subject.as_deref()), (201, Some("Task for you: number 1499")));
+    assert_eq!(last.subject.as_deref(), Some("1300 tasks more for you"));
+    assert!(last.body.contains("title: number 1299\n") && last.body.contains("\n1280 more are on the board.\n"));
+    assert_eq!((last.kind, last.root_id), (Kind::Task, first.root_id));
+
+    // So it does when a job is got going again.
+    assert_eq!(remind(&rig, &first).await, 1_500);
+    let mail = rig.inbox("bob").await.split_off(201);
+    let last = mail.last().unwrap();
+    assert_eq!((mail.len(), mail[0].subject.as_deref()), (201, Some("Task for you: number 1499")));
+    assert_eq!((last.subject.as_deref(), last.root_id), (Some("1300 tasks more for you"), first.root_id));
+    assert!(last.body.starts_with("These tasks are yours, too, ") && last.body.contains("title: number 1299\n"));
+}
+
+#[tokio::test]
+async fn many_owners_that_are_reminded_share_what_is_told_whole() {
+    let rig = Rig::new().await;
+    let first = many(&rig, 300).await;
+    let one = task(&rig, party("bob"), "small", &[]).await;
+    let root_id = first.root_id;
+    write!(rig, |w, cx| {
+        for n in 0..300 {
+            let task_id = TaskId(cx.id());
+            w.task_put(&Task { task_id, owner: id("cyd"), title: format!("number {n}"), ..first.clone() }).await?;
+        }
+        w.task_put(&Task { owner: id("ada"), ..one }).await
+    })
+    .unwrap();
+    let known = (rig.inbox("ada").await.len(), rig.inbox("bob").await.len());
+    // Whoever is told otherwise has no share.
+    let told = write!(rig, |w, cx| tasks::remind(w, &cx, root_id, &id("bob")).await).unwrap();
+    assert_eq!((told, rig.inbox("bob").await.len()), (301, known.1));
+    let subjects = |mail: Vec<ghost_domain::Envelope>| -> Vec<String> {
+        mail.into_iter().filter_map(|mail| mail.subject).collect()
+    };
+    assert_eq!(subjects(rig.inbox("ada").await.split_off(known.0)), ["Task for you: small"]);
+    let told = subjects(rig.inbox("cyd").await);
+    assert_eq!((told.len(), told.last().map(String::as_str)), (101, Some("200 tasks more for you")));
 }
 
 #[tokio::test]

@@ -49,9 +49,13 @@ pub(super) async fn gone(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Res
 /// Brings the heartbeats to what the configuration wants. One that is as it should be goes on undisturbed, disabled ones
 /// included.
 pub async fn heartbeats(w: &mut dyn Writes, cx: &Cx, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
-    for schedule in w.schedule_list(None, Some(ScheduleKind::Heartbeat)).await? {
-        if !wanted.contains_key(&schedule.agent_id) {
-            remove(w, cx, &Party::System, &schedule, Some("the world file no longer wants it")).await?;
+    let mut after = None;
+    loop {
+        let page = w.schedules_of(ScheduleKind::Heartbeat, after).await?;
+        let Some(last) = page.last() else { break };
+        after = Some(last.schedule_id);
+        for schedule in page.iter().filter(|schedule| !wanted.contains_key(&schedule.agent_id)) {
+            remove(w, cx, &Party::System, schedule, Some("the world file no longer wants it")).await?;
             gone(w, cx, &schedule.agent_id).await?;
         }
     }

@@ -38,7 +38,10 @@ pub async fn turn_ended(
     }
     let (status, note) = match ending {
         Ending::Finished(_) => (RunStatus::Done, None),
-        Ending::Cut(_) => (RunStatus::Done, Some("its answer was cut at the model's token limit".to_owned())),
+        Ending::Cut(_) => (
+            RunStatus::Done,
+            Some("its answer was cut at the model's token limit, or paused by its provider".to_owned()),
+        ),
         Ending::Failed(refusal) => (RunStatus::Failed, Some(cx.excerpt(&refusal.to_string(), NOTE_MAX))),
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", cx.excerpt(why, NOTE_MAX)))),
     };

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::chain::Chain;
 use crate::mail::{self, Draft};
-use crate::{Cx, Result};
+use crate::{Cx, Result, storms};
 
 /// Writes a task that has changed, with its history and the event.
 pub(super) async fn keep(
@@ -88,6 +88,7 @@ pub(super) async fn tell_creator(
 /// Delivers what is told of a task, if that can be: the work is done, or left, whether or not anyone can be told of it. A full
 /// inbox or a deleted receiver must not make a record impossible; the board and the feed have it.
 pub(super) async fn try_to_tell(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Result<()> {
+    let (from, chain) = (draft.from.clone(), draft.chain);
     match mail::deliver(w, cx, draft).await {
         Err(refusal)
             if !matches!(
@@ -97,7 +98,11 @@ pub(super) async fn try_to_tell(w: &mut dyn Writes, cx: &Cx, draft: Draft) -> Re
         {
             Err(refusal)
         }
-        Ok(_) | Err(_) => Ok(()),
+        Err(refusal) => match from.agent() {
+            Some(agent_id) => storms::refused(w, cx, agent_id, chain, &refusal).await,
+            None => Ok(()),
+        },
+        Ok(_) => Ok(()),
     }
 }
 

@@ -10,7 +10,8 @@ use ghost_store::Writes;
 use ghost_store::tables::LedgerFilter;
 use serde_json::{Value, json};
 
-use crate::{Cx, Result};
+use crate::chain::Chain;
+use crate::{Cx, Result, storms};
 
 /// A call that is about to run.
 #[derive(Clone, Debug)]
@@ -134,7 +135,15 @@ pub async fn record_call_end(
     )
     .agent(&turn.agent_id)
     .correlation(turn.turn_id);
-    cx.emit(w, event).await
+    cx.emit(w, event).await?;
+    // What the refused call had written is undone; this is where a bound that held it can be told.
+    match &outcome.refusal {
+        Some(refusal) => {
+            let chain = Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) };
+            storms::refused(w, cx, &turn.agent_id, chain, refusal).await
+        }
+        None => Ok(()),
+    }
 }
 
 /// The status of a ledger row that an outcome makes.

@@ -12,7 +12,7 @@ use ghost_domain::{AskId, ConversationId, Envelope, Kind, MessageId, Refusal};
 pub enum Ending {
     /// With the model's last text, which may be empty.
     Finished(String),
-    /// With the model's last text, which was cut because it reached its token limit for one answer.
+    /// With the model's last text, which was cut: it reached its token limit for one answer, or its provider paused it.
     Cut(String),
     /// With a reason; whoever asked gets it as the error.
     Failed(Refusal),

@@ -1,7 +1,6 @@
 //! Model calls: budget is held in the transaction that journals the start, and settled in the one that journals the end.
 
 use ghost_domain::Price;
-use ghost_domain::budget::Allowance;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, TokenUsage};
@@ -10,7 +9,7 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::ownership::{open_turn, owned, working_turn};
-use crate::budgets::{self, Charged, Demand, Settlement, Taken};
+use crate::budgets::{self, Charged, Demand, Reserved, Settlement, Taken};
 use crate::{Cx, Result};
 
 /// Journals the prompt that was assembled for a turn: the hashes of its stable parts, which are kept once, and the rest.
@@ -32,16 +31,14 @@ pub async fn brief(
     Ok(())
 }
 
-/// Journals that a model is about to be asked, and holds the budget for it. Refuses when a budget is spent.
-pub async fn model_started(
-    w: &mut dyn Writes,
-    cx: &Cx,
-    turn_id: TurnId,
-    demand: &Demand,
-) -> Result<(ReservationId, Allowance)> {
+/// Journals that a model is about to be asked, and holds the budget for it. Refuses when a budget is spent. Nothing is journaled
+/// of a call that must wait for what others hold.
+pub async fn model_started(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
     let mut turn = open_turn(w, turn_id).await?;
     let agent = owned(w, cx, &turn.agent_id).await?;
-    let (reservation_id, allowance) = budgets::reserve(w, cx, &agent, &mut turn, demand).await?;
+    let reserved = budgets::reserve(w, cx, &agent, &mut turn, demand).await?;
+    let Reserved::Granted(reservation_id, allowance) = &reserved else { return Ok(reserved) };
+    let reservation_id = *reservation_id;
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
     w.journal_append(turn_id, &step, cx.now()).await?;
     let event = NewEvent::new(
@@ -51,7 +48,7 @@ pub async fn model_started(
     .agent(&turn.agent_id)
     .correlation(turn_id);
     cx.emit(w, event).await?;
-    Ok((reservation_id, allowance))
+    Ok(reserved)
 }
 
 /// An answered model call.
@@ -69,6 +66,8 @@ pub struct ModelResult {
     pub stop: Option<String>,
     /// What it took; `None` if the provider did not say, and then the reservation counts.
     pub usage: Option<TokenUsage>,
+    /// Whether a count of `usage` is an estimate.
+    pub estimated: bool,
     /// The price, if known.
     pub price: Option<Price>,
     /// How long it took, in milliseconds.
@@ -79,17 +78,17 @@ pub struct ModelResult {
 pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result: ModelResult) -> Result<Turn> {
     let mut turn = working_turn(w, cx, turn_id).await?;
     let settlement = match result.usage {
-        Some(tokens) => Settlement::Used(Taken {
-            model: result.model.clone(),
-            tokens,
-            price: result.price,
-            duration_ms: result.duration_ms,
-        }),
+        Some(tokens) => {
+            let (model, price, duration_ms) = (result.model.clone(), result.price, result.duration_ms);
+            let taken = Taken { model, tokens, price, duration_ms };
+            if result.estimated { Settlement::Estimated(taken) } else { Settlement::Used(taken) }
+        }
         None => Settlement::Forfeited,
     };
     let settled = budgets::settle(w, cx, &mut turn, result.reservation_id, settlement).await?;
     // A reservation that was forfeited meanwhile has been charged as such, and the answer is not charged again.
-    let told = |tokens| Charged { tokens, cost: result.price.map(|price| price.of(tokens)), estimated: false };
+    let told =
+        |tokens| Charged { tokens, cost: result.price.map(|price| price.of(tokens)), estimated: result.estimated };
     let charged = settled.or_else(|| result.usage.map(told)).unwrap_or(Charged::NOTHING);
     let tokens = charged.tokens;
     let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
@@ -139,7 +138,8 @@ pub async fn model_failed(
 }
 
 /// Journals that a conversation which its model refused as too long is cut down to `context` bytes from here on. Belongs into
-/// the transaction of that failure: a turn that resumes knows both or neither.
+/// the transaction of that failure, or of the last fall-back that is passed over for it: a turn that resumes knows both or
+/// neither.
 pub async fn shortened(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, context: u64) -> Result<()> {
     working_turn(w, cx, turn_id).await?;
     w.journal_append(turn_id, &Step::Shortened { model: model.to_owned(), context }, cx.now()).await?;
@@ -149,21 +149,29 @@ pub async fn shortened(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str
 /// Journals that an answer is there which the store does not take, so that a daemon which dies before it does counts the
 /// attempt. What was held for the call stays held: the answer settles it, or a restart does.
 pub async fn answer_waits(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
-    unsettled(w, cx, turn_id, model, &format!("its answer is kept in memory until the store takes it: {why}"), true)
-        .await
+    let error = format!("its answer is kept in memory until the store takes it: {why}");
+    unsettled(w, cx, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error }).await
 }
 
-/// Journals that a fall-back model was not asked because it cannot be paid for, as a failure of its own that cost nothing.
+/// Journals that a fall-back model was not asked because it cannot be paid for, which is told as a failure that cost nothing.
 pub async fn passed_over(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
-    unsettled(w, cx, turn_id, model, &format!("not asked: {why}"), false).await
+    let error = format!("not asked: {why}");
+    unsettled(w, cx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why }).await
 }
 
 /// Journals a failure that settles nothing. `kept` says that there is an answer, so that nobody discards what was shown of it.
-async fn unsettled(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, error: &str, kept: bool) -> Result<()> {
+async fn unsettled(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn_id: TurnId,
+    model: &str,
+    error: &str,
+    kept: bool,
+    step: impl FnOnce(String) -> Step + Send,
+) -> Result<()> {
     let turn = working_turn(w, cx, turn_id).await?;
     let error = cx.excerpt(error, 300);
-    let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
-    w.journal_append(turn_id, &step, cx.now()).await?;
+    w.journal_append(turn_id, &step(error.clone()), cx.now()).await?;
     let event = NewEvent::new(
         EventKind::ModelFailed,
         json!({ "turn_id": turn_id, "model": model, "error": error, "kept": kept }),

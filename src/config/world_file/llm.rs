@@ -21,15 +21,19 @@ pub struct LlmEntry<'n> {
     /// `default_provider`.
     pub default_provider: Option<Named<'n>>,
     /// `default_model`.
-    pub default_model: Option<String>,
+    pub default_model: Option<Named<'n>>,
     /// `providers`.
-    pub providers: BTreeMap<String, ProviderEntry>,
+    pub providers: BTreeMap<String, ProviderEntry<'n>>,
     /// `prices`.
     pub prices: BTreeMap<String, Price>,
 }
 
 /// One provider; what is not written falls back to the kind's default.
-pub struct ProviderEntry {
+pub struct ProviderEntry<'n> {
+    /// The entry.
+    pub field: Field<'n>,
+    /// Those of its settings that something may turn out to be wrong with later.
+    pub settings: BTreeMap<&'static str, Field<'n>>,
     /// `kind`.
     pub kind: ProviderKind,
     /// `base_url`.
@@ -55,6 +59,10 @@ pub struct ModelEntry<'n> {
     pub choice: ModelChoice,
     /// `provider`.
     pub provider: Option<Field<'n>>,
+    /// `model`.
+    pub model: Option<Field<'n>>,
+    /// The entries of `fallback_models`.
+    pub fallbacks: Vec<Field<'n>>,
 }
 
 /// Reads `llm`.
@@ -70,7 +78,7 @@ pub fn llm<'n>(map: &Map<'n>) -> LlmEntry<'n> {
         }
         Some(LlmEntry {
             default_provider: llm.get("default_provider").and_then(|f| f.text(200).map(|text| (f.clone(), text))),
-            default_model: llm.get("default_model").and_then(|field| field.text(200).map(str::to_owned)),
+            default_model: llm.get("default_model").and_then(|f| f.text(200).map(|text| (f.clone(), text))),
             providers,
             prices: prices(llm),
         })
@@ -78,7 +86,7 @@ pub fn llm<'n>(map: &Map<'n>) -> LlmEntry<'n> {
     .unwrap_or_default()
 }
 
-fn provider(name: &str, field: &Field<'_>) -> Option<ProviderEntry> {
+fn provider<'n>(name: &str, field: &Field<'n>) -> Option<ProviderEntry<'n>> {
     let map = field.map_of("{ kind: openai, base_url: 'http://HOST:PORT/v1' }")?;
     let names: Vec<&'static str> = ProviderKind::ALL.iter().map(|(name, _)| *name).collect();
     let kind = match map.get("kind") {
@@ -107,6 +115,8 @@ fn provider(name: &str, field: &Field<'_>) -> Option<ProviderEntry> {
     let attempts = map.get("attempts").and_then(|field| field.count32(1..=10));
     let (retry_base, retry_cap) = (wait("retry_base"), wait("retry_cap"));
     let dir = map.get("dir").and_then(|field| directory(&field, kind));
+    let settings = ["api_key_env", "base_url", "dir"].into_iter();
+    let settings = settings.filter_map(|key| map.get(key).map(|field| (key, field))).collect();
     map.finish(&[("api_key", "keys are never written here: name the variable that holds it with `api_key_env`")]);
     if kind == Some(ProviderKind::Recorded) && dir.is_none() {
         field.error("a recorded provider needs `dir`", "name the data directory of the earlier run");
@@ -120,7 +130,19 @@ fn provider(name: &str, field: &Field<'_>) -> Option<ProviderEntry> {
         );
     }
     let kind = kind?;
-    Some(ProviderEntry { kind, base_url, api_key_env, concurrency, attempts, retry_base, retry_cap, dir })
+    let field = field.clone();
+    Some(ProviderEntry {
+        field,
+        settings,
+        kind,
+        base_url,
+        api_key_env,
+        concurrency,
+        attempts,
+        retry_base,
+        retry_cap,
+        dir,
+    })
 }
 
 fn directory(field: &Field<'_>, kind: Option<ProviderKind>) -> Option<PathBuf> {
@@ -167,16 +189,17 @@ fn prices(llm: &Map<'_>) -> BTreeMap<String, Price> {
 /// `provider`, `model`, `fallback_models`, `temperature`, `max_tokens`, `thinking` in `map`.
 pub fn read_model<'n>(map: &Map<'n>) -> ModelEntry<'n> {
     let provider = map.get("provider").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
+    let model = map.get("model").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
+    let fallbacks = map.get("fallback_models").map(|field| field.texts(200)).unwrap_or_default();
     let choice = ModelChoice {
         provider: provider.as_ref().map(|(_, name)| (*name).to_owned()),
-        model: map.get("model").and_then(|field| field.text(200).map(str::to_owned)),
-        fallback_models: map
-            .get("fallback_models")
-            .map(|field| field.texts(200).into_iter().map(|(_, text)| text.to_owned()).collect())
-            .unwrap_or_default(),
+        model: model.as_ref().map(|(_, name)| (*name).to_owned()),
+        fallback_models: fallbacks.iter().map(|(_, text)| (*text).to_owned()).collect(),
         temperature: map.get("temperature").and_then(|field| field.number(0.0..=2.0)),
         max_tokens: map.get("max_tokens").and_then(|field| field.count32(1..=1_000_000)),
         thinking: map.get("thinking").and_then(|f| f.choice(&["low", "medium", "high"])).map(str::to_owned),
     };
-    ModelEntry { choice, provider: provider.map(|(field, _)| field) }
+    let field = |(field, _): Named<'n>| field;
+    let (provider, model) = (provider.map(field), model.map(field));
+    ModelEntry { choice, provider, model, fallbacks: fallbacks.into_iter().map(field).collect() }
 }

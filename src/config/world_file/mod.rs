@@ -13,6 +13,7 @@ pub mod parts;
 use std::collections::BTreeMap;
 
 use ghost_domain::restart::Intensity;
+use ghost_domain::text::nearest_within;
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{AgentId, ChatWake, Limits, Reactions, Scope};
 
@@ -31,6 +32,8 @@ use parts::{TEXT_MAX, intensity, names, section, variable, write_acl};
 pub struct WorldFile<'n> {
     /// `world.id`, if it was given.
     pub id: Option<String>,
+    /// The line on which it is looked for.
+    pub id_line: usize,
     /// `world.name`, if it was given.
     pub name: Option<String>,
     /// `world.intensity`.
@@ -41,7 +44,7 @@ pub struct WorldFile<'n> {
     pub teams: Vec<TeamEntry<'n>>,
     /// `tool_privileges`: group names with their words.
     pub groups: Vec<(String, Vec<Named<'n>>)>,
-    /// The line of `tool_privileges`; 0 if there is none.
+    /// The line of `tool_privileges`; the first if there is none.
     pub groups_line: usize,
     /// `access.default`.
     pub access_default: AccessDefault,
@@ -109,6 +112,57 @@ const ELSEWHERE: [(&str, &str); 6] = [
     ("groups", "privilege groups are written under `tool_privileges`"),
 ];
 
+/// Names of limits in a `config.md`, and how they are called here.
+const LIMITS_ELSEWHERE: [(&str, &str); 5] = [
+    (
+        "max_tool_rounds",
+        "write `turn_rounds_max`; `max_tool_rounds` belongs under `## Limits` of an archetype's config.md",
+    ),
+    ("turn_timeout_seconds", "write `turn_seconds`"),
+    ("context_window_tokens", "write `context_bytes`: four bytes a token"),
+    ("tool_result_chars", "write `result_view_bytes`"),
+    ("daily_cost_usd", "write `budgets: { world: { usd_per_day: … } }`"),
+];
+
+/// Keys of sections that people write at the top of the file.
+const WITHIN: [(&str, &str); 20] = [
+    ("brief", "job"),
+    ("default_model", "llm"),
+    ("default_provider", "llm"),
+    ("id", "world"),
+    ("input", "job"),
+    ("intensity", "world"),
+    ("lead", "job"),
+    ("model", "llm"),
+    ("name", "world"),
+    ("open", "metrics"),
+    ("owner_may_update", "tasks"),
+    ("prices", "llm"),
+    ("provider", "llm"),
+    ("providers", "llm"),
+    ("reactions", "channels"),
+    ("result", "job"),
+    ("roots", "skills"),
+    ("strict_channel_privileges", "access"),
+    ("wake", "chat"),
+    ("webhooks", "channels"),
+];
+
+/// What to do with a key that stands at the top of the file, and that a section has.
+fn within(key: &str) -> Option<String> {
+    let limits = Limits::default().table();
+    let of_limits = limits.iter().map(|(name, ..)| (*name, "limits"));
+    let all: Vec<(&str, &str)> = WITHIN.into_iter().chain(of_limits).collect();
+    let near = nearest_within(key, all.iter().map(|(name, _)| *name), if key.len() < 4 { 0 } else { 1 })?;
+    let (_, section) = all.iter().find(|(name, _)| *name == near)?;
+    let name = match near {
+        "model" => "default_model",
+        "provider" => "default_provider",
+        _ => near,
+    };
+    Some(format!("did you mean `{section}: {{ {name}: … }}`?"))
+}
+
 /// Reads the whole file.
 pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     if root.is_null() {
@@ -117,6 +171,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     }
     let map = root.map()?;
     let (id, name, root_intensity) = world(&map);
+    let id_line = map.get("world").map_or(1, |field| field.line());
     let agents = agents::agents(&map);
     let channels = channels::channels(&map);
     let teams = agents::teams(&map);
@@ -129,6 +184,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     }
     let file = WorldFile {
         id,
+        id_line,
         name,
         root_intensity,
         agents,
@@ -154,7 +210,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         toolboxes: toolboxes(&map),
     };
     later::read(&map);
-    map.finish(&[&ELSEWHERE[..], &budgets::AT_THE_TOP].concat());
+    map.finish_or(&[&ELSEWHERE[..], &budgets::AT_THE_TOP].concat(), within);
     Some(file)
 }
 
@@ -170,7 +226,7 @@ fn world(map: &Map<'_>) -> (Option<String>, Option<String>, Intensity) {
 }
 
 fn groups<'n>(map: &Map<'n>) -> (Vec<(String, Vec<Named<'n>>)>, usize) {
-    let Some(field) = map.get("tool_privileges") else { return (Vec::new(), 0) };
+    let Some(field) = map.get("tool_privileges") else { return (Vec::new(), 1) };
     let mut groups = Vec::new();
     for (key, words) in field.entries() {
         if !crate::reader::is_name(&key.text) {
@@ -223,7 +279,7 @@ fn limits(map: &Map<'_>) -> Limits {
         }
     }
     let field = inner.field().clone();
-    inner.finish(&[]);
+    inner.finish(&LIMITS_ELSEWHERE);
     match serde_json::from_value(values.into()) {
         Ok(limits) => limits,
         Err(error) => {

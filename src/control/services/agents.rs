@@ -63,6 +63,16 @@ struct Created {
     changed: bool,
 }
 
+/// What is kept of a deletion for a repetition.
+#[derive(Serialize, Deserialize)]
+struct Gone {
+    #[serde(flatten)]
+    agent: Agent,
+    /// Answers of earlier versions did not say.
+    #[serde(default)]
+    left: Option<rules::Left>,
+}
+
 fn yes() -> bool {
     true
 }
@@ -85,8 +95,8 @@ impl Wanted {
             None => rules::free_id(w, &self.archetype).await?,
         };
         if plan.agent(&agent_id).is_some() {
-            return Err(Refusal::new(Code::Conflict, format!("the world file names an agent `{agent_id}`"))
-                .hint("choose another id, or reload the world to have that agent back"));
+            let there = w.agent_get(&agent_id).await?;
+            return Err(rules::reserved(cx, by, &agent_id, there.as_ref()));
         }
         let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
         let new = NewAgent {
@@ -169,6 +179,7 @@ impl AgentsService {
             model: shown.model.clone(),
             tools: shown.tools,
             access: shown.access.map(str::to_owned),
+            cannot_run: shown.cannot_run.clone(),
         })
     }
 
@@ -233,7 +244,7 @@ impl AgentsService {
 
     fn change(&self, agent: &Agent, changed: bool) -> Response<v1::AgentChange> {
         let activity = self.control.world.directory().card(&agent.agent_id).map(|card| card.activity);
-        Response::new(v1::AgentChange { agent: Some(convert::agent(agent, activity)), changed })
+        Response::new(v1::AgentChange { agent: Some(convert::agent(agent, activity)), changed, left: None })
     }
 
     /// Waits until a stopping agent has stopped. A turn that outlasts the grace period is cut off and stays open: it goes
@@ -324,13 +335,19 @@ impl Agents for AgentsService {
         let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
         let world = &self.control.world;
         let (cx, id) = (world.cx().clone(), agent_id.clone());
-        let agent = requests::once(world.store(), world.cx(), key, move |w| {
-            Box::pin(async move { ghost_commons::agents::delete_because(w, &cx, &by, &id, reason.as_deref()).await })
+        let Gone { agent, left } = requests::once(world.store(), world.cx(), key, move |w| {
+            Box::pin(async move {
+                let done = rules::delete_because(w, &cx, &by, &id, reason.as_deref()).await?;
+                Ok(Gone { agent: done.agent, left: Some(done.left) })
+            })
         })
         .await
         .map_err(to_status)?;
         self.settle(&agent_id, |card| card.is_none_or(|card| card.incarnation > agent.incarnation)).await;
-        Ok(self.change(&agent, true))
+        let mut change = self.change(&agent, true);
+        change.get_mut().left =
+            left.map(|left| v1::AgentLeft { mail_dropped: left.mail_dropped, tasks_left: left.tasks_left });
+        Ok(change)
     }
 
     async fn prompt(

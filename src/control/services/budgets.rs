@@ -66,7 +66,7 @@ impl BudgetsService {
     async fn sums(&self, request: v1::UsageRequest) -> Result<v1::UsageResponse, Refusal> {
         let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let since = input::instant("since_at_ms", request.since_at_ms)?;
-        let filter = UsageFilter { agent_id, root_id: None, since };
+        let filter = UsageFilter { agent_id, since, ..UsageFilter::default() };
         let sums = queries::usage(&self.0.world, filter).await?;
         Ok(v1::UsageResponse { sums: sums.iter().map(convert::usage_sum).collect() })
     }

@@ -3,7 +3,8 @@
 use ghost_domain::transcript::TokenUsage;
 
 use super::*;
-use crate::model::Stop;
+use crate::error::ErrorKind;
+use crate::model::{NoDeltas, Stop};
 
 pub(super) fn events(list: &[Value]) -> String {
     list.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
@@ -153,4 +154,83 @@ async fn what_is_kept_and_never_told_of_is_bounded_too() {
     let adapter = adapter(ProviderKind::Anthropic, server.url());
     let error = adapter.complete(&conversation("m"), &mut crate::model::NoDeltas).await.unwrap_err();
     assert!(error.kind == crate::ErrorKind::BadAnswer && error.message.contains("is longer than"), "{error}");
+}
+
+/// What a provider's own tools and citations add to an answer, as Anthropic documents it.
+const OTHERS: &str = r#"event: content_block_start
+data: {"type":"content_block_start","index":2,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"query\":\"x\"}"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":2}
+
+event: content_block_start
+data: {"type":"content_block_start","index":3,"content_block":{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[{"type":"web_search_result","title":"t","url":"https://example.com","encrypted_content":"e"}]}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":3}
+
+event: content_block_start
+data: {"type":"content_block_start","index":4,"content_block":{"type":"text","text":"","citations":[]}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":4,"delta":{"type":"citations_delta","citation":{"type":"web_search_result_location","cited_text":"c","url":"https://example.com","title":"t","encrypted_index":"i"}}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":4,"delta":{"type":"text_delta","text":"One, "}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":4}
+
+"#;
+
+#[tokio::test]
+async fn blocks_and_deltas_that_nobody_knows_are_left_out_and_the_rest_is_kept() {
+    let list = answer();
+    // Behind the thinking, before the words.
+    let body = format!("{}{OTHERS}{}", events(&list[..8]), events(&list[8..]));
+    let mut expected = ask_for(events(&list)).await;
+    expected.blocks[2] = text("One, Two files.");
+    for size in [1, 11, 1 << 20] {
+        let body = body.clone();
+        let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone()).in_pieces(size)).await;
+        let answer = ask(&adapter(ProviderKind::Anthropic, server.url()), &conversation("m")).await;
+        assert_eq!(answer, expected, "{size}");
+    }
+}
+
+async fn ask_for(body: String) -> ModelAnswer {
+    let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
+    ask(&adapter(ProviderKind::Anthropic, server.url()), &conversation("m")).await
+}
+
+#[tokio::test]
+async fn an_answer_that_is_paused_is_cut_and_one_without_words_is_so_too() {
+    let mut list = answer();
+    list.drain(13..21);
+    let last = list.len() - 2;
+    list[last]["delta"]["stop_reason"] = json!("pause_turn");
+    let answer = ask_for(events(&list)).await;
+    assert_eq!(answer.stop, Stop::Other("pause_turn".to_owned()));
+    assert!(answer.stop.is_cut() && answer.blocks.last() == Some(&text("Two files.")), "{answer:?}");
+    list.drain(1..last);
+    let server = serve(move |_| FakeReply::new(200, "text/event-stream", events(&list))).await;
+    let adapter = adapter(ProviderKind::Anthropic, server.url());
+    assert!(adapter.complete(&request("m", "hello"), &mut NoDeltas).await.unwrap().stop.is_cut());
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_and_what_lacks_a_field_is_told_in_plain_words() {
+    let mut list = answer();
+    let last = list.len() - 2;
+    list[last]["delta"]["stop_reason"] = json!("refusal");
+    assert_eq!(ask_for(events(&list)).await.stop, Stop::Refused(None));
+    list[10]["delta"] = json!({ "type": "text_delta" });
+    let server = serve(move |_| FakeReply::new(200, "text/event-stream", events(&list))).await;
+    let adapter = adapter(ProviderKind::Anthropic, server.url());
+    let error = adapter.complete(&conversation("m"), &mut NoDeltas).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BadAnswer);
+    assert_eq!(error.message, "the provider sent an event that lacks a field of its protocol");
 }

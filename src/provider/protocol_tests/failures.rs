@@ -337,6 +337,67 @@ async fn arguments_without_end_are_cut_off() {
     }
 }
 
+/// A whole answer of words in so many pieces of 64 KiB.
+fn wordy(kind: ProviderKind, pieces: usize) -> (&'static str, String) {
+    let piece = "word ".repeat(13_107);
+    match kind {
+        ProviderKind::Anthropic => {
+            let mut list = anthropic::answer();
+            let at = list.iter().position(|event| event["delta"]["type"] == "text_delta").unwrap();
+            let mut delta = list[at].clone();
+            delta["delta"]["text"] = json!(piece);
+            list.splice(at..at, std::iter::repeat_n(delta, pieces));
+            ("text/event-stream", anthropic::events(&list))
+        }
+        ProviderKind::Gemini => {
+            let mut list = gemini::answer();
+            let words =
+                json!({ "candidates": [{ "content": { "parts": [{ "text": piece }], "role": "model" }, "index": 0 }] });
+            list.splice(1..1, std::iter::repeat_n(words, pieces));
+            ("text/event-stream", sse(&list))
+        }
+        ProviderKind::Ollama => {
+            let mut list = ollama::answer();
+            let line = json!({ "message": { "role": "assistant", "content": piece }, "done": false });
+            list.splice(1..1, std::iter::repeat_n(line, pieces));
+            ("application/x-ndjson", ollama::lines(&list))
+        }
+        _ => {
+            let words = json!({ "choices": [{ "index": 0, "delta": { "content": piece } }] });
+            let mut list = vec![words; pieces];
+            list.push(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }));
+            ("text/event-stream", sse(&list) + "data: [DONE]\n\n")
+        }
+    }
+}
+
+#[tokio::test]
+async fn words_without_end_are_cut_off_and_the_longest_answers_are_taken() {
+    for kind in KINDS {
+        let (content_type, body) = wordy(kind, 33);
+        let error = fails(kind, FakeReply::new(200, content_type, body)).await;
+        assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
+        assert!(error.message.contains("words are longer than 2097152 bytes"), "{kind:?} {error}");
+        // The rest is not waited for.
+        let (content_type, body) = wordy(kind, 40);
+        let half = body.len() * 9 / 10;
+        let reply = FakeReply::new(200, content_type, body[..half].to_owned()).ending(FakeEnd::Hang);
+        assert_eq!(fails(kind, reply).await.kind, ErrorKind::BadAnswer, "{kind:?}");
+        let (content_type, body) = wordy(kind, 31);
+        let server = serve(move |_| FakeReply::new(200, content_type, body.clone())).await;
+        let answer = adapter(kind, server.url()).complete(&conversation("m"), &mut NoDeltas).await.unwrap();
+        let words: usize = answer
+            .blocks
+            .iter()
+            .filter_map(|block| match block {
+                Block::Text { text } => Some(text.len()),
+                _ => None,
+            })
+            .sum();
+        assert!(words >= 31 * 65_535, "{kind:?} {words}");
+    }
+}
+
 #[tokio::test]
 async fn nobody_there_is_a_network_failure_that_costs_nothing() {
     for kind in KINDS {

@@ -31,6 +31,8 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         Just(
             "{\"usageMetadata\":{\"promptTokenCount\":2147483647,\"toolUsePromptTokenCount\":2147483647},\"candidates\":[]}"
         ),
+        Just("{\"promptFeedback\":{\"blockReason\":\"SAFETY\"},\"usageMetadata\":{\"promptTokenCount\":-1}}"),
+        Just("{\"content_block\":{\"type\":\"server_tool_use\"},\"delta\":{\"type\":\"citations_delta\"}}"),
         Just("{\"message\":{\"content\":\"x\",\"tool_calls\":[{}]},\"done\":false}"),
         Just("{\"done\":true,\"prompt_eval_count\":2147483647,\"eval_count\":2147483647}"),
         Just("null"),

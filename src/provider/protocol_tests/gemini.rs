@@ -3,7 +3,8 @@
 use ghost_domain::transcript::TokenUsage;
 
 use super::*;
-use crate::model::Stop;
+use crate::error::{Charge, ErrorKind};
+use crate::model::{NoDeltas, Stop};
 
 pub(super) fn answer() -> Vec<Value> {
     let part = |parts: Value| json!({ "candidates": [{ "index": 0, "content": { "role": "model", "parts": parts } }] });
@@ -83,4 +84,90 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     );
     assert_eq!(contents[5]["parts"][1]["functionResponse"]["name"], "workspace__list");
     assert_eq!(contents[5]["parts"][1]["functionResponse"].get("id"), None);
+}
+
+/// An adapter for a server that always answers with `body`.
+async fn answering(body: String) -> (FakeServer, Arc<dyn Provider>) {
+    let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone()).in_pieces(17)).await;
+    let adapter = adapter(ProviderKind::Gemini, server.url());
+    (server, adapter)
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_blocked_is_refused_for_what_it_took_and_says_why() {
+    let counts = r#""usageMetadata":{"promptTokenCount":10,"totalTokenCount":10}"#;
+    let ratings = r#""safetyRatings":[{"category":"HARM_CATEGORY_DANGEROUS_CONTENT","probability":"HIGH"}]"#;
+    for why in ["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT"] {
+        for rest in [counts.to_owned(), format!("{counts},\"candidates\":[],\"modelVersion\":\"m\"")] {
+            let body = format!("data: {{\"promptFeedback\":{{\"blockReason\":\"{why}\",{ratings}}},{rest}}}\r\n\r\n");
+            let (_server, adapter) = answering(body).await;
+            let answer = ask(&adapter, &conversation("m")).await;
+            assert_eq!(answer.stop, Stop::Refused(Some(format!("the prompt was blocked: {why}"))));
+            assert_eq!(answer.usage, Some(TokenUsage { input: 10, ..TokenUsage::default() }), "{why}");
+            assert_eq!((answer.blocks, answer.estimated), (vec![text("")], false), "{why}");
+        }
+    }
+    // Half way, what was said is kept.
+    let half = sse(&answer()[1..3]);
+    let (_server, adapter) =
+        answering(format!("{half}data: {{\"promptFeedback\":{{\"blockReason\":\"SAFETY\"}}}}\n\n")).await;
+    let answer = ask(&adapter, &conversation("m")).await;
+    assert!(matches!(answer.stop, Stop::Refused(Some(_))), "{answer:?}");
+    assert_eq!(answer.blocks, [text("Two files.")]);
+}
+
+#[tokio::test]
+async fn an_event_that_only_counts_is_no_failure() {
+    let mut list = answer();
+    list.insert(
+        0,
+        json!({ "usageMetadata": { "promptTokenCount": 100, "totalTokenCount": 100 }, "modelVersion": "m" }),
+    );
+    list.insert(3, json!({ "promptFeedback": { "safetyRatings": [] }, "modelVersion": "m" }));
+    let (_server, adapter) = answering(sse(&list)).await;
+    let answer = ask(&adapter, &conversation("m")).await;
+    assert_eq!((answer.stop, answer.blocks.len()), (Stop::ToolUse, 5));
+    assert_eq!(answer.usage, Some(TokenUsage { input: 100, output: 20, cache_read: 64, cache_write: 0 }));
+}
+
+#[tokio::test]
+async fn calls_are_made_only_if_the_answer_stopped_for_a_reason_that_is_known() {
+    let refused = |why: &str| Ok(Stop::Refused(Some(why.to_owned())));
+    let none = Err(ErrorKind::BadAnswer);
+    // With calls, and with words alone.
+    for (reason, calls, words) in [
+        ("STOP", Ok(Stop::ToolUse), Ok(Stop::EndTurn)),
+        ("MAX_TOKENS", Ok(Stop::MaxTokens), Ok(Stop::MaxTokens)),
+        ("SAFETY", refused("SAFETY"), refused("SAFETY")),
+        ("RECITATION", refused("RECITATION"), refused("RECITATION")),
+        ("LANGUAGE", refused("LANGUAGE"), refused("LANGUAGE")),
+        ("BLOCKLIST", refused("BLOCKLIST"), refused("BLOCKLIST")),
+        ("PROHIBITED_CONTENT", refused("PROHIBITED_CONTENT"), refused("PROHIBITED_CONTENT")),
+        ("SPII", refused("SPII"), refused("SPII")),
+        ("OTHER", none.clone(), none.clone()),
+        ("TOO_MANY_TOOL_CALLS", none.clone(), none.clone()),
+        ("FINISH_REASON_UNSPECIFIED", none.clone(), none.clone()),
+        ("MALFORMED_FUNCTION_CALL", none.clone(), none.clone()),
+        ("UNEXPECTED_TOOL_CALL", none.clone(), none.clone()),
+        ("MALFORMED_RESPONSE", none.clone(), none.clone()),
+        ("MISSING_THOUGHT_SIGNATURE", Err(ErrorKind::BadRequest), Err(ErrorKind::BadRequest)),
+        ("NOBODY_KNOWS_YET", none.clone(), Ok(Stop::Other("NOBODY_KNOWS_YET".to_owned()))),
+    ] {
+        for (from, expected) in [(0, calls), (1, words)] {
+            let mut list = answer();
+            list[4]["candidates"][0]["finishReason"] = json!(reason);
+            if from == 1 {
+                list.remove(3);
+            }
+            let (_server, adapter) = answering(sse(&list)).await;
+            let answer = adapter.complete(&conversation("m"), &mut NoDeltas).await;
+            let told = answer.as_ref().map(|answer| answer.stop.clone()).map_err(|error| error.kind);
+            assert_eq!(told, expected, "{reason}");
+            if let Err(error) = answer {
+                assert!(error.message.contains(reason), "{error}");
+                // It is charged what the provider says, and no more.
+                assert_eq!((error.usage.map(|usage| usage.output), error.charge), (Some(20), Charge::Unknown));
+            }
+        }
+    }
 }

@@ -3,7 +3,9 @@
 use ghost_domain::transcript::TokenUsage;
 
 use super::*;
-use crate::model::Stop;
+use crate::error::{Charge, ErrorKind};
+use crate::estimate::estimate_tokens;
+use crate::model::{NoDeltas, Stop};
 
 pub(super) fn answer() -> Vec<Value> {
     let line = |message: Value| json!({ "model": "llama-x", "created_at": "2025-01-01T00:00:00Z", "message": message, "done": false });
@@ -29,7 +31,7 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     let server = serve(|_| FakeReply::new(200, "application/x-ndjson", lines(&answer())).in_pieces(13)).await;
     let adapter = adapter(ProviderKind::Ollama, server.url());
     let mut request = conversation("llama-x:8b");
-    request.thinking = Some("high".to_owned());
+    (request.thinking, request.window_tokens) = (Some("high".to_owned()), Some(32_768));
     let answer = ask(&adapter, &request).await;
     assert_eq!(
         answer.blocks,
@@ -48,7 +50,9 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     assert_eq!(sent.headers["authorization"], format!("Bearer {KEY}"));
     assert_eq!(sent.body["model"], "llama-x:8b");
     assert_eq!(sent.body["stream"], true);
-    assert_eq!(sent.body["options"], json!({ "num_predict": 777, "temperature": 0.5 }));
+    assert_eq!(sent.body["options"], json!({ "num_ctx": 32_768, "num_predict": 777, "temperature": 0.5 }));
+    // What does not fit is to be refused, not cut.
+    assert_eq!((&sent.body["truncate"], &sent.body["think"]), (&json!(false), &json!("high")));
     assert_eq!(sent.body["tools"][1]["function"]["name"], "workspace__read");
     assert_eq!(sent.body["tools"][1]["function"]["parameters"], request.tools[1].parameters);
     assert_eq!(
@@ -58,24 +62,27 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
             { "role": "user", "content": "The briefing." },
             { "role": "user", "content": "The mail." },
             { "role": "assistant", "content": "Reading.", "tool_calls": [
-                { "function": { "name": "workspace__read", "arguments": { "path": "a.md" } } },
-                { "function": { "name": "workspace__list", "arguments": { "path": "b" } } },
+                { "id": "c1", "function": { "name": "workspace__read", "arguments": { "path": "a.md" } } },
+                { "id": "c2", "function": { "name": "workspace__list", "arguments": { "path": "b" } } },
             ] },
-            { "role": "tool", "content": "content of a" },
-            { "role": "tool", "content": "{\"error\":\"no\"}" },
+            { "role": "tool", "tool_name": "workspace__read", "tool_call_id": "c1", "content": "content of a" },
+            { "role": "tool", "tool_name": "workspace__list", "tool_call_id": "c2", "content": "{\"error\":\"no\"}" },
         ])
     );
 }
 
 #[tokio::test]
-async fn counts_that_leave_the_answer_out_are_none() {
+async fn counts_that_leave_the_answer_out_are_none_and_one_that_leaves_the_prompt_out_is_estimated() {
+    let estimated = estimate_tokens(&conversation("m"));
     for (counts, expected) in [
         (json!({ "prompt_eval_count": 100 }), None),
         (json!({ "prompt_eval_count": 0, "eval_count": 0 }), None),
         (json!({ "prompt_eval_count": -100, "eval_count": 20 }), None),
         (json!({ "prompt_eval_count": 2_000_000_000, "eval_count": 20 }), None),
-        // What stands in the model's cache is not read again, and older versions then say nothing of it.
-        (json!({ "eval_count": 20 }), Some((0, 20))),
+        // What stands in the model's cache is not read again, and versions before it was counted then say nothing of it.
+        (json!({ "eval_count": 20 }), Some((estimated, 20))),
+        (json!({ "prompt_eval_count": 0, "eval_count": 20 }), Some((estimated, 20))),
+        (json!({ "prompt_eval_count": 7, "eval_count": 20 }), Some((7, 20))),
     ] {
         let mut list = answer();
         let last = list.last_mut().unwrap().as_object_mut().unwrap();
@@ -85,5 +92,29 @@ async fn counts_that_leave_the_answer_out_are_none() {
         let server = serve(move |_| FakeReply::new(200, "application/x-ndjson", body.clone())).await;
         let answer = ask(&adapter(ProviderKind::Ollama, server.url()), &conversation("m")).await;
         assert_eq!(answer.usage.map(|usage| (usage.input, usage.output)), expected, "{counts}");
+        assert_eq!(answer.estimated, expected.is_some_and(|(input, _)| input == estimated), "{counts}");
+    }
+    // Of an answer that is none, nobody knows what it took.
+    let mut end = answer().pop().unwrap();
+    end.as_object_mut().unwrap().remove("prompt_eval_count");
+    let server = serve(move |_| FakeReply::new(200, "application/x-ndjson", lines(&[end.clone()]))).await;
+    let adapter = adapter(ProviderKind::Ollama, server.url());
+    let error = adapter.complete(&request("m", "hello"), &mut NoDeltas).await.unwrap_err();
+    assert_eq!((error.kind, error.usage, error.charge), (ErrorKind::BadAnswer, None, Charge::Unknown));
+}
+
+#[tokio::test]
+async fn a_conversation_that_does_not_fit_is_told_as_such() {
+    // As servers of different ages say it.
+    for body in [
+        json!({ "error": "the input length exceeds the context length" }),
+        json!({ "error": json!({ "error": { "code": 400, "type": "exceed_context_size_error", "n_ctx": 4096,
+            "message": "request (8889 tokens) exceeds the available context size (4096 tokens), try increasing it" } }).to_string() }),
+    ] {
+        let server = serve(move |_| FakeReply::new(400, "application/json", body.to_string())).await;
+        let adapter = adapter(ProviderKind::Ollama, server.url());
+        let error = adapter.complete(&conversation("m"), &mut NoDeltas).await.unwrap_err();
+        assert_eq!((error.kind, error.charge), (ErrorKind::ContextTooLong, Charge::Nothing), "{error}");
+        assert_eq!(server.requests()[0].body["options"].get("num_ctx"), None, "no window was given");
     }
 }

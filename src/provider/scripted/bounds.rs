@@ -4,3 +4,5 @@
 pub const TEXT_MAX: usize = 256 * 1_024;
 /// Most rule files in one directory.
 pub const FILES_MAX: usize = 256;
+/// Most calls in one answer.
+pub const CALLS_MAX: usize = 64;

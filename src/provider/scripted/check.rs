@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use ghost_config::problem::{Hint, Problem, Problems, Severity};
-use ghost_config::{Unread, directory_within, meant_directory, text_of, unreadable};
+use ghost_config::{Unread, directory_within, first_line, meant_directory, text_of, unreadable};
 
 use super::bounds::FILES_MAX;
 use super::read::{FILE_MAX, ReadFile, ToolName, read};
@@ -144,10 +144,10 @@ fn names(dir: &Path, root: &Path) -> Result<Vec<String>, Problem> {
     }
 }
 
-/// A problem of a file as a whole.
+/// A problem of a file or a directory as a whole.
 fn problem(file: &Path, message: String, hint: impl Into<Hint>) -> Problem {
     let (hint, field) = (hint.into(), String::new());
-    Problem { severity: Severity::Error, file: file.to_owned(), line: 0, field, message, hint }
+    Problem { severity: Severity::Error, file: file.to_owned(), line: first_line(file), field, message, hint }
 }
 
 /// What to do about a directory of rule files that cannot be read.

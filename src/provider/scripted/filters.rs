@@ -4,10 +4,11 @@
 
 use std::sync::LazyLock;
 
+use super::budget::{Budget, bad};
 use super::guards::{self, Makes};
 use minijinja::value::Serde;
-use minijinja::{Environment, Error, ErrorKind, Value};
-use regex::{Captures, Regex, RegexBuilder};
+use minijinja::{Environment, Error, State, Value};
+use regex::{Captures, Regex};
 use serde_json::json;
 
 // The patterns are constants that the tests compile; one that did not compile would find nothing.
@@ -93,12 +94,12 @@ pub(super) fn install(environment: &mut Environment<'static>) {
         list(text.lines().map(str::trim_end).filter(|l| !l.is_empty()))
     });
     guards::add(environment, "json", Makes::Anew, |value: Value| {
-        serde_json::to_string(&value).map_err(|error| bad(&error.to_string()))
+        serde_json::to_string(&value).map_err(|error| bad(error.to_string()))
     });
     guards::add(environment, "from_json", Makes::Anew, |text: String| -> Result<Value, Error> {
         serde_json::from_str::<serde_json::Value>(&text)
             .map(|value| Value::from(Serde(value)))
-            .map_err(|error| bad(&format!("not JSON: {error}")))
+            .map_err(|error| bad(format!("not JSON: {error}")))
     });
     guards::add(environment, "headings", Makes::Anew, headings);
     guards::add(environment, "section", Makes::Anew, |text: String, title: String| section(&text, &title));
@@ -129,17 +130,8 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     });
 }
 
-fn bad(message: &str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message.to_owned())
-}
-
 fn list<'a>(items: impl Iterator<Item = &'a str>) -> Value {
     Value::from(items.map(Value::from).collect::<Vec<_>>())
-}
-
-/// A regular expression as the filters use it.
-pub(super) fn compile(pattern: &str) -> Result<Regex, Error> {
-    RegexBuilder::new(pattern).size_limit(1 << 20).build().map_err(|error| bad(&error.to_string()))
 }
 
 /// A match: its only group, or all its groups as a list, or the whole if it has none.
@@ -152,33 +144,60 @@ fn caught(captures: &Captures<'_>) -> Value {
     }
 }
 
-fn regex_find(text: String, pattern: String) -> Result<Value, Error> {
-    Ok(compile(&pattern)?.captures(&text).map_or(Value::from(()), |captures| caught(&captures)))
+fn regex_find(state: &State<'_, '_>, text: String, pattern: String) -> Result<Value, Error> {
+    let mut found = None;
+    each_match(state, &text, &pattern, |captures| {
+        found = Some(caught(captures));
+        Ok(false)
+    })?;
+    Ok(found.unwrap_or(Value::from(())))
 }
 
-fn regex_findall(text: String, pattern: String) -> Result<Value, Error> {
-    Ok(Value::from(compile(&pattern)?.captures_iter(&text).map(|captures| caught(&captures)).collect::<Vec<_>>()))
+fn regex_findall(state: &State<'_, '_>, text: String, pattern: String) -> Result<Value, Error> {
+    let mut found = Vec::new();
+    each_match(state, &text, &pattern, |captures| {
+        found.push(caught(captures));
+        Ok(true)
+    })?;
+    Ok(Value::from(found))
 }
 
-fn regex_replace(text: String, pattern: String, with: String) -> Result<String, Error> {
-    let too_long = || bad(&format!("`regex_replace` gives more than {REPLACED_MAX} bytes"));
+fn regex_replace(state: &State<'_, '_>, text: String, pattern: String, with: String) -> Result<String, Error> {
+    let too_long = || bad(format!("`regex_replace` gives more than {REPLACED_MAX} bytes"));
     // Each `$` may stand for all of the text.
     let most = text.len().saturating_mul(with.matches('$').count()).saturating_add(with.len());
     if most > REPLACED_MAX {
         return Err(too_long());
     }
     let (mut replaced, mut done) = (String::new(), 0);
-    for captures in compile(&pattern)?.captures_iter(&text) {
-        let Some(found) = captures.get(0) else { continue };
+    each_match(state, &text, &pattern, |captures| {
+        let Some(found) = captures.get(0) else { return Ok(true) };
         replaced.push_str(&text[done..found.start()]);
         captures.expand(&with, &mut replaced);
         done = found.end();
-        if replaced.len() > REPLACED_MAX {
-            return Err(too_long());
-        }
-    }
+        if replaced.len() > REPLACED_MAX { Err(too_long()) } else { Ok(true) }
+    })?;
     replaced.push_str(&text[done..]);
     Ok(replaced)
+}
+
+/// What every match of `pattern` in `text` is told to, until that says that it is enough.
+fn each_match<'t>(
+    state: &State<'_, '_>,
+    text: &'t str,
+    pattern: &str,
+    mut told: impl FnMut(&Captures<'t>) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let budget = Budget::of(state)?;
+    let pattern = budget.pattern(pattern)?;
+    budget.search(&pattern, text.len())?;
+    for captures in pattern.compile().map_err(bad)?.captures_iter(text) {
+        budget.found(&pattern, text.len() - captures.get(0).map_or(0, |found| found.end()))?;
+        if !told(&captures)? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Level and title of a markdown heading.
@@ -302,9 +321,10 @@ fn slug(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::budget::Budget;
     use super::*;
-    use minijinja::context;
+    use std::sync::Arc;
+
+    use minijinja::{ErrorKind, context};
     use proptest::prelude::*;
 
     const TEXT: &str = "# Harbour report\n\nThe port moved 1,204 containers in May. That is 12 % more than in April.\nDr. Ito was pleased.\n\n## Costs\n\n- Fuel cost $3.5 million.\n- Staff: unchanged\n\n| month | tonnes |\n|---|---|\n| May | 88 |\n";
@@ -315,7 +335,7 @@ mod tests {
         let value = environment
             .compile_expression(expression)
             .unwrap()
-            .eval(context! { text => TEXT, BUDGET => Value::from_dyn_object(Budget::new()) })
+            .eval(context! { text => TEXT, BUDGET => Value::from_dyn_object(Budget::whole(&Arc::default())) })
             .unwrap();
         serde_json::to_value(&value).unwrap()
     }

@@ -48,8 +48,6 @@ async fn what_doubles_fails_by_itself() {
         "{{ ('a' * 100000) | replace('a', 'b' * 100000) | length }}".to_owned(),
         "{{ 'a' | indent(10000000000) }}".to_owned(),
         "{{ range(90000) | map('replace', '1', 'x' * 1000000) | list | length }}".to_owned(),
-        "{% for i in range(100000) %}{% for j in range(100000) %}{% if text == mail %}{% endif %}{% endfor %}{% endfor %}"
-            .to_owned(),
     ] {
         let told = answer(&say).await.unwrap_err();
         assert!(told.contains(most) || told.contains("`replace` takes texts"), "{say}: {told}");
@@ -59,6 +57,11 @@ async fn what_doubles_fails_by_itself() {
 #[tokio::test]
 async fn what_has_no_bound_is_refused() {
     for (say, told) in [
+        (
+            "{% for i in range(100000) %}{% for j in range(100000) %}{% if 1 == 2 %}{% endif %}{% endfor %}{% endfor %}"
+                .to_owned(),
+            "too many steps",
+        ),
         (rounds("[]", "[ns.a]", "ns.a").replace("range(60)", "range(100000)"), "deep in one another"),
         (rounds("1", "ns", "ns"), "a namespace cannot be part of a value"),
         (rounds("1", "ns | default(1)", "ns"), "a namespace cannot be part of a value"),

@@ -2,12 +2,13 @@
 //!
 //! Must never: evaluate one that nothing uses. What a definition looks at may not be there yet when another rule is tried.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use minijinja::Value as Jinja;
-use minijinja::value::merge_maps;
 
-use super::budget::Budget;
+use super::budget::{Budget, Each, words};
+use super::names::Names;
 use super::template::{Expr, Templates};
 
 /// Most definitions in one place.
@@ -38,15 +39,15 @@ pub(super) fn needed(all: &[Let], used: &BTreeSet<String>) -> Vec<Let> {
 }
 
 /// The context with what the definitions come to, each evaluated once, in order.
-pub(super) fn known(lets: &[Let], templates: &Templates, mut context: Jinja) -> Result<Jinja, String> {
+pub(super) fn known(lets: &[Let], templates: &Templates, context: Arc<Names>) -> Result<Jinja, String> {
+    let seen = Jinja::from_dyn_object(Arc::clone(&context));
     for definition in lets {
-        let value = templates
-            .value(&definition.expression, &context)
-            .map_err(|error| format!("in `let` of `{}`: {error}", definition.name))?;
-        let paid = Budget::in_context(&context).and_then(|budget| budget.whole(&value, false));
-        paid.map_err(|error| format!("in `let` of `{}`: {error}", definition.name))?;
-        let one = BTreeMap::from([(Jinja::from(definition.name.as_str()), value)]);
-        context = merge_maps([Jinja::from_object(one), context]);
+        let value = templates.value(&definition.expression, &seen).and_then(|value| {
+            let paid = Budget::in_context(&seen).and_then(|budget| budget.all_of(&value, Each::KEPT));
+            paid.map(|()| value).map_err(|error| words(&error))
+        });
+        let value = value.map_err(|error| format!("in `let` of `{}`: {error}", definition.name))?;
+        context.set(&definition.name, value);
     }
-    Ok(context)
+    Ok(seen)
 }

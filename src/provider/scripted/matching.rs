@@ -93,7 +93,7 @@ impl When {
             (&self.text, if self.text.is_some() { conversation.whole() } else { "" }),
         ] {
             if let Some(pattern) = pattern {
-                let Some(captures) = pattern.captures(text)? else { return Ok(None) };
+                let Some(captures) = conversation.captures(pattern, text)? else { return Ok(None) };
                 caught.add(pattern, &captures)?;
             }
         }
@@ -132,7 +132,7 @@ impl When {
         }
         for outcome in fitting.filter(|outcome| self.failed != Some(true) || !outcome.ok) {
             let Some(pattern) = &self.result else { return Ok(Some(None)) };
-            if let Some(captures) = pattern.captures(outcome.text)? {
+            if let Some(captures) = conversation.captures(pattern, outcome.text)? {
                 return Ok(Some(Some(captures)));
             }
         }
@@ -152,7 +152,7 @@ impl Caught {
         if self.numbered.is_empty() {
             self.numbered = (0..captures.len()).map(|at| (Jinja::from(at), Jinja::from(text(at)))).collect();
         }
-        for (at, name) in pattern.names()?.enumerate() {
+        for (at, name) in pattern.compile()?.capture_names().enumerate() {
             if let Some(name) = name {
                 self.named.entry(name.to_owned()).or_insert_with(|| text(at).to_owned());
             }

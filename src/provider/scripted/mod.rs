@@ -2,8 +2,10 @@
 //! `README.md` beside this file.
 //!
 //! Must never: hold anything of a conversation between two calls. What it answers follows from the conversation that it
-//! is shown, so that a resumed turn gets the same answer; only `fail … times` counts, and waiting is on the Clock.
+//! is shown, so that a resumed turn gets the same answer; only `fail … times` counts, and waiting is on the Clock. Nor may it
+//! hold the thread that asks for longer than [`budget::UNITS_AT_ONCE`] takes.
 
+mod answer;
 mod bounds;
 mod budget;
 mod check;
@@ -14,6 +16,7 @@ mod guarded;
 mod guards;
 mod lets;
 mod matching;
+mod names;
 mod pattern;
 mod read;
 mod render;
@@ -25,29 +28,25 @@ mod vetted;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ghost_config::problem::Problems;
-use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::{Clock, Code, Refusal};
-use minijinja::Value as Jinja;
-use serde_json::Value;
 
-use crate::error::{ErrorKind, ProviderError};
-use crate::estimate::{estimate_tokens, json_len, tokens_of_bytes};
-use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
-use conversation::Conversation;
-use rules::{Action, Call, Do, RuleSet};
+use crate::aside::Aside;
+use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
+use answer::{Course, Said, Step, work_out};
+use budget::Budget;
+use rules::RuleSet;
 use script::Script;
 
-pub use bounds::{FILES_MAX, TEXT_MAX};
+pub use bounds::{CALLS_MAX, FILES_MAX, TEXT_MAX};
 pub use check::{Survey, misnamed_for, path_of, survey};
 pub use read::ToolName;
 pub use vetted::{ScriptDigest, Vetted};
-
-/// Most calls in one answer.
-pub const CALLS_MAX: usize = 64;
 
 /// The scripted provider: the rule files of one directory.
 pub struct Scripted {
@@ -56,6 +55,8 @@ pub struct Scripted {
     clock: Arc<dyn Clock>,
     /// How often a `fail` has failed: by model, rule and action.
     failures: Mutex<BTreeMap<(String, usize, usize), u32>>,
+    /// Where answers are worked out that take long.
+    aside: Aside,
 }
 
 impl Scripted {
@@ -76,7 +77,7 @@ impl Scripted {
     /// As [`load`](Self::load).
     pub fn load_within(dir: &Path, root: &Path, clock: Arc<dyn Clock>, vetted: &Vetted) -> Result<Self, Refusal> {
         let models = check::load_all(dir, root, vetted).map_err(|problems| refusal(&problems))?;
-        Ok(Self { dir: dir.to_owned(), models, clock, failures: Mutex::default() })
+        Ok(Self { dir: dir.to_owned(), models, clock, failures: Mutex::default(), aside: Aside::default() })
     }
 
     /// The rule files with what they say: all of them are good.
@@ -104,12 +105,14 @@ fn refusal(problems: &Problems) -> Refusal {
     Refusal::new(Code::InvalidArguments, format!("rule files have problems:\n{}{more}", shown.join("\n")))
 }
 
-/// What an answer is gathered in.
-struct Draft {
-    blocks: Vec<Block>,
-    said: String,
-    calls: usize,
-    output: u64,
+/// Work aside is of no use any more once this is dropped.
+#[derive(Default)]
+struct Wanted(Arc<AtomicBool>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[async_trait]
@@ -123,98 +126,56 @@ impl Provider for Scripted {
             )
         })?;
         let rules = script.rules().await?;
-        let conversation = Conversation::of(request);
-        let chosen = rules.choose(&conversation)?;
-        let context = conversation.context(&rules.vars, &chosen.captures);
-        let context =
-            lets::known(chosen.lets, &rules.templates, context).map_err(|error| chosen.failed(rules, &error))?;
-        let mut draft = Draft { blocks: Vec::new(), said: String::new(), calls: 0, output: 0 };
-        for (at, Do { action, only_if }) in chosen.actions.iter().enumerate() {
-            if let Some(condition) = only_if
-                && !rules.templates.truth(condition, &context).map_err(|error| chosen.failed(rules, &error))?
-            {
-                continue;
-            }
-            match action {
-                Action::Wait(duration) => self.clock.sleep(*duration).await,
-                Action::Fail(fail) => {
-                    if self.fails(&rules.model, chosen.number, at, fail.times) {
+        let budget = Budget::at_once();
+        let mut course = work_out(rules, request, &budget);
+        if course.failed.is_some() && budget.is_used_up() {
+            // It follows from the conversation alone, so nothing of it has happened yet.
+            course = self.work_out_aside(rules, request).await?;
+        }
+        let mut said = Said::default();
+        for step in course.steps {
+            match step {
+                Step::Wait(duration) => self.clock.sleep(duration).await,
+                Step::Fail(at, fail) => {
+                    if self.fails(&rules.model, course.rule, at, fail.times) {
                         return Err(ProviderError::new(fail.kind, &fail.message).retry_after(fail.retry_after));
                     }
                 }
-                Action::Think(text) => {
-                    let text = rules.templates.text(text, &context).map_err(|error| chosen.failed(rules, &error))?;
-                    deltas.thinking(&text);
-                    draft.output += tokens_of_bytes(text.len());
-                    draft.blocks.push(Block::Thinking { text, signature: None });
-                }
-                Action::Say(text) => {
-                    let text = rules.templates.text(text, &context).map_err(|error| chosen.failed(rules, &error))?;
-                    draft.say(&text, deltas);
-                }
-                Action::Call(call) => {
-                    draft
-                        .call(rules, call, &context, conversation.calls_so_far())
-                        .map_err(|error| chosen.failed(rules, &error))?;
-                }
+                Step::Think(text) => said.think(text, deltas),
+                Step::Say(text) => said.say(&text, deltas),
+                Step::Call(block) => said.call(block),
             }
         }
-        Ok(draft.finish(request))
+        match course.failed {
+            Some(error) => Err(error),
+            None => Ok(said.answer(request)),
+        }
     }
 }
 
-impl Draft {
-    fn say(&mut self, text: &str, deltas: &mut dyn Deltas) {
-        if !self.said.is_empty() {
-            self.said.push('\n');
-            deltas.text("\n");
-        }
-        for line in text.split_inclusive('\n') {
-            deltas.text(line);
-        }
-        self.said.push_str(text);
-    }
-
-    fn call(&mut self, rules: &RuleSet, call: &Call, context: &Jinja, before: usize) -> Result<(), String> {
-        let Some(list) = &call.for_each else { return self.one(rules, call, context, before) };
-        let items = rules.templates.value(list, context)?;
-        let items = items.try_iter().map_err(|_| format!("`for_each` gives {}, not a list", items.kind()))?;
-        for (index, item) in items.enumerate() {
-            let context = minijinja::context! { item => item, index => index, ..context.clone() };
-            self.one(rules, call, &context, before)?;
-        }
-        Ok(())
-    }
-
-    fn one(&mut self, rules: &RuleSet, call: &Call, context: &Jinja, before: usize) -> Result<(), String> {
-        if self.calls >= CALLS_MAX {
-            return Err(format!("more than {CALLS_MAX} calls in one answer"));
-        }
-        let name = rules.templates.text(&call.tool, context)?;
-        let arguments = rules.templates.tree(&call.with, context)?;
-        let arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
-        self.calls += 1;
-        self.output += tokens_of_bytes(name.len() + json_len(&arguments));
-        self.blocks.push(Block::ToolCall { id: format!("call-{}", before + self.calls), name, arguments });
-        Ok(())
-    }
-
-    fn finish(mut self, request: &ModelRequest) -> ModelAnswer {
-        let stop = if self.calls > 0 { Stop::ToolUse } else { Stop::EndTurn };
-        self.output += tokens_of_bytes(self.said.len());
-        if !self.said.is_empty() || self.calls == 0 {
-            // Words come before calls, as models put them.
-            let at = self.blocks.iter().position(|block| matches!(block, Block::ToolCall { .. }));
-            self.blocks.insert(at.unwrap_or(self.blocks.len()), Block::Text { text: self.said });
-        }
-        let usage = TokenUsage { input: estimate_tokens(request), output: self.output, ..TokenUsage::default() };
-        ModelAnswer { model: request.model.clone(), blocks: self.blocks, usage: Some(usage), stop }
+impl Scripted {
+    /// Works out an answer that takes long on a thread that nobody else waits for. Whoever gives the call up ends that.
+    async fn work_out_aside(&self, rules: &Arc<RuleSet>, request: &ModelRequest) -> Result<Course, ProviderError> {
+        let wanted = Wanted::default();
+        let (rules, request, budget) = (Arc::clone(rules), request.clone(), Budget::whole(&wanted.0));
+        let work = async move { work_out(&rules, &request, &budget) };
+        let failed = |kind, words| ProviderError::new(kind, words).charge(Charge::Nothing);
+        let work = self.aside.begin(work).await.map_err(|error| {
+            failed(ErrorKind::Overloaded, format!("there is no thread to work the answer out on: {error}"))
+        })?;
+        work.end().await.map_err(|error| {
+            failed(ErrorKind::BadRequest, format!("working the answer out by its rules panicked: {error}"))
+        })
     }
 }
 
 #[cfg(test)]
 mod growth_tests;
 #[cfg(test)]
+mod guarded_tests;
+#[cfg(test)]
 mod problem_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod time_tests;

@@ -111,7 +111,7 @@ fn every_mistake_is_reported_with_its_line() {
     told(
         rules,
         &[
-            (0, "there is no `otherwise`"),
+            (1, "there is no `otherwise`"),
             (3, "rules[0].when.mail: `(` is not a regular expression"),
             (5, "did you mean `mail`?"),
             (8, "`many` is not a count"),

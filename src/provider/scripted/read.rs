@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ghost_config::problem::Problem;
 use ghost_config::reader::Field;
+use ghost_config::repeats;
 use ghost_config::report::{FileReport, Report};
 use ghost_config::yaml::{self, Bounds, Value as Yaml};
 use ghost_domain::text::clip;
@@ -16,7 +17,6 @@ use minijinja::value::Serde;
 use serde_json::Value;
 
 use super::bounds::TEXT_MAX;
-use super::filters;
 use super::lets::{LETS_MAX, Let, needed};
 use super::matching::{Count, When};
 use super::pattern::Pattern;
@@ -69,13 +69,18 @@ pub(super) fn read(text: &str, path: &Path, model: &str, thorough: bool) -> Read
     let report = Report::default();
     let file = report.file(path);
     let (mut rules, mut tools) = (None, Vec::new());
-    if let Some(node) = yaml::parse_within(text, &file, None, BOUNDS) {
-        let root = Field::root(&node, &file);
-        let (templates, shared, known) = (Templates::new(thorough), Vec::new(), 0);
-        let patterns = BTreeMap::new();
-        let mut reader = Reader { text, file: &file, templates, tools, patterns, shared, known, agents: Vec::new() };
-        rules = reader.file(&root, path, model);
-        tools = reader.tools;
+    if let Some(tree) = yaml::parse_all(text, &file, None, BOUNDS) {
+        let read = repeats::each(&tree, &file, |node, file| {
+            let root = Field::root(node, file);
+            let (templates, shared, known) = (Templates::new(thorough), Vec::new(), 0);
+            let (patterns, tools, agents) = (BTreeMap::new(), Vec::new(), Vec::new());
+            let mut reader = Reader { text, file, templates, tools, patterns, shared, known, agents };
+            (reader.file(&root, path, model), reader.tools)
+        });
+        (rules, tools) = read.first;
+        for (lines, (_, others)) in read.others {
+            tools.extend(others.into_iter().filter(|tool| lines.contains(&tool.line)));
+        }
     }
     let problems = report.finish().0;
     ReadFile { rules: rules.filter(|_| problems.is_empty()), tools, problems }
@@ -117,7 +122,7 @@ impl<'r> Reader<'r> {
             Some(field) => (self.actions(&field), field.line()),
             None => {
                 let hint = "say what happens when no rule fits, such as `otherwise: [{ say: \"Nothing to do.\" }]`";
-                self.file.error(0, "otherwise", "there is no `otherwise`", hint);
+                self.file.error(1, "otherwise", "there is no `otherwise`", hint);
                 (Vec::new(), 0)
             }
         };
@@ -382,7 +387,7 @@ impl<'r> Reader<'r> {
         for (key, field) in constants {
             if gathered.patterns.contains(&key.text)
                 && let Yaml::Scalar { text, .. } = &field.node().value
-                && let Err(error) = filters::compile(text)
+                && let Err(error) = Pattern::new(text).and_then(|pattern| pattern.compile().map(drop))
             {
                 field.error(not_a_regex(text, &error), REGEX_HINT);
             }

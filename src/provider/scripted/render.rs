@@ -8,14 +8,18 @@ use minijinja::Value as Jinja;
 use serde_json::Value;
 
 use super::bounds::TEXT_MAX;
-use super::budget::Budget;
-use super::template::{Expr, Templates, Text, Tree, clipped};
+use super::budget::{Budget, Each, words};
+use super::template::{Expr, Templates, Text, Tree};
 
 /// What a step of a template costs.
-const STEP: u64 = 4;
+const STEP: u64 = 16;
+/// What a byte of an expression costs, which is compiled and then run without a loop.
+const CODE: u64 = 32;
 
 impl Templates {
     pub(super) fn value(&self, expression: &Expr, context: &Jinja) -> Result<Jinja, String> {
+        let budget = Budget::in_context(context).map_err(|error| words(&error))?;
+        budget.spend_on(expression.code.len(), CODE).map_err(|error| words(&error))?;
         let compiled = self.environment.compile_expression(&expression.code).map_err(|error| words(&error))?;
         let value = compiled.eval(context.clone()).map_err(|error| words(&error))?;
         if value.is_undefined() {
@@ -34,13 +38,16 @@ impl Templates {
             Text::Template(name) => name,
         };
         let template = self.environment.get_template(name).map_err(|error| words(&error))?;
-        let mut out = Bounded(Vec::new());
+        let mut out = Bounded::default();
         let budget = Budget::in_context(context).map_err(|error| words(&error))?;
-        let rendered = template.render_captured_to(context.clone(), &mut out).map_err(|error| words(&error))?;
+        let rendered = template.render_captured_to(context.clone(), &mut out).map_err(|error| {
+            // The library says no more than that writing failed.
+            if out.full { format!("the text is longer than {TEXT_MAX} bytes") } else { words(&error) }
+        })?;
         // Steps of several templates add up, too.
         let steps = rendered.state().fuel_levels().map_or(0, |(spent, _)| spent);
         budget.spend(steps.saturating_mul(STEP)).map_err(|error| words(&error))?;
-        String::from_utf8(out.0).map_err(|error| error.to_string())
+        String::from_utf8(out.text).map_err(|error| error.to_string())
     }
 
     pub(super) fn tree(&self, tree: &Tree, context: &Jinja) -> Result<Value, String> {
@@ -49,7 +56,7 @@ impl Templates {
             Tree::Text(text) => self.text(text, context).map(Value::String),
             Tree::Value(expression) => {
                 let value = self.value(expression, context)?;
-                let paid = Budget::in_context(context).and_then(|budget| budget.whole(&value, true));
+                let paid = Budget::in_context(context).and_then(|budget| budget.all_of(&value, Each::BUILT));
                 paid.map_err(|error| words(&error))?;
                 serde_json::to_value(&value).map_err(|error| error.to_string())
             }
@@ -65,27 +72,20 @@ impl Templates {
     }
 }
 
-/// The error with its causes, on one line.
-fn words(error: &minijinja::Error) -> String {
-    let mut text = error.kind().to_string();
-    if let Some(detail) = error.detail() {
-        text = format!("{text}: {detail}");
-    }
-    if let Some(line) = error.line().filter(|line| *line > 1) {
-        text = format!("{text} (line {line} of the template)");
-    }
-    clipped(&text)
-}
-
 /// Text of at most [`TEXT_MAX`] bytes.
-struct Bounded(Vec<u8>);
+#[derive(Default)]
+struct Bounded {
+    text: Vec<u8>,
+    full: bool,
+}
 
 impl io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > TEXT_MAX {
-            return Err(io::Error::other(format!("the text is longer than {TEXT_MAX} bytes")));
+        if self.text.len() + bytes.len() > TEXT_MAX {
+            self.full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
-        self.0.extend_from_slice(bytes);
+        self.text.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

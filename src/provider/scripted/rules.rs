@@ -60,6 +60,7 @@ pub(super) struct Call {
 }
 
 /// A failure, a number of times or always.
+#[derive(Clone)]
 pub(super) struct Fail {
     pub(super) kind: ErrorKind,
     pub(super) message: String,
@@ -86,6 +87,11 @@ impl Chosen<'_> {
 }
 
 impl RuleSet {
+    /// A failure before any rule was tried.
+    pub(super) fn failed(&self, error: &str) -> ProviderError {
+        rule_error(self, "otherwise", self.otherwise_line, error)
+    }
+
     /// The first rule whose conditions hold, or `otherwise`.
     pub(super) fn choose(&self, conversation: &Conversation<'_>) -> Result<Chosen<'_>, ProviderError> {
         for (number, rule) in self.rules.iter().enumerate() {

@@ -20,7 +20,7 @@ pub(super) struct Script {
     pub(super) digest: ScriptDigest,
     /// Its text, if that is still to be read.
     unread: Option<Arc<str>>,
-    rules: OnceCell<RuleSet>,
+    rules: OnceCell<Arc<RuleSet>>,
 }
 
 impl Script {
@@ -31,19 +31,19 @@ impl Script {
 
     /// One that has been read.
     pub(super) fn read(model: String, file: PathBuf, digest: ScriptDigest, rules: RuleSet) -> Self {
-        Self { model, file, digest, unread: None, rules: OnceCell::new_with(Some(rules)) }
+        Self { model, file, digest, unread: None, rules: OnceCell::new_with(Some(Arc::new(rules))) }
     }
 
     /// Its rules; the first who asks for those of an unread file waits until they are compiled.
-    pub(super) async fn rules(&self) -> Result<&RuleSet, ProviderError> {
+    pub(super) async fn rules(&self) -> Result<&Arc<RuleSet>, ProviderError> {
         self.rules.get_or_try_init(|| self.compile()).await
     }
 
-    async fn compile(&self) -> Result<RuleSet, ProviderError> {
+    async fn compile(&self) -> Result<Arc<RuleSet>, ProviderError> {
         let (text, file, model) = (self.unread.clone().unwrap_or_default(), self.file.clone(), self.model.clone());
         let found = spawn_blocking(move || read(&text, &file, &model, false)).await;
         let words = match found {
-            Ok(ReadFile { rules: Some(rules), .. }) => return Ok(rules),
+            Ok(ReadFile { rules: Some(rules), .. }) => return Ok(Arc::new(rules)),
             Ok(ReadFile { problems, .. }) => problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
             Err(error) => format!("reading it panicked: {error}"),
         };

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::code::{Mentions, Regex, line_at};
 use super::filters;
 use super::guarded::{self, Rejected};
+use super::pattern::Pattern;
 
 /// Steps that one template may take.
 const FUEL: u64 = 2_000_000;
@@ -312,12 +313,14 @@ impl Templates {
             for (place, pattern) in mentions.patterns() {
                 match pattern {
                     Regex::Constant(name) => drop(gathered.patterns.insert(name)),
-                    Regex::Literal(text) => faults.extend(filters::compile(&text).err().map(|error| Fault {
-                        message: not_a_regex(&text, &error),
-                        hint: REGEX_HINT.to_owned(),
-                        line: line_at(source, place),
-                        word: text,
-                    })),
+                    Regex::Literal(text) => faults.extend(
+                        Pattern::new(&text).and_then(|pattern| pattern.compile().map(drop)).err().map(|error| Fault {
+                            message: not_a_regex(&text, &error),
+                            hint: REGEX_HINT.to_owned(),
+                            line: line_at(source, place),
+                            word: text,
+                        }),
+                    ),
                 }
             }
         }

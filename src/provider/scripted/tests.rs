@@ -1,17 +1,16 @@
 use std::fs;
 use std::time::Duration;
 
-use ghost_domain::transcript::{Message, Role};
-use serde_json::json;
+use ghost_domain::transcript::{Block, Message, Role};
+use serde_json::{Value, json};
 
 use super::*;
-use crate::error::Charge;
-use crate::model::NoDeltas;
+use crate::model::{NoDeltas, Stop};
 use crate::testing::{ManualClock, request};
 
 pub(super) struct Script {
     _dir: tempfile::TempDir,
-    clock: Arc<ManualClock>,
+    pub(super) clock: Arc<ManualClock>,
     provider: Scripted,
 }
 
@@ -261,4 +260,16 @@ async fn values_keep_their_types_and_aliases_stand_for_what_they_name() {
     let answer = ask(&script, &request("m", "x")).await.unwrap();
     let [.., Block::ToolCall { arguments, .. }] = &answer.blocks[..] else { panic!("{answer:?}") };
     assert_eq!(arguments, &json!({ "n": 7, "f": 1.5, "t": "7", "y": true, "l": [16, "007", "no"], "e": "" }));
+}
+
+#[tokio::test]
+async fn an_answer_of_more_words_than_any_model_says_names_its_rule() {
+    let says = "{ say: '{{ text }}' }, ".repeat(9);
+    let script = load(&format!("rules:\n  - {{ name: long, do: [{says}] }}\notherwise: [{{ say: y }}]")).unwrap();
+    assert!(ask(&script, &request("m", &"x".repeat(230_000))).await.is_ok());
+    for (bytes, most) in [(240_000, 2_097_152), (270_000, 262_144)] {
+        let error = ask(&script, &request("m", &"x".repeat(bytes))).await.unwrap_err();
+        let words = format!("longer than {most} bytes");
+        assert!(error.message.contains("rule `long` at") && error.message.contains(&words), "{error}");
+    }
 }

@@ -51,6 +51,7 @@ pub fn request(model: &str, text: &str) -> ModelRequest {
         calls_bytes: 1 << 20,
         temperature: None,
         thinking: None,
+        window_tokens: None,
     }
 }
 

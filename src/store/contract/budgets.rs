@@ -216,7 +216,7 @@ pub(super) async fn accounts_of_gone_agents_are_pruned(medium: Arc<dyn Medium>) 
 pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        w.usage_append(&usage(1, "b", "m", 10)).await?;
+        w.usage_append(&UsageRow { provider: "other".to_owned(), ..usage(1, "b", "m", 10) }).await?;
         w.usage_append(&usage(2, "a", "n", 20)).await?;
         w.usage_append(&usage(3, "a", "m", LARGE)).await?;
         w.usage_append(&usage(4, "a", "m", 40)).await?;
@@ -250,7 +250,8 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
         unpriced_tokens: 0,
     };
     let sums = |agent_id: Option<AgentId>, root: Option<u64>, since: Option<u64>| {
-        let filter = UsageFilter { agent_id, root_id: root.map(root_id), since: since.map(at) };
+        let filter =
+            UsageFilter { agent_id, root_id: root.map(root_id), since: since.map(at), ..UsageFilter::default() };
         let store = store.clone();
         async move { look!(&store, |r| { r.usage_sum(&filter).await? }) }
     };
@@ -263,6 +264,10 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
     assert_eq!(sums(None, Some(2), None).await, [sum("b", "m", 1, 50)]);
     assert_eq!(sums(None, None, Some(4)).await, [sum("a", "m", 2, 80), sum("b", "m", 1, 50), unlike]);
     assert_eq!(sums(Some(who("c")), None, None).await, []);
+    let other = UsageFilter { provider: Some("other".to_owned()), ..UsageFilter::default() };
+    assert_eq!(look!(&store, |r| { r.usage_sum(&other).await? }), [sum("b", "m", 1, 10)]);
+    let from_four_to_five = UsageFilter { since: Some(at(4)), before: Some(at(5)), ..UsageFilter::default() };
+    assert_eq!(look!(&store, |r| { r.usage_sum(&from_four_to_five).await? }), [sum("a", "m", 2, 80)]);
 }
 
 pub(super) async fn lists_are_bounded(medium: Arc<dyn Medium>) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party};
 
 use super::Medium;
-use super::rows::{AWKWARD, ask_id, at, mail, message_id, turn_id, who};
+use super::rows::{AWKWARD, ask_id, at, mail, message_id, root_id, turn_id, who};
 use super::rows_together::{channel, member};
 use super::tools::{each, keep, look, open, refuse};
 use crate::Store;
@@ -196,6 +196,35 @@ pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
     assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("c")]);
     keep!(&store, |w| { w.message_mark(&[message_id(2)], MailState::Consumed, None, 0).await? });
     assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("c")]);
+}
+
+pub(super) async fn agents_wait_for_a_root_whose_mail_wakes_them(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let of = |n, to: &str, root| Envelope { root_id: root_id(root), ..mail(n, to) };
+    keep!(&store, |w| {
+        // Behind more than anybody would read.
+        for n in 1..=1_200 {
+            w.message_append(&of(n, "c", 1)).await?;
+        }
+        assert_eq!(w.inbox_waiting_of(root_id(2)).await?, []);
+        w.message_append(&of(1_201, "c", 2)).await?;
+        w.message_append(&of(1_202, "c", 2)).await?;
+        w.message_append(&of(1_203, "a", 2)).await?;
+        w.message_append(&Envelope { wake: false, ..of(1_204, "b", 2) }).await?;
+        w.message_append(&of(1_205, "d", 2)).await?;
+        w.message_mark(&[message_id(1_205)], MailState::Taken, Some(turn_id(1)), 0).await?;
+        assert_eq!(w.inbox_waiting_of(root_id(2)).await?, [who("a"), who("c")], "its own writes");
+    });
+    let waiting = look!(&store, |r| {
+        let of_each = (r.inbox_waiting_of(root_id(2)).await?, r.inbox_waiting_of(root_id(1)).await?);
+        (of_each, r.inbox_waiting_of(root_id(3)).await?)
+    });
+    assert_eq!(waiting, ((vec![who("a"), who("c")], vec![who("c")]), vec![]));
+    keep!(&store, |w| {
+        w.message_mark(&[message_id(1_203)], MailState::Consumed, None, 0).await?;
+        w.message_rouse(&[message_id(1_204)]).await?
+    });
+    assert_eq!(look!(&store, |r| { r.inbox_waiting_of(root_id(2)).await? }), [who("b"), who("c")]);
 }
 
 pub(super) async fn quiet_mail_is_roused(medium: Arc<dyn Medium>) {

@@ -12,7 +12,7 @@ use ghost_domain::event::EventFilter;
 
 use super::Medium;
 use super::dice::Dice;
-use super::rows::{ask_id, message_id, task_id, turn_id, who};
+use super::rows::{ask_id, message_id, root_id, task_id, turn_id, who};
 use super::script::{Command, End, script};
 use super::script_together;
 use super::tools::{Stop, blow_up, look, open, write};
@@ -93,7 +93,7 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
                 line!(r.request_get(&Party::Agent(agent_id.clone()), &request.parse().unwrap()).await?);
             }
         }
-        line!(r.inbox_waiting().await?, r.inbox_total().await?);
+        line!(r.inbox_waiting().await?, r.inbox_waiting_of(root_id(1)).await?, r.inbox_total().await?);
         for n in 1..=ops {
             if let Some(mut mail) = r.message_get(message_id(n)).await? {
                 mail.seq = 0;

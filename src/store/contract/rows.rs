@@ -89,6 +89,7 @@ pub(super) fn agent(name: &str) -> Agent {
         last_active_at: None,
         deleted_at: None,
         paid_since: None,
+        team_since: None,
         dropped: false,
         unfit: false,
     }

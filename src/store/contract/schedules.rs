@@ -122,6 +122,13 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
         (r.schedule_list(None, None).await?.len(), r.schedule_list(Some(&who("c")), Some(Timer)).await?.len())
     });
     assert_eq!((all, of_c), (1_000, 1_000));
+    let (first, rest, cron) = look!(&store, |r| {
+        let first = r.schedules_of(Timer, None).await?;
+        let rest = r.schedules_of(Timer, first.last().map(|last| last.schedule_id)).await?;
+        (first, rest, r.schedules_of(Cron, None).await?)
+    });
+    let all: Vec<u128> = [2, 3, 7].into_iter().chain(100..=1_100).collect();
+    assert_eq!((first.len(), numbers(&[first, rest].concat()), numbers(&cron)), (1_000, all, vec![1, 6]));
 }
 
 pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {

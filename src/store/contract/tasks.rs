@@ -68,6 +68,25 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
     });
     assert_eq!(found(&store, any()).await.len(), 100);
     assert_eq!(found(&store, TaskFilter { limit: 2_000, ..any() }).await.len(), 1_000);
+
+    // Those that have not ended are read to their end, page by page, though they change on the way.
+    let (open, of_b, cut) = keep!(&store, |w| {
+        let (mut open, mut after) = (Vec::new(), None);
+        loop {
+            let page = w.tasks_open(None, after, 2_000).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.task_id);
+            for task in &page {
+                w.task_put(&Task { updated_at: at(99), ..task.clone() }).await?;
+            }
+            open.extend(page);
+        }
+        (open, w.tasks_open(Some(&who("b")), None, 10).await?, w.tasks_open(None, Some(task_id(5)), 2).await?)
+    });
+    let wanted: Vec<u64> = [2, 5, 6].into_iter().chain(7..=1_007).collect();
+    assert_eq!(each(&open, |task| task.task_id), ids(&wanted));
+    assert_eq!((each(&of_b, |task| task.task_id), each(&cut, |task| task.task_id)), (ids(&[2, 6]), ids(&[6, 7])));
+    assert_eq!(look!(&store, |r| { r.tasks_open(Some(&who("c")), None, 0).await?.len() }), 100);
 }
 
 pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {

@@ -152,4 +152,9 @@ impl Backend for MemoryBackend {
     async fn close(&self) {
         self.disk.close(self.generation);
     }
+
+    async fn broken(&self) -> String {
+        // Commands run in their callers: there is nothing that could end by itself.
+        std::future::pending().await
+    }
 }

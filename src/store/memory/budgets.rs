@@ -34,7 +34,9 @@ impl BudgetReads for Session<'_> {
         for row in self.tables.usage.values() {
             let wanted = filter.agent_id.as_ref().is_none_or(|agent_id| row.agent_id == *agent_id)
                 && filter.root_id.is_none_or(|root_id| row.root_id == root_id)
-                && filter.since.is_none_or(|since| row.at >= since);
+                && filter.provider.as_ref().is_none_or(|provider| row.provider == *provider)
+                && filter.since.is_none_or(|since| row.at >= since)
+                && filter.before.is_none_or(|before| row.at < before);
             if wanted {
                 let key = (row.agent_id.clone(), row.model.clone());
                 let sum = sums.entry(key).or_insert_with(|| UsageSum::new(&row.agent_id, &row.model));

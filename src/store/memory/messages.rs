@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, MailState, MessageId, TurnId};
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, TurnId};
 
 use super::session::{Session, bound, count};
 use super::tables::{Tables, next};
@@ -16,6 +16,17 @@ impl Tables {
         self.messages_by_pending
             .range((agent_id.clone(), i64::MIN)..=(agent_id.clone(), i64::MAX))
             .filter_map(|((_, seq), ())| self.messages.get(seq))
+    }
+
+    /// Whose pending mail has such mail in it, in order.
+    fn waiting(&self, such: impl Fn(&Envelope) -> bool) -> Vec<AgentId> {
+        let waiting: BTreeSet<&AgentId> = self
+            .messages_by_pending
+            .iter()
+            .filter(|((_, seq), ())| self.messages.get(seq).is_some_and(&such))
+            .map(|((agent_id, _), ())| agent_id)
+            .collect();
+        waiting.into_iter().cloned().collect()
     }
 
     pub(super) fn message(&self, message_id: MessageId) -> Option<&Envelope> {
@@ -91,14 +102,11 @@ impl MessageReads for Session<'_> {
     }
 
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        let waiting: BTreeSet<&AgentId> = self
-            .tables
-            .messages_by_pending
-            .iter()
-            .filter(|((_, seq), ())| self.tables.messages.get(seq).is_some_and(|mail| mail.wake))
-            .map(|((agent_id, _), ())| agent_id)
-            .collect();
-        Ok(waiting.into_iter().cloned().collect())
+        Ok(self.tables.waiting(|mail| mail.wake))
+    }
+
+    async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
+        Ok(self.tables.waiting(|mail| mail.wake && mail.root_id == root_id))
     }
 
     async fn inbox_total(&mut self) -> Result<u64> {

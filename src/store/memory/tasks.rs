@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
-use ghost_domain::{Task, TaskEvent, TaskId};
+use ghost_domain::{AgentId, Task, TaskEvent, TaskId};
 
 use super::session::{Session, count, list_limit};
 use super::tables::next;
@@ -25,6 +25,15 @@ impl TaskReads for Session<'_> {
         let mut found: Vec<&Task> = self.tables.tasks.values().filter(|task| matches(filter, task)).collect();
         found.sort_by_key(|task| (Reverse(task.priority), task.created_at, task.task_id));
         Ok(found.into_iter().take(list_limit(filter.limit)).cloned().collect())
+    }
+
+    async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
+        let wanted = |task: &&Task| {
+            !task.status.is_terminal()
+                && owner.is_none_or(|owner| task.owner == *owner)
+                && after.is_none_or(|after| task.task_id > after)
+        };
+        Ok(self.tables.tasks.values().filter(wanted).take(list_limit(limit)).cloned().collect())
     }
 
     async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {

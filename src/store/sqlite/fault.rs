@@ -25,6 +25,8 @@ const MISSING: [&str; 3] = ["no such table", "no such column", "has no column na
 pub(super) fn of(path: &Path, error: &sqlx::Error) -> StoreError {
     let code = match error {
         sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()),
+        // The thread that runs a connection's statements does not come back.
+        sqlx::Error::WorkerCrashed => return StoreError::Broken("the thread of its connection is gone".into()),
         _ => None,
     };
     let text = error.to_string();
@@ -70,5 +72,6 @@ pub(super) fn again(error: &StoreError) -> StoreError {
         StoreError::Row { table, key, what } => StoreError::Row { table, key: key.clone(), what: what.clone() },
         StoreError::Database(what) => StoreError::Database(what.clone()),
         StoreError::Busy(what) => StoreError::Busy(what.clone()),
+        StoreError::Broken(what) => StoreError::Broken(what.clone()),
     }
 }

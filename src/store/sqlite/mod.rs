@@ -36,6 +36,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::options::SqliteOptions;
 use self::reader::Readers;
+use self::writer::Standing;
 use crate::StoreError;
 use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
 
@@ -43,7 +44,7 @@ use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
 pub struct SqliteBackend {
     queue: mpsc::Sender<Work>,
     stop: watch::Sender<bool>,
-    ended: watch::Receiver<bool>,
+    standing: watch::Receiver<Standing>,
     readers: Arc<Readers>,
 }
 
@@ -59,11 +60,11 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
     let session = session::Session::writer(conn, path.clone(), layers);
     let (queue, queued) = mpsc::channel(options.queue.max(1));
     let (stop, stopped) = watch::channel(false);
-    let (ending, ended) = watch::channel(false);
+    let (ending, standing) = watch::channel(Standing::Runs);
     tokio::spawn(writer::run(session, queued, stopped, committed, options.batch_max, ending));
     let readers = Readers::new(path, options);
     readers.open_ahead();
-    Ok(SqliteBackend { queue, stop, ended, readers })
+    Ok(SqliteBackend { queue, stop, standing, readers })
 }
 
 /// Whether there is a database at `path` that [`open_store`] would take as it is, without bringing it to another version.
@@ -93,6 +94,16 @@ impl Backend for SqliteBackend {
         self.readers.close().await;
         self.stop.send_replace(true);
         // An error says that the writer is gone, which is what is waited for.
-        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+        let _ = self.standing.clone().wait_for(|standing| *standing != Standing::Runs).await;
+    }
+
+    async fn broken(&self) -> String {
+        let mut standing = self.standing.clone();
+        // An error says that the runtime ends, and everything with it.
+        let why = standing.wait_for(|standing| standing.why().is_some()).await.ok().and_then(|end| end.why().cloned());
+        match why {
+            Some(why) => why,
+            None => std::future::pending().await,
+        }
     }
 }

@@ -25,9 +25,6 @@ const CHECK_MAX: u64 = 64 << 20;
 /// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Why a database must hold something.
-const HAS_RUN: &str = "a world has run in its directory";
-
 /// Statements that a connection keeps prepared: every size of every multi-row statement, and the queries.
 const STATEMENTS: usize = 768;
 
@@ -86,7 +83,7 @@ async fn connect(path: &Path, options: &SqliteOptions) -> Result<SqliteConnectio
 }
 
 /// Looks at the file, or creates it for its owner alone. Gives its size. With `expected` it must hold something.
-fn prepare_file(path: &Path, expected: bool) -> Result<u64, StoreError> {
+fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> {
     let refused = |what: String| StoreError::Open { path: path.to_owned(), what };
     let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
     let found = std::fs::metadata(path);
@@ -98,7 +95,7 @@ fn prepare_file(path: &Path, expected: bool) -> Result<u64, StoreError> {
     let why = if std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0) {
         Some(format!("{} is there and holds what was written to it", log.display()))
     } else {
-        expected.then(|| HAS_RUN.to_owned())
+        expected.map(str::to_owned)
     };
     match (&found, why) {
         (Ok(meta), Some(why)) if meta.len() == 0 => return Err(damaged(format!("it is empty, but {why}"))),
@@ -164,7 +161,12 @@ async fn set_up(
 
 /// Makes sure that the database is ours, is not newer than this program, and, with `whole`, is undamaged. Gives its version.
 /// With `expected` it must hold something.
-async fn look(conn: &mut SqliteConnection, path: &Path, whole: bool, expected: bool) -> Result<i64, StoreError> {
+async fn look(
+    conn: &mut SqliteConnection,
+    path: &Path,
+    whole: bool,
+    expected: Option<&str>,
+) -> Result<i64, StoreError> {
     // One script, because every start waits for it. Where temporary tables are kept is said first: SQLite forgets the
     // schema that it has read when that changes.
     const IDENTITY: &str = "PRAGMA temp_store = MEMORY; PRAGMA user_version; PRAGMA application_id; \
@@ -184,8 +186,8 @@ async fn look(conn: &mut SqliteConnection, path: &Path, whole: bool, expected: b
     if !empty && application != schema::APPLICATION_ID {
         return Err(damaged("it is an SQLite database of another program".to_owned()));
     }
-    if empty && expected {
-        return Err(damaged(format!("it has no tables, but {HAS_RUN}")));
+    if let Some(why) = expected.filter(|_| empty) {
+        return Err(damaged(format!("it has no tables, but {why}")));
     }
     if version > schema::VERSION {
         return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });

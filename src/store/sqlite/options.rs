@@ -19,8 +19,9 @@ pub struct SqliteOptions {
     pub queue: usize,
     /// How long a statement waits for another program that holds the file.
     pub busy_timeout: Duration,
-    /// Whether there must be a database already: one that is missing or holds nothing is then refused and never made.
-    pub expected: bool,
+    /// Why there must be a database already, if so, such as `a world has run in its directory`: one that is missing or holds
+    /// nothing is then refused and never made.
+    pub expected: Option<&'static str>,
 }
 
 impl Default for SqliteOptions {
@@ -31,7 +32,7 @@ impl Default for SqliteOptions {
             batch_max: 512,
             queue: 1_024,
             busy_timeout: BUSY_TIMEOUT,
-            expected: false,
+            expected: None,
         }
     }
 }

@@ -204,6 +204,12 @@ impl Session {
         }
     }
 
+    /// Has the batch fail, for tests of what cannot be brought about.
+    #[cfg(test)]
+    pub(super) fn fail_with(&mut self, error: StoreError) {
+        self.failed = Some(error);
+    }
+
     fn fail(&mut self, error: &sqlx::Error) -> StoreError {
         let error = fault::of(&self.path, error);
         // The first failure is the cause; those after it only follow.

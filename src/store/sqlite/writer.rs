@@ -1,9 +1,10 @@
 //! The writer: the one task that changes the database. Commands that are queued while a commit is on its way to the
 //! disk share the next one.
 //!
-//! Must never: acknowledge or publish before COMMIT, wait for company that does not come, or die of a command.
+//! Must never: acknowledge or publish before COMMIT, wait for company that does not come, die of a command, or end unheard.
 
-use std::panic::AssertUnwindSafe;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, watch};
@@ -11,18 +12,62 @@ use tokio::sync::{mpsc, watch};
 use super::company::{self, Company};
 use super::fault;
 use super::session::Session;
-use crate::Writes;
 use crate::handle::{Ack, Committed, Work};
+use crate::{StoreError, Writes};
 
-/// Runs until the queue is closed and empty; then closes the connection and drops `ended`.
+/// How it stands with the writer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It takes commands.
+    Runs,
+    /// It was told to end, and has.
+    Closed,
+    /// It has ended because it could not go on; why.
+    Broken(String),
+}
+
+impl Standing {
+    /// Why it could not go on.
+    pub(super) fn why(&self) -> Option<&String> {
+        match self {
+            Self::Broken(why) => Some(why),
+            Self::Runs | Self::Closed => None,
+        }
+    }
+}
+
+/// Runs until the queue is closed and empty, then closes the connection; or until it cannot go on. Either is told to `ended`.
 pub(super) async fn run(
+    session: Session,
+    queue: mpsc::Receiver<Work>,
+    stop: watch::Receiver<bool>,
+    committed: Committed,
+    batch_max: usize,
+    ended: watch::Sender<Standing>,
+) {
+    let worked = AssertUnwindSafe(work(session, queue, stop, committed, batch_max)).catch_unwind().await;
+    let end = match worked {
+        Ok(Ok(())) => Standing::Closed,
+        Ok(Err(what)) => Standing::Broken(what),
+        Err(panic) => Standing::Broken(format!("its writer panicked: {}", words(&*panic))),
+    };
+    ended.send_replace(end);
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without words")
+}
+
+/// Gives an error, in words, if the session is of no use any more.
+async fn work(
     mut session: Session,
     mut queue: mpsc::Receiver<Work>,
     mut stop: watch::Receiver<bool>,
     committed: Committed,
     batch_max: usize,
-    ended: watch::Sender<bool>,
-) {
+) -> Result<(), String> {
     let mut company = Company::default();
     loop {
         let first = tokio::select! {
@@ -35,15 +80,15 @@ pub(super) async fn run(
             }
         };
         let Some(first) = first else { break };
-        batch(&mut session, first, &mut queue, &committed, batch_max, &mut company).await;
+        batch(&mut session, first, &mut queue, &committed, batch_max, &mut company).await?;
     }
     if let Err(error) = session.close().await {
         tracing::warn!(%error, "the database did not close well; what was acknowledged is in it");
     }
-    ended.send_replace(true);
+    Ok(())
 }
 
-/// Runs `first` and what else is queued, and commits it all at once.
+/// Runs `first` and what else is queued, and commits it all at once. Gives an error if no other batch can be.
 async fn batch(
     session: &mut Session,
     first: Work,
@@ -51,7 +96,7 @@ async fn batch(
     committed: &Committed,
     batch_max: usize,
     company: &mut Company,
-) {
+) -> Result<(), String> {
     let mut acks: Vec<Ack> = Vec::new();
     let mut next = Some(first);
     let mut room = batch_max.max(1);
@@ -72,15 +117,35 @@ async fn batch(
             }
         }
     }
-    match session.commit().await {
-        Ok((events, signals)) => {
-            committed.publish(events, &signals);
-            acks.into_iter().for_each(|ack| ack(Ok(())));
+    match AssertUnwindSafe(session.commit()).catch_unwind().await {
+        Ok(Ok((events, signals))) => {
+            let published = catch_unwind(AssertUnwindSafe(|| committed.publish(events, &signals)));
+            // First, whatever became of that: it is kept.
+            acks.into_iter().for_each(|ack| tell(|| ack(Ok(()))));
+            // Whoever was not told would wait for ever. A start looks at everything.
+            published.unwrap_or_else(|panic| resume_unwind(panic));
+            Ok(())
         }
-        Err(error) => {
-            tracing::error!(%error, commands = acks.len(), "a batch could not be committed; nothing of it was kept");
-            acks.into_iter().for_each(|ack| ack(Err(fault::again(&error))));
+        Ok(Err(error)) => {
+            tracing::error!(%error, commands = acks.len(), "a batch could not be committed");
+            acks.into_iter().for_each(|ack| tell(|| ack(Err(fault::again(&error)))));
+            match error {
+                StoreError::Broken(what) => Err(what),
+                _ => Ok(()),
+            }
         }
+        Err(panic) => {
+            let error = StoreError::Broken(format!("it failed in a commit: {}", words(&*panic)));
+            acks.into_iter().for_each(|ack| tell(|| ack(Err(fault::again(&error)))));
+            resume_unwind(panic)
+        }
+    }
+}
+
+/// Tells one caller. What panics at that is no other's loss.
+fn tell(caller: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(caller)).is_err() {
+        tracing::error!("a command panicked at what became of it");
     }
 }
 
@@ -101,7 +166,7 @@ async fn command(session: &mut Session, work: Work) -> Option<Ack> {
             if let Err(error) = session.reject().await {
                 tracing::debug!(%error, "a command could not be undone by itself");
             }
-            nack();
+            tell(nack);
             None
         }
         Err(_) => {

@@ -26,8 +26,12 @@ pub struct UsageFilter {
     pub agent_id: Option<AgentId>,
     /// Charged to which root.
     pub root_id: Option<RootId>,
+    /// Asked of which provider.
+    pub provider: Option<String>,
     /// Settled at or after this.
     pub since: Option<Timestamp>,
+    /// Settled before this.
+    pub before: Option<Timestamp>,
 }
 
 /// Reading budgets.

@@ -1,7 +1,7 @@
 //! The `messages` table: durable inboxes.
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, TurnId};
+use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, RootId, TurnId};
 
 use crate::error::Result;
 
@@ -40,6 +40,9 @@ pub trait MessageReads {
 
     /// Agents that have pending mail that wakes, in order of id.
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
+
+    /// Agents that have pending mail of this root that wakes, in order of id. However much mail there is, none of it is read out.
+    async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>>;
 
     /// Pending mail in the whole world.
     async fn inbox_total(&mut self) -> Result<u64>;

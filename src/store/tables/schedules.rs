@@ -17,6 +17,10 @@ pub trait ScheduleReads {
     /// Schedules in order of agent, kind (as text) and name, at most 1,000; of this agent and kind if given.
     async fn schedule_list(&mut self, agent_id: Option<&AgentId>, kind: Option<ScheduleKind>) -> Result<Vec<Schedule>>;
 
+    /// Schedules of a kind in order of id, from after `after`, at most 1,000. What comes after the last of a full list is
+    /// read with its id.
+    async fn schedules_of(&mut self, kind: ScheduleKind, after: Option<ScheduleId>) -> Result<Vec<Schedule>>;
+
     /// How many schedules of a kind an agent has.
     async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32>;
 

@@ -27,6 +27,10 @@ pub trait TaskReads {
     /// Tasks by priority (highest first), then by creation, then by id.
     async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>>;
 
+    /// Tasks that have not ended, in order of id, from after `after`, at most `limit` (never more than 1,000); of this owner
+    /// if given. What comes after the last of a full list is read with its id.
+    async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>>;
+
     /// Tasks that depend on this one, in order of id.
     async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>>;
 

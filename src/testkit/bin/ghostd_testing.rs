@@ -2,11 +2,13 @@
 //!
 //! Must never: be shipped.
 
-// The arguments and the reports are those of `ghostd` itself.
+// The arguments, the reports and the log are those of `ghostd` itself.
 #[path = "../../arguments.rs"]
 mod arguments;
 #[path = "../../report.rs"]
 mod report;
+#[path = "../../telemetry.rs"]
+mod telemetry;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use crate::arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
-        eprintln!("error: a TLS crypto provider was installed twice");
+        report::tell("error: a TLS crypto provider was installed twice");
         return ExitCode::FAILURE;
     }
     let env = |name: &str| std::env::var(name).ok();
@@ -27,16 +29,17 @@ fn main() -> ExitCode {
         Command::Init { dir } => return report::init(&dir),
         Command::Up(up) => up,
     };
-    tracing_subscriber::fmt().with_env_filter("warn,genai=off").with_writer(std::io::stderr).init();
+    telemetry::begin();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: the runtime cannot start: {error}");
+            report::tell(&format!("error: the runtime cannot start: {error}"));
             return ExitCode::FAILURE;
         }
     };
+    let world_dir = arguments::world_dir(up.world_dir);
     let options = Options {
-        world_dir: arguments::world_dir(up.world_dir),
+        world_dir: world_dir.clone(),
         data_dir: up.data,
         input: up.input,
         listen: up.listen,
@@ -52,6 +55,6 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => report::failure(&failure),
+        Err(failure) => report::failure(&failure, &world_dir),
     }
 }

@@ -25,11 +25,15 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub(super) fn spawn(mut command: Command) -> Self {
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program can be started");
-        let out = Lines::of(child.stdout.take().expect("piped"));
-        let err = Lines::of(child.stderr.take().expect("piped"));
+    pub(super) fn spawn(command: Command) -> Self {
+        Self::spawn_into(command, Stdio::piped(), Stdio::piped())
+    }
+
+    /// With standard output and standard error going there; of what is no pipe nothing is seen.
+    pub(super) fn spawn_into(mut command: Command, out: Stdio, err: Stdio) -> Self {
+        let mut child = command.stdout(out).stderr(err).spawn().expect("the program can be started");
+        let out = child.stdout.take().map_or_else(|| Lines::of(std::io::empty()), Lines::of);
+        let err = child.stderr.take().map_or_else(|| Lines::of(std::io::empty()), Lines::of);
         Self { child, out, err, ended: None }
     }
 
@@ -93,7 +97,10 @@ impl Daemon {
         let deadline = Deadline::seconds(END_SECONDS);
         let closed = self.out.wait_for_end(deadline) && self.err.wait_for_end(deadline);
         assert!(closed, "the process did not end\nstdout:\n{}stderr:\n{}", self.out.text(), self.err.text());
-        let status = self.child.wait().expect("a child can be waited for");
+        // Of one whose output is not seen, nothing tells the end.
+        let status = deadline.until("the process to end", || {
+            self.child.try_wait().expect("a child can be looked at").ok_or_else(|| "it runs".to_owned())
+        });
         self.ended = Some(status);
         status.code().unwrap_or_else(|| panic!("ended by a signal: {status}\n{}", self.err.text()))
     }
@@ -118,6 +125,8 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
+    // Part of what the test says of its failure.
+    #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         self.end();
         if std::thread::panicking() {

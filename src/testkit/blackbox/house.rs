@@ -117,6 +117,14 @@ impl House {
         Daemon::spawn(command)
     }
 
+    /// Starts `ghostd up` with its standard output and error going there, and does not wait.
+    #[must_use]
+    pub fn start_into(&self, world_dir: &Path, out: impl Into<Stdio>, err: impl Into<Stdio>) -> Daemon {
+        let mut command = self.command(&self.ghostd);
+        command.arg("up").arg(world_dir);
+        Daemon::spawn_into(command, out.into(), err.into())
+    }
+
     /// Runs `ghostd` with these arguments to its end.
     pub fn ghostd<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         let mut command = self.command(&self.ghostd);

@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use ghost_domain::time::BoxFuture;
 use ghost_domain::tool_catalogue::from_wire;
 use ghost_domain::transcript::{Block, Message, Role};
@@ -45,7 +44,7 @@ impl ScriptedRoles {
     /// What the script of the agent that asks would answer.
     ///
     /// # Panics
-    /// When a rule waits for something other than the clock.
+    /// When there is no thread to ask it on.
     #[must_use]
     pub fn answer(&self, request: &FakeRequest) -> FakeAnswer {
         let agent = agent_of(request);
@@ -99,8 +98,16 @@ impl ScriptedRoles {
             calls_bytes: 1 << 20,
             temperature: None,
             thinking: None,
+            window_tokens: None,
         };
-        let answer = self.0.complete(&request, &mut NoDeltas).now_or_never().expect("scripts wait for the clock only");
+        // An answer that takes long is worked out elsewhere, and whoever asks here waits for it on a thread of its own.
+        let answer = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                runtime.block_on(self.0.complete(&request, &mut NoDeltas))
+            });
+            asked.join().expect("a script that answers")
+        });
         match answer {
             Ok(answer) => {
                 let mut text = String::new();

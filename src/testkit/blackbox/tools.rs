@@ -3,6 +3,8 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +34,7 @@ pub fn test_tools(env: &dyn Fn(&str) -> Option<String>) -> Vec<Tool> {
         Tool::new::<PanicParams>("test.panic", "Panics.", Run::outside(panic)),
         Tool::new::<PoisonParams>("test.poison", "Panics in the store's transaction.", Run::world(poison)),
         hang,
+        Tool::new::<HangParams>("test.break_store", "Has the store's writer panic.", Run::outside(BreakStore)),
     ]
 }
 
@@ -125,6 +128,34 @@ impl OutsideTool for Hang {
     type Params = HangParams;
 
     async fn run(&self, _: &CallCx, _: HangParams) -> Result<Output, Refusal> {
+        std::future::pending().await
+    }
+}
+
+/// Panics in whoever wakes it.
+struct Brittle;
+
+impl Wake for Brittle {
+    fn wake(self: Arc<Self>) {
+        panic!("test.break_store");
+    }
+}
+
+struct BreakStore;
+
+#[async_trait]
+impl OutsideTool for BreakStore {
+    type Params = HangParams;
+
+    async fn run(&self, call: &CallCx, _: HangParams) -> Result<Output, Refusal> {
+        let mut feed = call.office.store.feed();
+        let waker = Waker::from(Arc::new(Brittle));
+        let mut next = Box::pin(feed.recv());
+        // The next commit that is published wakes it, in the writer.
+        while next.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            drop(next);
+            next = Box::pin(feed.recv());
+        }
         std::future::pending().await
     }
 }

@@ -137,7 +137,7 @@ impl Provider for SimModel {
         if let Some(asked) = self.log().asked.get_mut(place) {
             asked.answer = Some(mark);
         }
-        Ok(ModelAnswer { model: request.model.clone(), blocks, usage, stop })
+        Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated: false, stop })
     }
 }
 

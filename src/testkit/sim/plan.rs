@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ghost_config::access::{self, Groups};
 use ghost_config::plan::{
-    AgentLimits, AgentPlan, Archetype, ArchetypeConfig, LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan,
-    RestartPlan, TeamPlan,
+    AgentLimits, AgentPlan, Archetype, ArchetypeConfig, LlmPlan, ModelChoice, Origins, Plan, ProviderKind,
+    ProviderPlan, RestartPlan, TeamPlan,
 };
 use ghost_domain::Price;
 use ghost_domain::restart::{Intensity, Strategy};
@@ -121,6 +121,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
             prices,
             ..LlmPlan::default()
         },
+        origins: Origins::default(),
         limits: limits(),
         budgets: vec![
             (Scope::World, BudgetLimits { tokens: Some(50_000_000), money: None }),

@@ -135,4 +135,8 @@ impl Backend for SlowStore {
     async fn close(&self) {
         self.inner.close().await;
     }
+
+    async fn broken(&self) -> String {
+        self.inner.broken().await
+    }
 }

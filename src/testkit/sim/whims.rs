@@ -53,7 +53,7 @@ fn last_word(mark: u64, dice: &mut Dice) -> (Vec<Block>, Stop) {
             (vec![Block::Text { text }], Stop::EndTurn)
         }
         1 => (Vec::new(), Stop::MaxTokens),
-        2 => (Vec::new(), Stop::Refused),
+        2 => (Vec::new(), Stop::Refused(None)),
         _ => (vec![Block::Text { text: format!("That is done, {mark}.") }], Stop::EndTurn),
     }
 }

@@ -7,7 +7,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ghost_commons::agents::{self as rules, NewAgent};
 use ghost_commons::mail::agent_named;
-use ghost_domain::text::{clip, one_line};
+use ghost_domain::text::one_line;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
 use ghost_store::Writes;
@@ -167,13 +167,13 @@ impl WorldTool for Create {
             None => rules::free_id(w, &params.archetype).await?,
         };
         if plan.agent(&new_id).is_some() {
-            return Err(Refusal::new(Code::Conflict, format!("the world file names an agent `{new_id}`"))
-                .hint("choose another id"));
+            let there = w.agent_get(&new_id).await?;
+            return Err(rules::reserved(&call.office.cx, &call.party(), &new_id, there.as_ref()));
         }
         let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
         let name = params.name.as_deref().map(one_line).filter(|name| !name.is_empty());
         let new = NewAgent {
-            name: name.map_or_else(|| new_id.to_string(), |name| clip(&name, NAME_MAX)),
+            name: name.map_or_else(|| new_id.to_string(), |name| call.office.cx.excerpt(&name, NAME_MAX)),
             agent_id: new_id,
             archetype: params.archetype,
             team: None,

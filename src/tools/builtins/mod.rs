@@ -87,13 +87,15 @@ fn agents_and_world() -> [Tool; 8] {
             "See the world as it is now: its agents, what they do, tokens and cost so far, the time.",
             Run::read(world::Reflect),
         )
-        .view(LIST_VIEW),
+        .view(LIST_VIEW)
+        .passing(&["time", "uptime_seconds", "token_usage", "activity", "open_turns"]),
         Tool::new::<agents::ListParams>(
             "syscall.agent.list",
             "List the agents of the world with archetype and status; use it to find whom to turn to.",
             Run::read(agents::List),
         )
-        .view(LIST_VIEW),
+        .view(LIST_VIEW)
+        .passing(&["activity", "uptime_seconds"]),
         Tool::new::<agents::CreateParams>(
             "syscall.agent.create",
             "Create and start an agent from an archetype that this world allows, with an optional first goal.",
@@ -119,12 +121,14 @@ fn agents_and_world() -> [Tool; 8] {
             "syscall.resource.usage",
             "See how busy the host is: processors, memory, disk, and the daemon itself.",
             Run::read(resources::Usage),
-        ),
+        )
+        .passing(&["load_1_5_15_minutes", "available_bytes", "runtime"]),
         Tool::new::<world::StatusParams>(
             "syscall.session.status",
             "See the current time, the model in use, tokens and cost so far, and waiting mail of an agent.",
             Run::read(world::Status),
-        ),
+        )
+        .passing(&["time", "uptime_seconds", "usage", "activity"]),
     ]
 }
 
@@ -151,7 +155,8 @@ fn messages() -> [Tool; 4] {
             "Take mail that came in since this turn began; questions that expect an answer wait for a turn of their own.",
             Run::world(inbox::Read),
         )
-        .view(WIDE_VIEW),
+        .view(WIDE_VIEW)
+        .looking(),
     ]
 }
 

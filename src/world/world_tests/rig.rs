@@ -80,6 +80,7 @@ impl Provider for TestModel {
             model: request.model.clone(),
             blocks,
             usage: Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() }),
+            estimated: false,
             stop: Stop::EndTurn,
         })
     }

@@ -1,6 +1,12 @@
 //! Who may ask, whether the daemon is well, and its figures.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
 use axum::http::{StatusCode, header};
+use ghost_store::memory::MemoryDisk;
+use ghost_store::{Ack, Backend, Nack, ReadWork, Store, StoreError, View, Work};
 
 use super::asking::{TOKEN, ask, get, routes};
 use crate::fixture::Scene;
@@ -68,6 +74,73 @@ async fn a_store_that_is_closed_is_not_ready() {
     let routes = routes(&scene);
     scene.world.store().close().await;
     assert_eq!(get(&routes, "/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+/// A store that loses whatever writes when it is told to; what reads goes on.
+struct Unwritten {
+    inner: Store,
+    lost: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Backend for Unwritten {
+    async fn submit(&self, work: Work) -> Result<(), StoreError> {
+        if self.lost.load(Ordering::SeqCst) {
+            return Err(StoreError::Closed);
+        }
+        let done: Result<Ack, Undone> =
+            self.inner.write(move |w| Box::pin(async move { work(w).await.map_err(Undone::Refused) })).await;
+        match done {
+            Ok(ack) => ack(Ok(())),
+            Err(Undone::Refused(nack)) => nack(),
+            Err(Undone::Store(error)) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn query(&self, _: View, work: ReadWork) -> Result<(), StoreError> {
+        let query = self.inner.read(|r| {
+            Box::pin(async move {
+                work(r).await;
+                Ok(())
+            })
+        });
+        query.await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+
+    async fn broken(&self) -> String {
+        self.inner.broken().await
+    }
+}
+
+/// Why a command of the inner store was undone.
+enum Undone {
+    Refused(Nack),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Undone {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_reads_and_cannot_write_is_not_ready() {
+    let (inner, lost) = (MemoryDisk::new().open(), Arc::new(AtomicBool::new(false)));
+    let losing = Arc::clone(&lost);
+    let store = Store::open(|_| async move { Ok(Unwritten { inner, lost: losing }) }).await.unwrap();
+    let scene = Scene::over(store, "").await;
+    let routes = routes(&scene);
+    assert_eq!(get(&routes, "/readyz").await.body, "ready\n");
+    lost.store(true, Ordering::SeqCst);
+    assert_eq!(get(&routes, "/api/agents").await.status, StatusCode::OK);
+    let answer = get(&routes, "/readyz").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@ pub(super) struct Shown {
     pub(super) tools: u32,
     /// Which rule decides what tools it has.
     pub(super) access: Option<&'static str>,
+    /// Why no start helps it, and what does.
+    pub(super) cannot_run: Option<String>,
 }
 
 #[derive(Default)]
@@ -93,12 +95,17 @@ impl Recent {
         }
         let work = queries::at_work(world, agent_id).await?;
         // An agent whose archetype is gone has no outfit, but is there to be looked at.
-        let outfit = world.engine().outfit(&work.agent).ok();
-        let (model, tools, access) = match outfit {
-            Some((spec, registry)) => (spec.model.model, registry.specs().len(), Some(spec.access.mode().as_str())),
-            None => (None, 0, None),
+        let shown = match world.engine().outfit(&work.agent) {
+            Ok((spec, registry)) => Shown {
+                work,
+                model: spec.model.model,
+                tools: u32::try_from(registry.specs().len()).unwrap_or(u32::MAX),
+                access: Some(spec.access.mode().as_str()),
+                cannot_run: None,
+            },
+            Err(why) => Shown { work, model: None, tools: 0, access: None, cannot_run: Some(why.in_words()) },
         };
-        let shown = Arc::new(Shown { work, model, tools: u32::try_from(tools).unwrap_or(u32::MAX), access });
+        let shown = Arc::new(shown);
         let mut read = self.at(seq);
         if read.seq == seq && read.shown.len() < AGENTS_MAX {
             read.shown.insert(agent_id.clone(), Arc::clone(&shown));

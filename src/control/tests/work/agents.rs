@@ -2,6 +2,7 @@ use ghost_domain::EventKind;
 use ghost_proto::v1;
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::tasks_client::TasksClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use tonic::Code;
 
@@ -38,9 +39,20 @@ async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
     assert_eq!(shown.access.as_deref(), Some("privileges"));
     assert!(shown.tools > 0 && shown.agent.unwrap().last_active_at_ms.is_some());
     let delete = v1::DeleteAgentRequest { request_id: "r3".into(), agent_id: id.clone(), reason: Some("done".into()) };
-    let gone = agents.delete(delete.clone()).await.unwrap().into_inner().agent.unwrap();
+    let owned =
+        v1::CreateTaskRequest { request_id: "t".into(), title: "t".into(), owner: id.clone(), ..Default::default() };
+    let mut tasks = TasksClient::new(rig.channel.clone());
+    let stop = v1::StopAgentRequest { request_id: "s".into(), agent_id: id.clone(), ..Default::default() };
+    agents.stop(stop).await.unwrap();
+    let task = tasks.create(owned).await.unwrap().into_inner();
+    let change = agents.delete(delete.clone()).await.unwrap().into_inner();
+    assert_eq!(change.left, Some(v1::AgentLeft { mail_dropped: 1, tasks_left: 1 }));
+    let gone = change.agent.unwrap();
     assert!(gone.deleted_at_ms.is_some() && gone.status_reason.unwrap().ends_with("done"));
-    agents.delete(delete).await.unwrap();
+    let again = agents.delete(delete).await.unwrap().into_inner();
+    assert_eq!((again.left, again.changed), (change.left, true));
+    let get_task = v1::GetTaskRequest { task_id: task.task_id };
+    assert_eq!(tasks.get(get_task).await.unwrap().into_inner().task.unwrap().status, "pending");
     refused(agents.get(get(&id)).await, Code::NotFound, None);
     let list = agents.list(v1::ListAgentsRequest { deleted: true, ..Default::default() }).await.unwrap().into_inner();
     assert_eq!(list.agents.iter().filter(|agent| agent.deleted_at_ms.is_some()).count(), 1);

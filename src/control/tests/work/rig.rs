@@ -56,6 +56,7 @@ impl Provider for Parrot {
             model: request.model.clone(),
             blocks: vec![Block::Text { text: "heard".into() }],
             usage: Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() }),
+            estimated: false,
             stop: Stop::EndTurn,
         })
     }

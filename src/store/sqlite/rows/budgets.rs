@@ -117,7 +117,13 @@ impl BudgetReads for Session {
         .when(filter.root_id, "root_id = ?", |id, args| {
             args.id(id.0);
         })
+        .when(filter.provider.as_ref(), "provider = ?", |provider, args| {
+            args.text(provider);
+        })
         .when(filter.since, "at >= ?", |at, args| {
+            args.int(at.0);
+        })
+        .when(filter.before, "at < ?", |at, args| {
             args.int(at.0);
         })
         .finish();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, MailState, MessageId, TurnId};
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, TurnId};
 
 use super::mail::columns;
 use crate::StoreError;
@@ -193,6 +193,15 @@ impl MessageReads for Session {
         let sql = "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ORDER BY to_agent";
         let rows = self.rows(sql, Args::default()).await?;
         rows.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+    }
+
+    async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
+        self.scan(TABLES).await?;
+        let mut args = Args::default();
+        args.id(root_id.0);
+        let sql = "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = ? \
+                   ORDER BY to_agent";
+        self.rows(sql, args).await?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
     async fn inbox_total(&mut self) -> Result<u64> {

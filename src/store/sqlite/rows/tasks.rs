@@ -1,7 +1,7 @@
 //! Tasks and their history.
 
 use async_trait::async_trait;
-use ghost_domain::{Task, TaskEvent, TaskId};
+use ghost_domain::{AgentId, Task, TaskEvent, TaskId};
 use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::bit;
@@ -69,6 +69,20 @@ impl Keyed for Task {
     }
 }
 
+/// One page of the open tasks, read from the index of open tasks and from nothing else: the literal is what it is found by, and
+/// the plus keeps from the owner's index, by which every page would read and sort all that the agent ever owned.
+fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (String, Args) {
+    Conditions::new("SELECT record FROM tasks")
+        .when(Some(()), "ended = 0", |(), _| {})
+        .when(owner, "+owner = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(after, "task_id > ?", |id, args| {
+            args.id(id.0);
+        })
+        .order("task_id", list_limit(limit))
+}
+
 impl Row for TaskHistory {
     const TABLE: &'static str = "task_events";
     const SHAPE: Shape = Shape { head: "INSERT INTO task_events (seq, task_id, record) VALUES ", columns: 3, tail: "" };
@@ -97,6 +111,12 @@ impl TaskReads for Session {
                 args.id(id.0);
             })
             .order("priority DESC, created_at, task_id", list_limit(filter.limit));
+        self.scan(Task::BIT).await?;
+        self.rows_of(sql, args).await?.iter().map(Task::read).collect()
+    }
+
+    async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
+        let (sql, args) = open_tasks(owner, after, limit);
         self.scan(Task::BIT).await?;
         self.rows_of(sql, args).await?.iter().map(Task::read).collect()
     }
@@ -137,5 +157,33 @@ impl TaskWrites for Session {
         layers.counters.task_events += 1;
         layers.task_events.push(TaskHistory { seq: layers.counters.task_events, event: event.clone() });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::sqlite::SqliteConnection;
+    use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+
+    use super::*;
+    use crate::sqlite::schema;
+
+    #[tokio::test]
+    async fn a_page_of_open_tasks_reads_no_ended_ones_and_sorts_nothing() {
+        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        schema::migrate(&mut conn, 0).await.unwrap();
+        let bob: AgentId = "bob".parse().unwrap();
+        for owner in [None, Some(&bob)] {
+            for (after, wanted) in [
+                (None, "SCAN tasks USING INDEX tasks_open"),
+                (Some(TaskId(uuid::Uuid::from_u128(7))), "SEARCH tasks USING INDEX tasks_open (task_id>?)"),
+            ] {
+                let (sql, args) = open_tasks(owner, after, 250);
+                let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+                let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();
+                let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+                assert_eq!(plan, [wanted], "{sql}");
+            }
+        }
     }
 }

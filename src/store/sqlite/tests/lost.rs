@@ -11,7 +11,9 @@ use super::tools::{depth, dir, open, send};
 use crate::StoreError;
 use crate::sqlite::{SqliteOptions, open_store};
 
-async fn refused(path: &Path, expected: bool) -> String {
+const HAS_RUN: Option<&str> = Some("a world has run in its directory");
+
+async fn refused(path: &Path, expected: Option<&'static str>) -> String {
     match open_store(path, SqliteOptions { expected, ..SqliteOptions::default() }).await {
         Err(error @ StoreError::Damaged { .. }) => error.to_string(),
         Err(error) => panic!("{error}"),
@@ -27,10 +29,10 @@ async fn raw(path: &Path) -> SqliteConnection {
 async fn a_database_that_must_be_there_is_never_made() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
-    assert!(refused(&path, true).await.contains("it is missing, but a world has run"));
+    assert!(refused(&path, HAS_RUN).await.contains("it is missing, but a world has run"));
     assert!(!path.exists());
     fs::write(&path, "").unwrap();
-    assert!(refused(&path, true).await.contains("it is empty, but a world has run"));
+    assert!(refused(&path, HAS_RUN).await.contains("it is empty, but a world has run"));
     assert_eq!(fs::read(&path).unwrap(), b"");
     // As SQLite leaves one whose log was lost before anything was brought over from it.
     let mut blank = raw(&path).await;
@@ -38,11 +40,11 @@ async fn a_database_that_must_be_there_is_never_made() {
     blank.close().await.unwrap();
     let before = fs::read(&path).unwrap();
     assert!(!before.is_empty());
-    assert!(refused(&path, true).await.contains("it has no tables, but a world has run"));
+    assert!(refused(&path, HAS_RUN).await.contains("it has no tables, but a world has run"));
     assert_eq!(fs::read(&path).unwrap(), before);
     // Where none is expected, each of them is a new one.
     open(&path).await.close().await;
-    open_store(&path, SqliteOptions { expected: true, ..SqliteOptions::default() }).await.unwrap().close().await;
+    open_store(&path, SqliteOptions { expected: HAS_RUN, ..SqliteOptions::default() }).await.unwrap().close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,9 +55,9 @@ async fn a_log_without_its_database_is_kept() {
     let (path, log) = (copy.path().join("ghost.db"), copy.path().join("ghost.db-wal"));
     fs::copy(dir.path().join("ghost.db-wal"), &log).unwrap();
     let before = fs::read(&log).unwrap();
-    assert!(refused(&path, false).await.contains("it is missing, but "));
+    assert!(refused(&path, None).await.contains("it is missing, but "));
     fs::write(&path, "").unwrap();
-    assert!(refused(&path, false).await.contains("it is empty, but "));
+    assert!(refused(&path, None).await.contains("it is empty, but "));
     assert_eq!(fs::read(&log).unwrap(), before);
     fs::copy(dir.path().join("ghost.db"), &path).unwrap();
     assert_eq!(depth(&open(&path).await, "a").await, 1);

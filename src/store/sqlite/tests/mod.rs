@@ -1,6 +1,7 @@
 //! Tests of what only this backend has (files, batches, savepoints, a full disk), and the contract over it.
 
 mod batches;
+mod broken;
 mod chat;
 mod contract;
 mod files;

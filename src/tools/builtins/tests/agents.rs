@@ -1,7 +1,7 @@
 use ghost_domain::{Agent, AgentKind, Code, Refusal, Timestamp};
 use serde_json::json;
 
-use super::rig::{Rig, code, id};
+use super::rig::{Rig, SECRET, code, id};
 
 #[tokio::test]
 async fn agents_are_listed_and_the_world_is_seen() {
@@ -26,6 +26,13 @@ async fn agents_are_listed_and_the_world_is_seen() {
     assert_eq!(code(rig.call("syscall.session.status", json!({ "agent_id": "bop" })).await), Code::NotFound);
     let usage = rig.content("syscall.resource.usage", json!({})).await;
     assert!(usage["disk"]["total_bytes"].as_u64().unwrap() > 0 && usage["runtime"]["actors"] == 1);
+}
+
+#[tokio::test]
+async fn the_name_of_an_agent_shows_no_secret() {
+    let rig = Rig::new().await;
+    let named = json!({ "archetype": "writer", "agent_id": "named", "name": format!("W {SECRET}") });
+    assert_eq!(rig.content("syscall.agent.create", named).await["name"], "W [redacted]");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use ghost_commons::agents::{self, NewAgent};
 use ghost_commons::mail::{self, Chain, Draft};
 use ghost_commons::{Cx, turns};
 use ghost_config::access::Groups;
-use ghost_config::plan::{Archetype, ArchetypeConfig, LlmPlan, Plan};
+use ghost_config::plan::{Archetype, ArchetypeConfig, LlmPlan, Origins, Plan};
 use ghost_domain::ports::{Ids, Ports, Rng};
 use ghost_domain::redact::Redactor;
 use ghost_domain::restart::Intensity;
@@ -29,6 +29,9 @@ use crate::context::{AgentControl, CallCx, Caller, Office};
 use crate::registry::ToolTable;
 use crate::tool::{Output, Run, Tool};
 use crate::workspace::Workspace;
+
+/// A secret that the world knows.
+pub(crate) const SECRET: &str = "hunter2-is-my-password";
 
 struct Still;
 
@@ -102,6 +105,7 @@ fn plan(dir: &TempDir) -> Plan {
         root_intensity: Intensity::default(),
         groups: Groups::default(),
         llm: LlmPlan { default_provider: "p".into(), default_model: "m".into(), ..LlmPlan::default() },
+        origins: Origins::default(),
         limits: Limits::default(),
         budgets: Vec::new(),
         chat_wake: ghost_domain::ChatWake::Mentions,
@@ -140,7 +144,7 @@ impl Rig {
             std::fs::write(file, text).unwrap();
         }
         let ports = Ports { clock: Arc::new(Still), ids: Arc::new(Count(AtomicU64::new(1))), rng: Arc::new(Zero) };
-        let cx = Cx::new(ports, Redactor::default(), "node", 1, Limits::default());
+        let cx = Cx::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, Limits::default());
         let store = MemoryStore::open();
         let workspace = Arc::new(Workspace::inline(&dir.path().join("data/workspace")).unwrap());
         let office = Office::new(cx.clone(), store.clone(), workspace, Arc::new(Quiet), Arc::new(plan(&dir)));

@@ -1,0 +1,220 @@
+//! The line of model calls that wait for what other calls hold of a budget, one for each account that was full. When an
+//! account has room again, the first in its line is called; whoever leaves calls the next.
+//!
+//! Must never: let a call wait that nobody would call. What changes while one finds an account full is noticed before it lines
+//! up, and one that was called and does not go on, for whatever reason, passes the call on.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ghost_domain::Scope;
+use tokio::sync::Notify;
+
+/// The line of a world.
+#[derive(Default)]
+pub struct Line {
+    /// How often any account had room again.
+    changes: AtomicU64,
+    tickets: AtomicU64,
+    /// Who waits for room in an account, by their tickets: in the order in which they first came.
+    waiting: Mutex<Waiting>,
+}
+
+type Waiting = BTreeMap<Scope, BTreeMap<u64, Arc<Notify>>>;
+
+impl Line {
+    /// Calls the first who waits for each of these accounts.
+    pub fn freed(&self, scopes: &[Scope]) {
+        let mut waiting = self.lock();
+        // Before anyone can line up who has not seen it.
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        scopes.iter().for_each(|scope| call_next(&mut waiting, scope));
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.lock().values().map(BTreeMap::len).sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn call_next(waiting: &mut Waiting, scope: &Scope) {
+    let Some(line) = waiting.get_mut(scope) else { return };
+    if let Some((_, bell)) = line.pop_first() {
+        bell.notify_one();
+    }
+    if line.is_empty() {
+        waiting.remove(scope);
+    }
+}
+
+/// The place of one who may have to wait. Dropping it leaves the line.
+pub(crate) struct Place {
+    line: Arc<Line>,
+    ticket: Option<u64>,
+    /// What had changed when it last looked.
+    seen: u64,
+    /// The account that it waits for, or was called for and has not passed the call on.
+    at: Option<Scope>,
+}
+
+impl Place {
+    pub(crate) fn new(line: &Arc<Line>) -> Self {
+        Self { line: Arc::clone(line), ticket: None, seen: 0, at: None }
+    }
+
+    /// Says that it looks now whether there is room.
+    pub(crate) fn looks(&mut self) {
+        self.seen = self.line.changes.load(Ordering::Acquire);
+    }
+
+    /// Waits until there may be room in `scope`, which was full when it looked. Keeps its place over several waits.
+    pub(crate) async fn wait(&mut self, scope: Scope) {
+        let bell = Arc::new(Notify::new());
+        if self.at.as_ref() != Some(&scope) {
+            // The room that it was called for is somebody else's.
+            self.pass_on();
+        }
+        {
+            let mut waiting = self.line.lock();
+            if self.line.changes.load(Ordering::Acquire) != self.seen {
+                return;
+            }
+            let ticket = *self.ticket.get_or_insert_with(|| self.line.tickets.fetch_add(1, Ordering::Relaxed));
+            waiting.entry(scope.clone()).or_default().insert(ticket, Arc::clone(&bell));
+            self.at = Some(scope);
+        }
+        bell.notified().await;
+    }
+
+    /// Has the next tried instead, while this one cannot go on; it keeps its place.
+    pub(crate) fn pass_on(&mut self) {
+        let (Some(scope), Some(ticket)) = (self.at.take(), self.ticket) else { return };
+        let mut waiting = self.line.lock();
+        let Some(line) = waiting.get_mut(&scope) else { return };
+        // Whoever was called is in the line no more.
+        if line.remove(&ticket).is_none() {
+            call_next(&mut waiting, &scope);
+        } else if line.is_empty() {
+            waiting.remove(&scope);
+        }
+    }
+
+    /// Gives the place up: its call goes on, and there may be room for another.
+    pub(crate) fn leave(&mut self) {
+        self.pass_on();
+        self.ticket = None;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.pass_on();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::future::poll_immediate;
+
+    use super::*;
+
+    fn team(name: &str) -> Scope {
+        Scope::Team(name.into())
+    }
+
+    fn place(line: &Arc<Line>) -> Place {
+        let mut place = Place::new(line);
+        place.looks();
+        place
+    }
+
+    #[tokio::test]
+    async fn each_is_called_in_its_turn_and_whoever_goes_on_calls_the_next() {
+        let line = Arc::new(Line::default());
+        let (mut one, mut two, mut other) = (place(&line), place(&line), place(&line));
+        {
+            let (mut first, mut second) = (pin!(one.wait(Scope::World)), pin!(two.wait(Scope::World)));
+            let mut third = pin!(other.wait(team("a")));
+            assert!(poll_immediate(&mut first).await.is_none() && poll_immediate(&mut second).await.is_none());
+            assert!(poll_immediate(&mut third).await.is_none());
+            line.freed(&[Scope::World, team("b")]);
+            assert!(poll_immediate(&mut second).await.is_none(), "one after the other");
+            assert!(poll_immediate(&mut third).await.is_none(), "its account is as full as before");
+            assert!(poll_immediate(&mut first).await.is_some());
+        }
+        drop((one, two, other));
+        assert_eq!(line.len(), 0, "whoever is gone is in no line");
+    }
+
+    #[tokio::test]
+    async fn a_call_is_passed_on_by_whoever_leaves_waits_for_another_account_or_cannot_go_on() {
+        let leave = |mut place: Place| async move {
+            place.leave();
+            Some(place)
+        };
+        let gone = |place: Place| async move {
+            drop(place);
+            None
+        };
+        let elsewhere = |mut place: Place| async move {
+            place.looks();
+            assert!(poll_immediate(pin!(place.wait(team("a")))).await.is_none());
+            Some(place)
+        };
+        for way in 0..3 {
+            let line = Arc::new(Line::default());
+            let (mut one, mut two) = (place(&line), place(&line));
+            let mut second = pin!(two.wait(Scope::World));
+            {
+                let mut first = pin!(one.wait(Scope::World));
+                assert!(poll_immediate(&mut first).await.is_none() && poll_immediate(&mut second).await.is_none());
+                line.freed(&[Scope::World]);
+                assert!(poll_immediate(&mut first).await.is_some());
+            }
+            assert!(poll_immediate(&mut second).await.is_none());
+            let kept = match way {
+                0 => leave(one).await,
+                1 => gone(one).await,
+                _ => elsewhere(one).await,
+            };
+            assert!(poll_immediate(&mut second).await.is_some(), "{way}");
+            drop(kept);
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_was_called_and_finds_no_room_keeps_its_place_before_the_others() {
+        let line = Arc::new(Line::default());
+        let (mut one, mut two) = (place(&line), place(&line));
+        assert!(poll_immediate(pin!(one.wait(Scope::World))).await.is_none());
+        let mut second = pin!(two.wait(Scope::World));
+        assert!(poll_immediate(&mut second).await.is_none());
+        line.freed(&[Scope::World]);
+        one.looks();
+        let mut first = pin!(one.wait(Scope::World));
+        assert!(poll_immediate(&mut first).await.is_none());
+        assert!(poll_immediate(&mut second).await.is_none(), "it is not its turn");
+        line.freed(&[Scope::World]);
+        assert!(poll_immediate(&mut first).await.is_some() && poll_immediate(&mut second).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_changes_between_the_look_and_the_wait_is_not_missed() {
+        let line = Arc::new(Line::default());
+        let mut one = place(&line);
+        line.freed(&[Scope::World]);
+        assert!(poll_immediate(pin!(one.wait(Scope::World))).await.is_some(), "it looks again at once");
+        one.looks();
+        assert!(poll_immediate(pin!(one.wait(Scope::World))).await.is_none());
+        drop(one);
+        assert_eq!(line.len(), 0);
+    }
+}

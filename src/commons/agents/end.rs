@@ -1,0 +1,102 @@
+//! The end of an agent: what waited on it is failed, what it had is given back, and what it leaves undone is told.
+//!
+//! Must never: leave anything that waits for an agent which is not there.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Agent, AgentId, AgentStatus, Desired, MailState, MessageId, Party};
+use ghost_store::Writes;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::roster::{agent_named, gone, put};
+use crate::turns::{self, Ending};
+use crate::{Cx, Result, asks, budgets, chat, conversations, schedules, tasks};
+
+/// Messages, and tasks, that the end of an agent names one by one; more are counted.
+const NAMED: usize = 100;
+
+/// What the end of an agent leaves undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Mail that it had not read and that nobody reads any more.
+    pub mail_dropped: u64,
+    /// Tasks that it owned and that are open still.
+    pub tasks_left: u64,
+}
+
+/// An agent that is deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deleted {
+    /// Its tombstone.
+    pub agent: Agent,
+    /// What it left.
+    pub left: Left,
+}
+
+/// Deletes an agent: a tombstone with its incarnation stays, and everything that waited on it is failed. Its tasks stay open, and
+/// their creators are told; what mail it had not read is told in the event. What its archetype
+/// let it cost in a day is lifted with it; a limit that someone set for its id stays.
+pub async fn delete(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
+    delete_because(w, cx, by, agent_id, None).await
+}
+
+/// [`delete`] with a reason in the words of who asks, which the tombstone and the feed keep.
+pub async fn delete_because(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<Deleted> {
+    let mut agent = agent_named(w, agent_id).await?;
+    let refusal = gone(&agent, "was deleted");
+    let ending = format!("{agent_id} was deleted by {by}");
+    // The operator's turns in its name are among them.
+    for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
+        turns::finish(w, cx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;
+        w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
+    }
+    let mut dropped = Vec::new();
+    loop {
+        // Its successor must not find mail that was meant for it.
+        let mail = w.inbox_pending(agent_id, 500).await?;
+        if mail.is_empty() {
+            break;
+        }
+        conversations::dropped(w, cx, &mail, &format!("{ending}: nobody answers until an operator hands this over"))
+            .await?;
+        for mail in &mail {
+            schedules::lost(w, cx, mail.message_id, mail.kind, &ending).await?;
+        }
+        dropped.extend(mail.iter().filter(|mail| !mail.is_chat_wake()).map(|mail| mail.message_id));
+        let pending: Vec<MessageId> = mail.into_iter().map(|mail| mail.message_id).collect();
+        w.message_mark(&pending, MailState::Consumed, None, 0).await?;
+    }
+    asks::fail_all_to(w, cx, agent_id, &refusal).await?;
+    chat::leave_all(w, cx, by, agent_id).await?;
+    schedules::cancel_all(w, cx, by, agent_id).await?;
+    let left = tasks::left_behind(w, cx, agent_id).await?;
+    for held in w.skills_held(agent_id).await? {
+        w.skill_remove(agent_id, &held.skill).await?;
+    }
+    budgets::of_archetype(w, cx, by, agent_id, None).await?;
+    agent.desired = Desired::Stopped;
+    agent.status = AgentStatus::Stopped;
+    let reason = reason.map(|reason| cx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
+    agent.status_reason = Some(match &reason {
+        Some(reason) => format!("deleted by {by}: {reason}"),
+        None => format!("deleted by {by}"),
+    });
+    agent.deleted_at = Some(cx.now());
+    put(w, cx, &mut agent).await?;
+    let payload = json!({
+        "by": by, "incarnation": agent.incarnation, "reason": reason,
+        "mail_dropped": dropped.len(), "messages": &dropped[..dropped.len().min(NAMED)],
+        "tasks_left": left.len(), "tasks": &left[..left.len().min(NAMED)],
+    });
+    cx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id)).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    Ok(Deleted { agent, left: Left { mail_dropped: count(dropped.len()), tasks_left: count(left.len()) } })
+}

@@ -1,0 +1,91 @@
+//! What is said of an id that is not free, and of an agent that cannot answer: only what helps.
+
+use std::sync::Arc;
+
+use ghost_domain::{AgentKind, AgentStatus, Code, Desired, Party, Refusal};
+
+use super::rig::{Rig, id, new_agent, operator, party, read, write};
+use crate::agents::{self, NewAgent};
+
+/// What a person is told who wants an id: the hint, and the status for programs.
+async fn told(rig: &Rig, by: Party, name: &'static str, of_file: bool) -> (String, String) {
+    let there = read!(rig, |r| r.agent_get(&id(name)).await?);
+    let refusal = if of_file {
+        agents::reserved(&rig.cx, &by, &id(name), there.as_ref())
+    } else {
+        write!(rig, |w, cx| agents::create(w, &cx, &by, new_agent(&cx, name)).await).unwrap_err()
+    };
+    assert_eq!(refusal.code, Code::Conflict, "{refusal}");
+    let details = refusal.details.clone().unwrap();
+    assert_eq!(details["agent_id"], name);
+    (refusal.hint.unwrap(), details["status"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn stop(rig: &Rig, name: &'static str) {
+    write!(rig, |w, cx| agents::stop(w, &cx, &operator(), &id(name), None).await).unwrap();
+    write!(rig, |w, cx| agents::stopped(w, &cx, &id(name)).await).unwrap();
+}
+
+#[tokio::test]
+async fn who_wants_an_id_that_is_borne_is_told_what_helps_with_that_one() {
+    let rig = Rig::new().await;
+    let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.cx, "zoe") };
+    write!(rig, |w, cx| agents::create(w, &cx, &Party::System, named).await).unwrap();
+    let away = "choose another id: that agent is the world file's";
+    let delete = "choose another id, or delete that agent first: `ghostctl agent delete ada`";
+
+    let running = |hint: String| (hint, "running".to_owned());
+    assert_eq!(told(&rig, operator(), "zoe", true).await, running(format!("use it as it is, or {away}")));
+    assert_eq!(told(&rig, operator(), "ada", false).await, running(format!("use it as it is, or {delete}")));
+    for status in [AgentStatus::Failed, AgentStatus::Stopped] {
+        for name in ["zoe", "ada"] {
+            if status == AgentStatus::Failed {
+                write!(rig, |w, cx| agents::failed(w, &cx, &id(name), "too often").await).unwrap();
+            } else {
+                stop(&rig, name).await;
+            }
+            let (hint, said) = told(&rig, operator(), name, name == "zoe").await;
+            let rest = if name == "zoe" { away } else { delete };
+            assert_eq!(hint, format!("start it with `ghostctl agent start {name}`, or {rest}"));
+            assert_eq!(said, status.as_str());
+        }
+    }
+    // No start helps where the files have no place for it.
+    rig.cx.set_fitness(Arc::new(|agent| {
+        Err(Refusal::new(Code::Conflict, format!("no place for {}", agent.agent_id)).hint("mend it and reload"))
+    }));
+    let (hint, _) = told(&rig, operator(), "ada", false).await;
+    assert_eq!(hint, "no place for ada (mend it and reload), or choose another id");
+    rig.cx.set_fitness(Arc::new(|_| Ok(())));
+
+    // What is gone is the file's to bring back; an agent that nobody names leaves its id free.
+    for name in ["zoe", "ada"] {
+        write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id(name)).await).unwrap();
+    }
+    let (hint, said) = told(&rig, operator(), "zoe", true).await;
+    assert_eq!(
+        (hint.as_str(), said.as_str()),
+        ("reload the world to have that agent back, or choose another id", "deleted")
+    );
+    assert_eq!(told(&rig, operator(), "new", true).await.1, "", "it was never there");
+    write!(rig, |w, cx| agents::create(w, &cx, &operator(), new_agent(&cx, "ada")).await).unwrap();
+
+    // An agent has none of these commands.
+    for (name, of_file) in [("zoe", true), ("ada", false)] {
+        let (hint, _) = told(&rig, party("bob"), name, of_file).await;
+        assert!(hint.starts_with("choose another id") && !hint.contains("ghostctl"), "{hint}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_an_agent_that_no_start_helps_is_told_what_does() {
+    let rig = Rig::new().await;
+    stop(&rig, "bob").await;
+    let hint = async || rig.outside_ask("bob").await.unwrap_err().hint.unwrap();
+    assert_eq!(hint().await, "start it with `ghostctl agent start bob`, or ask someone else");
+    rig.cx.set_fitness(Arc::new(|_| {
+        Err(Refusal::new(Code::Conflict, "the world file does not name `bob`").hint("name it again and reload"))
+    }));
+    assert_eq!(hint().await, "the world file does not name `bob` (name it again and reload)");
+    assert_eq!(rig.agent("bob").await.desired, Desired::Stopped);
+}

@@ -1,0 +1,60 @@
+//! What the problems that were found leave open, so that what only follows from them is not told.
+//!
+//! Must never: take a warning for a doubt; what is warned of holds as it stands.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ghost_config::plan::Plan;
+use ghost_config::{Problem, Severity};
+
+/// Keys of a choice of models that say nothing of which is the first, and those of prices.
+const BESIDE: [&str; 5] = [".fallback_models", ".max_tokens", ".prices", ".temperature", ".thinking"];
+
+/// What is not known for sure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Doubt {
+    /// Who may use which tools.
+    pub(crate) access: bool,
+    /// Which models there are, and who thinks with what.
+    models: bool,
+    /// The archetypes whose models are not known.
+    archetypes: BTreeSet<String>,
+}
+
+impl Doubt {
+    /// What `found` leaves open in the world that messages call `shown`.
+    pub(crate) fn of(found: &[Problem], plan: &Plan, shown: &Path) -> Self {
+        let mut doubt = Self::default();
+        for problem in found.iter().filter(|problem| problem.severity == Severity::Error) {
+            let first = problem.field.split(['.', '[']).next().unwrap_or_default();
+            doubt.access |= ["tool_privileges", "access", "toolboxes", "skills", "agents"].contains(&first)
+                || ["Tool Access", "Toolbox", "Tools", "Skills"].contains(&first);
+            let decides = !BESIDE.iter().any(|key| problem.field.contains(key));
+            if problem.file == plan.origins.world_file {
+                let overrides = first == "agents" && problem.field.contains(".overrides");
+                doubt.models |= decides && (overrides || first == "llm");
+            }
+            if let Some(name) = archetype(problem, shown) {
+                doubt.access |= first.is_empty();
+                if first.is_empty() || first == "LLM" && decides {
+                    doubt.archetypes.insert(name);
+                }
+            }
+        }
+        doubt
+    }
+
+    /// Whether it is known which models the agents of an archetype think with.
+    pub(crate) fn knows_models_of(&self, archetype: &str) -> bool {
+        !self.models && !self.archetypes.contains(archetype)
+    }
+}
+
+/// The archetype that a problem is in, if it is in the archetype's configuration and not in its prose.
+fn archetype(problem: &Problem, shown: &Path) -> Option<String> {
+    let within = problem.file.strip_prefix(shown.join("archetype")).ok()?;
+    let (mut parts, prose) = (within.iter(), ["soul.md", "goal.md", "user.md", "heartbeat.md"]);
+    let (name, file) = (parts.next()?.to_str()?, parts.next()?.to_str()?);
+    (!prose.contains(&file.to_ascii_lowercase().as_str())).then(|| name.to_owned())
+}

@@ -1,0 +1,133 @@
+//! Taking a job in, and getting it going again: its input is in the workspace before anybody is told of it.
+
+use ghost_commons::jobs;
+use ghost_config::plan::JobPlan;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Job, Refusal};
+use ghost_store::Store;
+use ghost_tools::workspace::Workspace;
+use ghost_world::World;
+
+use super::input::{INPUTS, Input, job_id};
+
+/// A job that was taken in.
+pub struct Begun {
+    /// Its record.
+    pub job: Job,
+    /// The words that its lead is told.
+    pub brief: String,
+    /// The last event before it was taken in: what this daemon has to do with it comes after.
+    pub after: i64,
+}
+
+/// Puts the files of a job where the workspace does not have them.
+async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
+    let base = format!("{INPUTS}/{}", job_id(files));
+    for file in files {
+        let path = file.path.under(&base);
+        if workspace.hash(&path).await?.is_none() {
+            workspace.write_atomic(&path, &file.bytes).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts back what the workspace lacks of the input of a job that is under way, before an agent can look for it: a world goes on
+/// with its open turns and its mail as soon as it is booted. Does nothing if the job was never begun, or is done. Of another job
+/// that is under way without its input only a warning can be given.
+///
+/// # Errors
+/// When the workspace or the store refuses.
+pub async fn put_back(store: &Store, workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
+    let own = job_id(files);
+    let jobs = store.look(|r| Box::pin(async move { Ok::<_, Refusal>(r.job_list().await?) })).await?;
+    for job in jobs.iter().filter(|job| job.finished_at.is_none()) {
+        let id = &job.job_id;
+        if *id == own {
+            place(workspace, files).await?;
+        } else if let Err(refusal) =
+            workspace.list(&WorkspacePath::parse(&format!("{INPUTS}/{id}"), false)?, 1, None, 1).await
+        {
+            tracing::warn!(
+                %refusal,
+                "job {id} is under way, but its input is not in the workspace: start with the --input that it was begun with to put it back"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Takes the job in, unless that was done before. An unfinished job that stands still is begun again where it is.
+///
+/// # Errors
+/// When the workspace or the store refuses.
+pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Begun, Refusal> {
+    let job_id = job_id(files);
+    // Written before the job is recorded: a crash between the two writes the same bytes again.
+    place(&world.engine().office.workspace, files).await?;
+    let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
+    let base = format!("{INPUTS}/{job_id}");
+    let brief =
+        plan.brief.replace("{job_id}", &job_id).replace("{input}", &base).replace("{files}", &count.to_string());
+    let after = world.store().last_seq();
+    let (cx, lead, words) = (world.cx().clone(), plan.lead.clone(), brief.clone());
+    let job = world
+        .store()
+        .write(move |w| {
+            Box::pin(async move {
+                let (job, new) = jobs::begin(w, &cx, &job_id, count, &lead, words.clone()).await?;
+                if !new {
+                    jobs::revive(w, &cx, &job.job_id, &lead, words).await?;
+                }
+                Ok::<_, Refusal>(job)
+            })
+        })
+        .await?;
+    Ok(Begun { job, brief, after })
+}
+
+/// Gets a job going again that stands still. Gives whether it did; not if something is at work.
+pub(super) async fn revive(world: &World, plan: &JobPlan, job: &Job, brief: &str) -> Result<bool, Refusal> {
+    let (cx, job_id, lead, brief) = (world.cx().clone(), job.job_id.clone(), plan.lead.clone(), brief.to_owned());
+    world.store().write(move |w| Box::pin(async move { jobs::revive(w, &cx, &job_id, &lead, brief).await })).await
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::{RootId, Timestamp};
+    use ghost_store::memory::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_input_of_a_job_under_way_is_put_back_and_that_of_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, workspace) = (MemoryStore::open(), Workspace::inline(dir.path()).unwrap());
+        let file = |name: &str| Input { path: WorkspacePath::parse(name, false).unwrap(), bytes: name.into() };
+        let files = [file("a.md"), file("deep/b.md")];
+        let at = dir.path().join(INPUTS).join(job_id(&files));
+        put_back(&store, &workspace, &files).await.unwrap();
+        put_back(&store, &workspace, &[]).await.unwrap();
+        assert!(!at.exists(), "a job that was never begun");
+
+        for finished_at in [Some(Timestamp(7)), None] {
+            let job = Job {
+                job_id: job_id(&files),
+                root_id: RootId(uuid::Uuid::nil()),
+                files: 2,
+                started_at: Timestamp(0),
+                finished_at,
+                result_path: None,
+            };
+            let keep = store.write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.job_put(&job).await?) }));
+            keep.await.unwrap();
+            put_back(&store, &workspace, &files).await.unwrap();
+            assert_eq!(at.exists(), finished_at.is_none());
+        }
+        std::fs::remove_file(at.join("a.md")).unwrap();
+        std::fs::write(at.join("deep/b.md"), "its own").unwrap();
+        put_back(&store, &workspace, &files).await.unwrap();
+        assert_eq!(std::fs::read_to_string(at.join("a.md")).unwrap(), "a.md");
+        assert_eq!(std::fs::read_to_string(at.join("deep/b.md")).unwrap(), "its own");
+    }
+}

@@ -1,0 +1,164 @@
+//! What an answer comes to: its rule is chosen and rendered as a whole, and then it happens, step by step.
+//!
+//! Must never: do anything while it is worked out. That may be given up, and be done again elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_domain::transcript::{Block, TokenUsage};
+use minijinja::Value as Jinja;
+use serde_json::Value;
+
+use super::bounds::CALLS_MAX;
+use super::budget::Budget;
+use super::conversation::Conversation;
+use super::lets;
+use super::names::Names;
+use super::rules::{Action, Call, Chosen, Do, Fail, RuleSet};
+use crate::answer_bounds::WORDS_MAX;
+use crate::error::ProviderError;
+use crate::estimate::{estimate_tokens, json_len, tokens_of_bytes};
+use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
+
+/// What an answer is made of, in order.
+pub(super) enum Step {
+    Wait(Duration),
+    /// Fails as often as it says; where it stands among the actions of its rule.
+    Fail(usize, Fail),
+    Think(String),
+    Say(String),
+    Call(Block),
+}
+
+/// What happens when a model is asked.
+pub(super) struct Course {
+    /// The place of the rule that was chosen.
+    pub(super) rule: usize,
+    pub(super) steps: Vec<Step>,
+    /// Why it ends behind its last step, if not with an answer.
+    pub(super) failed: Option<ProviderError>,
+}
+
+/// Chooses a rule and renders what it does, at the cost of `budget`.
+pub(super) fn work_out(rules: &RuleSet, request: &ModelRequest, budget: &Arc<Budget>) -> Course {
+    let mut course = Course { rule: rules.rules.len(), steps: Vec::new(), failed: None };
+    course.failed = course.follow(rules, request, budget).err();
+    course
+}
+
+impl Course {
+    fn follow(&mut self, rules: &RuleSet, request: &ModelRequest, budget: &Arc<Budget>) -> Result<(), ProviderError> {
+        let conversation = Conversation::of(request, budget).map_err(|error| rules.failed(&error))?;
+        let chosen = rules.choose(&conversation)?;
+        self.rule = chosen.number;
+        self.actions(rules, &conversation, &chosen).map_err(|error| chosen.failed(rules, &error))
+    }
+
+    fn actions(&mut self, rules: &RuleSet, of: &Conversation<'_>, chosen: &Chosen<'_>) -> Result<(), String> {
+        let names = of.context(&rules.vars, &chosen.captures);
+        let context = lets::known(chosen.lets, &rules.templates, Arc::clone(&names))?;
+        let mut calls = Calls { rules, before: of.calls_so_far(), made: 0 };
+        for (at, Do { action, only_if }) in chosen.actions.iter().enumerate() {
+            if let Some(condition) = only_if
+                && !rules.templates.truth(condition, &context)?
+            {
+                continue;
+            }
+            match action {
+                Action::Wait(duration) => self.steps.push(Step::Wait(*duration)),
+                Action::Fail(fail) => self.steps.push(Step::Fail(at, fail.clone())),
+                Action::Think(text) => self.steps.push(Step::Think(rules.templates.text(text, &context)?)),
+                Action::Say(text) => self.steps.push(Step::Say(rules.templates.text(text, &context)?)),
+                Action::Call(call) => calls.all(call, &names, &context, &mut self.steps)?,
+            }
+        }
+        let words = self.steps.iter().map(|step| match step {
+            Step::Think(text) | Step::Say(text) => text.len(),
+            Step::Wait(_) | Step::Fail(..) | Step::Call(_) => 0,
+        });
+        if words.sum::<usize>() > WORDS_MAX {
+            return Err(format!("the answer's words are longer than {WORDS_MAX} bytes together"));
+        }
+        Ok(())
+    }
+}
+
+/// The calls of an answer.
+struct Calls<'r> {
+    rules: &'r RuleSet,
+    before: usize,
+    made: usize,
+}
+
+impl Calls<'_> {
+    fn all(&mut self, call: &Call, names: &Names, context: &Jinja, steps: &mut Vec<Step>) -> Result<(), String> {
+        let Some(list) = &call.for_each else {
+            steps.push(self.one(call, context)?);
+            return Ok(());
+        };
+        let items = self.rules.templates.value(list, context)?;
+        let items = items.try_iter().map_err(|_| format!("`for_each` gives {}, not a list", items.kind()))?;
+        for (index, item) in items.enumerate() {
+            let names = names.with([("item", item), ("index", Jinja::from(index))]);
+            steps.push(self.one(call, &Jinja::from_dyn_object(names))?);
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, call: &Call, context: &Jinja) -> Result<Step, String> {
+        if self.made >= CALLS_MAX {
+            return Err(format!("more than {CALLS_MAX} calls in one answer"));
+        }
+        let name = self.rules.templates.text(&call.tool, context)?;
+        let arguments = self.rules.templates.tree(&call.with, context)?;
+        let arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
+        self.made += 1;
+        Ok(Step::Call(Block::ToolCall { id: format!("call-{}", self.before + self.made), name, arguments }))
+    }
+}
+
+/// What has been said so far.
+#[derive(Default)]
+pub(super) struct Said {
+    blocks: Vec<Block>,
+    text: String,
+    output: u64,
+}
+
+impl Said {
+    pub(super) fn think(&mut self, text: String, deltas: &mut dyn Deltas) {
+        deltas.thinking(&text);
+        self.output += tokens_of_bytes(text.len());
+        self.blocks.push(Block::Thinking { text, signature: None });
+    }
+
+    pub(super) fn say(&mut self, text: &str, deltas: &mut dyn Deltas) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+            deltas.text("\n");
+        }
+        for line in text.split_inclusive('\n') {
+            deltas.text(line);
+        }
+        self.text.push_str(text);
+    }
+
+    pub(super) fn call(&mut self, block: Block) {
+        if let Block::ToolCall { name, arguments, .. } = &block {
+            self.output += tokens_of_bytes(name.len() + json_len(arguments));
+        }
+        self.blocks.push(block);
+    }
+
+    pub(super) fn answer(mut self, request: &ModelRequest) -> ModelAnswer {
+        let first_call = self.blocks.iter().position(|block| matches!(block, Block::ToolCall { .. }));
+        let stop = if first_call.is_some() { Stop::ToolUse } else { Stop::EndTurn };
+        self.output += tokens_of_bytes(self.text.len());
+        if !self.text.is_empty() || first_call.is_none() {
+            // Words come before calls, as models put them.
+            self.blocks.insert(first_call.unwrap_or(self.blocks.len()), Block::Text { text: self.text });
+        }
+        let usage = TokenUsage { input: estimate_tokens(request), output: self.output, ..TokenUsage::default() };
+        ModelAnswer { model: request.model.clone(), blocks: self.blocks, usage: Some(usage), estimated: false, stop }
+    }
+}
