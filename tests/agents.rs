@@ -257,6 +257,10 @@ fn what_a_deleted_agent_leaves_is_told_and_its_successor_does_it() {
         let refusal: Value = serde_json::from_str(&refused.err).unwrap();
         assert_eq!(refusal["details"], json!({ "agent_id": id, "status": status, "archetype": "worker" }));
     }
+    // Whoever has more for it is told what became of it, and how it comes back.
+    for args in [&["agent", "start", "c"][..], &["agent", "prompt", "c"], &["ask", "c", "?"], &["tool", "list", "c"]] {
+        places.house.ctl(args).exits(3).says(&["`c` any more: it was deleted", "with `ghostctl reload`"]);
+    }
     let events = places.house.ctl(&["--json", "events", "--kind", "agent.deleted"]).json_lines();
     let left = &events.last().unwrap()["payload"];
     assert_eq!((&left["mail_dropped"], &left["tasks_left"]), (&json!(2), &json!(1)), "{left}");

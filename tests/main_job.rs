@@ -167,6 +167,31 @@ fn a_job_whose_lead_has_set_a_timer_waits_for_it() {
 }
 
 #[test]
+fn a_job_that_waits_for_its_timer_is_begun_again_by_no_limit_and_no_start() {
+    let lea = "\
+rules:
+  - when: { mail: 'Look again at JOB', round: 0 }
+    do: [{ WRITE }]
+  - when: { mail: 'JOB', round: 0 }
+    do: [{ call: util.timer, with: { name: look, duration: 12s, message: 'Look again at {{ match.job }}.' } }]
+otherwise: [{ say: Well. }]
+";
+    let (house, world) = office(&lea.replace("JOB", JOB).replace("WRITE", WRITE), "otherwise: [{ say: Noted. }]\n");
+    let daemon = house.up(&world, &[]);
+    Deadline::seconds(60).until("lea's turn", || match house.json(&["turn", "list", "--agent", "lea"]) {
+        turns if turns[0]["status"] == "finished" => Ok(()),
+        turns => Err(turns.to_string()),
+    });
+    raise(&house, "500000");
+    daemon.kill();
+    let daemon = house.up(&world, &[]);
+    raise(&house, "900000");
+    done(&house, daemon);
+    let database = Database::open(&house.data("office"));
+    assert_eq!(database.number("SELECT count(*) FROM turns"), 2, "the job's, and the timer's");
+}
+
+#[test]
 fn a_job_that_waits_for_a_watch_says_so_and_ends_when_it_is_cancelled() {
     let watch = "call: util.watch, with: { name: look, path: output, scope: world }";
     let (house, world) = office(&delegates(watch), &writes_and_fails());

@@ -1,10 +1,11 @@
 //! The line of model calls that wait for what other calls hold of a budget, one for each account that was full. When an
-//! account has room again, the first in its line is called; whoever leaves calls the next.
+//! account has room again, the first in its line is called; whoever leaves calls the next. Who comes later lines up behind them, though
+//! it may fit.
 //!
 //! Must never: let a call wait that nobody would call. What changes while one finds an account full is noticed before it lines
 //! up, and one that was called and does not go on, for whatever reason, passes the call on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +15,7 @@ use tokio::sync::Notify;
 /// The line of a world.
 #[derive(Default)]
 pub struct Line {
-    /// How often any account had room again.
+    /// How often any account had room again, or anybody left a line.
     changes: AtomicU64,
     tickets: AtomicU64,
     /// Who waits for room in an account, by their tickets: in the order in which they first came.
@@ -68,17 +69,24 @@ impl Place {
         Self { line: Arc::clone(line), ticket: None, seen: 0, at: None }
     }
 
-    /// Says that it looks now whether there is room.
-    pub(crate) fn looks(&mut self) {
+    /// Says that it looks now whether there is room. Gives the accounts for whose room others wait who came before it.
+    pub(crate) fn looks(&mut self) -> BTreeSet<Scope> {
+        let waiting = self.line.lock();
         self.seen = self.line.changes.load(Ordering::Acquire);
+        let before = |line: &BTreeMap<u64, Arc<Notify>>| {
+            line.first_key_value().is_some_and(|(first, _)| self.ticket.is_none_or(|ticket| *first < ticket))
+        };
+        waiting.iter().filter(|(_, line)| before(line)).map(|(scope, _)| scope.clone()).collect()
     }
 
     /// Waits until there may be room in `scope`, which was full when it looked. Keeps its place over several waits.
     pub(crate) async fn wait(&mut self, scope: Scope) {
         let bell = Arc::new(Notify::new());
         if self.at.as_ref() != Some(&scope) {
-            // The room that it was called for is somebody else's.
+            // The room that it was called for is somebody else's. That much it has changed itself.
+            let before = self.at.is_some() && self.ticket.is_some();
             self.pass_on();
+            self.seen += u64::from(before);
         }
         {
             let mut waiting = self.line.lock();
@@ -96,6 +104,9 @@ impl Place {
     pub(crate) fn pass_on(&mut self) {
         let (Some(scope), Some(ticket)) = (self.at.take(), self.ticket) else { return };
         let mut waiting = self.line.lock();
+        // Who looked while this one was in the line, or another whom it calls, and has not lined up behind them yet, looks again:
+        // there may be nobody left to call it.
+        self.line.changes.fetch_add(1, Ordering::AcqRel);
         let Some(line) = waiting.get_mut(&scope) else { return };
         // Whoever was called is in the line no more.
         if line.remove(&ticket).is_none() {
@@ -152,6 +163,30 @@ mod tests {
         }
         drop((one, two, other));
         assert_eq!(line.len(), 0, "whoever is gone is in no line");
+    }
+
+    #[tokio::test]
+    async fn who_comes_later_sees_who_waits_and_is_never_left_behind_by_them() {
+        let line = Arc::new(Line::default());
+        let (mut one, mut later) = (place(&line), Place::new(&line));
+        {
+            let mut first = pin!(one.wait(Scope::World));
+            assert!(poll_immediate(&mut first).await.is_none());
+            assert_eq!(later.looks(), BTreeSet::from([Scope::World]));
+            // Called and gone before the other has lined up: it must not wait for somebody who will never call it.
+            line.freed(&[Scope::World]);
+            assert!(poll_immediate(&mut first).await.is_some());
+        }
+        assert!(poll_immediate(pin!(later.wait(Scope::World))).await.is_some());
+        assert_eq!(later.looks(), BTreeSet::new());
+        one.leave();
+        assert!(poll_immediate(pin!(later.wait(Scope::World))).await.is_some(), "one that was called has left since");
+        // Nobody is behind those who come after it, nor behind itself.
+        later.looks();
+        assert!(poll_immediate(pin!(later.wait(Scope::World))).await.is_none());
+        one.looks();
+        assert!(poll_immediate(pin!(one.wait(Scope::World))).await.is_none());
+        assert_eq!((later.looks(), one.looks()), (BTreeSet::new(), BTreeSet::from([Scope::World])));
     }
 
     #[tokio::test]

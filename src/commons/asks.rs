@@ -45,7 +45,7 @@ pub async fn open(
     timeout: Duration,
     chain: Chain,
 ) -> Result<Ask> {
-    let agent = roster::agent_named(w, target).await?;
+    let agent = roster::agent_for(w, cx, &from, target).await?;
     if let Some(refusal) = unanswerable(cx, &agent) {
         return Err(refusal);
     }

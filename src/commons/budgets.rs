@@ -6,6 +6,8 @@ mod limits;
 pub(crate) mod looks;
 mod payers;
 
+use std::collections::BTreeSet;
+
 use ghost_domain::admission::{Admission, Allowance, allow};
 use ghost_domain::budget::{Budget, Reservation};
 use ghost_domain::ports::Signal;
@@ -40,6 +42,8 @@ pub struct Demand {
     pub max_tokens: u64,
     /// The model's price, if it is known.
     pub price: Option<Price>,
+    /// The accounts for whose room others wait who came first. They are not overtaken by what fits beside what is held.
+    pub behind: BTreeSet<Scope>,
 }
 
 /// The accounts that an agent's call in a turn is charged to. The world has one from its first call; every other scope
@@ -77,6 +81,10 @@ pub async fn reserve(w: &mut dyn Writes, cx: &Cx, agent: &Agent, turn: &mut Turn
         Admission::Granted(allowance) => allowance,
         Admission::Held(scope) => return Ok(Reserved::Waits(scope)),
     };
+    if let Some(full) = budgets.iter().find(|budget| !budget.limits.is_none() && demand.behind.contains(&budget.scope))
+    {
+        return Ok(Reserved::Waits(full.scope.clone()));
+    }
     for budget in &mut budgets {
         budget.reserved_tokens = budget.reserved_tokens.saturating_add(allowance.tokens);
         budget.reserved_money = budget.reserved_money.plus(allowance.money);

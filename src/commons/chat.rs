@@ -26,7 +26,7 @@ use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::roster::agent_named;
+use crate::roster::agent_for;
 use crate::{Cx, Result, storms};
 
 /// Characters of a topic.
@@ -110,7 +110,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Speaker, new: NewChannel) 
         .hint("post in a channel that there is"));
     }
     storms::filled(w, cx, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into()).await?;
-    all_exist(w, &members).await?;
+    all_exist(w, cx, by, &members).await?;
     let channel = ChatChannel {
         channel: new.channel,
         creator: by.party.clone(),
@@ -165,17 +165,17 @@ fn crowded(channel: &ChannelName, most: u32) -> Refusal {
     .hint("share them out over several channels")
 }
 
-async fn all_exist(w: &mut dyn Writes, members: &BTreeSet<AgentId>) -> Result<()> {
+async fn all_exist(w: &mut dyn Writes, cx: &Cx, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
     if members.len() <= FEW {
         for agent_id in members {
-            agent_named(w, agent_id).await?;
+            agent_for(w, cx, by.told(), agent_id).await?;
         }
         return Ok(());
     }
     let agents = w.agent_list(false).await?;
     let known: BTreeSet<&AgentId> = agents.iter().map(|agent| &agent.agent_id).collect();
     match members.iter().find(|agent_id| !known.contains(agent_id)) {
-        Some(unknown) => agent_named(w, unknown).await.map(drop),
+        Some(unknown) => agent_for(w, cx, by.told(), unknown).await.map(drop),
         None => Ok(()),
     }
 }
@@ -204,7 +204,7 @@ pub async fn invite(
     if !channel.is_run_by(&by.party) {
         return Err(not_yours(&channel, by, "invite"));
     }
-    agent_named(w, agent_id).await?;
+    agent_for(w, cx, by.told(), agent_id).await?;
     if w.chat_member_get(&channel.channel, agent_id).await?.is_none() {
         let most = cx.limits().chat_members_max;
         if channel.members >= most {

@@ -86,7 +86,7 @@ pub async fn begin(w: &mut dyn Writes, cx: &Cx, start: Start) -> Result<Conversa
         .hint("go on with one of them, or raise limits.conversations_max")
         .details(json!({ "limit": "conversations_max" })));
     }
-    let owner = roster::agent_named(w, &start.owner).await?.agent_id;
+    let owner = roster::agent_for(w, cx, &start.party, &start.owner).await?.agent_id;
     let conversation_id = ConversationId(cx.id());
     let thread = match start.thread {
         Some(thread) => named_thread(&thread)?,

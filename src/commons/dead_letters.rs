@@ -8,7 +8,7 @@ use ghost_store::Writes;
 use serde_json::{Value, json};
 
 use crate::agents::orders::stop;
-use crate::roster::agent_named;
+use crate::roster::agent_for;
 use crate::turns::calls::orphan;
 use crate::turns::ending::HeldMail;
 use crate::{Cx, Result, asks, budgets, conversations, schedules};
@@ -91,7 +91,7 @@ pub(crate) async fn hold(
 /// Puts a dead letter back to work: from its journal, or afresh if asked for.
 pub async fn retry(w: &mut dyn Writes, cx: &Cx, by: &Party, id: DeadLetterId, fresh: bool) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id).await?;
-    let agent = agent_named(w, &dead_letter.agent_id).await?;
+    let agent = agent_for(w, cx, by, &dead_letter.agent_id).await?;
     if let Some(mut turn) = w.turn_get(dead_letter.turn_id).await? {
         if turn.incarnation != agent.incarnation {
             return Err(Refusal::new(

@@ -133,17 +133,50 @@ pub async fn said_no_more(r: &mut dyn Reads, root_id: RootId, lead: &AgentId) ->
     Ok(turns.iter().find(|turn| turn.root_id == root_id).is_some_and(|turn| turn.status == TurnStatus::Finished))
 }
 
+/// Whether a turn over the job of this root has come to a bad end since the lead's latest one began: what the lead waits for may
+/// never come then.
+async fn went_wrong_since(r: &mut dyn Reads, root_id: RootId, lead: &AgentId) -> Result<bool> {
+    let filter = TurnFilter { agent_id: Some(lead.clone()), limit: TURNS_MAX, ..TurnFilter::default() };
+    let turns = r.turn_list(&filter).await?;
+    let Some(since) = turns.iter().find(|turn| turn.root_id == root_id).map(|turn| turn.started_at) else {
+        return Ok(false);
+    };
+    // What a crash has split goes on in turns of its own.
+    for status in [TurnStatus::Failed, TurnStatus::Cancelled, TurnStatus::Dead] {
+        let filter = TurnFilter { status: Some(status), limit: TURNS_MAX, ..TurnFilter::default() };
+        let turns = r.turn_list(&filter).await?;
+        if turns.iter().any(|turn| turn.root_id == root_id && turn.ended_at.is_some_and(|ended| ended >= since)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the job, which stands still, goes on without being begun again: by those who hold work of it, once they are started,
+/// or by what is [`due`] later. A lead whose last turn failed waits for neither, and what is due may never come if something
+/// went wrong since: a watch of a file whose writer has failed.
+async fn goes_on(r: &mut dyn Reads, root_id: RootId, lead: &AgentId, stand: &Stand) -> Result<bool> {
+    if stand.idle.contains_key(lead) {
+        return Ok(true);
+    }
+    if !said_no_more(r, root_id, lead).await? {
+        return Ok(false);
+    }
+    Ok(!stand.idle.is_empty() || (!due(r, root_id).await?.is_empty() && !went_wrong_since(r, root_id, lead).await?))
+}
+
 /// Gets an unfinished job going again that stands still: its lead is told of it anew, and so are the owners of its open
 /// tasks. A turn that failed (a budget was spent, a provider was away) has consumed its mail, and nobody else would
-/// begin again. Not while work of it waits for the lead to be started, or for others whom a lead waits for that has
-/// [said no more](said_no_more). Says whether that was needed.
+/// begin again. Not while work of it waits for the lead to be started, nor while a lead that has [said no more](said_no_more)
+/// waits for others who have to be started, or for a timer or watch of the job, unless something has failed since. Says whether
+/// that was needed.
 pub async fn revive(w: &mut dyn Writes, cx: &Cx, job_id: &str, lead: &AgentId, brief: String) -> Result<bool> {
     let Some(job) = w.job_get(job_id).await? else { return Ok(false) };
     if job.finished_at.is_some() {
         return Ok(false);
     }
     let Some(stand) = stand(w, cx, job.root_id, lead).await? else { return Ok(false) };
-    if stand.idle.contains_key(lead) || (!stand.idle.is_empty() && said_no_more(w, job.root_id, lead).await?) {
+    if goes_on(w, job.root_id, lead, &stand).await? {
         return Ok(false);
     }
     let chain = Chain { root_id: job.root_id, hop: 0 };

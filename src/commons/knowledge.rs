@@ -134,7 +134,7 @@ pub async fn write(w: &mut dyn Writes, cx: &Cx, author: &Author, new: Writing) -
     title.as_deref().map_or(Ok(()), check_title)?;
     new.tags.as_deref().map_or(Ok(()), check_tags)?;
     for (field, list) in [("readers", &new.readers), ("writers", &new.writers)] {
-        check_named(w, field, list.as_deref().unwrap_or_default()).await?;
+        check_named(w, cx, author, field, list.as_deref().unwrap_or_default()).await?;
     }
     check_expected(new.expected_version)?;
     let stored = w.knowledge_get(&new.entry_id).await?;
@@ -308,7 +308,7 @@ fn check_expected(expected: Option<i64>) -> Result<()> {
 }
 
 /// Agents that are given access must be there, or a slip of the keyboard would keep them out in silence.
-async fn check_named(r: &mut dyn Reads, field: &str, list: &[Grantee]) -> Result<()> {
+async fn check_named(r: &mut dyn Reads, cx: &Cx, author: &Author, field: &str, list: &[Grantee]) -> Result<()> {
     if list.len() > GRANTEES_MAX {
         return Err(Refusal::new(
             Code::InvalidArguments,
@@ -318,7 +318,7 @@ async fn check_named(r: &mut dyn Reads, field: &str, list: &[Grantee]) -> Result
     }
     for grantee in list {
         if let Grantee::Agent(agent_id) = grantee {
-            roster::agent_named(r, agent_id)
+            roster::agent_for(r, cx, author.through.as_ref().unwrap_or(&author.by), agent_id)
                 .await
                 .map_err(|refusal| Refusal { message: format!("{field}: {}", refusal.message), ..refusal })?;
         }

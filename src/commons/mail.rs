@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use crate::chain::Chain;
-pub use crate::roster::agent_named;
+pub use crate::roster::{agent_for, agent_for_operator, agent_named};
 
 use crate::turns::ownership::open_turn;
 use crate::{Cx, Result, storms};
@@ -94,7 +94,7 @@ async fn check(w: &mut dyn Reads, cx: &Cx, draft: &Draft) -> Result<Agent> {
     if draft.chain.hop > limits.hops_max && !control {
         return Err(hop_limit(draft.chain.hop, limits.hops_max));
     }
-    let receiver = agent_named(w, &draft.to).await?;
+    let receiver = agent_for(w, cx, &draft.from, &draft.to).await?;
     if !control {
         let waiting = w.inbox_total().await?;
         if waiting >= u64::from(limits.world_mail_max) {
@@ -204,7 +204,7 @@ pub async fn broadcast(
     let agents = w.agent_list(false).await?;
     for name in exclude {
         if !agents.iter().any(|agent| agent.agent_id == *name) {
-            agent_named(w, name).await?;
+            agent_for(w, cx, &draft.from, name).await?;
         }
     }
     let receivers: Vec<Agent> = agents

@@ -3,20 +3,72 @@
 //! Must never: give or carry out an order. What becomes of an agent is the business of [`crate::agents`].
 
 use ghost_domain::text::nearest;
-use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Refusal};
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
 use ghost_store::{Reads, Writes};
 
 use crate::{Cx, Result};
 
-/// The live record of an agent, or a refusal that names the nearest one.
-pub async fn agent_named(w: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
-    match w.agent_get(agent_id).await? {
+/// What helps whoever names an agent that is not there, and no other name is near.
+const LIST: &str = "list the agents to see which there are";
+
+/// The live record of an agent, or a refusal that says that it was deleted, or names the nearest one. Its words are for
+/// agents too; [`agent_for`] has more for operators.
+///
+/// # Errors
+/// `NotFound`.
+pub async fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
+    agent_or(r, agent_id, |_| LIST).await
+}
+
+/// The same for `by`: an operator is told how a deleted agent that the world file names comes back.
+///
+/// # Errors
+/// `NotFound`.
+pub async fn agent_for(r: &mut dyn Reads, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<Agent> {
+    match by {
+        Party::Operator(_) => agent_for_operator(r, |agent| cx.may_run(agent), agent_id).await,
+        Party::Agent(_) | Party::Outside(_) | Party::System => agent_named(r, agent_id).await,
+    }
+}
+
+/// The same for an operator, where `may_run` judges by the world's files, as [`Cx::may_run`] does.
+///
+/// # Errors
+/// `NotFound`.
+pub async fn agent_for_operator(
+    r: &mut dyn Reads,
+    may_run: impl Fn(&Agent) -> Result<()> + Send,
+    agent_id: &AgentId,
+) -> Result<Agent> {
+    agent_or(r, agent_id, move |deleted| {
+        // One that the file names no longer has no place in it, and no reload brings it back.
+        let comes_back = deleted.kind == AgentKind::Persistent && may_run(deleted).is_ok();
+        if comes_back {
+            "the world file names it: reload the world to have that agent back, with `ghostctl reload`"
+        } else {
+            LIST
+        }
+    })
+    .await
+}
+
+/// The live record of an agent, or a refusal; `way_back` is the hint if it was deleted.
+async fn agent_or(
+    r: &mut dyn Reads,
+    agent_id: &AgentId,
+    way_back: impl FnOnce(&Agent) -> &'static str + Send,
+) -> Result<Agent> {
+    match r.agent_get(agent_id).await? {
         Some(agent) if !agent.is_deleted() => Ok(agent),
-        _ => {
-            let all = w.agent_list(false).await?;
+        Some(deleted) => {
+            let what = format!("there is no agent `{agent_id}` any more: it was deleted");
+            Err(Refusal::new(Code::NotFound, what).hint(way_back(&deleted)))
+        }
+        None => {
+            let all = r.agent_list(false).await?;
             let near = nearest(agent_id.as_str(), all.iter().map(|agent| agent.agent_id.as_str()));
             let refusal = Refusal::not_found("agent", agent_id.as_str(), near);
-            Err(if near.is_some() { refusal } else { refusal.hint("list the agents to see which there are") })
+            Err(if near.is_some() { refusal } else { refusal.hint(LIST) })
         }
     }
 }

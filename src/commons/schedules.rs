@@ -71,7 +71,7 @@ pub struct NewSchedule {
 /// set for it; `HopLimit`, `TooLarge`; `PayloadMismatch` for options of a cron job on something else.
 pub async fn set(w: &mut dyn Writes, cx: &Cx, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = cx.limits();
-    let agent = roster::agent_named(w, &new.agent_id).await?;
+    let agent = roster::agent_for(w, cx, by, &new.agent_id).await?;
     let name = checked_name(&new.name)?;
     if new.kind == ScheduleKind::Timer && new.message.is_empty() {
         new.message.clone_from(&name);

@@ -64,7 +64,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewTask) -> Re
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
-    roster::agent_named(w, &new.owner).await?;
+    roster::agent_for(w, cx, by, &new.owner).await?;
     let open = w.task_count_open().await?;
     if open >= limits.tasks_open_max {
         return Err(Refusal::new(
@@ -163,7 +163,7 @@ pub async fn update(
         task.status = status;
     }
     if let Some(owner) = change.owner {
-        roster::agent_named(w, &owner).await?;
+        roster::agent_for(w, cx, by, &owner).await?;
         task.owner = owner;
     }
     if let Some(result) = change.result {

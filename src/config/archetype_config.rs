@@ -219,7 +219,7 @@ fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl Fn
 
 fn scalar(line: usize, text: &str, quoted: bool) -> Node {
     let (text, shown) = (text.to_owned(), text.to_owned());
-    Node { line, value: Value::Scalar { text, shown, plain: !quoted, literal: false } }
+    Node { line, value: Value::Scalar { text, shown, plain: !quoted, literal: false, unset: false } }
 }
 
 fn comma_list(value: &str) -> impl Iterator<Item = &str> {

@@ -80,7 +80,7 @@ pub fn crew(
             }
             // Those of the archetype are told where they stand.
             if !entry.model.choice.fallback_models.is_empty() {
-                for (at, message, hint) in fallback_problems(&model, llm) {
+                for (at, message, hint) in fallback_problems(&model, llm, &world.llm.unread) {
                     entry.model.fallbacks.get(at).unwrap_or(&entry.field).error(message, hint);
                 }
             }

@@ -261,7 +261,7 @@ fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, world: &World
             }
             (None, _) => {}
         }
-        for (_, message, hint) in fallback_problems(model, llm) {
+        for (_, message, hint) in fallback_problems(model, llm, &world.llm.unread) {
             tell(lines.fallbacks, "LLM.fallback_models", Severity::Error, message, hint);
         }
         if let Some(doubt) = above_world(&loaded.archetype.config.limits, &world.limits) {

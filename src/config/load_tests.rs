@@ -120,6 +120,27 @@ limits: {}
     insta::assert_snapshot!(world.problems());
 }
 
+/// Nothing can be said of a value that is not known.
+#[test]
+fn a_variable_that_is_not_set_is_all_that_is_told_of_its_value() {
+    for (from, to, field) in [
+        ("hops_max: 8", "hops_max: '${NONE}'", "limits.hops_max"),
+        ("open: true", "open: '${NONE}'", "metrics.open"),
+        ("window: 2m", "window: '${NONE}m'", "agents[1].restart.window"),
+        ("type: transient", "type: '${NONE}'", "agents[1].restart.type"),
+        ("archetype: doer", "archetype: 'do${NONE}'", "agents[1].archetype"),
+        ("[DEPLOY_KEY]", "['${NONE}']", "secrets_env[0]"),
+        ("google_search]", "google_search, '${NONE}']", "tool_privileges.google-searcher[1]"),
+    ] {
+        let world = World::new();
+        let problems = world.with(from, to).problems();
+        let mut lines = problems.lines().filter(|line| line.starts_with("error: "));
+        let told = lines.next().unwrap_or_default();
+        assert!(told.ends_with(&format!(": {field}: the environment variable NONE is not set")), "{problems}");
+        assert_eq!(lines.next(), None, "{problems}");
+    }
+}
+
 #[test]
 fn values_of_variables_are_used_and_never_shown() {
     let world = World::new();
@@ -132,7 +153,8 @@ fn values_of_variables_are_used_and_never_shown() {
         problems.contains("world-config.yaml:5: agents[1].archetype: there is no archetype `${SECRET}`"),
         "{problems}"
     );
-    assert!(problems.contains("world-config.yaml:6: the environment variable MISSING is not set"), "{problems}");
+    let unset = "world-config.yaml:6: agents[1].name: the environment variable MISSING is not set";
+    assert!(problems.contains(unset), "{problems}");
     world.with("hops_max: 8", "hops_max: ${SECRET}");
     assert!(!world.problems().contains("hunter2"));
 }

@@ -24,6 +24,8 @@ pub enum Value {
         plain: bool,
         /// Whether it was written below a `|`, so that its lines are those of the file, from the next one on.
         literal: bool,
+        /// Whether a `${NAME}` in it stands for nothing. That is told where it is found, and nothing more of the value.
+        unset: bool,
     },
     /// A list.
     List(Vec<Node>),

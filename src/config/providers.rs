@@ -1,7 +1,7 @@
 //! The providers of a world and the models that are named: what the files define, what a bare name stands for, and what is
 //! wrong with a choice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::archetype::Loaded;
@@ -40,8 +40,9 @@ pub(crate) fn llm(
             dir: entry.dir.as_ref().map(|relative| dir.join(relative)).or(base.dir.clone()),
             kind: entry.kind,
         };
-        // A key goes only where it belongs: to the provider's own address, or where the file sends it by name.
-        if plan.base_url.is_none() && plan.api_key_env.is_none() {
+        // A key goes only where it belongs: to the provider's own address, or where the file sends it by name. What is
+        // written and cannot be read is told already, and leaves open where that is.
+        if !["base_url", "api_key_env"].iter().any(|setting| entry.settings.contains_key(setting)) {
             plan.api_key_env = base.api_key_env;
         }
         providers.insert(name.clone(), plan);
@@ -50,13 +51,15 @@ pub(crate) fn llm(
     }
     let mut usable = |name: &str, providers: &mut BTreeMap<String, ProviderPlan>, named: &dyn Fn() -> Origin| {
         if !providers.contains_key(name)
+            && !world.llm.unread.contains(name)
             && let Some(kind) = ProviderKind::named(name).filter(|kind| *kind != ProviderKind::Recorded)
         {
             providers.insert(name.to_owned(), ProviderPlan::of_kind(kind, dir));
             let origin = ProviderOrigin { named: named(), ..ProviderOrigin::default() };
             origins.providers.insert(name.to_owned(), origin);
         }
-        providers.contains_key(name)
+        // Of one that is there and cannot be read nobody says that it is not there.
+        providers.contains_key(name) || world.llm.unread.contains(name)
     };
     let known: Vec<String> = {
         let kinds = ProviderKind::ALL.iter().map(|(name, _)| (*name).to_owned()).filter(|name| name != "recorded");
@@ -190,15 +193,20 @@ pub(crate) fn model_problem(choice: &ModelChoice, llm: &LlmPlan) -> Option<Strin
 }
 
 /// What is wrong with the fall-back models of `choice`: a rule file's name has no slash, so one at a scripted provider
-/// means a provider that is not there; and so does a recorded one that is not defined. Each with the entry's number.
-pub(crate) fn fallback_problems(choice: &ModelChoice, llm: &LlmPlan) -> Vec<(usize, String, Hint)> {
+/// means a provider that is not there; and so does a recorded one that is not defined. Each with the entry's number. Of the
+/// providers `unread` it is told already that they cannot be read.
+pub(crate) fn fallback_problems(
+    choice: &ModelChoice,
+    llm: &LlmPlan,
+    unread: &BTreeSet<String>,
+) -> Vec<(usize, String, Hint)> {
     let own = choice.provider.as_deref().unwrap_or(&llm.default_provider);
     let scripted = |name: &str| llm.providers.get(name).is_some_and(|plan| plan.kind == ProviderKind::Scripted);
     let mut problems = Vec::new();
     for (at, entry) in choice.fallback_models.iter().enumerate() {
         let Some((name, _)) = entry.split_once('/') else { continue };
         let kind = ProviderKind::named(name);
-        if !scripted(own) && kind.is_none() {
+        if unread.contains(name) || !scripted(own) && kind.is_none() {
             continue;
         }
         if llm.fallback_target(own, entry) != (own, entry.as_str()) {

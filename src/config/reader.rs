@@ -53,14 +53,23 @@ impl<'n> Field<'n> {
         Origin { file: self.report.path().to_owned(), line: self.line, field: self.path.clone() }
     }
 
+    /// Whether a variable in it stands for nothing. That has been reported, and whatever else may be wrong with the value
+    /// only follows from it: none of the reports here does anything then.
+    pub(crate) fn is_unset(&self) -> bool {
+        matches!(self.node.value, Value::Scalar { unset: true, .. })
+    }
+
     /// Reports an error at a line within this field.
     pub fn error_at(&self, line: usize, message: impl Into<String>, hint: impl Into<Hint>) {
+        if self.is_unset() {
+            return;
+        }
         self.report.error(line, &self.path, message, hint);
     }
 
     /// Reports an error at this field.
     pub fn error(&self, message: impl Into<String>, hint: impl Into<Hint>) {
-        self.report.error(self.line, &self.path, message, hint);
+        self.error_at(self.line, message, hint);
     }
 
     /// Reports what the domain refused at this field; `otherwise` is the hint of a refusal without one.
@@ -70,7 +79,9 @@ impl<'n> Field<'n> {
 
     /// Reports a warning at this field.
     pub fn warn(&self, message: impl Into<String>, hint: impl Into<Hint>) {
-        self.report.warn(self.line, &self.path, message, hint);
+        if !self.is_unset() {
+            self.report.warn(self.line, &self.path, message, hint);
+        }
     }
 
     /// The value as it may be shown in a message.

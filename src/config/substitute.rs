@@ -23,11 +23,13 @@ impl<'a> Substitution<'a> {
         Self { env, added: 0 }
     }
 
-    /// `text` with its references replaced. What cannot be replaced is reported and left as it is.
-    pub fn apply(&mut self, text: &str, line: usize, report: &FileReport<'_>) -> String {
+    /// `text` with its references replaced; nothing if one of them cannot be, all of which are reported at the line and
+    /// the field of `place`.
+    pub fn apply(&mut self, text: &str, place: (usize, &str), report: &FileReport<'_>) -> Option<String> {
         if !text.contains('$') {
-            return text.to_owned();
+            return Some(text.to_owned());
         }
+        let mut whole = true;
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('$') {
@@ -38,11 +40,14 @@ impl<'a> Substitution<'a> {
                 rest = after;
             } else if rest.starts_with("${") {
                 let Some(end) = rest.find('}') else {
-                    report.error(line, "", "`${` has no `}`", "write `$$` for a `$` that means itself");
-                    break;
+                    report.error(place.0, place.1, "`${` has no `}`", "write `$$` for a `$` that means itself");
+                    return None;
                 };
                 let reference = &rest[..=end];
-                out.push_str(&self.lookup(reference, line, report));
+                match self.lookup(reference, place, report) {
+                    Some(value) => out.push_str(&value),
+                    None => whole = false,
+                }
                 rest = &rest[end + 1..];
             } else {
                 out.push('$');
@@ -50,10 +55,10 @@ impl<'a> Substitution<'a> {
             }
         }
         out.push_str(rest);
-        out
+        whole.then_some(out)
     }
 
-    fn lookup(&mut self, reference: &str, line: usize, report: &FileReport<'_>) -> String {
+    fn lookup(&mut self, reference: &str, (line, field): (usize, &str), report: &FileReport<'_>) -> Option<String> {
         let inside = &reference[2..reference.len() - 1];
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
@@ -63,8 +68,8 @@ impl<'a> Substitution<'a> {
         if !starts || name.len() > 128 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
             let message = format!("`{}` does not name a variable", ghost_domain::text::clip(reference, 60));
             let hint = "write ${NAME} or ${NAME:-default}, and `$$` for a `$` that means itself";
-            report.error(line, "", message, hint);
-            return reference.to_owned();
+            report.error(line, field, message, hint);
+            return None;
         }
         let value = (self.env)(name).filter(|value| !(value.is_empty() && default.is_some()));
         match (value, default) {
@@ -72,17 +77,17 @@ impl<'a> Substitution<'a> {
                 self.added = self.added.saturating_add(value.len());
                 if self.added > ADDED_MAX || value.contains('\0') {
                     let message = format!("the value of {name} is too long, or holds a NUL");
-                    report.error(line, "", message, "set it to something shorter, of one line");
-                    return reference.to_owned();
+                    report.error(line, field, message, "set it to something shorter, of one line");
+                    return None;
                 }
                 report.whole().substituted(&value, &format!("${{{name}}}"));
-                value
+                Some(value)
             }
-            (None, Some(default)) => default.to_owned(),
+            (None, Some(default)) => Some(default.to_owned()),
             (None, None) => {
                 let hint = format!("set it, or write ${{{name}:-default}}");
-                report.error(line, "", format!("the environment variable {name} is not set"), hint);
-                reference.to_owned()
+                report.error(line, field, format!("the environment variable {name} is not set"), hint);
+                None
             }
         }
     }
@@ -102,9 +107,9 @@ mod tests {
         }
     }
 
-    fn apply(text: &str) -> (String, String) {
+    fn apply(text: &str) -> (Option<String>, String) {
         let report = Report::default();
-        let out = Substitution::new(&env).apply(text, 7, &report.file("w.yaml"));
+        let out = Substitution::new(&env).apply(text, (7, "a.b"), &report.file("w.yaml"));
         (out, report.finish().to_string())
     }
 
@@ -118,22 +123,30 @@ mod tests {
             ("$${HOME} costs $5", "${HOME} costs $5"),
             ("${NONE:-}", ""),
         ] {
-            assert_eq!(apply(text), (expected.to_owned(), String::new()), "{text}");
+            assert_eq!(apply(text), (Some(expected.to_owned()), String::new()), "{text}");
         }
     }
 
     #[test]
     fn what_cannot_be_replaced_is_reported() {
-        assert!(apply("${NONE}").1.contains("w.yaml:7: the environment variable NONE is not set"));
-        assert!(apply("${a b}").1.contains("does not name a variable"));
-        assert!(apply("${HOME").1.contains("has no `}`"));
+        for (text, told) in [
+            ("${NONE}", "w.yaml:7: a.b: the environment variable NONE is not set"),
+            ("${HOME}${NONE}${OTHER}", "w.yaml:7: a.b: the environment variable OTHER is not set"),
+            ("${a b}", "does not name a variable"),
+            ("${HOME", "has no `}`"),
+        ] {
+            let (out, found) = apply(text);
+            assert_eq!(out, None, "{text}");
+            assert!(found.contains(told), "{text}: {found}");
+        }
     }
 
     proptest! {
         #[test]
         fn it_never_panics_and_text_without_dollars_is_kept(text in "[a${}:\\-é]{0,40}") {
-            let (out, _) = apply(&text);
-            prop_assert!(text.contains('$') || out == text);
+            let (out, told) = apply(&text);
+            prop_assert_eq!(out.is_none(), !told.is_empty());
+            prop_assert!(text.contains('$') || out == Some(text));
         }
     }
 }

@@ -113,6 +113,12 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].bytes().filter(|byte| *byte == b'\n').count() + 1
 }
 
+/// Adds `key` to a dotted path.
+fn below(path: &mut String, key: &str) {
+    let dot = if path.is_empty() { "" } else { "." };
+    path.push_str(&format!("{dot}{}", one_line(&clip(key, 60))));
+}
+
 struct Builder<'a, 'r> {
     report: &'a FileReport<'r>,
     bounds: Bounds,
@@ -286,10 +292,13 @@ impl Builder<'_, '_> {
             *key = Some(Key { line, text: text.to_owned() });
             return Some(());
         }
+        let path = if text.contains('$') { self.path() } else { String::new() };
         let substituted = match &mut self.substitution {
-            Some(substitution) => substitution.apply(text, line, self.report),
-            None => text.to_owned(),
+            Some(substitution) => substitution.apply(text, (line, &path), self.report),
+            None => Some(text.to_owned()),
         };
+        let unset = substituted.is_none();
+        let substituted = substituted.unwrap_or_else(|| text.to_owned());
         let (plain, literal) = (style == ScalarStyle::Plain, style == ScalarStyle::Literal);
         let block = literal || style == ScalarStyle::Folded;
         // The parser places a block at its first line that is not blank, unless it has an anchor; here it is at its `|`.
@@ -297,17 +306,20 @@ impl Builder<'_, '_> {
             blank if block && anchor == 0 && blank < text.len() => line.saturating_sub(blank + 1).max(1),
             _ => line,
         };
-        let value = Value::Scalar { text: substituted, shown: text.to_owned(), plain, literal };
+        let value = Value::Scalar { text: substituted, shown: text.to_owned(), plain, literal, unset };
         self.place(Node { line, value }, anchor)
     }
 
     /// The dotted path of `key` in the map that is open.
     fn field(&self, key: &str) -> String {
+        let mut path = self.path();
+        below(&mut path, key);
+        path
+    }
+
+    /// The dotted path of the value that comes next.
+    fn path(&self) -> String {
         let mut path = String::new();
-        let below = |path: &mut String, key: &str| {
-            let dot = if path.is_empty() { "" } else { "." };
-            path.push_str(&format!("{dot}{}", one_line(&clip(key, 60))));
-        };
         for open in &self.open {
             match &open.what {
                 What::List(items) => path.push_str(&format!("[{}]", items.len())),
@@ -315,7 +327,6 @@ impl Builder<'_, '_> {
                 What::Map { key: None, .. } => {}
             }
         }
-        below(&mut path, key);
         path
     }
 

@@ -31,7 +31,7 @@ pub async fn author(
     let Some(agent_id) = as_agent else {
         return Ok(Author { by: operator, viewer: Viewer::Everything, through: None });
     };
-    let agent = mail::agent_named(r, agent_id).await?;
+    let agent = mail::agent_for_operator(r, |agent| plan.may_run(agent), agent_id).await?;
     let groups = groups_if_granted(plan, &agent, tool)?;
     let viewer = Viewer::Agent { agent_id: agent.agent_id.clone(), archetype: agent.archetype, groups };
     Ok(Author { by: Party::Agent(agent.agent_id), viewer, through: Some(operator) })

@@ -27,7 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ghost_commons::feed::Subscription;
-use ghost_commons::mail::agent_named;
+use ghost_commons::mail::agent_for_operator;
 use ghost_domain::event::EventFilter;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
@@ -137,7 +137,11 @@ async fn brief(State(rest): Shared, id: Named, uri: Uri) -> Result<String, Faile
 async fn specs(control: &Control, id: Named) -> Result<Arc<[ToolSpec]>, Failed> {
     let agent_id: AgentId = named(id)?.parse()?;
     let world = &control.world;
-    let agent = world.store().read(move |r| Box::pin(async move { agent_named(r, &agent_id).await })).await?;
+    let cx = world.cx().clone();
+    let agent = world
+        .store()
+        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| cx.may_run(agent), &agent_id).await }))
+        .await?;
     let (_, registry) = world.engine().outfit(&agent)?;
     Ok(registry.specs())
 }

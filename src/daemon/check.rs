@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ghost_config::load::WORLD_FILE;
 use ghost_config::plan::{Plan, ProviderKind};
 use ghost_config::{Problem, Problems, meant_directory, misnamed_directory};
-use ghost_provider::{Providers, scripted};
+use ghost_provider::{Providers, Unbuilt, scripted};
 
 use crate::doubt::Doubt;
 use crate::loading::{Env, Overrides, of_provider};
@@ -30,7 +30,8 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
         Some(mut plan) => {
             let doubt = Doubt::of(&found, &plan, &shown);
             let mut more: Vec<Problem> = overrides.apply(&mut plan).err().into_iter().collect();
-            for unbuilt in Providers::refusals(&plan.llm, env, &(Arc::new(SystemClock) as _)) {
+            let refusals = Providers::refusals(&plan.llm, env, &(Arc::new(SystemClock) as _));
+            for unbuilt in refusals.into_iter().filter(|unbuilt| !follows(unbuilt, &plan)) {
                 more.push(of_provider(unbuilt, &plan));
             }
             more.extend(recordings::missing(&plan));
@@ -70,6 +71,15 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
         }
     }
     Problems::sorted(found)
+}
+
+/// Whether a provider that wants a key has none only because an address or the name of a key is written that cannot be
+/// read, which is told already.
+fn follows(unbuilt: &Unbuilt, plan: &Plan) -> bool {
+    let written = plan.origins.providers.get(&unbuilt.provider).map(|origin| &origin.settings);
+    unbuilt.setting == "api_key_env"
+        && plan.llm.providers.get(&unbuilt.provider).is_some_and(|provider| provider.api_key_env.is_none())
+        && written.is_some_and(|written| written.contains_key("base_url") || written.contains_key("api_key_env"))
 }
 
 /// The directories with rule files that scripted providers name, each once.

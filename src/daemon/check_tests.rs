@@ -4,6 +4,9 @@ use ghost_config::load::WORLD_FILE;
 
 use super::*;
 
+#[path = "check_models_tests.rs"]
+mod models;
+
 const WORLD: &str = "world: { id: test }\nagents:\n  - { id: ada, archetype: clerk }\nllm: { default_provider: scripted, default_model: \
                      clerk }\n";
 const RULES: &str = "otherwise: [{ say: Done. }]\n";
@@ -191,144 +194,6 @@ fn every_problem_of_a_rule_file_has_a_line_and_a_hint() {
     write(world.path(), "scripts/clerk.yaml", [0xff]);
     let told = told(world.path());
     assert!(told[0].contains("clerk.yaml:1: the file is not UTF-8 here") && told[0].contains("hint: "), "{told:?}");
-}
-
-/// What is wrong with a provider or a model is told where the files say it, whatever they say it in.
-#[test]
-fn every_problem_of_a_provider_is_told_where_it_stands() {
-    let llm = "llm: { default_provider: scripted, default_model: clerk }\n";
-    let needs = |name: &str, variable: &str| {
-        format!(
-            "provider `{name}` needs the environment variable {variable}, which is not set\n  hint: export {variable}="
-        )
-    };
-    let url = "base_url: 'http://127.0.0.1:9'";
-    let local = format!(
-        "llm:\n  default_provider: scripted\n  default_model: clerk\n  providers:\n    mine: {{ kind: openai, {url} }}\n"
-    );
-    let limited = "budgets: { world: { usd: 1 } }\n";
-    let price = |model: &str, who: &str| {
-        format!(
-            "`mine/{model}` has no price, and money is limited (world): every call of it is refused, for {who}\n  hint: write"
-        )
-    };
-    let access = "## Tool Access\n- workspace.read\n";
-    for (models, config, told) in [
-        // A key that is not set: where the variable is named, else where the provider is.
-        (
-            "llm:\n  default_model: clerk\n  providers:\n    mine:\n      kind: openai\n      api_key_env: MY_KEY\n".to_owned(),
-            String::new(),
-            format!("{WORLD_FILE}:9: llm.providers.mine.api_key_env: {}", needs("mine", "MY_KEY")),
-        ),
-        (
-            "llm:\n  default_model: clerk\n  providers:\n    gemini:\n      concurrency: 2\n".to_owned(),
-            String::new(),
-            format!("{WORLD_FILE}:7: llm.providers.gemini: {}", needs("gemini", "GEMINI_API_KEY")),
-        ),
-        (
-            "llm:\n  default_model: m\n  default_provider: anthropic\n".to_owned(),
-            String::new(),
-            format!("{WORLD_FILE}:6: llm.default_provider: {}", needs("anthropic", "ANTHROPIC_API_KEY")),
-        ),
-        (
-            llm.to_owned(),
-            "## LLM\nmodel: clerk\nprovider: openai\n".to_owned(),
-            format!("archetype/clerk/config.md:3: LLM.provider: {}", needs("openai", "OPENAI_API_KEY")),
-        ),
-        (
-            llm.to_owned(),
-            "## LLM\nmodel: clerk\nfallback_models: openai/gpt\n".to_owned(),
-            format!("archetype/clerk/config.md:3: LLM.fallback_models: {}", needs("openai", "OPENAI_API_KEY")),
-        ),
-        (
-            format!("  - id: bo\n    archetype: clerk\n    overrides:\n      fallback_models:\n        - clerk\n        - gemini/x\n{llm}"),
-            String::new(),
-            format!("{WORLD_FILE}:9: agents[1].overrides.fallback_models[1]: {}", needs("gemini", "GEMINI_API_KEY")),
-        ),
-        (
-            format!("  - id: bo\n    archetype: clerk\n    overrides:\n      fallback_models:\n        - clerk\n        - gemni/x\n{llm}"),
-            String::new(),
-            format!("{WORLD_FILE}:9: agents[1].overrides.fallback_models[1]: there is no provider `gemni`"),
-        ),
-        (
-            "llm:\n  default_model: clerk\n  providers:\n    mine:\n      kind: openai\n      base_url: 'http://h:port'\n".to_owned(),
-            String::new(),
-            format!("{WORLD_FILE}:9: llm.providers.mine.base_url: "),
-        ),
-        (
-            "llm:\n  default_model: clerk\n  providers:\n    old:\n      kind: recorded\n      dir: nowhere\n".to_owned(),
-            String::new(),
-            format!("{WORLD_FILE}:9: llm.providers.old.dir: there is no run in "),
-        ),
-        // A model without a price, or of a name that no rule file can have: where it is named.
-        (
-            format!("{local}{limited}"),
-            "## LLM\nprovider: mine\nmodel: m\n".to_owned(),
-            format!("archetype/clerk/config.md:3: LLM.model: {}", price("m", "ada")),
-        ),
-        (
-            format!("{}{limited}", local.replace("scripted", "mine").replace("clerk", "m")),
-            String::new(),
-            format!("{WORLD_FILE}:6: llm.default_model: {}", price("m", "ada")),
-        ),
-        (
-            format!("agents_may_create: [clerk]\n{}{limited}", local.replace("agents", "")),
-            "## LLM\nmodel: clerk\nfallback_models: mine/m\n".to_owned(),
-            format!("archetype/clerk/config.md:3: LLM.fallback_models: {}", price("m", "ada, agents created from clerk")),
-        ),
-        (
-            llm.to_owned(),
-            "## LLM\nmodel: a clerk\n".to_owned(),
-            "archetype/clerk/config.md:2: LLM.model: `a clerk` cannot be the name of a rule file".to_owned(),
-        ),
-        (
-            llm.replace("default_model: clerk", "default_model: .clerk"),
-            String::new(),
-            format!("{WORLD_FILE}:4: llm.default_model: `.clerk` cannot be the name of a rule file"),
-        ),
-    ] {
-        let world = world();
-        let agents = WORLD.split("llm:").next().unwrap();
-        write(world.path(), WORLD_FILE, format!("{agents}{models}"));
-        write(world.path(), "archetype/clerk/config.md", format!("{config}{access}"));
-        let found = self::told(world.path());
-        assert_eq!(found.len(), 1, "{told} is to be the only one of {found:#?}");
-        let rest = found[0].split_once(": ").unwrap().1;
-        assert!(rest.starts_with(&told), "{told} is not {}", found[0]);
-    }
-}
-
-#[test]
-fn what_is_wrong_with_the_flags_is_told_of_the_command_line() {
-    let flags = |provider: &str, model: Option<&str>, base_url: Option<&str>| {
-        let (model, base_url) = (model.map(str::to_owned), base_url.map(str::to_owned));
-        Overrides { provider: Some(provider.to_owned()), model, base_url }
-    };
-    let limited = "budgets: { world: { usd: 1 } }\n";
-    for (overrides, told) in [
-        (flags("scriptd", None, None), "error: command line: --provider: there is no provider `scriptd`"),
-        (flags("openai", None, None), "error: command line: --provider: no model is known for"),
-        (flags("openai", Some("m"), None), "error: command line: --provider: provider `openai` needs the environment"),
-        (flags("openai", Some(""), None), "error: command line: --model: --model is empty"),
-        (flags("openai", Some("m"), Some("x")), "error: command line: --base-url: the base URL is not"),
-        (flags("openai", Some("m"), Some("http://h:port")), "error: command line: --base-url: "),
-        (
-            flags("openai", Some("m"), Some("http://127.0.0.1:9")),
-            "warning: command line: --model: `openai/m` has no price",
-        ),
-        (
-            flags("scripted", Some("clrk"), None),
-            "error: command line: --model: there is no rule file scripts/clrk.yaml; ada would follow it\n  hint: did you mean \
-             the model `clerk`?",
-        ),
-    ] {
-        let world = world();
-        write(world.path(), WORLD_FILE, format!("{WORLD}{limited}"));
-        let found = told_with(world.path(), &overrides);
-        assert!(found.iter().any(|found| found.starts_with(told)), "{told} is not in {found:#?}");
-        let of_flags = found.iter().filter(|found| found.contains("command line: --"));
-        assert_eq!(of_flags.count(), found.len(), "{found:#?}");
-    }
 }
 
 /// Everything that agents may use and think with hangs on it, and their rules with that.

@@ -21,12 +21,15 @@ const SHAPES: &[(&str, usize)] = &[
 
 /// Bytes below which a known value, or what a cut has left of one, is too short to tell it from ordinary words.
 const KNOWN_LEAST: usize = 6;
+/// What a cut has left must be so large a part of the value, too: a long one may begin like many others, as addresses do.
+const CUT_PART: usize = 4;
 
 /// What stands where a text was cut (see [`crate::text`]).
 const CUTS: [&str; 2] = ["…", "\n[cut: "];
 
-/// Bytes below which one line of several is too short for that.
+/// Bytes below which one line of several is too short for that, and one with spaces, which may be a setting beside a secret.
 const LINE_LEAST: usize = 10;
+const SPACED_LEAST: usize = 40;
 
 /// What stands where a secret stood.
 pub const MARK: &str = "[redacted]";
@@ -145,7 +148,10 @@ impl Redactor {
 fn lines(secret: &str) -> impl Iterator<Item = &str> {
     let several = secret.contains('\n');
     let least = if secret.trim().contains('\n') { LINE_LEAST } else { KNOWN_LEAST };
-    let whole = secret.lines().map(str::trim).filter(move |line| line.len() >= least && !line.starts_with("-----"));
+    let whole = secret.lines().map(str::trim).filter(move |line| {
+        let least = if least == LINE_LEAST && line.contains(' ') { SPACED_LEAST } else { least };
+        line.len() >= least && !line.starts_with("-----")
+    });
     whole.filter(move |_| several)
 }
 
@@ -157,7 +163,8 @@ fn without_cut(text: &str, known: &[String]) -> Option<String> {
     }
     let mut out = None;
     for secret in known {
-        let Some(head) = (KNOWN_LEAST..secret.len()).find(|at| secret.is_char_boundary(*at)) else { continue };
+        let least = KNOWN_LEAST.max(secret.len() / CUT_PART);
+        let Some(head) = (least..secret.len()).find(|at| secret.is_char_boundary(*at)) else { continue };
         let from: &str = out.as_deref().unwrap_or(text);
         let (mut clean, mut rest) = (String::new(), from);
         while let Some(at) = rest.find(&secret[..head]) {
@@ -256,6 +263,11 @@ mod tests {
         assert_eq!(redactor.redact(&format!("<{key}>")), "<[redacted]>");
         assert_eq!(redactor.redact("its kqhkiG9w0BAQEF, AAAA and one-line"), "its [redacted], AAAA and [redacted]");
         assert_eq!(redactor.redact("-----BEGIN KEY-----\n{"), "-----BEGIN KEY-----\n{");
+        // Of a file of settings, what is long enough to be one.
+        let settings = format!("apiVersion: v1\nkind: Config\ntoken: {}\n", "a1B2".repeat(12));
+        let redactor = Redactor::new([settings]);
+        let text = format!("kind: Config, apiVersion: v1, token: {}", "a1B2".repeat(12));
+        assert_eq!(redactor.redact(&text), "kind: Config, apiVersion: v1, [redacted]");
     }
 
     #[test]
@@ -270,6 +282,9 @@ mod tests {
         for kept in ["hunt…", "hunter2-P, hunter3…", "the hunters …", "hunter2-Px…"] {
             assert_eq!(cut(kept), kept);
         }
+        // What many addresses begin with is no part of one.
+        let address = Redactor::new(["https://user:s3cr3t@host.example/path".to_owned()]);
+        assert_eq!(address.redact("see https://…, https://user:s3cr…"), "see https://…, [redacted]…");
         let json = serde_json::json!({ "error": "no `hunter2-P…`" });
         assert_eq!(redactor.clean_json(json), serde_json::json!({ "error": "no `[redacted]…`" }));
     }
@@ -279,7 +294,8 @@ mod tests {
         fn no_prefix_of_a_secret_survives_a_clip(before in ".{0,30}", secret in "[A-Za-z0-9é]{8,30}", at in 0usize..60) {
             let redactor = Redactor::new([secret.clone()]);
             let clean = redactor.redact(&crate::text::clip(&format!("{before}{secret}"), at));
-            let head: String = secret.chars().take(7).collect();
+            // A character has two bytes at most here.
+            let head: String = secret.chars().take(secret.chars().count() / 2 + 7).collect();
             prop_assert!(!clean.contains(&head) || MARK.contains(&head) || before.contains(&head));
         }
 

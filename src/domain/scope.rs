@@ -133,6 +133,8 @@ impl FromStr for Scope {
             Some(("team", name)) if !name.is_empty() && name.len() <= 64 && !name.ends_with(DAY) => {
                 Ok(Self::Team(name.to_owned()))
             }
+            // What stands behind the slash is wrong, and not the id.
+            Some(("agent" | "root", id)) if id.contains('/') => Err(unknown()),
             Some(("agent", id)) => Ok(Self::Agent(id.parse()?)),
             Some(("root", id)) => Ok(Self::Root(id.parse()?)),
             _ => Err(unknown()),
@@ -166,6 +168,8 @@ mod tests {
         {
             assert!(text.parse::<Scope>().is_err(), "{text}");
         }
+        let slip = "agent:chora/dya".parse::<Scope>().unwrap_err();
+        assert_eq!(slip.message, "`agent:chora/dya` is not a budget scope");
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::endpoint::Endpoint;
-use crate::failure::{Failure, is_lost};
+use crate::failure::{Failure, came_from_the_daemon, is_lost};
 use crate::output::Answer;
 use crate::process::Process;
 use crate::text::parse_duration;
@@ -39,10 +39,12 @@ impl Shutdown {
             grace_ms: self.grace.map(|grace| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)),
         };
         let mut open_turns = status.open_turns;
+        // Why it has not begun to stop, if it says so.
+        let mut refused = None;
         loop {
             let answer = deadline.within(WorldClient::new(client.transport()).shutdown(request.clone())).await;
             match answer {
-                None => return Err(still_there(client)),
+                None => return Err(refused.unwrap_or_else(|| still_there(client))),
                 Some(Ok(answer)) => {
                     open_turns = answer.into_inner().open_turns;
                     break;
@@ -52,8 +54,11 @@ impl Shutdown {
                     if !listens(&client.endpoint) {
                         break;
                     }
+                    if came_from_the_daemon(&status) {
+                        refused = Some(status.into());
+                    }
                     if deadline.remaining() <= LOOK {
-                        return Err(still_there(client));
+                        return Err(refused.unwrap_or_else(|| still_there(client)));
                     }
                     pause(LOOK).await;
                 }

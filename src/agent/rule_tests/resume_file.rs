@@ -25,7 +25,14 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
     write!(rig, |w, cx| {
         let turn = turns::take(w, &cx, &id("ada"), None).await?.unwrap().turn;
         turns::brief(w, &cx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
-        let demand = Demand { provider: "test".into(), model: "one".into(), input: 1, max_tokens: 16, price: None };
+        let demand = Demand {
+            provider: "test".into(),
+            model: "one".into(),
+            input: 1,
+            max_tokens: 16,
+            price: None,
+            behind: Default::default(),
+        };
         let reserved = turns::model_started(w, &cx, turn.turn_id, &demand).await?;
         let Reserved::Granted(reservation_id, _) = reserved else { panic!("{reserved:?}") };
         let arguments = json!({ "path": "notes/sum.md", "content": "new" });

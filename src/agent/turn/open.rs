@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use ghost_commons::mail::agent_for_operator;
 use ghost_commons::turns::{self, HeldMail, Next, Taken};
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
@@ -312,13 +313,13 @@ async fn history(
 
 /// The prompt that an agent would get now, section by section, without any mail (ARCH-15).
 pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview, Refusal> {
-    let id = agent_id.clone();
+    let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
     let (agent, held) = engine
         .office
         .store
         .read(move |r| {
             Box::pin(async move {
-                let agent = ghost_commons::mail::agent_named(r, &id).await?;
+                let agent = agent_for_operator(r, |agent| cx.may_run(agent), &id).await?;
                 let held = r.skills_held(&id).await?;
                 Ok::<_, Refusal>((agent, held))
             })

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use ghost_commons::mail::agent_for_operator;
 use ghost_commons::turns::{self, Ending};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::transcript::{Block, Message, Role};
@@ -34,11 +35,11 @@ pub async fn call_for_operator(
     arguments: Value,
     bench: &Arc<Bench>,
 ) -> Result<(TurnId, CallOutcome), Refusal> {
-    let id = agent_id.clone();
+    let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
     let agent = engine
         .office
         .store
-        .read(move |r| Box::pin(async move { ghost_commons::mail::agent_named(r, &id).await }))
+        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| cx.may_run(agent), &id).await }))
         .await?;
     let (spec, registry) = engine.outfit(&agent)?;
     // Found before a turn is opened, so that a slip of the keyboard leaves no trace but its refusal.

@@ -1,5 +1,6 @@
 //! Thinking: one answer of a model, with its attempts, fall-backs and budget (DESIGN.md section 2, 5; LOOP-09).
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use ghost_commons::turns;
 use ghost_domain::Price;
 use ghost_domain::admission::is_unpriced;
 use ghost_domain::transcript::Message;
-use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId};
+use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope};
 use ghost_provider::{Charge, Entry, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
 use super::runner::Runner;
@@ -90,8 +91,8 @@ impl Runner {
                 }
             };
             let mut request = self.request(&choice.model);
-            place.looks();
-            let (reservation_id, allowance) = match self.start(choice, &request).await? {
+            let behind = place.looks();
+            let (reservation_id, allowance) = match self.start(choice, &request, behind).await? {
                 Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
                 Ok(Reserved::Waits(scope)) => {
                     // Others may use the slot meanwhile, of whom some may be paid for by someone else.
@@ -238,14 +239,20 @@ impl Runner {
     }
 
     /// Journals the prompt, if it is not there yet, and the start of the call, with its budget, unless the call must wait for
-    /// that. The inner refusal is the budget's.
-    async fn start(&mut self, choice: &Choice, request: &ModelRequest) -> Result<Result<Reserved, Refusal>, Refusal> {
+    /// that, as it must `behind` those who wait for an account that it is charged to. The inner refusal is the budget's.
+    async fn start(
+        &mut self,
+        choice: &Choice,
+        request: &ModelRequest,
+        behind: BTreeSet<Scope>,
+    ) -> Result<Result<Reserved, Refusal>, Refusal> {
         let demand = Demand {
             provider: choice.entry.name.clone(),
             model: choice.model.clone(),
             input: estimate_with(request, self.engine.tool_bytes(&request.tools)),
             max_tokens: request.max_tokens,
             price: choice.price,
+            behind,
         };
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
         let unrecorded = self.unrecorded.clone();

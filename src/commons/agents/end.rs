@@ -9,7 +9,7 @@ use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::roster::{agent_named, gone, put};
+use crate::roster::{agent_for, gone, put};
 use crate::turns::{self, Ending};
 use crate::{Cx, Result, asks, budgets, chat, conversations, schedules, tasks};
 
@@ -49,7 +49,7 @@ pub async fn delete_because(
     agent_id: &AgentId,
     reason: Option<&str>,
 ) -> Result<Deleted> {
-    let mut agent = agent_named(w, agent_id).await?;
+    let mut agent = agent_for(w, cx, by, agent_id).await?;
     let refusal = gone(&agent, "was deleted");
     let ending = format!("{agent_id} was deleted by {by}");
     // The operator's turns in its name are among them.

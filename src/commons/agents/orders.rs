@@ -9,13 +9,13 @@ use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, MailState, Party,
 use ghost_store::Writes;
 use serde_json::json;
 
-use crate::roster::{agent_named, gone, put};
+use crate::roster::{agent_for, agent_named, gone, put};
 use crate::{Cx, Result, asks};
 
 /// Asks an agent to run. Says whether that changed anything. One that the world's files have no place for is refused: it
 /// would lose its mail to turns that cannot be had.
 pub async fn start(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
-    let mut agent = agent_named(w, agent_id).await?;
+    let mut agent = agent_for(w, cx, by, agent_id).await?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
     if agent.desired == Desired::Running && runs {
         return Ok((agent, false));
@@ -51,7 +51,7 @@ pub async fn stop(
     agent_id: &AgentId,
     reason: Option<&str>,
 ) -> Result<(Agent, bool)> {
-    let mut agent = agent_named(w, agent_id).await?;
+    let mut agent = agent_for(w, cx, by, agent_id).await?;
     if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
         if std::mem::take(&mut agent.dropped) {
             // From now on it is stopped because someone said so.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use ghost_domain::budget::{Budget, BudgetLimits};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
+use ghost_domain::text::nearest;
 use ghost_domain::{Agent, AgentId, Code, Money, Party, Refusal, Scope};
 use ghost_store::tables::BudgetFilter;
 use ghost_store::{Reads, Writes};
@@ -92,7 +93,12 @@ async fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
             if agents.iter().any(|agent| agent.team.as_ref() == Some(team)) {
                 return Ok(());
             }
-            let near = ghost_domain::text::nearest(team, agents.iter().filter_map(|agent| agent.team.as_deref()));
+            let mut names: BTreeSet<String> = agents.into_iter().filter_map(|agent| agent.team).collect();
+            if team.contains('/') {
+                // A slip in the `/day` behind a name.
+                names.extend(names.iter().map(|name| format!("{name}/day")).collect::<Vec<_>>());
+            }
+            let near = nearest(team, names.iter().map(String::as_str));
             let refusal = Refusal::not_found("team", team, near);
             Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file names them") })
         }

@@ -13,6 +13,14 @@ pub struct Speaker {
     pub via: Option<Party>,
 }
 
+impl Speaker {
+    /// Who reads what is said of it: a refusal is put in this one's words.
+    #[must_use]
+    pub fn told(&self) -> &Party {
+        self.via.as_ref().unwrap_or(&self.party)
+    }
+}
+
 impl From<Party> for Speaker {
     fn from(party: Party) -> Self {
         Self { party, via: None }

@@ -58,7 +58,7 @@ pub async fn handoff(
                 .hint("write the long part to a workspace file and name its path"));
         }
     }
-    let to = roster::agent_named(w, &handover.to).await?;
+    let to = roster::agent_for(w, cx, by, &handover.to).await?;
     if to.agent_id == conversation.owner {
         return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
             .hint("name another agent, or answer yourself"));

@@ -1,11 +1,15 @@
 //! What is said of an id that is not free, and of an agent that cannot answer: only what helps.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ghost_domain::{AgentKind, AgentStatus, Code, Desired, Party, Refusal};
+use ghost_domain::{AgentKind, AgentStatus, Code, Desired, Kind, Party, Refusal};
 
 use super::rig::{Rig, id, new_agent, operator, party, read, write};
 use crate::agents::{self, NewAgent};
+use crate::asks;
+use crate::mail::{self, Chain, Draft};
+use crate::tasks::{self, NewTask};
 
 /// What a person is told who wants an id: the hint, and the status for programs.
 async fn told(rig: &Rig, by: Party, name: &'static str, of_file: bool) -> (String, String) {
@@ -88,4 +92,66 @@ async fn who_asks_an_agent_that_no_start_helps_is_told_what_does() {
     }));
     assert_eq!(hint().await, "the world file does not name `bob` (name it again and reload)");
     assert_eq!(rig.agent("bob").await.desired, Desired::Stopped);
+}
+
+/// What someone is told who has work for an agent that is not there: the same of every way to give it some.
+async fn missed(rig: &Rig, by: Party, name: &'static str) -> (String, String) {
+    let mut told = Vec::new();
+    for way in 0..6 {
+        let by = by.clone();
+        let refused = write!(rig, |w, cx| {
+            let (to, chain) = (id(name), Chain::root(&cx));
+            match way {
+                0 => agents::start(w, &cx, &by, &to).await.map(drop),
+                1 => agents::stop(w, &cx, &by, &to, None).await.map(drop),
+                2 => agents::delete(w, &cx, &by, &to).await.map(drop),
+                3 => {
+                    let wait = Duration::from_secs(60);
+                    asks::open(w, &cx, by, None, &to, "how many?".into(), wait, chain).await.map(drop)
+                }
+                4 => mail::deliver(w, &cx, Draft::new(&to, by, Kind::Message, "hi", chain)).await.map(drop),
+                _ => {
+                    let new = NewTask {
+                        title: "Count them".into(),
+                        description: String::new(),
+                        owner: to,
+                        priority: 0,
+                        depends_on: Vec::new(),
+                        parent_id: None,
+                        due_at: None,
+                        chain,
+                    };
+                    tasks::create(w, &cx, &by, new).await.map(drop)
+                }
+            }
+        });
+        let refusal = refused.unwrap_err();
+        assert_eq!(refusal.code, Code::NotFound, "{refusal}");
+        told.push((refusal.message, refusal.hint.unwrap()));
+    }
+    let first = told.swap_remove(0);
+    assert!(told.iter().all(|other| *other == first), "{first:?}: {told:?}");
+    first
+}
+
+#[tokio::test]
+async fn who_has_work_for_a_deleted_agent_is_told_that_it_was_deleted_and_how_it_comes_back() {
+    let rig = Rig::new().await;
+    let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.cx, "zoe") };
+    write!(rig, |w, cx| agents::create(w, &cx, &Party::System, named).await).unwrap();
+    for name in ["zoe", "ada"] {
+        write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &id(name)).await).unwrap();
+    }
+    let list = "list the agents to see which there are".to_owned();
+    let back = "the world file names it: reload the world to have that agent back, with `ghostctl reload`".to_owned();
+    let gone = |name: &str| format!("there is no agent `{name}` any more: it was deleted");
+    assert_eq!(missed(&rig, operator(), "zoe").await, (gone("zoe"), back));
+    // No reload helps with one that nobody names, and no agent has that command.
+    assert_eq!(missed(&rig, operator(), "ada").await, (gone("ada"), list.clone()));
+    assert_eq!(missed(&rig, party("bob"), "zoe").await, (gone("zoe"), list.clone()));
+    rig.cx.set_fitness(Arc::new(|_| Err(Refusal::new(Code::Conflict, "the world file does not name `zoe`"))));
+    assert_eq!(missed(&rig, operator(), "zoe").await, (gone("zoe"), list));
+    // One that never was is a slip of the keyboard.
+    let slip = ("there is no agent `bobb`".to_owned(), "did you mean `bob`?".to_owned());
+    assert_eq!(missed(&rig, operator(), "bobb").await, slip);
 }

@@ -436,3 +436,19 @@ async fn agents_that_made_one_another_pay_for_one_another_once() {
     rig.model_answer(turn, held, used(100, 0)).await.unwrap();
     assert_eq!(account(&rig, &Scope::Agent(id("ada"))).await, (0, 100));
 }
+
+#[tokio::test]
+async fn a_call_that_fits_lines_up_behind_those_who_wait_for_an_account_that_it_is_charged_to() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await.turn_id;
+    let waits = async |scope: Scope| {
+        let demand = Demand { behind: [scope].into(), ..demand(10, 10) };
+        let reserved = write!(rig, |w, cx| turns::model_started(w, &cx, turn, &demand).await).unwrap();
+        reserved == Reserved::Waits(Scope::World)
+    };
+    assert!(!waits(Scope::World).await, "where nothing is limited nobody waits any more");
+    limit(&rig, &Scope::World, Some(1_000_000), None).await;
+    assert!(waits(Scope::World).await);
+    assert_eq!(account(&rig, &Scope::World).await.0, 0, "who waits holds nothing");
+    assert!(!waits(Scope::Agent(id("bob"))).await, "somebody else's");
+}

@@ -176,10 +176,18 @@ async fn a_limit_can_be_set_for_whatever_the_list_shows_and_for_an_agent_that_wa
     assert_eq!(money_limit(&rig, "agent:dan").await, Some(70));
     assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(200));
     // What never was is a slip of the keyboard.
-    for text in ["agent:dann", "agent:dann/day", "team:desk"] {
+    for (text, near) in [
+        ("agent:dann", "`dan`"),
+        ("agent:dann/day", "`dan`"),
+        ("team:crww", "`crew`"),
+        ("team:crew/dya", "`crew/day`"),
+        ("team:desk", "`teams:` in the world file"),
+    ] {
         let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1)), money: None });
         let refused = write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limits).await);
-        assert_eq!(refused.unwrap_err().code, ghost_domain::Code::NotFound, "{text}");
+        let refusal = refused.unwrap_err();
+        assert_eq!(refusal.code, ghost_domain::Code::NotFound, "{text}");
+        assert!(refusal.hint.as_ref().unwrap().contains(near), "{text}: {refusal:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ghost_domain::event::EventKind;
 use ghost_domain::schedule::{Change, When};
 use ghost_domain::{Agent, Code, Job, Kind, Party, Refusal, RootId, ScheduleKind, TurnId};
 
@@ -12,7 +13,7 @@ use crate::agents;
 use crate::chain::Chain;
 use crate::jobs::{self, Stand};
 use crate::mail::Draft;
-use crate::schedules::NewSchedule;
+use crate::schedules::{self, NewSchedule};
 use crate::turns::{self, Ending};
 
 const JOB: &str = "0123456789abcdef";
@@ -122,6 +123,9 @@ async fn a_job_that_failed_is_begun_again_whatever_else_waits_for_who_does_not_r
     stopped(&rig, "cyd").await;
     assert!(!revive(&rig).await, "its lead is at work");
     fail(&rig, lead.turn_id).await;
+    let events = rig.events().await;
+    let spent = events.iter().find(|event| event.kind == EventKind::BudgetExhausted).unwrap();
+    assert_eq!(spent.payload["root_id"], job.root_id.to_string(), "whose work it was");
     assert_ne!(other.root_id, job.root_id);
     assert_eq!(stand(&rig, job.root_id).await, Some(Stand::default()));
     assert!(revive(&rig).await && !revive(&rig).await);
@@ -236,4 +240,54 @@ async fn timers_and_watches_of_a_job_that_are_on_are_due() {
     rig.pass(Duration::from_secs(20));
     due(&rig).await;
     assert_eq!(names().await, ["new"], "it has gone off");
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_its_own_timer_or_watch_is_not_begun_again_unless_something_failed_since() {
+    for kind in [ScheduleKind::Timer, ScheduleKind::Watch] {
+        let rig = Rig::new().await;
+        let root_id = begun(&rig).await.root_id;
+        let when = match kind {
+            ScheduleKind::Timer => When::At { at: rig.cx.now().plus(Duration::from_secs(60)) },
+            _ => When::Change {
+                path: "output".into(),
+                recursive: true,
+                changes: vec![Change::Created],
+                debounce_ms: 500,
+            },
+        };
+        let mut turn = rig.take("ada").await.turn;
+        let chain = Chain { root_id, hop: 1 };
+        let new = NewSchedule { chain, ..schedules_rig::new(&rig, kind, "later", when) };
+        let later = schedules_rig::set(&rig, party("ada"), new).await.unwrap().schedule_id;
+        fail(&rig, turn.turn_id).await;
+        assert!(revive(&rig).await, "a lead that failed waits for nothing");
+        turn = rig.take("ada").await.turn;
+        rig.finish(turn.turn_id, "later").await.unwrap();
+        // It knew of the failure.
+        rig.pass(Duration::from_secs(1));
+        mail(&rig, "ada", root_id).await;
+        turn = rig.take("ada").await.turn;
+        mail(&rig, "bob", root_id).await;
+        let part = rig.take("bob").await.turn;
+        rig.finish(turn.turn_id, "later, when bob is done").await.unwrap();
+        rig.finish(part.turn_id, "read").await.unwrap();
+        assert_eq!(stand(&rig, root_id).await, Some(Stand::default()));
+        assert!(!revive(&rig).await, "it waits for its {kind}");
+
+        // What failed over something else is no matter of the job's.
+        let other = rig.busy("bob").await;
+        fail(&rig, other.turn_id).await;
+        assert!(!revive(&rig).await);
+        mail(&rig, "bob", root_id).await;
+        let part = rig.take("bob").await.turn;
+        fail(&rig, part.turn_id).await;
+        assert!(revive(&rig).await, "what it waits for may never come");
+        rig.pass(Duration::from_secs(1));
+        turn = rig.take("ada").await.turn;
+        rig.finish(turn.turn_id, "later").await.unwrap();
+        assert!(!revive(&rig).await, "once for each failure");
+        write!(rig, |w, cx| schedules::cancel(w, &cx, &party("ada"), later).await).unwrap();
+        assert!(revive(&rig).await, "nothing is due");
+    }
 }

@@ -315,7 +315,14 @@ pub(crate) const PRICE: Price =
     Price { input: Money(1_000_000), output: Money(1_000_000), cache_read: Money(0), cache_write: Money(0) };
 
 pub(crate) fn demand(input: u64, max_tokens: u64) -> Demand {
-    Demand { provider: "p".into(), model: "m".into(), input, max_tokens, price: Some(PRICE) }
+    Demand {
+        provider: "p".into(),
+        model: "m".into(),
+        input,
+        max_tokens,
+        price: Some(PRICE),
+        behind: Default::default(),
+    }
 }
 
 pub(crate) fn used(input: u64, output: u64) -> Option<TokenUsage> {

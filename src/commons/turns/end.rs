@@ -108,7 +108,9 @@ pub async fn finish_held(
     {
         let event = NewEvent::new(
             EventKind::BudgetExhausted,
-            json!({ "turn_id": turn_id, "reason": refusal.message, "details": refusal.details }),
+            json!({
+                "turn_id": turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
+            }),
         )
         .agent(&turn.agent_id)
         .correlation(turn_id);

@@ -2,7 +2,7 @@
 //!
 //! Must never: take a key's value, only the name of the variable that holds it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub struct LlmEntry<'n> {
     pub default_model: Option<Named<'n>>,
     /// `providers`.
     pub providers: BTreeMap<String, ProviderEntry<'n>>,
+    /// The names under `providers` whose entries cannot be read, which has been reported.
+    pub unread: BTreeSet<String>,
     /// `prices`.
     pub prices: BTreeMap<String, Price>,
 }
@@ -68,18 +70,22 @@ pub struct ModelEntry<'n> {
 /// Reads `llm`.
 pub fn llm<'n>(map: &Map<'n>) -> LlmEntry<'n> {
     section(map, "llm", |llm| {
-        let mut providers = BTreeMap::new();
+        let (mut providers, mut unread) = (BTreeMap::new(), BTreeSet::new());
         for (key, field) in llm.get("providers").map(|field| field.entries()).unwrap_or_default() {
             if !is_name(&key.text) {
                 field.error("the provider's name is not a name", "use letters, digits, `.`, `_` and `-`");
+                unread.insert(key.text.clone());
             } else if let Some(entry) = provider(&key.text, &field) {
                 providers.insert(key.text.clone(), entry);
+            } else {
+                unread.insert(key.text.clone());
             }
         }
         Some(LlmEntry {
             default_provider: llm.get("default_provider").and_then(|f| f.text(200).map(|text| (f.clone(), text))),
             default_model: llm.get("default_model").and_then(|f| f.text(200).map(|text| (f.clone(), text))),
             providers,
+            unread,
             prices: prices(llm),
         })
     })
@@ -100,16 +106,7 @@ fn provider<'n>(name: &str, field: &Field<'n>) -> Option<ProviderEntry<'n>> {
         }
     };
     let wait = |key| map.get(key).and_then(|f| f.duration(Duration::from_millis(1)..=Duration::from_secs(3_600)));
-    let base_url = map.get("base_url").and_then(|field| {
-        let url = field.text(2_000)?;
-        match check_base_url(url) {
-            Ok(()) => Some(url.to_owned()),
-            Err(refusal) => {
-                field.refused(refusal, "write it as https://HOST/PATH");
-                None
-            }
-        }
-    });
+    let base_url = map.get("base_url").and_then(|field| address(&field));
     let api_key_env = map.get("api_key_env").and_then(|field| variable(&field));
     let concurrency = map.get("concurrency").and_then(|field| field.count32(1..=1_024));
     let attempts = map.get("attempts").and_then(|field| field.count32(1..=10));
@@ -143,6 +140,24 @@ fn provider<'n>(name: &str, field: &Field<'n>) -> Option<ProviderEntry<'n>> {
         retry_cap,
         dir,
     })
+}
+
+fn address(field: &Field<'_>) -> Option<String> {
+    const WRITE: &str = "write it as https://HOST/PATH";
+    let url = field.text(2_000)?;
+    // What a variable holds is text, whatever it looks like.
+    if field.shown() == url && !field.json().is_string() {
+        field.wanted("text", WRITE);
+        return None;
+    }
+    match check_base_url(url) {
+        // A variable that stands for nothing may be in a place where every text would do.
+        Ok(()) => (!field.is_unset()).then(|| url.to_owned()),
+        Err(refusal) => {
+            field.refused(refusal, WRITE);
+            None
+        }
+    }
 }
 
 fn directory(field: &Field<'_>, kind: Option<ProviderKind>) -> Option<PathBuf> {

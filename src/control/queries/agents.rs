@@ -40,12 +40,12 @@ pub struct AtWork {
 
 /// A live agent at work, or a refusal that names the nearest one.
 pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
-    let id = agent_id.clone();
+    let (cx, id) = (world.cx().clone(), agent_id.clone());
     world
         .store()
         .read(move |r| {
             Box::pin(async move {
-                let agent = mail::agent_named(r, &id).await?;
+                let agent = mail::agent_for_operator(r, |agent| cx.may_run(agent), &id).await?;
                 let inbox_pending = r.inbox_depth(&id).await?.into();
                 let turn_id = r.turn_open_of(&id).await?.map(|turn| turn.turn_id);
                 Ok(AtWork { agent, inbox_pending, turn_id })

@@ -2,6 +2,7 @@
 
 use ghost_commons::budgets::{self as rules, NewLimits};
 use ghost_commons::requests;
+use ghost_domain::text::nearest;
 use ghost_domain::{Money, Refusal, RequestKey, Scope};
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_server::Budgets;
@@ -33,14 +34,12 @@ fn limit(field: &str, value: Option<u64>, clear: bool) -> Result<Option<Option<u
     }
 }
 
-fn limits(request: &v1::SetBudgetRequest) -> Result<(Scope, NewLimits), Refusal> {
-    let scope = input::parsed("scope", &request.scope)?;
+fn limits(request: &v1::SetBudgetRequest) -> Result<NewLimits, Refusal> {
     let money = limit("limit_micros", request.limit_micros, request.clear_micros)?;
-    let limits = NewLimits {
+    Ok(NewLimits {
         tokens: limit("limit_tokens", request.limit_tokens, request.clear_tokens)?,
         money: money.map(|money| money.map(Money)),
-    };
-    Ok((scope, limits))
+    })
 }
 
 impl BudgetsService {
@@ -50,6 +49,26 @@ impl BudgetsService {
         let page = queries::budgets(&self.0.world, sort, cursor, input::page(request.limit)?).await?;
         let (budgets, next) = page.map(convert::budget);
         Ok(v1::ListBudgetsResponse { budgets, next_cursor: input::seal("budgets", &next) })
+    }
+
+    /// A scope from its text form, or a refusal that names the nearest one there is.
+    fn scope(&self, text: &str) -> Result<Scope, Refusal> {
+        input::parsed("scope", text).map_err(|refusal| match self.near(text) {
+            Some(near) => refusal.hint(format!("did you mean `{near}`?")),
+            None => refusal,
+        })
+    }
+
+    fn near(&self, text: &str) -> Option<String> {
+        let world = &self.0.world;
+        let teams = world.plan();
+        let teams = teams.teams.iter().map(|team| Scope::Team(team.name.clone()));
+        let agents = world.directory().cards();
+        let agents = agents.into_iter().map(|card| Scope::Agent(card.agent_id));
+        let whole = std::iter::once(Scope::World).chain(teams).chain(agents);
+        let all: Vec<String> =
+            whole.flat_map(|scope| [scope.daily(), Some(scope)]).flatten().map(|scope| scope.to_string()).collect();
+        nearest(text, all.iter().map(String::as_str)).map(str::to_owned)
     }
 
     /// Agents and teams are looked up where limits are set; a root, which takes many rows to look for, before that. A request
@@ -85,7 +104,8 @@ impl Budgets for BudgetsService {
     async fn set(&self, request: Request<v1::SetBudgetRequest>) -> Result<Response<v1::Budget>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "budgets.set", &request.get_ref().request_id)?;
-        let (scope, limits) = limits(request.get_ref()).map_err(to_status)?;
+        let scope = self.scope(&request.get_ref().scope).map_err(to_status)?;
+        let limits = limits(request.get_ref()).map_err(to_status)?;
         self.check_root(&key, &scope).await.map_err(to_status)?;
         let cx = self.0.world.cx().clone();
         let budget = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
@@ -99,5 +119,33 @@ impl Budgets for BudgetsService {
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<v1::UsageResponse>, Status> {
         caller::party(&request)?;
         self.sums(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Scene;
+
+    #[tokio::test]
+    async fn a_slip_in_a_scope_is_told_with_the_nearest_one() {
+        let scene = Scene::with("teams: [{ name: desk, agents: [ben] }]\n").await;
+        let budgets = BudgetsService(scene.control.clone());
+        for (slip, near) in [
+            ("wrold", "world"),
+            ("wrold/day", "world/day"),
+            ("world/dya", "world/day"),
+            ("agent:adda/dya", "agent:ada/day"),
+            ("agnet:ada", "agent:ada"),
+            ("taem:desk", "team:desk"),
+        ] {
+            let refusal = budgets.scope(slip).unwrap_err();
+            let wrong = slip.strip_suffix("/day").unwrap_or(slip);
+            assert_eq!(refusal.message, format!("scope: `{wrong}` is not a budget scope"));
+            assert_eq!(refusal.hint, Some(format!("did you mean `{near}`?")));
+        }
+        // Nothing is near: what a scope is.
+        let hint = budgets.scope("everything").unwrap_err().hint.unwrap();
+        assert!(hint.starts_with("a scope is world, team:<name>"), "{hint}");
     }
 }

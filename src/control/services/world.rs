@@ -195,13 +195,21 @@ impl WorldService {
         let first = Arc::new(AtomicBool::new(false));
         let ran = Arc::clone(&first);
         // Kept before the end begins: a client that asks again after it must not stop the next daemon.
-        let open_turns = once(world.store(), cx, key, move |_| {
+        let kept = once(world.store(), cx, key, move |_| {
             Box::pin(async move {
                 ran.store(true, Ordering::Release);
                 Ok(open_turns)
             })
-        })
-        .await?;
+        });
+        let open_turns = match kept.await {
+            // A store that can keep nothing, on a full disk, must not keep a daemon from stopping; a signal does not ask it.
+            Err(refusal) if refusal.code == Code::Unavailable => {
+                tracing::warn!(%refusal, "the request to stop could not be kept");
+                first.store(true, Ordering::Release);
+                open_turns
+            }
+            other => other?,
+        };
         if first.load(Ordering::Acquire) {
             if let Some(limits) = grace {
                 // In force for the end only: nothing else reads it any more.

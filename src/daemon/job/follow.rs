@@ -8,20 +8,18 @@ use std::time::Duration;
 
 use ghost_commons::{feed::Subscription, jobs, tasks};
 use ghost_config::plan::JobPlan;
-use ghost_domain::budget::next_day;
 use ghost_domain::event::{Event, EventFilter, EventKind};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Job, Refusal, Schedule, ScheduleKind, Scope, Timestamp};
+use ghost_domain::{AgentId, Code, Job, Refusal, Schedule, ScheduleKind, Timestamp};
 use ghost_tools::workspace::{DEPTH_MAX, ENTRIES_MAX, EntryKind};
 use ghost_world::World;
 
+use super::again::{Again, MayGoOn, may_go_on};
 use super::begin::{Begun, revive};
 use super::seen::{News, Seen};
 
-/// Between two attempts to get a job going again, or to write its end down.
+/// Between two attempts to get a job going again, to look at it, or to write its end down.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Attempts after the first to get a job going again.
-const TRIES: u32 = 20;
 /// Timers and watches that are named one by one.
 const NAMED: usize = 4;
 
@@ -56,7 +54,7 @@ pub async fn follow(
         return Ok(begun.job);
     }
     let seen = Seen::new(&plan, &begun.job);
-    let mut follower = Follower { world, plan, begun, still, seen, told: None, again: None, refused: None };
+    let mut follower = Follower { world, plan, begun, still, seen, told: None, again: Again::default(), refused: None };
     let path = follower.end().await?;
     follower.finish(path).await
 }
@@ -69,9 +67,8 @@ struct Follower<F> {
     seen: Seen,
     /// What was told of the stand that it is at.
     told: Option<Standing>,
-    /// When it is tried to get the job going again, and how often it is tried after that: something else may be at work just
-    /// then, or the store may be unable to write.
-    again: Option<(Timestamp, u32)>,
+    /// When it is tried to get the job going again: something else may be at work just then, or the store may be unable to write.
+    again: Again,
     /// Why that was refused, when it was tried last.
     refused: Option<String>,
 }
@@ -86,10 +83,11 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
         loop {
             let mut events = Subscription::open(self.world.store(), Some(after), filter.clone(), live).await?;
             loop {
+                let at = self.again.at();
                 let next = tokio::select! {
                     next = events.next() => next,
-                    () = self.world.cx().ports.clock.sleep_until(self.again.map_or(Timestamp(0), |(at, _)| at)), if self.again.is_some() => {
-                        if let Some(path) = self.try_again().await {
+                    () = self.world.cx().ports.clock.sleep_until(at.unwrap_or(Timestamp(0))), if at.is_some() => {
+                        if let Some(path) = self.wake().await {
                             return Ok(path);
                         }
                         continue;
@@ -120,19 +118,32 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
         }
     }
 
-    /// Tries to get the job going again. Gives where the result is if there is nothing left to wait for.
-    async fn try_again(&mut self) -> Option<String> {
-        let tries = self.again.take().map_or(0, |(_, tries)| tries);
+    /// Does what is to be done by now: gets the job going again, or only looks. Gives where the result is if there is nothing
+    /// left to wait for.
+    async fn wake(&mut self) -> Option<String> {
+        if let Some(tries) = self.again.take(self.world.cx().now()) {
+            self.try_again(tries).await;
+        }
+        self.look().await
+    }
+
+    /// Tries to get the job going again, which is tried so often after that.
+    async fn try_again(&mut self, tries: u32) {
         let later = self.world.cx().now().plus(AGAIN);
         match revive(&self.world, &self.plan, &self.begun.job, &self.begun.brief).await {
-            Ok(true) => (self.told, self.refused) = (None, None),
+            Ok(true) => {
+                self.again.it_goes_on();
+                (self.told, self.refused) = (None, None);
+            }
             Ok(false) => {
-                self.again = tries.checked_sub(1).map(|tries| (later, tries));
+                if let Some(tries) = tries.checked_sub(1) {
+                    self.again.try_at(later, tries);
+                }
                 self.refused = None;
             }
             // The store cannot write, or the lead is gone: it is tried until that is mended.
             Err(refusal) => {
-                self.again = Some((later, tries));
+                self.again.try_at(later, tries);
                 let refusal = refusal.to_string();
                 if self.refused.as_ref() != Some(&refusal) {
                     tracing::warn!(refusal, "the job cannot be begun again yet");
@@ -140,7 +151,6 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
                 }
             }
         }
-        self.look().await
     }
 
     /// Takes the next event. Gives where the result is if the job has ended.
@@ -153,8 +163,11 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
         let now = self.world.cx().now();
         // What happened before this daemon took the job in counts only for a time that is still to come: a job that stood
         // still then was begun again.
-        let at = may_go_on(event, &self.plan.lead, now).filter(|at| event.seq > self.begun.after || *at > now);
-        self.again = at.map(|at| (at, TRIES)).or(self.again);
+        match may_go_on(event, &self.plan.lead, self.begun.job.root_id) {
+            Some(MayGoOn::AtOnce) if event.seq > self.begun.after => self.again.at_once(now),
+            Some(MayGoOn::NextDay(at)) if event.seq > self.begun.after || at > now => self.again.next_day(at),
+            _ => {}
+        }
         match self.seen.take(event) {
             News::Done(path) => return Some(path),
             News::GoesOn => self.told = None,
@@ -181,7 +194,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
             Ok(None) => return None,
             Err(refusal) => {
                 tracing::warn!(%refusal, "whether the job stands still cannot be told yet");
-                self.again.get_or_insert((self.world.cx().now().plus(AGAIN), 0));
+                self.again.look_at(self.world.cx().now().plus(AGAIN));
                 return None;
             }
         };
@@ -269,48 +282,5 @@ fn in_words(schedule: &Schedule) -> String {
     match schedule.next_at {
         Some(at) => format!("{agent_id}'s {kind} `{name}` goes off at {}", at.rfc3339()),
         None => format!("{agent_id}'s {kind} `{name}` is on"),
-    }
-}
-
-/// When a job that stands still may go on, going by what an event says of its lead or of budgets: at once where the lead was
-/// created again or a limit was set, the next day where that of a day is spent. What archetypes give the agents that are created
-/// says nothing about the job: a world that creates agents all night must not begin a failing job again with each of them.
-fn may_go_on(event: &Event, lead: &AgentId, now: Timestamp) -> Option<Timestamp> {
-    let text = |pointer: &str| event.payload.pointer(pointer).and_then(|text| text.as_str()).unwrap_or_default();
-    match event.kind {
-        EventKind::AgentCreated => (event.agent_id.as_ref() == Some(lead)).then_some(now),
-        EventKind::BudgetSet => (text("/origin") != "archetype").then_some(now),
-        EventKind::BudgetExhausted => {
-            matches!(text("/details/scope").parse(), Ok(Scope::Day(_))).then(|| next_day(event.ts))
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ghost_domain::EventId;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_job_goes_on_when_someone_raised_a_budget_or_a_day_begins_or_its_lead_is_back_and_not_because_of_another_agent()
-    {
-        let (ts, now) = (Timestamp(86_400_000), Timestamp(86_400_007));
-        let of = |kind, agent: Option<&str>, payload| {
-            let event_id = EventId(uuid::Uuid::nil());
-            let agent_id = agent.map(|agent| agent.parse().unwrap());
-            let event = Event { seq: 1, event_id, ts, kind, agent_id, channel: None, correlation_id: None, payload };
-            may_go_on(&event, &"lea".parse().unwrap(), now)
-        };
-        let at = |kind, payload| of(kind, None, payload);
-        let set = |origin: &str| at(EventKind::BudgetSet, json!({ "scope": "agent:a/day", "origin": origin }));
-        assert_eq!((set("hand"), set("file"), set("archetype")), (Some(now), Some(now), None));
-        let spent = |scope: &str| at(EventKind::BudgetExhausted, json!({ "details": { "scope": scope } }));
-        assert_eq!((spent("world/day"), spent("world")), (Some(Timestamp(2 * 86_400_000)), None));
-        assert_eq!(at(EventKind::TurnFinished, json!({})), None);
-        let created = |agent| of(EventKind::AgentCreated, Some(agent), json!({}));
-        assert_eq!((created("lea"), created("ann")), (Some(now), None));
     }
 }

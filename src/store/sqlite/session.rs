@@ -210,8 +210,12 @@ impl Session {
         self.failed = Some(error);
     }
 
-    fn fail(&mut self, error: &sqlx::Error) -> StoreError {
-        let error = fault::of(&self.path, error);
+    pub(super) fn fail(&mut self, error: &sqlx::Error) -> StoreError {
+        let error = match fault::of(&self.path, error) {
+            // A query's connection is opened again; only what the writer has lost ends the store.
+            StoreError::Broken(what) if self.layers.is_none() => StoreError::Busy(format!("{what}: ask again")),
+            error => error,
+        };
         // The first failure is the cause; those after it only follow.
         self.failed.get_or_insert(fault::again(&error));
         error

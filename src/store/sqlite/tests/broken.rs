@@ -106,3 +106,15 @@ async fn a_connection_that_is_gone_ends_the_writer() {
     assert_eq!(*standing.borrow(), Standing::Broken("the thread of its connection is gone".into()));
     assert!(queue.is_closed());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_whose_connection_is_gone_ends_nothing_but_itself() {
+    let dir = dir();
+    let path = dir.path().join("ghost.db");
+    open(&path).await.close().await;
+    let conn = opening::reader(&path, &SqliteOptions::default()).await.unwrap();
+    let mut session = session::Session::reader(conn, path.into());
+    let error = session.fail(&sqlx::Error::WorkerCrashed);
+    assert!(matches!(&error, StoreError::Busy(words) if words.contains("ask again")), "{error}");
+    assert!(session.has_failed(), "its connection is used by nobody again");
+}
