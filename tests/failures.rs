@@ -68,6 +68,15 @@ struct Trouble {
 }
 
 impl Trouble {
+    /// One whose database has room for so many more pages than it has, and no more, from its next start on.
+    fn with_room(pages: i64) -> Self {
+        let mut trouble = Self::new();
+        trouble.up().stop();
+        let now = Database::open(&trouble.house.data("trouble")).number("PRAGMA page_count");
+        trouble.house.set("GHOST_DATABASE_PAGES", (now + pages).to_string());
+        trouble
+    }
+
     /// Sends the victim mail until the daemon has no room for more. Gives how much was taken, and the refusal.
     fn fill(&self) -> (i64, Ran) {
         let long = "x".repeat(20_000);
@@ -295,13 +304,7 @@ fn a_provider_outage_fails_a_turn_and_never_an_agent() {
 
 #[test]
 fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
-    let mut trouble = Trouble::new();
-    trouble.up().stop();
-    // Room for some more pages than there are now, and no more.
-    let database = Database::open(&trouble.house.data("trouble"));
-    let pages = database.number("PRAGMA page_count");
-    drop(database);
-    trouble.house.set("GHOST_DATABASE_PAGES", (pages + 60).to_string());
+    let mut trouble = Trouble::with_room(60);
     let daemon = trouble.up();
     trouble.house.ctl(&["pause"]);
     let (kept, refused) = trouble.fill();
@@ -330,12 +333,7 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
 /// `ghostd up ... 2>> LOG`, with the log on the disk that is full.
 #[test]
 fn a_full_disk_under_the_log_as_well_ends_nothing() {
-    let mut trouble = Trouble::new();
-    trouble.up().stop();
-    let database = Database::open(&trouble.house.data("trouble"));
-    let pages = database.number("PRAGMA page_count");
-    drop(database);
-    trouble.house.set("GHOST_DATABASE_PAGES", (pages + 60).to_string());
+    let mut trouble = Trouble::with_room(60);
     let mut daemon = trouble.house.start_into(&trouble.world, Stdio::piped(), full());
     daemon.wait_until_ready();
     trouble.house.ctl(&["pause"]).ok();
@@ -392,12 +390,7 @@ fn a_store_that_fails_ends_the_daemon_and_the_next_one_goes_on() {
 
 #[test]
 fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
-    let mut trouble = Trouble::new();
-    trouble.up().stop();
-    let database = Database::open(&trouble.house.data("trouble"));
-    let pages = database.number("PRAGMA page_count");
-    drop(database);
-    trouble.house.set("GHOST_DATABASE_PAGES", (pages + 40).to_string());
+    let mut trouble = Trouble::with_room(40);
     let daemon = trouble.up();
     trouble.send("victim", AT_LENGTH);
     let failed = |count: usize| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ghost_domain::{AgentId, BudgetLimits, Money, Party, Scope, Timestamp};
 use ghost_store::tables::Family;
 
-use super::rig::{Rig, demand, id, new_agent, operator, party, read, used, write};
+use super::rig::{Rig, demand, id, new_agent, operator, party, read, write};
 use crate::agents::{self, NewAgent};
 use crate::budgets::{self, NewLimits, looks};
 
@@ -34,30 +34,23 @@ async fn delete(rig: &Rig, name: &str) {
     write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &agent_id).await).unwrap();
 }
 
-async fn spend(rig: &Rig, name: &str, tokens: u64) {
-    let turn = rig.busy(name).await.turn_id;
-    let (held, _) = rig.model_start(turn, demand(tokens, 16)).await.unwrap();
-    rig.model_answer(turn, held, used(tokens, 0)).await.unwrap();
-    rig.finish(turn, "done").await.unwrap();
-}
-
 #[tokio::test]
 async fn who_changes_the_team_goes_on_to_be_its_creators_and_who_changes_the_creator_its_teams() {
     let rig = Rig::new().await;
     create(&rig, party("ada"), "dan").await;
-    spend(&rig, "dan", 50).await;
+    rig.spend("dan", 50).await;
     rig.pass(Duration::from_secs(60));
     assert!(write!(rig, |w, cx| agents::update(w, &cx, &id("dan"), "worker", "dan", Some("desk")).await).unwrap());
-    spend(&rig, "dan", 7).await;
+    rig.spend("dan", 7).await;
     assert_eq!((open(&rig, "agent:ada").await, open(&rig, "team:desk").await), (57, 7));
 
     // The other way round: eve is of the crew again, and ada's now.
     write!(rig, |w, cx| agents::create(w, &cx, &party("bob"), new_agent(&cx, "eve")).await).unwrap();
-    spend(&rig, "eve", 100).await;
+    rig.spend("eve", 100).await;
     delete(&rig, "eve").await;
     rig.pass(Duration::from_secs(60));
     write!(rig, |w, cx| agents::create(w, &cx, &party("cyd"), new_agent(&cx, "eve")).await).unwrap();
-    spend(&rig, "eve", 3).await;
+    rig.spend("eve", 3).await;
     assert_eq!((open(&rig, "agent:bob").await, open(&rig, "agent:cyd").await), (0, 3));
     // The crew pays for ada, who has created dan, too.
     assert_eq!(open(&rig, "team:crew").await, 57 + 103);
@@ -69,7 +62,7 @@ async fn what_an_agent_spent_that_left_no_tombstone_is_not_charged_to_who_create
     // The first ever: nobody can have borne the id before.
     create(&rig, party("ada"), "dan").await;
     assert_eq!(rig.agent("dan").await.paid_since, None);
-    spend(&rig, "dan", 100).await;
+    rig.spend("dan", 100).await;
     delete(&rig, "dan").await;
     rig.pass(Duration::from_secs(60));
     let now: Timestamp = rig.cx.now();
@@ -80,7 +73,7 @@ async fn what_an_agent_spent_that_left_no_tombstone_is_not_charged_to_who_create
     let new = NewAgent { team: Some("desk".into()), ..new_agent(&rig.cx, "dan") };
     write!(rig, |w, cx| agents::create(w, &cx, &party("bob"), new).await).unwrap();
     assert_eq!(rig.agent("dan").await.incarnation, 2);
-    spend(&rig, "dan", 5).await;
+    rig.spend("dan", 5).await;
     let begins = async |text| (text, open(&rig, text).await);
     for (text, tokens) in [("agent:bob", 5), ("team:desk", 5), ("agent:dan", 105), ("agent:ada", 0), ("world/day", 105)]
     {
@@ -102,14 +95,14 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     })
     .unwrap();
     create(&rig, party("d007"), "child").await;
-    spend(&rig, "child", 5).await;
+    rig.spend("child", 5).await;
     delete(&rig, "child").await;
     // Of yesterday, and so of nobody's day.
-    spend(&rig, "d000", 900).await;
+    rig.spend("d000", 900).await;
     rig.pass(Duration::from_secs(86_400));
     create(&rig, party("d007"), "child").await;
     for (name, tokens) in [("d000", 30), ("d007", 20), ("child", 4), ("d399", 1)] {
-        spend(&rig, name, tokens).await;
+        rig.spend(name, tokens).await;
     }
     let turn = rig.busy("d001").await.turn_id;
     rig.model_start(turn, demand(20, 16)).await.unwrap();
@@ -168,7 +161,7 @@ async fn a_new_agent_with_a_daily_limit_costs_no_look_at_the_others() {
     assert_eq!((looks::taken(), day("dan").await), (0, Some((Some(Money(500)), 0))));
     // One that is created again goes on with what its id spent today.
     self::create(&rig, party("ada"), "eve").await;
-    spend(&rig, "eve", 9).await;
+    rig.spend("eve", 9).await;
     delete(&rig, "eve").await;
     create("eve").await;
     assert_eq!((looks::taken(), day("eve").await), (2, Some((Some(Money(500)), 9))));
@@ -180,21 +173,21 @@ async fn accounts_that_are_opened_together_begin_as_each_would_alone() {
     for rig in [&together, &alone] {
         create(rig, party("ada"), "dan").await;
         create(rig, party("dan"), "eve").await;
-        spend(rig, "dan", 100).await;
-        spend(rig, "eve", 10).await;
+        rig.spend("dan", 100).await;
+        rig.spend("eve", 10).await;
         delete(rig, "eve").await;
         delete(rig, "dan").await;
         rig.pass(Duration::from_secs(60));
         create(rig, party("bob"), "dan").await;
         rig.pass(Duration::from_secs(60));
         create(rig, party("dan"), "eve").await;
-        spend(rig, "dan", 30).await;
+        rig.spend("dan", 30).await;
         rig.pass(Duration::from_secs(86_400));
         create(rig, party("eve"), "fay").await;
-        spend(rig, "eve", 3).await;
-        spend(rig, "fay", 1).await;
+        rig.spend("eve", 3).await;
+        rig.spend("fay", 1).await;
         assert!(write!(rig, |w, cx| agents::update(w, &cx, &id("dan"), "w", "d", Some("desk")).await).unwrap());
-        spend(rig, "fay", 2).await;
+        rig.spend("fay", 2).await;
     }
     let whole = ["agent:ada", "agent:bob", "agent:dan", "agent:eve", "agent:fay", "team:crew", "team:desk"];
     let texts: Vec<String> = whole.iter().flat_map(|text| [(*text).to_owned(), format!("{text}/day")]).collect();

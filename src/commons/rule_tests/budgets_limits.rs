@@ -5,7 +5,7 @@ use std::time::Duration;
 use ghost_domain::{Budget, BudgetLimits, Money, RootId, Scope};
 use ghost_store::tables::BudgetFilter;
 
-use super::rig::{Rig, demand, id, new_agent, operator, party, read, used, write};
+use super::rig::{Rig, demand, id, new_agent, operator, party, read, write};
 use crate::agents::{self, NewAgent};
 use crate::budgets::{self, NewLimits};
 use crate::status;
@@ -44,20 +44,12 @@ async fn delete(rig: &Rig, name: &str) {
     write!(rig, |w, cx| agents::delete(w, &cx, &operator(), &agent_id).await).unwrap();
 }
 
-/// One call that takes `tokens` tokens and as many millionths, in a turn that ends.
-async fn spend(rig: &Rig, name: &str, tokens: u64) {
-    let turn = rig.busy(name).await.turn_id;
-    let (held, _) = rig.model_start(turn, demand(tokens, 16)).await.unwrap();
-    rig.model_answer(turn, held, used(tokens, 0)).await.unwrap();
-    rig.finish(turn, "done").await.unwrap();
-}
-
 #[tokio::test]
 async fn what_an_archetype_lets_an_agent_cost_ends_with_the_agent_and_a_limit_set_by_hand_does_not() {
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", Some(500)).await;
     assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(500));
-    spend(&rig, "dan", 120).await;
+    rig.spend("dan", 120).await;
     delete(&rig, "dan").await;
     assert_eq!(money_limit(&rig, "agent:dan/day").await, None);
     // Its successor is of an archetype without a limit, and the next one's has another. What was spent today is spent.
@@ -138,7 +130,7 @@ async fn no_list_that_is_full_keeps_a_limit_of_the_file_or_a_warning_back() {
         Ok::<_, ghost_domain::Refusal>(())
     })
     .unwrap();
-    spend(&rig, "ada", 60).await;
+    rig.spend("ada", 60).await;
     let turn = rig.busy("ada").await.turn_id;
     rig.model_start(turn, demand(20, 16)).await.unwrap();
     let now = rig.cx.now();
@@ -161,7 +153,7 @@ async fn a_limit_can_be_set_for_whatever_the_list_shows_and_for_an_agent_that_wa
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", Some(500)).await;
     create(&rig, "ada", "eve", None).await;
-    spend(&rig, "dan", 30).await;
+    rig.spend("dan", 30).await;
     set(&rig, "team:crew", Some(9_000)).await;
     for name in ["dan", "eve", "ada", "bob", "cyd"] {
         delete(&rig, name).await;
@@ -201,7 +193,7 @@ async fn who_allows_no_money_is_warned_when_some_was_spent() {
     };
     assert_eq!(near().await, 0);
     set(&rig, "world", None).await;
-    spend(&rig, "ada", 20).await;
+    rig.spend("ada", 20).await;
     assert_eq!((set(&rig, "world", Some(0)).await.passed(), near().await), (vec!["usd"], 1));
 }
 
@@ -209,7 +201,7 @@ async fn who_allows_no_money_is_warned_when_some_was_spent() {
 async fn accounts_of_deleted_agents_warn_nobody() {
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", None).await;
-    spend(&rig, "dan", 90).await;
+    rig.spend("dan", 90).await;
     set(&rig, "agent:dan", Some(100)).await;
     set(&rig, "agent:dan/day", Some(100)).await;
     let warned = async || {
@@ -237,15 +229,15 @@ async fn what_an_earlier_agent_of_the_id_spent_is_not_charged_to_who_created_the
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", None).await;
     create(&rig, "dan", "eve", None).await;
-    spend(&rig, "dan", 100).await;
-    spend(&rig, "eve", 10).await;
+    rig.spend("dan", 100).await;
+    rig.spend("eve", 10).await;
     delete(&rig, "eve").await;
     delete(&rig, "dan").await;
     rig.pass(Duration::from_secs(60));
     create(&rig, "bob", "dan", None).await;
     create(&rig, "dan", "eve", None).await;
-    spend(&rig, "dan", 30).await;
-    spend(&rig, "eve", 3).await;
+    rig.spend("dan", 30).await;
+    rig.spend("eve", 3).await;
     for (text, spent) in
         [("agent:bob", 33), ("agent:bob/day", 33), ("agent:dan", 143), ("agent:eve", 13), ("world/day", 143)]
     {
@@ -256,12 +248,12 @@ async fn what_an_earlier_agent_of_the_id_spent_is_not_charged_to_who_created_the
 #[tokio::test]
 async fn who_comes_into_a_team_brings_no_spending_with_him_and_one_created_again_in_it_does() {
     let rig = Rig::new().await;
-    spend(&rig, "cyd", 50).await;
+    rig.spend("cyd", 50).await;
     rig.pass(Duration::from_secs(60));
     let moved = write!(rig, |w, cx| agents::update(w, &cx, &id("cyd"), "worker", "cyd", Some("desk")).await).unwrap();
     assert!(moved);
-    spend(&rig, "cyd", 7).await;
-    spend(&rig, "bob", 4).await;
+    rig.spend("cyd", 7).await;
+    rig.spend("bob", 4).await;
     assert_eq!(set(&rig, "team:desk/day", Some(9_000)).await.spent_tokens, 7);
     delete(&rig, "bob").await;
     rig.pass(Duration::from_secs(60));
@@ -276,7 +268,7 @@ async fn an_account_of_a_day_that_has_not_come_is_set_right_by_hand() {
     let rig = Rig::new().await;
     set(&rig, "world/day", Some(1_000)).await;
     rig.pass(Duration::from_secs(86_400 * 10_000));
-    spend(&rig, "ada", 900).await;
+    rig.spend("ada", 900).await;
     rig.back(Duration::from_secs(86_400 * 10_000));
     let turn = rig.busy("ada").await.turn_id;
     let left = async |tokens| rig.model_start(turn, demand(tokens, 16)).await.is_ok();

@@ -127,6 +127,14 @@ pub(crate) fn new_agent(cx: &Cx, name: &str) -> NewAgent {
 }
 
 impl Rig {
+    /// One call of an agent's that takes `tokens` tokens and as many millionths, in a turn that ends.
+    pub(crate) async fn spend(&self, name: &str, tokens: u64) {
+        let turn = self.busy(name).await.turn_id;
+        let (held, _) = self.model_start(turn, demand(tokens, 16)).await.unwrap();
+        self.model_answer(turn, held, used(tokens, 0)).await.unwrap();
+        self.finish(turn, "done").await.unwrap();
+    }
+
     /// A world with ada, bob and cyd, all running in the team `crew`.
     pub(crate) async fn new() -> Self {
         let clock = Arc::new(Hand(AtomicI64::new(1_795_298_880_000)));
