@@ -14,7 +14,7 @@ pub const LAST_SEQ_TRAILER: &str = "ghost-last-seq";
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ghost_descriptors.bin"));
 
 /// Package `ghost.v1`: messages, clients (`*_client`) and servers (`*_server`).
-#[allow(missing_docs)] // generated; fields are described in the .proto files where their names do not say it all
+#[allow(missing_docs)] // what prost generates beside the messages: enums of oneofs, clients, servers
 pub mod v1 {
     tonic::include_proto!("ghost.v1");
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
-use prost_types::{DescriptorProto, FileDescriptorSet};
+use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
 use crate::FILE_DESCRIPTOR_SET;
 
@@ -113,4 +113,110 @@ fn instants_are_signed_milliseconds_and_lists_are_bounded() {
             assert!(message.field.iter().any(|field| field.name() == "limit"), "{name} has a cursor but no limit");
         }
     }
+}
+
+/// The steps of a path to an element, as `descriptor.proto` numbers them: the field of its parent, and its place there.
+mod path {
+    pub(super) const MESSAGE: i32 = 4;
+    pub(super) const ENUM: i32 = 5;
+    pub(super) const SERVICE: i32 = 6;
+    pub(super) const METHOD: i32 = 2;
+    pub(super) const FIELD: i32 = 2;
+    pub(super) const NESTED: i32 = 3;
+    pub(super) const NESTED_ENUM: i32 = 4;
+    pub(super) const VALUE: i32 = 2;
+    pub(super) const ONEOF: i32 = 8;
+}
+
+/// Every element of a file with its path.
+fn elements(file: &FileDescriptorProto) -> Vec<(String, Vec<i32>)> {
+    fn numbered<T>(list: &[T]) -> impl Iterator<Item = (i32, &T)> {
+        list.iter().enumerate().map(|(at, one)| (i32::try_from(at).unwrap(), one))
+    }
+    fn of_enum(out: &mut Vec<(String, Vec<i32>)>, name: &str, at: &[i32], one: &EnumDescriptorProto) {
+        for (value_at, value) in numbered(&one.value) {
+            out.push((format!("{name}.{}", value.name()), [at, &[path::VALUE, value_at]].concat()));
+        }
+        out.push((name.to_owned(), at.to_vec()));
+    }
+    fn of_message(out: &mut Vec<(String, Vec<i32>)>, name: &str, at: &[i32], message: &DescriptorProto) {
+        for (field_at, field) in numbered(&message.field) {
+            out.push((format!("{name}.{}", field.name()), [at, &[path::FIELD, field_at]].concat()));
+        }
+        for (oneof_at, oneof) in numbered(&message.oneof_decl) {
+            // `optional` makes a oneof of its own, which nobody wrote.
+            let made = |field: &prost_types::FieldDescriptorProto| {
+                field.proto3_optional() && field.oneof_index == Some(oneof_at)
+            };
+            if !message.field.iter().any(made) {
+                out.push((format!("{name}.{}", oneof.name()), [at, &[path::ONEOF, oneof_at]].concat()));
+            }
+        }
+        for (enum_at, one) in numbered(&message.enum_type) {
+            of_enum(out, &format!("{name}.{}", one.name()), &[at, &[path::NESTED_ENUM, enum_at]].concat(), one);
+        }
+        for (nested_at, nested) in numbered(&message.nested_type) {
+            let entry = nested.options.as_ref().is_some_and(prost_types::MessageOptions::map_entry);
+            if !entry {
+                let at = [at, &[path::NESTED, nested_at]].concat();
+                of_message(out, &format!("{name}.{}", nested.name()), &at, nested);
+            }
+        }
+        out.push((name.to_owned(), at.to_vec()));
+    }
+    let mut out = Vec::new();
+    for (at, message) in numbered(&file.message_type) {
+        of_message(&mut out, message.name(), &[path::MESSAGE, at], message);
+    }
+    for (at, one) in numbered(&file.enum_type) {
+        of_enum(&mut out, one.name(), &[path::ENUM, at], one);
+    }
+    for (at, service) in numbered(&file.service) {
+        for (method_at, method) in numbered(&service.method) {
+            let name = format!("{}.{}", service.name(), method.name());
+            out.push((name, vec![path::SERVICE, at, path::METHOD, method_at]));
+        }
+        out.push((service.name().to_owned(), vec![path::SERVICE, at]));
+    }
+    out
+}
+
+/// The elements of a file that say nothing of themselves, or only their own name over again.
+fn uncommented(file: &FileDescriptorProto) -> Vec<String> {
+    let places = &file.source_code_info.as_ref().unwrap().location;
+    let said: BTreeMap<&[i32], &str> =
+        places.iter().map(|place| (place.path.as_slice(), place.leading_comments())).collect();
+    let letters = |text: &str| -> String {
+        text.chars().filter(|c| c.is_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let says_nothing = |(name, at): &(String, Vec<i32>)| {
+        let comment = letters(said.get(at.as_slice()).copied().unwrap_or_default());
+        let own = letters(name.rsplit('.').next().unwrap_or_default());
+        comment.is_empty() || comment == own
+    };
+    elements(file).into_iter().filter(says_nothing).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn every_element_of_the_contract_has_a_comment() {
+    let ours: Vec<_> = descriptors().file.into_iter().filter(|file| file.package() == "ghost.v1").collect();
+    assert!(ours.iter().map(|file| elements(file).len()).sum::<usize>() > 500, "the walk misses most of the contract");
+    for file in ours {
+        assert_eq!(uncommented(&file), Vec::<String>::new(), "{}", file.name());
+    }
+}
+
+#[test]
+fn an_element_without_a_comment_is_noticed() {
+    let text = "syntax = \"proto3\";\npackage p;\n// Says much.\nmessage M {\n  string mute = 1;\n  // Name.\n  string name = 2;\n  \
+                // Chosen.\n  oneof o {\n    // One.\n    string a = 3;\n  }\n  // Of some sort.\n  Sort sort = 4;\n}\n\
+                // Sorts.\nenum Sort {\n  NONE = 0;\n}\n// A service.\nservice S {\n  rpc Quiet(M) returns (M);\n}\n";
+    let folder = std::env::temp_dir().join(format!("ghost-proto-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("p.proto"), text).unwrap();
+    let mut compiler = protox::Compiler::new([&folder]).unwrap();
+    compiler.include_source_info(true).open_file("p.proto").unwrap();
+    let files = compiler.file_descriptor_set();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(uncommented(&files.file[0]), ["M.mute", "M.name", "Sort.NONE", "S.Quiet"]);
 }
