@@ -15,6 +15,7 @@ use crate::commands::{
 use crate::connection::Client;
 use crate::discovery::{Environment, Wish, find};
 use crate::failure::Failure;
+use crate::help::dressed;
 use crate::line::{Line, joined};
 use crate::output::{Answer, Body, Note, Output, report};
 use crate::text::{one_line, parse_duration};
@@ -36,20 +37,20 @@ Examples:
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict, 8 a bound reached")]
 pub struct Cli {
-    /// Where the daemon listens: unix:PATH, a path, HOST:PORT, http://HOST:PORT or https://HOST:PORT
-    #[arg(long, global = true, value_name = "E", conflicts_with = "world")]
+    /// Where it listens: unix:PATH, a path, HOST:PORT or http[s]://HOST:PORT
+    #[arg(long, global = true, hide = true, value_name = "E", conflicts_with = "world")]
     endpoint: Option<String>,
     /// The world meant, when several run under the state directory
-    #[arg(long, global = true, value_name = "W")]
+    #[arg(long, global = true, hide = true, value_name = "W")]
     world: Option<String>,
-    /// The token of a TCP endpoint; GHOST_TOKEN, else the file `token` of a world on this machine
-    #[arg(long, global = true, value_name = "T")]
+    /// The token of a TCP endpoint; else GHOST_TOKEN, else a local world's file `token`
+    #[arg(long, global = true, hide = true, value_name = "T")]
     token: Option<String>,
     /// Print JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide = true)]
     json: bool,
-    /// How long to wait for the daemon and its answer
-    #[arg(long, global = true, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    /// How long to wait for the daemon and its answer; 60s by default
+    #[arg(long, global = true, hide = true, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
     #[command(subcommand)]
     command: Command,
@@ -62,7 +63,7 @@ enum Command {
     Resume(world::resume::Resume),
     Reload(world::reload::Reload),
     Shutdown(world::shutdown::Shutdown),
-    /// Agents: list, create, get, start, stop, delete, prompt
+    /// Agents: list, get, create, start, stop, delete, prompt
     #[command(subcommand)]
     Agent(agent::Agent),
     /// Tools of an agent: list, brief, call
@@ -71,7 +72,7 @@ enum Command {
     Send(message::send::Send),
     Ask(message::ask::Ask),
     Talk(talk::Talk),
-    /// Conversations with someone outside: list, show, handoff, redeliver
+    /// Conversations with people outside: list, show, handoff, redeliver
     #[command(subcommand)]
     Conversation(conversation::Conversation),
     /// Turns: list, show, cancel
@@ -98,7 +99,7 @@ enum Command {
     /// Watches of files: add, list, cancel
     #[command(subcommand)]
     Watch(watch::Watch),
-    /// Dead letters: list, show, retry, drop
+    /// Mail that crashed its agent: list, show, retry, drop
     #[command(subcommand)]
     Dead(dead::Dead),
     /// Budgets: list, set
@@ -161,7 +162,7 @@ pub async fn run(
 
 /// Every command with what it takes.
 pub fn command() -> clap::Command {
-    Cli::command()
+    dressed(Cli::command())
 }
 
 /// Characters of one word of the line that a usage error shows.

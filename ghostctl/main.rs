@@ -12,6 +12,7 @@ mod connection;
 mod discovery;
 mod endpoint;
 mod failure;
+mod help;
 mod line;
 mod lists;
 mod output;

@@ -11,7 +11,9 @@ use crate::source::words_if;
 
 /// Give a conversation to another agent
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl conversation handoff 0197... mux --reason 'chora is off today'")]
+#[command(
+    after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation handoff $ID mux --reason 'chora is off today'"
+)]
 pub struct Handoff {
     /// The conversation
     conversation_id: String,

@@ -11,7 +11,9 @@ use crate::text::from_1;
 
 /// Have a message delivered again that was given up, under the same delivery id
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl conversation redeliver 0197... 12")]
+#[command(
+    after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation redeliver $ID 12"
+)]
 pub struct Redeliver {
     /// The conversation
     conversation_id: String,

@@ -17,7 +17,7 @@ const PAGE: u32 = 500;
 /// Show a conversation and what was said in it
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ghostctl conversation show 0197...\n  ghostctl conversation show 0197... --after 20"
+    after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation show $ID\n  ghostctl conversation show $ID --after 20"
 )]
 pub struct Show {
     /// The conversation

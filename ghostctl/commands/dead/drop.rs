@@ -10,7 +10,9 @@ use crate::output::Answer;
 
 /// Give a dead letter up
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl dead drop 0197...")]
+#[command(
+    after_help = "Examples:\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead drop $ID"
+)]
 pub struct Drop {
     /// The dead letter
     dead_letter_id: String,

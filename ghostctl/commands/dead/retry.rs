@@ -10,7 +10,9 @@ use crate::output::Answer;
 
 /// Put a dead letter back to work: its turn goes on from its journal
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl dead retry 0197...\n  ghostctl dead retry 0197... --fresh")]
+#[command(
+    after_help = "Examples:\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead retry $ID\n  ghostctl dead retry $ID --fresh"
+)]
 pub struct Retry {
     /// The dead letter
     dead_letter_id: String,

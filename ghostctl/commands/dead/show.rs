@@ -13,7 +13,9 @@ use crate::text::moment;
 
 /// Show a dead letter and its mail
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl dead show 0197...")]
+#[command(
+    after_help = "Examples:\n  ghostctl dead list\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead show $ID"
+)]
 pub struct Show {
     /// The dead letter
     dead_letter_id: String,

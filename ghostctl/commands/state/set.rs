@@ -13,7 +13,7 @@ use crate::text::from_0;
 /// Set one value of the shared state
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ghostctl state set plan.step '{\"n\": 2}' --expect 1\n  ghostctl state set mood '\"calm\"'\n  ghostctl state set mood null    deletes it"
+    after_help = "Examples:\n  ghostctl state set plan.step '{\"n\": 2}' --expect 1\n  ghostctl state set mood '\"calm\"'\n  ghostctl state set mood null  # deletes it"
 )]
 pub struct Set {
     /// Its key

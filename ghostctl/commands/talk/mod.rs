@@ -21,7 +21,8 @@ When standard input is no terminal, the answer to each line is waited for, up to
 
 Examples:
   ghostctl talk chora
-  ghostctl talk chora --conversation 0197...
+  ID=$(ghostctl --json conversation list --agent chora | jq -r '.[0].conversation_id')
+  ghostctl talk chora --conversation $ID
   echo 'What is still open?' | ghostctl talk chora
   printf 'one\\ntwo\\n' | ghostctl --json talk chora | jq -r 'select(.type == \"entry\").content'")]
 pub struct Talk {

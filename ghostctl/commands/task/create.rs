@@ -13,7 +13,7 @@ use crate::source::{words, words_if};
 /// Create a task and put it into its owner's inbox
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ghostctl task create 'Read notes/may.md' --owner chora\n  ghostctl task create 'Review it' --owner vera --depends-on 0197..."
+    after_help = "Examples:\n  ghostctl task create 'Read notes/may.md' --owner chora\n  ghostctl task create 'Review it' --owner subrosa --depends-on $ID --due-in 2h"
 )]
 pub struct Create {
     /// One line that says what to do

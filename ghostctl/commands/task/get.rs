@@ -12,7 +12,9 @@ use crate::text::moment;
 
 /// Show a task and its history
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl task get 0197...")]
+#[command(
+    after_help = "Examples:\n  ghostctl task list\n  ID=$(ghostctl --json task list | jq -r '.[0].task_id')\n  ghostctl task get $ID"
+)]
 pub struct Get {
     /// The task
     task_id: String,

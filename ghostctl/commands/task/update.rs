@@ -13,7 +13,7 @@ use crate::source::words_if;
 /// Change a task
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ghostctl task update 0197... --status done --result 'see output/may.md'\n  ghostctl task update 0197... --status pending --reopen --note 'figures were wrong'"
+    after_help = "Examples:\n  ID=$(ghostctl --json task list | jq -r '.[0].task_id')\n  ghostctl task update $ID --status done --result 'see output/may.md'\n  ghostctl task update $ID --status pending --reopen --note 'figures were wrong'"
 )]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
 pub struct Update {

@@ -11,7 +11,9 @@ use crate::record;
 
 /// Cancel an open turn
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl turn cancel 0197... --reason 'asked the wrong thing'")]
+#[command(
+    after_help = "Examples:\n  ID=$(ghostctl --json turn list --status open --agent chora | jq -r '.[0].turn_id')\n  ghostctl turn cancel $ID --reason 'asked the wrong thing'"
+)]
 pub struct Cancel {
     /// The turn
     turn_id: String,

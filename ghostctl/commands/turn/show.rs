@@ -19,7 +19,7 @@ const ROWS: usize = 100_000;
 /// Show a turn and its journal
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ghostctl turn show 0197...\n  ghostctl --json turn show 0197... | jq '.steps[].step'"
+    after_help = "Examples:\n  ID=$(ghostctl --json turn list --agent chora --limit 1 | jq -r '.[0].turn_id')\n  ghostctl turn show $ID\n  ghostctl --json turn show $ID | jq '.steps[].step'"
 )]
 pub struct Show {
     /// The turn
