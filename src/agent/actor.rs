@@ -62,7 +62,7 @@ pub struct State {
     task: Option<Task>,
     /// The number of the last task.
     tasks: u64,
-    /// Woken while the task was running.
+    /// The last look failed, and another is to come.
     again: bool,
     /// The wake generation that the last look at the inbox began with.
     seen: u64,
@@ -82,16 +82,13 @@ impl Drop for Task {
 
 impl State {
     fn begin(&mut self, myself: &ActorRef<AgentMsg>) {
-        if self.stopping {
-            return;
-        }
-        if self.task.is_some() {
-            self.again = true;
+        // A task that runs needs no note of the wake-up: at its end the generation says that there was one.
+        if self.stopping || self.task.is_some() {
             return;
         }
         self.again = false;
-        // Read before the inbox is: what comes after this look raises the generation.
-        self.seen = self.engine.board.generation(&self.agent_id);
+        // Said before the inbox is read: what comes after this look raises the generation.
+        self.seen = self.engine.board.look(&self.agent_id);
         let (engine, agent_id, bench) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.bench));
         let myself = myself.clone();
         self.tasks += 1;
@@ -120,8 +117,9 @@ impl Actor for AgentActor {
     type State = State;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, myself: ActorRef<AgentMsg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
-        let mut state = State {
+    /// Takes no look yet: whoever made the actor records it first and then wakes it, so that what comes between finds it.
+    async fn pre_start(&self, _: ActorRef<AgentMsg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+        Ok(State {
             agent_id: arguments.agent_id,
             engine: arguments.engine,
             bench: Arc::new(Bench::default()),
@@ -131,9 +129,7 @@ impl Actor for AgentActor {
             seen: 0,
             stopping: false,
             pauses: Pauses::default(),
-        };
-        state.begin(&myself);
-        Ok(state)
+        })
     }
 
     async fn handle(
@@ -143,10 +139,7 @@ impl Actor for AgentActor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            AgentMsg::Wake => {
-                state.engine.board.heard(&state.agent_id);
-                state.begin(&myself);
-            }
+            AgentMsg::Wake => state.begin(&myself),
             AgentMsg::AskClosed => state.bench.bell.notify_waiters(),
             AgentMsg::Cancel(turn_id) => {
                 if state.bench.current() == Some(turn_id) && state.task.take().is_some() {
@@ -160,8 +153,12 @@ impl Actor for AgentActor {
             }
             AgentMsg::TrySleep => {
                 let idle = state.task.is_none() && !state.again && !state.stopping;
-                if idle && state.engine.board.try_sleep(&state.agent_id, state.seen) {
-                    myself.stop(None);
+                if idle {
+                    match state.engine.board.try_sleep(&state.agent_id, state.seen) {
+                        true => myself.stop(None),
+                        // Whoever woke it is on the way, and no wake-up rests on another.
+                        false => state.begin(&myself),
+                    }
                 }
             }
             AgentMsg::Stop { grace } => {
@@ -204,10 +201,8 @@ impl Actor for AgentActor {
                 }
                 if state.stopping {
                     myself.stop(None);
-                } else if state.again {
+                } else if !state.engine.board.try_rest(&state.agent_id, state.seen) {
                     state.begin(&myself);
-                } else {
-                    state.engine.board.show(&state.agent_id, Activity::Idle);
                 }
             }
         }

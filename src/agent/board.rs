@@ -11,13 +11,15 @@ pub trait Board: Send + Sync + 'static {
     /// stopping.
     fn may_begin(&self, agent_id: &AgentId) -> bool;
 
-    /// The agent's wake generation: it rises with every wake-up.
-    fn generation(&self, agent_id: &AgentId) -> u64;
+    /// Says that a look at the inbox begins, and gives the wake generation that it answers: the generation rises with
+    /// every wake-up, and the next one is sent again.
+    fn look(&self, agent_id: &AgentId) -> u64;
 
-    /// Says that the actor has got its wake-up, so that the next one is sent again.
-    fn heard(&self, agent_id: &AgentId);
+    /// Shows the agent as idle, unless it was woken after the look that began at `seen`. If this gives false the actor
+    /// must look again.
+    fn try_rest(&self, agent_id: &AgentId, seen: u64) -> bool;
 
-    /// Puts the agent to sleep, unless it was woken after the wake generation that its actor last saw. If this gives
-    /// true the actor must exit at once: the next message makes a new one.
+    /// Puts the agent to sleep, unless it was woken after the look that began at `seen`. If this gives true the actor must
+    /// exit at once: the next message makes a new one.
     fn try_sleep(&self, agent_id: &AgentId, seen: u64) -> bool;
 }

@@ -10,7 +10,7 @@ pub mod engine;
 pub mod fit;
 pub mod kit;
 pub mod line;
-mod panics;
+pub mod panics;
 pub mod prompt;
 pub mod transcript;
 pub mod turn;

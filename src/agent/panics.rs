@@ -1,7 +1,8 @@
 //! What a panic said.
 
 /// The words of a panic.
-pub(crate) fn text(panic: &(dyn std::any::Any + Send)) -> String {
+#[must_use]
+pub fn text(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -32,6 +32,7 @@ use ghost_domain::event::EventFilter;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Refusal};
+use ghost_world::LoopDown;
 use serde_json::{Value, json};
 
 use self::failed::{Failed, body};
@@ -95,6 +96,9 @@ async fn readyz(State(rest): Shared) -> Result<&'static str, Failed> {
     if *closed.borrow() || world.directory().is_closing() {
         return Err(Refusal::new(Code::Unavailable, "the daemon is stopping").into());
     }
+    if let Some(down) = loop_down(&world.loops().down()) {
+        return Err(down.into());
+    }
     let answer = async {
         // Opening a reader asks whatever reads where the feed stands.
         Subscription::open(world.store(), None, EventFilter::default(), false).await?;
@@ -107,6 +111,19 @@ async fn readyz(State(rest): Shared) -> Result<&'static str, Failed> {
             Err(Refusal::new(Code::Unavailable, "the store does not answer").into())
         }
     }
+}
+
+/// What is said of the loops that are down, if any is.
+fn loop_down(down: &[LoopDown]) -> Option<Refusal> {
+    if down.is_empty() {
+        return None;
+    }
+    // The names alone: whoever asks here has shown no token.
+    let names: Vec<&str> = down.iter().map(|down| down.name).collect();
+    let refusal = Refusal::new(Code::Unavailable, format!("a loop of the daemon is down: {}", names.join(", ")));
+    Some(
+        refusal.details(json!({ "loops_down": names })).hint("it is begun again by itself; `ghostctl status` says why"),
+    )
 }
 
 async fn figures(State(rest): Shared, request: Request) -> Response {

@@ -18,6 +18,7 @@ use ghost_proto::v1::{
     world_server::WorldServer,
 };
 use ghost_world::World;
+use ghost_world::loops::DELIVERIES;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -308,7 +309,8 @@ impl Bound {
             let world = Arc::clone(&control.world);
             tasks.spawn(serving::serve(Arc::new(Door::Tcp(listener)), speech, network, world, closed));
         }
-        let courier = tokio::spawn(adapters::courier(Arc::clone(&control.world)));
+        let outside = Arc::clone(&control.world);
+        let courier = control.world.keep_running(DELIVERIES, move || Box::pin(adapters::courier(Arc::clone(&outside))));
         tokio::pin!(shutdown);
         let failed = tokio::select! {
             biased;

@@ -24,6 +24,8 @@ text_enum! {
         WorldSweepFound = "world.sweep_found",
         /// Something is near or past a bound, or dangerous as configured.
         WorldWarning = "world.warning",
+        /// A loop of the daemon's own, such as the keeper, failed and is begun again after a pause.
+        LoopFailed = "loop.failed",
         /// A team passed its restart intensity.
         TeamFailed = "team.failed",
         /// An agent exists.

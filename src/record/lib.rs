@@ -362,6 +362,9 @@ pub fn world(status: &v1::WorldStatus) -> Value {
             "limit": near.limit, "about": (!near.about.is_empty()).then_some(&near.about), "value": near.value,
             "most": near.most,
         })).collect::<Vec<_>>(),
+        "loops_down": status.loops_down.iter().map(|down| json!({
+            "name": down.name, "error": down.error, "since": rfc3339(down.since_ms), "failures": down.failures,
+        })).collect::<Vec<_>>(),
         "warnings": status.warnings,
         "endpoints": status.endpoints,
         "job": status.job.as_ref().map(job),

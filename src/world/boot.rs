@@ -19,10 +19,12 @@ use tokio::sync::oneshot;
 
 use crate::directory::Directory;
 use crate::keeper;
+use crate::loops::{self, Loops};
 use crate::pause::{PAUSED, waiting};
 use crate::reconcile::{self, Stage};
 use crate::root::{Root, RootMsg};
 use crate::schedules;
+use crate::signals;
 use crate::supervisor::Tree;
 use crate::switchboard::Switchboard;
 use crate::watches;
@@ -84,8 +86,9 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let tools = Arc::new(ToolTable::new(boot.tools)?);
     let engine =
         Arc::new(Engine::new(office, tools, Arc::clone(&directory) as Arc<dyn Board>, Arc::new(boot.providers)));
-    let switchboard = Arc::new(Switchboard::new(Arc::clone(&directory), Arc::clone(&engine.line)));
-    let tree = Arc::new(Tree { engine, directory, switchboard });
+    let loops = Arc::new(Loops::default());
+    let switchboard = Switchboard::new(Arc::clone(&directory), Arc::clone(&engine.line), Arc::clone(&loops));
+    let tree = Arc::new(Tree { engine, directory, switchboard: Arc::new(switchboard), loops });
     let started = json!({
         "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
     });
@@ -111,10 +114,24 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     for agent_id in waiting(&boot.store).await? {
         tree.switchboard.wake(&agent_id);
     }
-    world.keep(tokio::spawn(schedules::rounds(Arc::clone(&tree))));
-    world.keep(tokio::spawn(watches::rounds(Arc::clone(&tree))));
-    world.keep(tokio::spawn(keeper::rounds(tree)));
+    keep_loops(&world, &tree);
     Ok(world)
+}
+
+/// Begins the loops that run for as long as the world does.
+fn keep_loops(world: &World, tree: &Arc<Tree>) {
+    // Slots before this were missed: nobody was here to run them. A loop that is begun again was here.
+    let since = tree.engine.office.cx.now();
+    let (own, mut again) = (Arc::clone(tree), false);
+    world.keep_running(loops::SWITCHBOARD, move || {
+        Box::pin(signals::rounds(Arc::clone(&own), std::mem::replace(&mut again, true)))
+    });
+    let own = Arc::clone(tree);
+    world.keep_running(loops::SCHEDULES, move || Box::pin(schedules::rounds(Arc::clone(&own), since)));
+    let own = Arc::clone(tree);
+    world.keep_running(loops::WATCHES, move || Box::pin(watches::rounds(Arc::clone(&own))));
+    let own = Arc::clone(tree);
+    world.keep_running(loops::KEEPER, move || Box::pin(keeper::rounds(Arc::clone(&own))));
 }
 
 /// Whether this world has run on this database before.

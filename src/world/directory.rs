@@ -1,5 +1,6 @@
 //! The directory of agents: who exists, what each does, and who is awake. It alone lets an agent sleep, and only against
-//! the wake generation that the agent's actor last saw, so that no wake-up is lost between two looks at an inbox.
+//! the wake generation that the agent's actor last saw, so that no wake-up is lost between two looks at an inbox. How an
+//! agent falls asleep and wakes is [`WakeSlot`]'s; here it stands under a lock, beside what people are shown.
 //!
 //! Must never: hold its lock over anything that waits.
 
@@ -14,6 +15,8 @@ use ghost_tools::AgentControl;
 use ractor::{ActorId, ActorRef};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+
+use crate::wake_slot::{Activation, Call, WakeSlot};
 
 /// What lists and lookups show of an agent, from memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,8 +52,7 @@ struct Slot {
     name: Option<Arc<str>>,
     team: Option<Arc<str>>,
     reason: Option<Arc<str>>,
-    actor: Option<Box<ActorRef<AgentMsg>>>,
-    generation: u64,
+    wake: WakeSlot<Box<ActorRef<AgentMsg>>>,
     created_at: Timestamp,
     idle_since: Timestamp,
     restarts: u32,
@@ -59,8 +61,6 @@ struct Slot {
     desired: Desired,
     status: AgentStatus,
     activity: Activity,
-    /// A wake-up is on its way to the actor, or an actor is being made.
-    called: bool,
 }
 
 /// Where a wake-up must go.
@@ -131,7 +131,7 @@ impl Directory {
 
     fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
         if agent.is_deleted() {
-            return self.lock().remove(&agent.agent_id).and_then(|slot| slot.actor).map(|actor| *actor);
+            return self.lock().remove(&agent.agent_id).and_then(|slot| slot.wake.into_actor()).map(|actor| *actor);
         }
         let (archetype, team) = (self.word(&agent.archetype), agent.team.as_deref().map(|team| self.word(team)));
         let name: Option<Arc<str>> = (agent.name != agent.agent_id.as_str()).then(|| agent.name.as_str().into());
@@ -157,8 +157,7 @@ impl Directory {
                         name,
                         team,
                         reason,
-                        actor: None,
-                        generation: 0,
+                        wake: WakeSlot::default(),
                         created_at: agent.created_at,
                         idle_since: self.clock.now(),
                         restarts: agent.restarts,
@@ -167,7 +166,6 @@ impl Directory {
                         desired: agent.desired,
                         status: agent.status,
                         activity: Activity::Asleep,
-                        called: false,
                     },
                 );
             }
@@ -179,46 +177,48 @@ impl Directory {
     pub(crate) fn wake(&self, agent_id: &AgentId) -> Route {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return Route::Nowhere };
-        slot.generation = slot.generation.wrapping_add(1);
-        if slot.called || slot.desired != Desired::Running || slot.status != AgentStatus::Running {
-            return Route::Nowhere;
-        }
-        slot.called = true;
-        match &slot.actor {
-            Some(actor) => Route::Actor((**actor).clone()),
-            None => Route::Supervisor(slot.team.clone()),
+        let runs = slot.runs();
+        match slot.wake.wake(runs) {
+            Call::Actor(actor) => Route::Actor(*actor),
+            Call::Supervisor => Route::Supervisor(slot.team.clone()),
+            Call::Nobody => Route::Nowhere,
         }
     }
 
-    /// Records a new actor. Gives false if the agent has one already or should not run.
-    pub(crate) fn may_activate(&self, agent_id: &AgentId) -> bool {
-        let slots = self.lock();
-        slots.get(agent_id).is_some_and(|slot| {
-            slot.actor.is_none() && slot.desired == Desired::Running && slot.status == AgentStatus::Running
-        })
+    /// What a supervisor does that was asked for an actor.
+    pub(crate) fn activation(&self, agent_id: &AgentId) -> Activation<Box<ActorRef<AgentMsg>>> {
+        let mut slots = self.lock();
+        let Some(slot) = slots.get_mut(agent_id) else { return Activation::Nothing };
+        let runs = slot.runs();
+        slot.wake.activation(runs)
     }
 
-    /// Records a new actor.
-    pub(crate) fn activated(&self, agent_id: &AgentId, actor: ActorRef<AgentMsg>) {
-        if let Some(slot) = self.lock().get_mut(agent_id) {
-            slot.actor = Some(Box::new(actor));
-            slot.called = false;
-            if slot.activity == Activity::Asleep {
-                slot.activity = Activity::Idle;
-                slot.idle_since = self.clock.now();
-            }
+    /// Records a new actor, which is to be told to look. False if the agent was deleted meanwhile.
+    pub(crate) fn activated(&self, agent_id: &AgentId, actor: ActorRef<AgentMsg>) -> bool {
+        let mut slots = self.lock();
+        let Some(slot) = slots.get_mut(agent_id) else { return false };
+        slot.wake.activated(Box::new(actor));
+        if slot.activity == Activity::Asleep {
+            slot.activity = Activity::Idle;
+            slot.idle_since = self.clock.now();
         }
+        true
     }
 
     /// Forgets an actor that has ended. A newer one, made while the news of the old one's end was on its way, stays.
-    pub(crate) fn released(&self, agent_id: &AgentId, ended: Option<ActorId>) {
+    pub(crate) fn released(&self, agent_id: &AgentId, ended: ActorId) {
+        if let Some(slot) = self.lock().get_mut(agent_id)
+            && slot.wake.release(|actor| actor.get_id() == ended)
+        {
+            slot.activity = Activity::Asleep;
+        }
+    }
+
+    /// Forgets whatever actor or call an agent has: its supervisor died with them, or could make none.
+    pub(crate) fn given_up(&self, agent_id: &AgentId) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
-            let newer = slot.actor.as_ref().is_some_and(|actor| ended.is_some_and(|ended| actor.get_id() != ended));
-            if !newer {
-                slot.actor = None;
-                slot.called = false;
-                slot.activity = Activity::Asleep;
-            }
+            slot.wake.give_up();
+            slot.activity = Activity::Asleep;
         }
     }
 
@@ -231,7 +231,12 @@ impl Directory {
 
     /// The actor of an agent that is awake.
     pub(crate) fn actor(&self, agent_id: &AgentId) -> Option<ActorRef<AgentMsg>> {
-        self.lock().get(agent_id).and_then(|slot| slot.actor.as_deref().cloned())
+        self.lock().get(agent_id).and_then(|slot| slot.wake.actor().map(|actor| (**actor).clone()))
+    }
+
+    /// Every actor.
+    pub(crate) fn actors(&self) -> Vec<ActorRef<AgentMsg>> {
+        self.lock().values().filter_map(|slot| slot.wake.actor().map(|actor| (**actor).clone())).collect()
     }
 
     /// The actors of agents that have been idle since before `idle_before`.
@@ -239,7 +244,7 @@ impl Directory {
         self.lock()
             .values()
             .filter(|slot| slot.activity == Activity::Idle && slot.idle_since < idle_before)
-            .filter_map(|slot| slot.actor.as_deref().cloned())
+            .filter_map(|slot| slot.wake.actor().map(|actor| (**actor).clone()))
             .collect()
     }
 
@@ -247,8 +252,8 @@ impl Directory {
     pub(crate) fn quiet_generation(&self, agent_id: &AgentId) -> Option<u64> {
         let slots = self.lock();
         let slot = slots.get(agent_id)?;
-        let quiet = !slot.called && matches!(slot.activity, Activity::Asleep | Activity::Idle);
-        (quiet && slot.desired == Desired::Running && slot.status == AgentStatus::Running).then_some(slot.generation)
+        let quiet = matches!(slot.activity, Activity::Asleep | Activity::Idle);
+        slot.wake.uncalled().filter(|_| quiet && slot.runs())
     }
 
     /// Stops or lets begin new turns for the whole world.
@@ -299,6 +304,18 @@ impl Directory {
 }
 
 impl Slot {
+    fn show(&mut self, activity: Activity, clock: &dyn Clock) {
+        if activity == Activity::Idle && self.activity != Activity::Idle {
+            self.idle_since = clock.now();
+        }
+        self.activity = activity;
+    }
+
+    /// Whether its agent may work.
+    fn runs(&self) -> bool {
+        self.desired == Desired::Running && self.status == AgentStatus::Running
+    }
+
     fn card(&self, agent_id: &AgentId) -> AgentCard {
         AgentCard {
             agent_id: agent_id.clone(),
@@ -319,10 +336,7 @@ impl Slot {
 impl Board for Directory {
     fn show(&self, agent_id: &AgentId, activity: Activity) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
-            if activity == Activity::Idle && slot.activity != Activity::Idle {
-                slot.idle_since = self.clock.now();
-            }
-            slot.activity = activity;
+            slot.show(activity, &*self.clock);
         }
     }
 
@@ -330,30 +344,31 @@ impl Board for Directory {
         if self.is_paused() || self.closing.load(Ordering::Acquire) {
             return false;
         }
-        self.lock()
-            .get(agent_id)
-            .is_some_and(|slot| slot.desired == Desired::Running && slot.status == AgentStatus::Running)
+        self.lock().get(agent_id).is_some_and(Slot::runs)
     }
 
-    fn generation(&self, agent_id: &AgentId) -> u64 {
-        self.lock().get(agent_id).map_or(0, |slot| slot.generation)
+    fn look(&self, agent_id: &AgentId) -> u64 {
+        self.lock().get_mut(agent_id).map_or(0, |slot| slot.wake.look())
     }
 
-    fn heard(&self, agent_id: &AgentId) {
-        if let Some(slot) = self.lock().get_mut(agent_id) {
-            slot.called = false;
+    fn try_rest(&self, agent_id: &AgentId, seen: u64) -> bool {
+        let mut slots = self.lock();
+        let Some(slot) = slots.get_mut(agent_id) else { return true };
+        let rests = slot.wake.is_answered(seen);
+        if rests {
+            slot.show(Activity::Idle, &*self.clock);
         }
+        rests
     }
 
     fn try_sleep(&self, agent_id: &AgentId, seen: u64) -> bool {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return true };
-        if slot.generation != seen || slot.called {
-            return false;
+        let sleeps = slot.wake.sleep(seen);
+        if sleeps {
+            slot.activity = Activity::Asleep;
         }
-        slot.actor = None;
-        slot.activity = Activity::Asleep;
-        true
+        sleeps
     }
 }
 

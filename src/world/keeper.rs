@@ -11,6 +11,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
 use serde_json::json;
 
+use crate::loops::KEEPER;
 use crate::supervisor::Tree;
 
 /// The keeper's beat.
@@ -20,7 +21,7 @@ const BEAT: Duration = Duration::from_secs(5);
 const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
 
 /// Goes its rounds until it is aborted.
-pub(crate) async fn rounds(tree: Arc<Tree>) {
+pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
     let cx = tree.engine.office.cx.clone();
     let clock = Arc::clone(&cx.ports.clock);
     let mut swept_at = cx.now();
@@ -55,6 +56,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>) {
                 Err(refusal) => tracing::warn!(%refusal, "pruning failed"),
             }
         }
+        tree.loops.round(KEEPER);
     }
 }
 

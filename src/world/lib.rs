@@ -6,20 +6,24 @@
 pub mod boot;
 pub mod directory;
 mod keeper;
+pub mod loops;
 mod pause;
 pub mod reconcile;
 mod reload;
 mod root;
 mod schedules;
+mod signals;
 mod supervisor;
 mod switchboard;
 mod team_msg;
+mod wake_slot;
 mod watch_set;
 mod watches;
 mod world;
 
 pub use boot::{Boot, boot, has_run};
 pub use directory::{AgentCard, Directory};
+pub use loops::{LoopDown, Loops};
 pub use reconcile::Reconciled;
 pub use world::World;
 

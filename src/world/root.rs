@@ -120,7 +120,7 @@ impl Actor for Root {
         let Some(supervisor) = state.tree.switchboard.supervisor(name.as_ref()) else { return Ok(()) };
         // Its children died with it. Their journals and inboxes did not.
         for agent_id in state.household(name.as_ref()).await {
-            state.tree.directory.released(&agent_id, None);
+            state.tree.directory.given_up(&agent_id);
             let restarting =
                 state.tree.directory.card(&agent_id).map(|card| card.status) == Some(AgentStatus::Restarting);
             // The timers that the dead supervisor held are wound anew. So are the orders that it had not carried out, or

@@ -11,6 +11,7 @@ use ghost_config::plan::Plan;
 use ghost_domain::schedule::slots::minute_of_day;
 use ghost_domain::{AgentId, Refusal, Timestamp};
 
+use crate::loops::SCHEDULES;
 use crate::supervisor::Tree;
 
 /// The longest sleep: a clock that was moved ahead is noticed by then.
@@ -22,18 +23,17 @@ const RETRY: Duration = Duration::from_secs(1);
 const ANSWER: &str = "If nothing of this needs attention, answer with exactly HEARTBEAT_OK. \
     If something does, answer with what it is, without that word.";
 
-/// Goes its rounds until it is aborted.
-pub(crate) async fn rounds(tree: Arc<Tree>) {
+/// Goes its rounds until it is aborted. Slots before `since` were missed.
+pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), String> {
     let cx = tree.engine.office.cx.clone();
     let clock = Arc::clone(&cx.ports.clock);
     let mut rings = tree.switchboard.schedules();
-    // Slots before this were missed: nobody was here to run them.
-    let mut since = cx.now();
     loop {
         rings.mark_unchanged();
         if tree.directory.is_paused() {
+            tree.loops.round(SCHEDULES);
             if rings.changed().await.is_err() {
-                return;
+                return Ok(());
             }
             since = cx.now();
             continue;
@@ -46,11 +46,12 @@ pub(crate) async fn rounds(tree: Arc<Tree>) {
                 continue;
             }
         };
+        tree.loops.round(SCHEDULES);
         tokio::select! {
             biased;
             rung = rings.changed() => {
                 if rung.is_err() {
-                    return;
+                    return Ok(());
                 }
             }
             () = clock.sleep_until(until) => {}

@@ -18,8 +18,10 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
 use crate::directory::Directory;
+use crate::loops::Loops;
 use crate::switchboard::Switchboard;
 use crate::team_msg::TeamMsg;
+use crate::wake_slot::Activation;
 
 /// How long a supervisor waits when the store cannot take its word.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
@@ -32,6 +34,7 @@ pub(crate) struct Tree {
     pub(crate) engine: Arc<Engine>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) switchboard: Arc<Switchboard>,
+    pub(crate) loops: Arc<Loops>,
 }
 
 /// A supervisor.
@@ -88,19 +91,25 @@ impl State {
     }
 
     async fn activate(&mut self, myself: &ActorRef<TeamMsg>, agent_id: AgentId) {
-        use ghost_agent::Board;
-        if self.closing.is_some() || !self.tree.directory.may_activate(&agent_id) {
-            self.tree.directory.heard(&agent_id);
+        if self.closing.is_some() {
             return;
+        }
+        match self.tree.directory.activation(&agent_id) {
+            Activation::Nothing => return,
+            // One that ends now has its inbox looked at by whoever hears of its end.
+            Activation::Tell(actor) => return drop(actor.cast(AgentMsg::Wake)),
+            Activation::Make => {}
         }
         let arguments = Arguments { agent_id: agent_id.clone(), engine: Arc::clone(&self.tree.engine) };
         match Actor::spawn_linked(None, AgentActor, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
                 self.children.insert(actor.get_id(), agent_id.clone());
-                self.tree.directory.activated(&agent_id, actor);
+                let lives = self.tree.directory.activated(&agent_id, actor.clone());
+                // Its first look, now that every other wake-up finds it.
+                drop(actor.cast(if lives { AgentMsg::Wake } else { AgentMsg::Stop { grace: Duration::ZERO } }));
             }
             Err(error) => {
-                self.tree.directory.released(&agent_id, None);
+                self.tree.directory.given_up(&agent_id);
                 self.crashed(myself, &agent_id, &format!("its actor could not start: {error}")).await;
             }
         }
@@ -319,7 +328,7 @@ impl Actor for Supervisor {
             _ => return Ok(()),
         };
         let Some(agent_id) = state.children.remove(&cell.get_id()) else { return Ok(()) };
-        state.tree.directory.released(&agent_id, Some(cell.get_id()));
+        state.tree.directory.released(&agent_id, cell.get_id());
         match crash {
             Some(reason) if state.closing.is_none() => {
                 state.tree.directory.set_status(&agent_id, AgentStatus::Restarting);

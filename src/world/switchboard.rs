@@ -1,17 +1,19 @@
 //! Turns committed signals into wake-ups: to actors that are awake, else to the supervisor that must make one.
 //!
-//! Must never: wait, or send a second wake-up while the first is on its way.
+//! Must never: wait, send a second wake-up while the first is on its way, or end whatever commits with a panic of its own.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ghost_agent::{AgentMsg, Line};
+use ghost_agent::{AgentMsg, Line, panics};
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::{AgentId, AskId};
 use ractor::ActorRef;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 use crate::directory::{Directory, Route};
+use crate::loops::{Loops, SWITCHBOARD};
 use crate::team_msg::TeamMsg;
 
 /// Closed asks that whoever waits may be behind; then it looks for itself.
@@ -22,18 +24,23 @@ pub(crate) struct Switchboard {
     directory: Arc<Directory>,
     /// The world's own supervisor is under `None`.
     teams: Mutex<BTreeMap<Option<Arc<str>>, ActorRef<TeamMsg>>>,
-    /// Rings for those outside who wait for asks. No `watch`: that wakes those who wait in an order of chance (promise 8).
-    asks: broadcast::Sender<AskId>,
+    /// Rings for those outside who wait for asks; `None` says that one may have been missed. No `watch`: that wakes those who
+    /// wait in an order of chance (promise 8).
+    asks: broadcast::Sender<Option<AskId>>,
     /// Rings for whoever delivers to the outside.
     deliveries: watch::Sender<u64>,
     /// Rings for whoever sets schedules off.
     schedules: watch::Sender<u64>,
     /// Who waits for room in a budget.
     line: Arc<Line>,
+    loops: Arc<Loops>,
+    /// Why a signal could not be passed on, until someone sees to it.
+    failed: Mutex<Option<String>>,
+    alarm: Notify,
 }
 
 impl Switchboard {
-    pub(crate) fn new(directory: Arc<Directory>, line: Arc<Line>) -> Self {
+    pub(crate) fn new(directory: Arc<Directory>, line: Arc<Line>, loops: Arc<Loops>) -> Self {
         Self {
             directory,
             teams: Mutex::default(),
@@ -41,6 +48,20 @@ impl Switchboard {
             deliveries: watch::Sender::new(0),
             schedules: watch::Sender::new(0),
             line,
+            loops,
+            failed: Mutex::default(),
+            alarm: Notify::new(),
+        }
+    }
+
+    /// Returns when a signal could not be passed on, and says why.
+    pub(crate) async fn trouble(&self) -> String {
+        loop {
+            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match failed {
+                Some(why) => return why,
+                None => self.alarm.notified().await,
+            }
         }
     }
 
@@ -69,7 +90,7 @@ impl Switchboard {
     }
 
     /// Says of every ask that it is closed.
-    pub(crate) fn asks(&self) -> broadcast::Receiver<AskId> {
+    pub(crate) fn asks(&self) -> broadcast::Receiver<Option<AskId>> {
         self.asks.subscribe()
     }
 
@@ -87,6 +108,27 @@ impl Switchboard {
         self.schedules.send_modify(|rings| *rings = rings.wrapping_add(1));
     }
 
+    /// Everyone who waits for a signal looks for himself.
+    pub(crate) fn ring_all(&self) {
+        // That nobody waits is no error, and an actor that has ended waits for nothing.
+        drop(self.asks.send(None));
+        for actor in self.directory.actors() {
+            drop(actor.cast(AgentMsg::AskClosed));
+        }
+        self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1));
+        self.ring_schedules();
+    }
+
+    /// Wakes an agent though a call for it may have been lost on its way: a wake-up too many does no harm.
+    pub(crate) fn wake_surely(&self, agent_id: &AgentId) {
+        self.wake(agent_id);
+        let team = self.directory.card(agent_id).and_then(|card| card.team);
+        if let Some(supervisor) = self.supervisor(team.as_ref()) {
+            // It tells the actor if there is one. A dead one has a successor, which wakes everyone.
+            drop(supervisor.cast(TeamMsg::Activate(agent_id.clone())));
+        }
+    }
+
     pub(crate) fn wake(&self, agent_id: &AgentId) {
         match self.directory.wake(agent_id) {
             // An actor or supervisor that ends now has its children's inboxes looked at again by whoever comes next.
@@ -101,32 +143,44 @@ impl Switchboard {
     }
 }
 
+impl Switchboard {
+    fn pass_on(&self, signal: &Signal) {
+        self.loops.may_fail(SWITCHBOARD);
+        match signal {
+            Signal::Wake(agent_id) => self.wake(agent_id),
+            Signal::AskClosed { ask_id, asker } => {
+                // That nobody outside waits for one is no error.
+                drop(self.asks.send(Some(*ask_id)));
+                if let Some(actor) = asker.as_ref().and_then(|asker| self.directory.actor(asker)) {
+                    drop(actor.cast(AgentMsg::AskClosed));
+                }
+            }
+            Signal::Delivery => self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1)),
+            Signal::TurnCancelled { agent_id, turn_id } => {
+                if let Some(actor) = self.directory.actor(agent_id) {
+                    drop(actor.cast(AgentMsg::Cancel(*turn_id)));
+                }
+            }
+            Signal::BudgetsFreed(scopes) => self.line.freed(scopes),
+            Signal::Schedules => self.ring_schedules(),
+            Signal::Reconcile(agent_id) => {
+                let team = self.directory.card(agent_id).and_then(|card| card.team);
+                if let Some(supervisor) = self.supervisor(team.as_ref()) {
+                    drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
+                }
+            }
+        }
+    }
+}
+
 impl Wake for Switchboard {
     fn signal(&self, signals: &[Signal]) {
         for signal in signals {
-            match signal {
-                Signal::Wake(agent_id) => self.wake(agent_id),
-                Signal::AskClosed { ask_id, asker } => {
-                    // That nobody outside waits for one is no error.
-                    drop(self.asks.send(*ask_id));
-                    if let Some(actor) = asker.as_ref().and_then(|asker| self.directory.actor(asker)) {
-                        drop(actor.cast(AgentMsg::AskClosed));
-                    }
-                }
-                Signal::Delivery => self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1)),
-                Signal::TurnCancelled { agent_id, turn_id } => {
-                    if let Some(actor) = self.directory.actor(agent_id) {
-                        drop(actor.cast(AgentMsg::Cancel(*turn_id)));
-                    }
-                }
-                Signal::BudgetsFreed(scopes) => self.line.freed(scopes),
-                Signal::Schedules => self.ring_schedules(),
-                Signal::Reconcile(agent_id) => {
-                    let team = self.directory.card(agent_id).and_then(|card| card.team);
-                    if let Some(supervisor) = self.supervisor(team.as_ref()) {
-                        drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
-                    }
-                }
+            // Whoever commits calls this. What is lost here is looked up again; a writer that dies of it is the daemon's end.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.pass_on(signal))) {
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(format!("panic: {}", panics::text(&*panic)));
+                self.alarm.notify_one();
             }
         }
     }

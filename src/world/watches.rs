@@ -17,6 +17,7 @@ use ghost_domain::{Code, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp,
 use notify::RecommendedWatcher;
 use serde_json::json;
 
+use crate::loops::WATCHES;
 use crate::supervisor::Tree;
 use crate::watch_set::{self, Touched};
 
@@ -76,7 +77,7 @@ struct Watches {
 }
 
 /// Goes its rounds until it is aborted.
-pub(crate) async fn rounds(tree: Arc<Tree>) {
+pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
     let cx = tree.engine.office.cx.clone();
     let clock = Arc::clone(&cx.ports.clock);
     let mut rings = tree.switchboard.schedules();
@@ -88,8 +89,9 @@ pub(crate) async fn rounds(tree: Arc<Tree>) {
     loop {
         rings.mark_unchanged();
         if watches.tree.directory.is_paused() {
+            watches.tree.loops.round(WATCHES);
             if rings.changed().await.is_err() {
-                return;
+                return Ok(());
             }
             late = true;
             look_at = cx.now();
@@ -108,13 +110,14 @@ pub(crate) async fn rounds(tree: Arc<Tree>) {
                 late = false;
                 look_at = now.plus(LOOK_AGAIN);
             }
+            watches.tree.loops.round(WATCHES);
             let next = watches.all.values().filter_map(Watched::due).min();
             let touched = Arc::clone(&watches.touched);
             tokio::select! {
                 biased;
                 rung = rings.changed() => {
                     if rung.is_err() {
-                        return;
+                        return Ok(());
                     }
                     break;
                 }

@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::directory::Directory;
+use crate::loops::{self, Loops, Running};
 use crate::pause::{PAUSED, waiting};
 use crate::root::RootMsg;
 use crate::supervisor::Tree;
@@ -55,8 +56,20 @@ impl World {
         }
     }
 
-    pub(crate) fn keep(&self, keeper: JoinHandle<()>) {
+    /// Keeps a loop running, one of this room or one that hands what the world has to say to the outside, until the world
+    /// shuts down or the handle is used to end it. How it stands is in [`loops`](Self::loops).
+    pub fn keep_running(&self, name: &'static str, make: impl FnMut() -> Running + Send + 'static) -> AbortHandle {
+        let (cx, store) = (self.cx().clone(), self.store().clone());
+        let keeper = tokio::spawn(loops::keep(cx, store, Arc::clone(&self.tree.loops), name, make));
+        let end = keeper.abort_handle();
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner).push(keeper);
+        end
+    }
+
+    /// How the loops stand that keep the world going.
+    #[must_use]
+    pub fn loops(&self) -> &Loops {
+        &self.tree.loops
     }
 
     /// The supervision tree, for tests that break it.
@@ -288,10 +301,10 @@ impl World {
 }
 
 /// Waits until it is said that an ask is closed, or that may have been missed. False if nothing more will be said.
-async fn rung(rings: &mut Receiver<AskId>, ask_id: AskId) -> bool {
+async fn rung(rings: &mut Receiver<Option<AskId>>, ask_id: AskId) -> bool {
     loop {
         match rings.recv().await {
-            Ok(closed) if closed != ask_id => {}
+            Ok(Some(closed)) if closed != ask_id => {}
             Ok(_) | Err(RecvError::Lagged(_)) => return true,
             Err(RecvError::Closed) => return false,
         }

@@ -60,6 +60,11 @@ fn text(status: &WorldStatus) -> String {
         let about = if near.about.is_empty() { String::new() } else { format!(" of {}", near.about) };
         text.push_str(&fields(&[("bound       ", format!("{}{about}: {} of {}", near.limit, near.value, near.most))]));
     }
+    for down in &status.loops_down {
+        let since = format!("{}: down since {}", down.name, moment(down.since_ms));
+        let why = format!("{since}, failed {} times: {}", down.failures, one_line(&down.error, 400));
+        text.push_str(&fields(&[("loop        ", why)]));
+    }
     for warning in &status.warnings {
         text.push_str(&format!("warning: {}\n", one_line(warning, 400)));
     }

@@ -17,6 +17,7 @@ async fn acting(rig: &Rig) -> (ActorRef<AgentMsg>, tokio::task::JoinHandle<()>) 
     rig.send("ada", "go").await;
     let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&rig.engine) };
     let spawned = Actor::spawn(None, AgentActor, arguments).await.unwrap();
+    spawned.0.cast(AgentMsg::Wake).unwrap();
     rig.probe.entered.notified().await;
     spawned
 }

@@ -119,11 +119,13 @@ impl Board for Seen {
         true
     }
 
-    fn generation(&self, _: &AgentId) -> u64 {
+    fn look(&self, _: &AgentId) -> u64 {
         0
     }
 
-    fn heard(&self, _: &AgentId) {}
+    fn try_rest(&self, _: &AgentId, _: u64) -> bool {
+        true
+    }
 
     fn try_sleep(&self, _: &AgentId, _: u64) -> bool {
         false

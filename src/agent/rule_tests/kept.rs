@@ -160,6 +160,7 @@ async fn an_agent_leaves_a_store_that_fails_alone_for_longer_and_longer() {
     rig.disk.fail_next_commits(6, || StoreError::Full);
     let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&rig.engine) };
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments).await.unwrap();
+    actor.cast(AgentMsg::Wake).unwrap();
     let finished = async {
         while rig.inbox("ada").await.len() == 1 || rig.turn("ada").await.status != TurnStatus::Finished {
             tokio::task::yield_now().await;

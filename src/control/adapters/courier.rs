@@ -5,15 +5,20 @@
 //! Must never: hand the same thing over twice at once, or let one slow receiver hold up the others.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::conversations::{self as rules, Outcome};
+use futures_util::FutureExt;
+use ghost_agent::panics;
+use ghost_commons::conversations::{self as rules, Outcome, Parcel};
 use ghost_domain::{Action, ConversationId, Refusal, Timestamp};
 use ghost_store::Reads;
 use ghost_world::World;
+use ghost_world::loops::DELIVERIES;
 use tokio::task::JoinSet;
 
+use super::adapter::Adapter;
 use super::client::Http;
 use super::ways_out::adapter_of;
 
@@ -32,7 +37,7 @@ type Place = (ConversationId, i64);
 type UnderWay = BTreeMap<Place, String>;
 
 /// Delivers until it is aborted. What is under way then goes out again at the next start.
-pub(crate) async fn courier(world: Arc<World>) {
+pub(crate) async fn courier(world: Arc<World>) -> Result<(), String> {
     let http = Http::default();
     let clock = Arc::clone(&world.cx().ports.clock);
     let mut rings = world.deliveries();
@@ -61,6 +66,7 @@ pub(crate) async fn courier(world: Arc<World>) {
                 Some(world.cx().now())
             }
         };
+        world.loops().round(DELIVERIES);
         // What is due and still waits is under way, or there is no hand free for it: an end or the next look finds it.
         let now = world.cx().now();
         let until = next.map(|at| if at > now { at } else { now.plus(AGAIN) });
@@ -70,16 +76,12 @@ pub(crate) async fn courier(world: Arc<World>) {
                 Ok(place) => {
                     under_way.remove(&place);
                 }
-                Err(error) => {
-                    // Which one it was is lost with it; those that still run are known to the store as attempted.
-                    tracing::error!(%error, "a delivery panicked");
-                    tasks.shutdown().await;
-                    under_way.clear();
-                }
+                // Panics are caught below, so nobody knows which one this was. It goes out again when the loop begins anew.
+                Err(error) => return Err(format!("a delivery was lost: {error}")),
             },
             ring = rings.changed() => {
                 if ring.is_err() {
-                    return;
+                    return Ok(());
                 }
             }
             () = async {
@@ -163,7 +165,7 @@ async fn deliver(world: &World, place: Place, http: &Http) -> Result<(), Refusal
             Some(kind) if !adapter.actions().contains(&kind) => {
                 Outcome::Gone { error: format!("{} cannot {kind} any more", parcel.conversation.adapter) }
             }
-            Some(_) | None => adapter.deliver(world, &parcel).await,
+            Some(_) | None => hand_over(&*adapter, world, &parcel).await,
         },
         None => Outcome::Gone { error: format!("the world has no channel {} any more", parcel.conversation.adapter) },
     };
@@ -172,6 +174,16 @@ async fn deliver(world: &World, place: Place, http: &Http) -> Result<(), Refusal
         .store()
         .write(move |w| Box::pin(async move { rules::settle(w, &cx, conversation_id, seq, outcome).await }))
         .await
+}
+
+/// One attempt. A panic is one that failed, and hurts no other delivery.
+async fn hand_over(adapter: &dyn Adapter, world: &World, parcel: &Parcel) -> Outcome {
+    let delivered = AssertUnwindSafe(adapter.deliver(world, parcel)).catch_unwind().await;
+    delivered.unwrap_or_else(|panic| {
+        let words = world.cx().redactor.redact(&panics::text(&*panic));
+        tracing::error!(adapter = parcel.conversation.adapter, words, "a delivery panicked");
+        Outcome::Retry { error: format!("the delivery panicked: {words}"), after: None }
+    })
 }
 
 #[cfg(test)]
@@ -229,6 +241,66 @@ mod tests {
             assert_eq!(under_way.insert(place, adapter), None, "none is chosen twice");
         }
         counts.into_iter().collect()
+    }
+
+    struct Panics;
+
+    #[async_trait::async_trait]
+    impl Adapter for Panics {
+        async fn deliver(&self, _: &World, parcel: &Parcel) -> Outcome {
+            assert_ne!(parcel.entry.seq, 2, "the adapter falls over");
+            Outcome::Delivered { missing: Vec::new() }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_delivery_that_panics_is_an_attempt_that_failed() {
+        let scene = Scene::new().await;
+        let parcel = |seq| Parcel { conversation: conversation(1, "webhook:x"), entry: waits(1, seq, 1) };
+        let handed = futures_util::future::join_all([1, 2, 3].map(|seq| {
+            let (scene, parcel) = (&scene, parcel(seq));
+            async move { hand_over(&Panics, &scene.world, &parcel).await }
+        }));
+        let outcomes = handed.await;
+        let panicked = matches!(&outcomes[1], Outcome::Retry { error, after: None } if error.contains("falls over"));
+        assert!(panicked, "{outcomes:?}");
+        for at in [0, 2] {
+            assert_eq!(outcomes[at], Outcome::Delivered { missing: Vec::new() }, "its neighbours");
+        }
+    }
+
+    #[tokio::test]
+    async fn deliveries_go_on_after_their_loop_has_failed() {
+        let scene = Scene::new().await;
+        scene.world.loops().fail_next(DELIVERIES, 1);
+        let outside = Arc::clone(&scene.world);
+        let kept = scene.world.keep_running(DELIVERIES, move || Box::pin(courier(Arc::clone(&outside))));
+        let written = scene.world.store().write(|w| {
+            Box::pin(async move {
+                w.conversation_put(&conversation(1, "control")).await?;
+                w.conversation_entry_put(&waits(1, 1, 1)).await?;
+                Ok::<_, Refusal>(())
+            })
+        });
+        written.await.unwrap();
+        let mut was_down = false;
+        let mut delivered = false;
+        for _ in 0..1_000 {
+            was_down |= scene.world.loops().down().iter().any(|down| down.name == DELIVERIES);
+            let id = ConversationId(Uuid::from_u128(1));
+            let read = scene
+                .world
+                .store()
+                .read(move |r| Box::pin(async move { r.conversation_entries(id, 0, 10).await.map_err(Refusal::from) }));
+            delivered = read.await.unwrap()[0].delivery == Delivery::Delivered;
+            if delivered && scene.world.loops().down().is_empty() {
+                break;
+            }
+            scene.clock.advance(Duration::from_millis(200));
+            tokio::task::yield_now().await;
+        }
+        assert!(was_down && delivered, "down {was_down}, delivered {delivered}");
+        kept.abort();
     }
 
     #[tokio::test]

@@ -145,6 +145,17 @@ impl WorldService {
             endpoints: endpoints.to_vec(),
             job: facts.job.map(|facts| job(facts, spent)),
             now_at_ms: cx.now().0,
+            loops_down: world
+                .loops()
+                .down()
+                .into_iter()
+                .map(|down| v1::LoopDown {
+                    name: down.name.into(),
+                    error: one_line(&down.error),
+                    since_ms: down.since.0,
+                    failures: down.failures,
+                })
+                .collect(),
         })
     }
 

@@ -1,11 +1,14 @@
 //! Whole worlds in this process, on the in-memory store, under a clock that the test moves.
 
 mod fitness;
+mod loops;
 mod orders;
 mod reload;
 mod rig;
 mod schedules;
+mod sleep_storm;
 mod supervision;
+mod wake_model;
 
 use std::sync::Arc;
 use std::time::Duration;

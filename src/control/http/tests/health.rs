@@ -76,6 +76,33 @@ async fn a_store_that_is_closed_is_not_ready() {
     assert_eq!(get(&routes, "/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE);
 }
 
+#[tokio::test]
+async fn a_daemon_with_a_loop_that_is_down_is_not_ready_and_names_it() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    scene.world.loops().fail_next("keeper", 1);
+    let pass = async |until_down: bool| {
+        for _ in 0..100 {
+            if scene.world.loops().down().is_empty() != until_down {
+                return;
+            }
+            scene.clock.advance(std::time::Duration::from_millis(500));
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        }
+        panic!("nothing came of it");
+    };
+    pass(true).await;
+    let answer = get(&routes, "/readyz").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    let refusal = answer.refusal();
+    assert_eq!(refusal.details.unwrap()["loops_down"], serde_json::json!(["keeper"]));
+    assert_eq!(get(&routes, "/healthz").await.status, StatusCode::OK);
+    pass(false).await;
+    assert_eq!(get(&routes, "/readyz").await.body, "ready\n");
+}
+
 /// A store that loses whatever writes when it is told to; what reads goes on.
 struct Unwritten {
     inner: Store,

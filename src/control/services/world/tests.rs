@@ -44,6 +44,34 @@ async fn status_shows_the_world() {
 }
 
 #[tokio::test]
+async fn status_names_the_loop_that_is_down() {
+    let scene = Scene::new().await;
+    scene.world.loops().fail_next("keeper", 1);
+    let down = async || {
+        let status = service(&scene).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+        status.loops_down.into_iter().map(|down| (down.name, down.failures, down.error)).collect::<Vec<_>>()
+    };
+    let pass_until_down = async |is_down: bool| {
+        for _ in 0..100 {
+            if scene.world.loops().down().is_empty() != is_down {
+                return;
+            }
+            scene.clock.advance(std::time::Duration::from_millis(500));
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        }
+        panic!("nothing came of it");
+    };
+    assert_eq!(down().await, []);
+    pass_until_down(true).await;
+    let shown = down().await;
+    assert!(matches!(&shown[..], [(name, 1, error)] if name == "keeper" && error.contains("panic")), "{shown:?}");
+    pass_until_down(false).await;
+    assert_eq!(down().await, []);
+}
+
+#[tokio::test]
 async fn status_warns_of_budgets_that_bound_someone() {
     let scene = Scene::new().await;
     let cx = scene.world.cx().clone();
