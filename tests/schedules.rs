@@ -284,3 +284,68 @@ fn a_watch_reports_a_burst_once_and_what_changed_while_the_daemon_was_down() {
     assert!(down.iter().all(|line| bodies[1].contains(line)), "{bodies:#?}");
     assert!(bodies[2].contains("- created shared/deep/new.txt") && !bodies[2].contains("zero"), "{bodies:#?}");
 }
+
+/// The rows of a reload's plan about channels and jobs.
+fn planned(house: &House, args: &[&str]) -> Vec<String> {
+    let rows = house.json(args)["changes"].as_array().unwrap().clone();
+    let rows = rows.iter().map(|row| {
+        format!("{} {}", row["action"].as_str().unwrap_or_default(), row["subject"].as_str().unwrap_or_default())
+    });
+    rows.filter(|row| row.contains(" channel:") || row.contains(" cron:")).collect()
+}
+
+#[test]
+fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
+    let (house, world) = clock();
+    let file = world.join("world-config.yaml");
+    let declared = "chat_channels:\n  desk: { members: [ada, ben], gated: true }\ncron:\n  - { agent: ada, name: pulse, \
+                    every: 1h, message: Look }\n  - { agent: ben, name: report, every: 2h, message: Write, to: desk }\n";
+    std::fs::write(&file, format!("{WORLD}{declared}")).unwrap();
+    let daemon = house.up(&world, &[]);
+    let jobs = |house: &House| -> Vec<(String, String)> {
+        let list = house.json(&["cron", "list"]);
+        let list = list.as_array().unwrap().iter();
+        list.map(|job| (job["name"].as_str().unwrap().to_owned(), job["schedule_id"].as_str().unwrap().to_owned()))
+            .collect()
+    };
+    let members = |house: &House| {
+        let list = house.json(&["chat", "list"]);
+        (list.as_array().unwrap().len(), list[0]["members"].clone())
+    };
+    let first = jobs(&house);
+    assert_eq!(first.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["pulse", "report"]);
+    assert_eq!(members(&house), (1, serde_json::json!(["ada", "ben"])));
+    assert!(planned(&house, &["reload", "--dry-run"]).is_empty());
+    // Whatever moment it dies in, the next start finds the same channel and the same jobs, once.
+    daemon.kill();
+    for _ in 0..3 {
+        house.start(&world, &[]).kill();
+    }
+    let daemon = house.up(&world, &[]);
+    assert_eq!((jobs(&house), members(&house).0), (first.clone(), 1));
+    assert_eq!((events(&house, "chat.created").len(), events(&house, "schedule.set").len()), (1, 2));
+    // What a hand sets up is no business of the file's.
+    house.ctl(&["chat", "create", "mine", "--members", "ada"]).ok();
+    house.ctl(&["cron", "add", "ada", "own", "--every", "3h", "--message", "Mine"]).ok();
+    let changed = declared.replace("[ada, ben]", "[ada]").replace("every: 1h", "every: 4h");
+    let changed = changed.split("  - { agent: ben").next().unwrap();
+    std::fs::write(&file, format!("{WORLD}{changed}")).unwrap();
+    let expected = ["update channel:desk", "update cron:ada/pulse", "stop cron:ben/report"];
+    assert_eq!(planned(&house, &["reload", "--dry-run"]), expected);
+    assert_eq!(jobs(&house).len(), 3);
+    assert_eq!(planned(&house, &["reload"]), expected);
+    let now = jobs(&house);
+    assert_eq!(now.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["own", "pulse"]);
+    assert!(now.contains(&first[0]), "a job that changes is the same job");
+    assert_eq!(members(&house), (2, serde_json::json!(["ada"])));
+    // A mistake is told with its line, and changes nothing.
+    std::fs::write(&file, format!("{WORLD}cron:\n  - {{ agent: adda, name: x, every: 1h, message: y }}\n")).unwrap();
+    let refused = house.ctl(&["reload"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(format!("{}{}", refused.out, refused.err).contains(":8"), "{}{}", refused.out, refused.err);
+    assert_eq!(jobs(&house).len(), 2);
+    std::fs::write(&file, WORLD).unwrap();
+    assert_eq!(planned(&house, &["reload"]), ["stop channel:desk", "stop cron:ada/pulse"]);
+    assert_eq!(jobs(&house).len(), 1);
+    daemon.stop();
+}

@@ -19,6 +19,8 @@ pub use speaker::{Speaker, shown_name};
 
 use std::collections::BTreeSet;
 
+pub use ghost_domain::chat::TOPIC_MAX;
+use ghost_domain::chat::check_topic;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::nearest;
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, Code, MailState, Party, Refusal};
@@ -29,8 +31,6 @@ use serde_json::{Value, json};
 use crate::roster::agent_for;
 use crate::{Cx, Result, storms};
 
-/// Characters of a topic.
-pub const TOPIC_MAX: usize = 200;
 /// Members whom an answer about one channel names.
 pub const MEMBERS_SHOWN: usize = 1_000;
 /// Members whom a list of channels names of each.
@@ -78,7 +78,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Speaker, new: NewChannel) 
         return Err(Refusal::new(Code::Conflict, format!("there is a channel `{}` already", new.channel))
             .hint("choose another name, or ask its creator to invite you"));
     }
-    let topic = new.topic.as_deref().map(checked_topic).transpose()?;
+    let topic = new.topic.as_deref().map(check_topic).transpose()?;
     let mut members: BTreeSet<AgentId> = new.members.into_iter().collect();
     if let Party::Agent(creator) = &by.party {
         if !new.skip_creator {
@@ -139,22 +139,6 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Speaker, new: NewChannel) 
         )
     });
     Ok(Created { view: ChannelView { channel, members }, advisory })
-}
-
-fn checked_topic(text: &str) -> Result<String> {
-    let refused = |what: String| {
-        Err(Refusal::new(Code::InvalidArguments, what)
-            .hint("say in one line what the channel is about, or leave topic out")
-            .details(json!({ "field": "topic" })))
-    };
-    let topic = text.trim();
-    if topic.chars().any(char::is_control) {
-        return refused("topic has a control character".to_owned());
-    }
-    if topic.is_empty() || topic.chars().count() > TOPIC_MAX {
-        return refused(format!("topic must have 1 to {TOPIC_MAX} characters"));
-    }
-    Ok(topic.to_owned())
 }
 
 fn crowded(channel: &ChannelName, most: u32) -> Refusal {
@@ -239,6 +223,30 @@ pub async fn remove(
     };
     leave(w, cx, by, &mut channel, member, "removed").await?;
     view(w, channel, MEMBERS_SHOWN).await
+}
+
+/// Gates a channel or lets posts wake again, and says anew what it is about, on the word of whoever runs it.
+pub async fn change(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Speaker,
+    channel: &ChannelName,
+    gated: bool,
+    topic: Option<&str>,
+) -> Result<()> {
+    let mut channel = channel_named(w, channel).await?;
+    if !channel.is_run_by(&by.party) {
+        return Err(not_yours(&channel, by, "change what it is"));
+    }
+    let topic = topic.map(check_topic).transpose()?;
+    if channel.gated == gated && channel.topic == topic {
+        return Ok(());
+    }
+    channel.gated = gated;
+    channel.topic = topic;
+    w.chat_channel_put(&channel).await?;
+    let facts = json!({ "gated": channel.gated, "topic": channel.topic });
+    emit(w, cx, EventKind::ChatChanged, &channel.channel, by, None, facts).await
 }
 
 async fn leave(

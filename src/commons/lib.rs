@@ -12,6 +12,7 @@ pub mod chat;
 pub mod conversations;
 mod cx;
 pub mod dead_letters;
+pub mod declared;
 pub mod feed;
 pub mod jobs;
 pub mod knowledge;

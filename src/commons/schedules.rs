@@ -22,16 +22,15 @@ pub use over::{lost, turn_ended};
 
 use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::slots::first_slot;
+use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 use ghost_domain::schedule::{Change, JobOptions, Missed, When};
-use ghost_domain::text::{clip, nearest, one_line};
+use ghost_domain::text::{clip, nearest};
 use ghost_domain::{AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, WatchSnapshot};
 use ghost_store::{Reads, Writes};
 
 use crate::chain::Chain;
 use crate::{Cx, Result, mail, roster};
 
-/// Characters of a name.
-const NAME_MAX: usize = 64;
 /// Bytes of a watched path.
 const PATH_MAX: usize = 1_024;
 /// Runs that a list shows at most.
@@ -230,21 +229,6 @@ pub async fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Res
         get(r, schedule_id).await?;
     }
     Ok(runs)
-}
-
-fn checked_name(name: &str) -> Result<String> {
-    let bad = |why: &str| {
-        Err(Refusal::new(Code::InvalidArguments, format!("name: `{}` {why}", clip(&one_line(name), 80)))
-            .hint(format!("use 1 to {NAME_MAX} characters, no line breaks and no `/`")))
-    };
-    let trimmed = name.trim();
-    match trimmed {
-        "" => bad("is empty"),
-        _ if trimmed.chars().any(char::is_control) => bad("holds control characters"),
-        _ if trimmed.contains('/') => bad("holds a `/`"),
-        _ if trimmed.chars().count() > NAME_MAX => bad("is too long"),
-        _ => Ok(trimmed.to_owned()),
-    }
 }
 
 /// A rule that fits its kind.

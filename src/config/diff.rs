@@ -42,6 +42,8 @@ pub struct ReloadPlan {
     pub scripts: BTreeMap<PathBuf, String>,
     /// Skills, and what became of each.
     pub skills: BTreeMap<String, String>,
+    /// Chat channels and cron jobs that the file declares, and what becomes of their records: a line each.
+    pub declared: Vec<String>,
 }
 
 /// What changed of files that a plan does not hold: each with `added`, `changed` or `removed`.
@@ -136,6 +138,7 @@ impl ReloadPlan {
             && self.world.is_empty()
             && self.scripts.is_empty()
             && self.skills.is_empty()
+            && self.declared.is_empty()
     }
 }
 
@@ -310,6 +313,9 @@ impl fmt::Display for ReloadPlan {
         }
         for id in &self.dropped {
             writeln!(f, "- agent {id}: no longer named; stopped and kept")?;
+        }
+        for line in &self.declared {
+            writeln!(f, "{line}")?;
         }
         for id in &self.mended {
             writeln!(f, "> agent {id}: can run again")?;

@@ -9,6 +9,7 @@ mod archetype;
 mod archetype_config;
 mod crew;
 mod cron;
+mod declared;
 pub mod diff;
 pub mod extra_tools;
 mod files;

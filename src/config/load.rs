@@ -8,12 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ghost_domain::tool_catalogue;
-use ghost_domain::{AgentId, Limits};
+use ghost_domain::{AgentId, Declared, Limits};
 
 use crate::access::{self, Groups};
 use crate::archetype::{self, Loaded};
 use crate::archetype_config::Known;
 use crate::crew::{self, above_world};
+use crate::declared;
 use crate::extra_tools::ExtraTools;
 pub use crate::files::WORLD_FILE;
 use crate::files::read_text;
@@ -142,7 +143,7 @@ fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> O
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
-    Some(Plan {
+    let mut plan = Plan {
         world_id: id,
         name,
         dir: place.dir.clone(),
@@ -168,9 +169,13 @@ fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> O
         metrics_open: world.metrics_open,
         webhooks,
         reactions: world.reactions,
+        declared: Declared::default(),
         heartbeats,
         warnings: Vec::new(),
-    })
+    };
+    // Jobs name models and webhooks, which takes the plan to look up.
+    plan.declared = declared::declared(&world, &plan);
+    Some(plan)
 }
 
 /// A world file that cannot be read says nothing of the others: what is wrong with them by themselves is told all the

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, KnowledgeSeed, Limits, Reactions, Scope};
+use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, Declared, KnowledgeSeed, Limits, Reactions, Scope};
 
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
 pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
@@ -77,6 +77,8 @@ pub struct Plan {
     pub webhooks: BTreeMap<String, WebhookPlan>,
     /// How freely agents react whose archetype says nothing (MSG-14).
     pub reactions: Reactions,
+    /// The chat channels and cron jobs that the file declares.
+    pub declared: Declared,
     /// The heartbeats of agents that have one (HB-04).
     pub heartbeats: BTreeMap<AgentId, HeartbeatPlan>,
     /// What is allowed but doubtful.

@@ -78,6 +78,8 @@ text_enum! {
         TaskUpdated = "task.updated",
         /// A chat channel exists.
         ChatCreated = "chat.created",
+        /// A channel is gated or no longer, or is about something else.
+        ChatChanged = "chat.changed",
         /// Something was posted in a channel, gated or not (CHAT-14).
         ChatMessage = "chat.message",
         /// An agent joined a channel.

@@ -11,6 +11,7 @@ pub mod budget;
 pub mod chat;
 pub mod conversation;
 pub mod dead_letter;
+pub mod declared;
 pub mod envelope;
 pub mod event;
 pub mod grantee;
@@ -51,6 +52,7 @@ pub use conversation::{
     Action, ActionKind, Attachment, ChannelContext, Conversation, ConversationEntry, Delivery, Direction, Reactions,
 };
 pub use dead_letter::{DeadLetter, DeadLetterStatus};
+pub use declared::{Declared, DeclaredChannel, DeclaredJob};
 pub use envelope::{Envelope, Kind, MailState};
 pub use event::{Event, EventKind, NewEvent};
 pub use grantee::{Grantee, Viewer};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ghost_commons::agents::{self, NewAgent};
 use ghost_commons::budgets;
+use ghost_commons::declared;
 use ghost_commons::knowledge;
 use ghost_commons::mail::Chain;
 use ghost_commons::schedules;
@@ -30,6 +31,9 @@ pub struct Reconciled {
     pub stopped: Vec<AgentId>,
     /// Entries of knowledge that are new.
     pub knowledge: Vec<String>,
+    /// Chat channels and cron jobs of the file that could not be made or changed, and why.
+    #[serde(default)]
+    pub refused: Vec<String>,
     /// The changes in words, for people.
     pub plan: String,
 }
@@ -118,6 +122,10 @@ pub(crate) async fn records(
     let daily: Vec<(AgentId, Option<Money>)> = w.agent_list(false).await?.into_iter().filter_map(daily).collect();
     budgets::of_archetypes(w, cx, by, &daily).await?;
     done.knowledge = knowledge::seed(w, cx, &plan.knowledge).await?;
+    done.refused = declared::follow(w, cx, &plan.declared).await?.refused;
+    for line in &done.refused {
+        tracing::warn!("{line}");
+    }
     let heartbeats = plan.heartbeats.iter().map(|(agent_id, heartbeat)| {
         let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);
         (agent_id.clone(), schedules::Wanted { every_ms, target: heartbeat.target.clone() })

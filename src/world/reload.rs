@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ghost_commons::declared;
 use ghost_config::diff::{Return, Returning, record_fields};
 use ghost_config::plan::Plan;
 use ghost_config::{FileChanges, ReloadPlan};
@@ -48,6 +49,7 @@ impl World {
         let records = self.records().await?;
         changes.returning(returning(&changes.added, &records, &before, &plan));
         judge(&mut changes, &records, &plan);
+        changes.declared = self.would_follow(&plan).await?;
         // An agent that someone deleted and the file still names is made again, which no comparison of files shows.
         let again: String = plan
             .agents
@@ -99,6 +101,9 @@ impl World {
         }
         reconcile::log_access(&plan);
         done.plan = words;
+        for line in &done.refused {
+            done.plan = format!("{line}\n{}", done.plan);
+        }
         Ok(done)
     }
 
@@ -149,6 +154,12 @@ impl World {
         let read = self.store().read(|r| Box::pin(async move { r.agent_list(false).await })).await;
         let all: Vec<Agent> = read.map_err(Refusal::from)?;
         Ok(all.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect())
+    }
+
+    /// What a reload would do with the chat channels and cron jobs that a plan declares.
+    async fn would_follow(&self, plan: &Plan) -> Result<Vec<String>, Refusal> {
+        let (cx, wanted) = (self.cx().clone(), plan.declared.clone());
+        self.store().look(move |r| Box::pin(async move { declared::would(r, &cx, &wanted).await })).await
     }
 
     /// Has everything that is not a record follow a plan.

@@ -14,6 +14,7 @@ mod conversation_actions;
 mod conversations;
 mod crashes;
 mod dead_letters;
+mod declared;
 mod feed;
 mod fencing;
 mod jobs;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ghost_domain::conversation::WEBHOOK_ACTIONS;
-use ghost_domain::{ActionKind, AgentId, Reactions};
+use ghost_domain::{ActionKind, AgentId, ChannelName, Reactions};
 
-use super::parts::{section, variable};
+use super::parts::variable;
 use crate::models::check_base_url;
 use crate::reader::{Field, Map, is_name};
 
@@ -44,7 +44,7 @@ pub struct Channels<'n> {
 /// Reads `channels`.
 pub fn channels<'n>(map: &Map<'n>) -> Channels<'n> {
     let mut reactions = Reactions::Minimal;
-    let read = |channels: &Map<'n>| {
+    let mut read = |channels: &Map<'n>| {
         reactions = channels.get("reactions").and_then(|field| level(&field)).unwrap_or(reactions);
         let mut found = BTreeMap::new();
         let list = channels.get("webhooks").map(|list| list.entries()).unwrap_or_default();
@@ -61,9 +61,21 @@ pub fn channels<'n>(map: &Map<'n>) -> Channels<'n> {
                 found.insert(key.text.clone(), entry);
             }
         }
-        Some(found)
+        found
     };
-    let webhooks = section(map, "channels", read).unwrap_or_default();
+    let webhooks = map.get("channels").and_then(|field| field.map()).map(|inner| {
+        let found = read(&inner);
+        // People look here for the channels in which agents talk with each other.
+        inner.finish_or(&[], |key| {
+            let shown = key.parse::<ChannelName>().ok()?;
+            Some(format!(
+                "webhooks are written under `webhooks`; a chat channel at the top of the file: `chat_channels: {{ {shown}: \
+                 {{ members: [lead] }} }}`"
+            ))
+        });
+        found
+    });
+    let webhooks = webhooks.unwrap_or_default();
     Channels { webhooks, reactions }
 }
 

@@ -6,6 +6,8 @@
 pub mod agents;
 pub mod budgets;
 pub mod channels;
+pub mod chat_channels;
+pub mod cron;
 pub mod later;
 pub mod llm;
 pub mod parts;
@@ -24,6 +26,8 @@ use crate::reader::{Field, Map};
 use agents::{AgentEntry, TeamEntry};
 use budgets::BudgetEntry;
 use channels::WebhookEntry;
+use chat_channels::ChannelEntry;
+use cron::CronEntry;
 use llm::LlmEntry;
 pub use parts::Named;
 use parts::{TEXT_MAX, intensity, names, section, variable, write_acl};
@@ -76,6 +80,10 @@ pub struct WorldFile<'n> {
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
     /// `channels.reactions`.
     pub reactions: Reactions,
+    /// `chat_channels`.
+    pub chat_channels: Vec<ChannelEntry<'n>>,
+    /// `cron`.
+    pub cron: Vec<CronEntry<'n>>,
     /// `heartbeat`.
     pub heartbeat: Option<HeartbeatBlock>,
     /// `toolboxes`.
@@ -103,13 +111,19 @@ pub struct JobEntry<'n> {
 }
 
 /// Keys that people know from elsewhere, and where the thing is set here.
-const ELSEWHERE: [(&str, &str); 6] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     ("data_dir", "the data directory is given by `ghostd up --data`"),
     ("workspace_dir", "the workspace is the directory `workspace` in the data directory"),
     ("listen", "listeners are given by `ghostd up --listen` and `--http`"),
     ("storage", "the store is SQLite in the data directory"),
     ("dir", "the world's directory is the one that holds this file"),
     ("groups", "privilege groups are written under `tool_privileges`"),
+    ("rooms", "chat channels are written under `chat_channels`"),
+    ("cron_jobs", "recurring jobs are written under `cron`"),
+    ("jobs", "recurring jobs are written under `cron`; what is done with `--input` under `job`"),
+    ("schedule", "recurring jobs are written under `cron`"),
+    ("schedules", "recurring jobs are written under `cron`"),
+    ("timers", "recurring jobs are written under `cron`; a timer is set by an agent, or with `ghostctl timer set`"),
 ];
 
 /// Names of limits in a `config.md`, and how they are called here.
@@ -198,7 +212,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         limits,
         budgets: budgets::all(&map),
         write_acls: write_acls(&map),
-        chat_wake: section(&map, "chat", chat_wake).unwrap_or(ChatWake::Mentions),
+        chat_wake: chat_wake(&map),
         owner_may_update: section(&map, "tasks", |tasks| tasks.get("owner_may_update")?.flag()).unwrap_or(true),
         skill_roots: section(&map, "skills", |skills| skills.get("roots").map(|roots| roots.texts(1_024))),
         secret_env: map.get("secrets_env").map(|field| variables(&field)).unwrap_or_default(),
@@ -206,6 +220,8 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         metrics_open: section(&map, "metrics", |metrics| metrics.get("open")?.flag()).unwrap_or(false),
         webhooks: channels.webhooks,
         reactions: channels.reactions,
+        chat_channels: chat_channels::chat_channels(&map),
+        cron: cron::cron(&map),
         heartbeat,
         toolboxes: toolboxes(&map),
     };
@@ -261,11 +277,14 @@ fn heartbeats(map: &Map<'_>) -> (Option<HeartbeatBlock>, Option<u32>) {
     (Some(block), ack_chars)
 }
 
-fn chat_wake(chat: &Map<'_>) -> Option<ChatWake> {
-    match chat.get("wake")?.choice(&["all", "mentions", "none"])? {
-        "all" => Some(ChatWake::All),
-        "none" => Some(ChatWake::None),
-        _ => Some(ChatWake::Mentions),
+fn chat_wake(map: &Map<'_>) -> ChatWake {
+    let Some(chat) = map.get("chat").and_then(|field| field.map()) else { return ChatWake::Mentions };
+    let wake = chat.get("wake").and_then(|field| field.choice(&["all", "mentions", "none"]));
+    chat.finish(&[("channels", "chat channels are written at the top of the file, under `chat_channels`")]);
+    match wake {
+        Some("all") => ChatWake::All,
+        Some("none") => ChatWake::None,
+        _ => ChatWake::Mentions,
     }
 }
 

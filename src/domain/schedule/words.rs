@@ -1,13 +1,16 @@
-//! Times as people and models write them: durations such as `1h30m`, and instants in ISO 8601 (SCHED-04).
+//! What people and models write of schedules: names, and times: durations such as `1h30m`, and instants in ISO 8601 (SCHED-04).
 
 use std::time::Duration;
 
 use crate::refusal::{Code, Refusal};
-use crate::text::shown;
+use crate::text::{clip, one_line, shown};
 use crate::time::Timestamp;
 
 /// The longest time ahead that anything can be set for, in milliseconds: ten years.
 pub const AHEAD_MAX_MS: u64 = 3_653 * 86_400_000;
+
+/// Characters of a schedule's name.
+pub const NAME_MAX: usize = 64;
 
 /// Units, the longest first, with their milliseconds.
 const UNITS: [(&str, u64); 6] =
@@ -110,6 +113,25 @@ fn read_instant(text: &str) -> Option<Timestamp> {
         }
     };
     (ms >= 0).then_some(Timestamp(ms))
+}
+
+/// What a schedule is called, without blanks around it.
+///
+/// # Errors
+/// `InvalidArguments` with what a name is.
+pub fn checked_name(name: &str) -> Result<String, Refusal> {
+    let bad = |why: &str| {
+        Err(Refusal::new(Code::InvalidArguments, format!("name: `{}` {why}", clip(&one_line(name), 80)))
+            .hint(format!("use 1 to {NAME_MAX} characters, no line breaks and no `/`")))
+    };
+    let trimmed = name.trim();
+    match trimmed {
+        "" => bad("is empty"),
+        _ if trimmed.chars().any(char::is_control) => bad("holds control characters"),
+        _ if trimmed.contains('/') => bad("holds a `/`"),
+        _ if trimmed.chars().count() > NAME_MAX => bad("is too long"),
+        _ => Ok(trimmed.to_owned()),
+    }
 }
 
 #[cfg(test)]

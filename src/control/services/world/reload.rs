@@ -103,9 +103,10 @@ fn change(line: &str) -> Option<Change> {
         Some(("~", rest)) => ("update", rest),
         Some(("-", rest)) => ("stop", rest),
         Some(("!", rest)) => ("fail", rest),
+        Some(("=", rest)) => ("keep", rest),
         _ => return made("keep", "world".into(), line),
     };
-    for noun in ["agent", "archetype", "team", "script", "skill", "budget"] {
+    for noun in ["agent", "archetype", "team", "script", "skill", "budget", "channel", "cron"] {
         if let Some(named) = rest.strip_prefix(noun).and_then(|rest| rest.strip_prefix(' ')) {
             let (name, detail) = named.split_once(": ").unwrap_or((named, "as the world file names it"));
             return made(action, format!("{noun}:{name}"), detail);
@@ -136,6 +137,7 @@ mod tests {
             world: vec!["laws".into()],
             scripts: [("scripts/ada.yaml".into(), "changed".to_owned())].into(),
             skills: [("python".to_owned(), "added".to_owned())].into(),
+            declared: vec!["+ channel desk: gated, members ada".into(), "= cron ada/pulse: left as it is".into()],
         };
         let response = ReloadResponse::from(Answer::done(&plan.to_string(), &[], true));
         let rows: Vec<_> = response
@@ -155,6 +157,8 @@ mod tests {
                 ("start", "agent:back", "named again"),
                 ("update", "agent:ada", "name, team"),
                 ("stop", "agent:old", "no longer named; stopped and kept"),
+                ("create", "channel:desk", "gated, members ada"),
+                ("keep", "cron:ada/pulse", "left as it is"),
                 ("start", "agent:yea", "can run again"),
                 ("fail", "agent:nay", "fails, and its mail waits: there is no archetype `x` any more"),
                 ("keep", "world", "3 agents unchanged"),

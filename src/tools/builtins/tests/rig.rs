@@ -118,6 +118,7 @@ fn plan(dir: &TempDir) -> Plan {
         reactions: ghost_domain::Reactions::Minimal,
         webhooks: BTreeMap::new(),
         heartbeats: BTreeMap::new(),
+        declared: ghost_domain::Declared::default(),
         warnings: Vec::new(),
     }
 }

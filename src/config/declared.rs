@@ -1,0 +1,178 @@
+//! Chat channels and cron jobs of the world file, with every reference checked.
+//!
+//! Must never: judge anything by the time at which the file is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_domain::chat::ChatWake;
+use ghost_domain::schedule::options::LAST;
+use ghost_domain::schedule::slots::first_slot;
+use ghost_domain::schedule::{Deliver, When};
+use ghost_domain::text::nearest;
+use ghost_domain::{AgentId, ConversationId, Declared, DeclaredChannel, DeclaredJob, Refusal, Timestamp};
+
+use crate::plan::Plan;
+use crate::problem::Hint;
+use crate::reader::{Field, no_such};
+use crate::world_file::WorldFile;
+use crate::world_file::cron::CronEntry;
+
+/// Members from which on an ungated channel is advised against (CHAT-10).
+const CROWD: usize = 3;
+/// An instant from which the gap between the slots of a rule is reckoned; any would do.
+const SOME_DAY: Timestamp = Timestamp(1_767_225_600_000);
+
+/// What the world file declares, for a plan of which all else is made.
+pub fn declared(world: &WorldFile<'_>, plan: &Plan) -> Declared {
+    let ids: BTreeSet<&AgentId> = world.agents.iter().map(|agent| &agent.agent_id).collect();
+    let channels = channels(world, &ids);
+    let jobs = jobs(world, plan, &ids, &channels);
+    Declared { channels, jobs }
+}
+
+fn channels(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>) -> Vec<DeclaredChannel> {
+    let most = (world.limits.chat_members_max as usize, world.limits.chat_channels_max as usize);
+    let mut found = BTreeMap::new();
+    for entry in &world.chat_channels {
+        let mut members = BTreeSet::new();
+        for (field, agent_id) in &entry.members {
+            check_agent(field, agent_id, ids);
+            if !members.insert(agent_id.clone()) {
+                field.error(format!("`{agent_id}` is named twice"), "keep one of the two");
+            }
+        }
+        if entry.members.is_empty() {
+            entry.field.error("the channel would have no members", "name at least one agent: `members: [lead]`");
+        }
+        if members.len() > most.0 {
+            let message = format!("it has {} members; limits.chat_members_max is {}", members.len(), most.0);
+            entry.field.error(message, "share them out over several channels, or raise the limit");
+        }
+        if !entry.gated && members.len() >= CROWD && world.chat_wake == ChatWake::All {
+            let message = format!("every post starts a turn of each of its {} members", members.len());
+            entry.field.warn(
+                message,
+                "write `gated: true` and give the floor to one at a time, or `chat: { wake: mentions }`",
+            );
+        }
+        let channel = entry.channel.clone();
+        let declared = DeclaredChannel { channel, members, gated: entry.gated, topic: entry.topic.clone() };
+        found.insert(entry.channel.clone(), declared);
+        if found.len() == most.1 + 1 {
+            let message = format!("there are more channels than limits.chat_channels_max, {}", most.1);
+            entry.field.error(message, "take some out, or raise the limit");
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Reports an agent that the file does not name.
+fn check_agent(field: &Field<'_>, agent_id: &AgentId, ids: &BTreeSet<&AgentId>) {
+    if !ids.contains(agent_id) {
+        no_such(field, "agent", ids.iter().map(|id| id.as_str()), "name it under `agents` first");
+    }
+}
+
+fn jobs(
+    world: &WorldFile<'_>,
+    plan: &Plan,
+    ids: &BTreeSet<&AgentId>,
+    channels: &[DeclaredChannel],
+) -> Vec<DeclaredJob> {
+    let mut lines: BTreeMap<(AgentId, String), usize> = BTreeMap::new();
+    let mut counts: BTreeMap<AgentId, u32> = BTreeMap::new();
+    let mut found = Vec::new();
+    for entry in &world.cron {
+        if let Some((field, agent_id)) = &entry.agent {
+            check_agent(field, agent_id, ids);
+        }
+        if let Some((field, when)) = &entry.when {
+            check_when(field, when, world.limits.cron_gap_seconds);
+        }
+        if let Some((field, text)) = &entry.message {
+            let most = world.limits.message_bytes as usize / 2;
+            if text.len() > most {
+                let message = format!("the message has {} bytes; at most {most} are taken", text.len());
+                field.error(message, "write the long part to a file and name its path");
+            }
+        }
+        let (Some((_, agent_id)), Some((name_field, name))) = (&entry.agent, &entry.name) else { continue };
+        if let Some(line) = lines.insert((agent_id.clone(), name.clone()), name_field.line()) {
+            let message = format!("`{agent_id}` has a job `{name}` already, on line {line}");
+            name_field.error(message, "give one of the two another name");
+        }
+        let count = counts.entry(agent_id.clone()).or_default();
+        *count += 1;
+        if *count == world.limits.crons_max + 1 {
+            let message = format!("`{agent_id}` has more jobs than limits.crons_max, {}", world.limits.crons_max);
+            entry.field.error(message, "take some out, or raise the limit");
+        }
+        let Some(options) = options(entry, plan, agent_id, name, channels) else { continue };
+        let (Some((_, when)), Some((_, message))) = (&entry.when, &entry.message) else { continue };
+        found.push(DeclaredJob {
+            agent_id: agent_id.clone(),
+            name: name.clone(),
+            when: when.clone(),
+            message: message.clone(),
+            missed: entry.missed,
+            options,
+            enabled: entry.enabled,
+        });
+    }
+    found
+}
+
+/// A rule that can be followed. Whether an instant has passed is not the file's to say.
+fn check_when(field: &Field<'_>, when: &When, gap_seconds: u32) {
+    if matches!(when, When::At { .. }) {
+        return;
+    }
+    if let Err(refusal) = first_slot(when, SOME_DAY, gap_seconds) {
+        field.refused(refusal, "write five fields, such as '0 7 * * 1-5'");
+    }
+}
+
+/// How a job runs, with a model, a webhook and a channel that the world has.
+fn options(
+    entry: &CronEntry<'_>,
+    plan: &Plan,
+    agent_id: &AgentId,
+    name: &str,
+    channels: &[DeclaredChannel],
+) -> Option<ghost_domain::schedule::JobOptions> {
+    let told = |mut refusal: Refusal| {
+        let named = refusal.details.as_ref().and_then(|details| details.get("field")?.as_str());
+        let field = named.and_then(|named| entry.fields.get(named)).unwrap_or(&entry.field);
+        // The file gives the time of a turn as a duration.
+        refusal.message = refusal.message.replace("timeout_seconds", "timeout");
+        refusal.hint = refusal.hint.map(|hint| hint.replace("timeout_seconds", "timeout"));
+        field.refused(refusal, "see that it goes with the rest of the job");
+    };
+    let options = match entry.wish.clone().options(agent_id, name, &plan.limits) {
+        Ok(options) => options,
+        Err(refusal) => {
+            told(refusal);
+            return None;
+        }
+    };
+    if let Err(refusal) = plan.check_job(&options) {
+        told(refusal);
+    }
+    let a_channel = options.deliver == Deliver::Announce && options.to != LAST;
+    if a_channel
+        && options.to.parse::<ConversationId>().is_err()
+        && channels.iter().all(|channel| channel.channel.as_str() != options.to)
+        && let Some(field) = entry.fields.get("to")
+    {
+        let hint = match nearest(&options.to, channels.iter().map(|channel| channel.channel.as_str()).chain([LAST])) {
+            Some(near) => Hint::from(format!("did you mean `{near}`?")),
+            None => "name it under `chat_channels`; until there is such a channel the job is not set".into(),
+        };
+        field.warn(format!("`chat_channels` has no channel `{}`", field.shown()), hint);
+    }
+    Some(options)
+}
+
+#[cfg(test)]
+#[path = "declared_tests.rs"]
+mod tests;

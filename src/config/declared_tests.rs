@@ -1,0 +1,101 @@
+use ghost_domain::schedule::{Deliver, Payload, When};
+
+use crate::fixture::{GOOD, World};
+
+fn with(text: &str) -> World {
+    let world = World::new();
+    world.config(&format!("{GOOD}{text}"));
+    world
+}
+
+#[test]
+fn channels_and_jobs_are_read() {
+    let world = with(
+        "chat_channels:\n  desk: { members: [chora, mux], gated: true, topic: ' the news ' }\n  talk: { members: [mux] }\n\
+         cron:\n  - { agent: chora, name: morning, cron: '0 7 * * 1-5', zone: Europe/Berlin, message: Read, missed: \
+         run_once }\n  - { agent: mux, name: pulse, every: 1h, message: Look, to: desk, timeout: 2m, enabled: false }\n",
+    );
+    let plan = world.plan();
+    assert_eq!(world.warnings(), "");
+    let names: Vec<&str> = plan.declared.channels.iter().map(|channel| channel.channel.as_str()).collect();
+    assert_eq!(names, ["desk", "talk"]);
+    assert_eq!(plan.declared.channels[0].topic.as_deref(), Some("the news"));
+    let [morning, pulse] = &plan.declared.jobs[..] else { panic!("{:?}", plan.declared.jobs) };
+    assert!(matches!(&morning.when, When::Cron { zone: Some(zone), .. } if zone == "Europe/Berlin"));
+    assert_eq!((pulse.options.payload, pulse.options.deliver), (Payload::AgentTurn, Deliver::Announce));
+    assert_eq!((pulse.options.to.as_str(), pulse.options.timeout_seconds, pulse.enabled), ("desk", Some(120), false));
+    // Read again, it is the same to the last bit: nothing in it is of the time at which it was read.
+    assert_eq!(world.plan().declared, plan.declared);
+}
+
+#[test]
+fn every_mistake_has_its_line_and_a_hint() {
+    let before = GOOD.lines().count();
+    for (text, line, told) in [
+        (
+            "chat_channels: { desk: { members: [chora, chorra] } }\n",
+            1,
+            "there is no agent `chorra`\n  hint: did you mean `chora`?",
+        ),
+        ("chat_channels:\n  desk: { }\n", 2, "`members` is missing"),
+        ("chat_channels:\n  desk: { members: [] }\n", 2, "no members"),
+        ("chat_channels:\n  desk: { members: [chora, chora] }\n", 2, "named twice"),
+        ("chat_channels:\n  '#desk': { members: [chora] }\n", 2, "hint:"),
+        ("chat_channels:\n  desk: { members: [chora], gate: true }\n", 2, "did you mean `gated`?"),
+        ("chat_channels:\n  desk: { members: [chora], topic: \"a\\nb\" }\n", 2, "control character"),
+        ("chat_chanels: { }\n", 1, "did you mean `chat_channels`?"),
+        ("channels: { desk: { members: [chora] } }\n", 1, "`chat_channels: { desk: { members: [lead] } }`"),
+        ("chat: { channels: [desk] }\n", 1, "`chat_channels`"),
+        ("crons: []\n", 1, "did you mean `cron`?"),
+        ("schedules: []\n", 1, "under `cron`"),
+        ("cron:\n  - { agent: chorra, name: a, every: 1h, message: x }\n", 2, "did you mean `chora`?"),
+        ("cron:\n  - { agent: chora, name: a/b, every: 1h, message: x }\n", 2, "holds a `/`"),
+        ("cron:\n  - { agent: chora, name: a, message: x }\n", 2, "does not say when"),
+        ("cron:\n  - { agent: chora, name: a, every: 1h, at: 2030-01-01, message: x }\n", 2, "more than once"),
+        ("cron:\n  - { agent: chora, name: a, cron: '61 * * * *', message: x }\n", 2, "cron"),
+        ("cron:\n  - { agent: chora, name: a, every: 1s, message: x }\n", 2, "cron_gap_seconds"),
+        (
+            "cron:\n  - { agent: chora, name: a, cron: '0 7 * * *', zone: Europe/Berlim, message: x }\n",
+            2,
+            "Europe/Berlin",
+        ),
+        ("cron:\n  - { agent: chora, name: a, every: 1h }\n", 2, "`message` is missing"),
+        ("cron:\n  - { agent: chora, name: a, every: 1h, message: x, schedule: b }\n", 2, "`every: 1h`"),
+        ("cron:\n  - { agent: chora, name: a, every: 1h, message: x, model: hugee }\n", 2, "no model `hugee`"),
+        (
+            "cron:\n  - { agent: chora, name: a, every: 1h, message: x, deliver: webhook, to: ops }\n",
+            2,
+            "no webhook `ops`",
+        ),
+        (
+            "cron:\n  - { agent: chora, name: a, every: 1h, message: x, session: main, timeout: 5m }\n",
+            2,
+            "does not go with",
+        ),
+        ("cron:\n  - { agent: chora, name: a, every: 1h, message: x, timeout: 20h }\n", 2, "timeout is 72000"),
+        (
+            "cron:\n  - { agent: chora, name: a, every: 1h, message: x }\n  - { agent: chora, name: a, every: 2h, message: x }\n",
+            3,
+            "on line",
+        ),
+        ("cron: { morning: { agent: chora } }\n", 1, "is not a list"),
+    ] {
+        let problems = with(text).problems();
+        assert!(problems.contains(&format!("world-config.yaml:{}:", before + line)), "{text}{problems}");
+        assert!(problems.contains(told) && problems.contains("hint: "), "{text}{problems}");
+    }
+}
+
+#[test]
+fn what_is_doubtful_is_a_warning() {
+    let world = with(
+        "cron:\n  - { agent: chora, name: a, every: 1h, message: x, to: dessk }\nchat_channels: { desk: { members: [mux] } }\n",
+    );
+    assert!(world.warnings().contains("did you mean `desk`?"), "{}", world.warnings());
+    let crowd = GOOD.replace("agents:\n", "agents:\n  - { id: nova, archetype: doer }\n");
+    let world = World::new();
+    world.config(&format!(
+        "{crowd}chat: {{ wake: all }}\nchat_channels: {{ desk: {{ members: [mux, nova, chora] }} }}\n"
+    ));
+    assert!(world.warnings().contains("gated: true"), "{}", world.warnings());
+}

@@ -1,0 +1,141 @@
+//! `cron`: the recurring jobs that the world has from its start.
+//!
+//! Must never: resolve an agent, a channel, a webhook or a model; that needs the rest of the world.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ghost_domain::AgentId;
+use ghost_domain::schedule::words::{AHEAD_MAX_MS, checked_name, instant};
+use ghost_domain::schedule::{Deliver, JobWish, Missed, Payload, Session, WakeMode, When};
+use ghost_domain::time::Timestamp;
+
+use super::parts::TEXT_MAX;
+use crate::heartbeat::timezone;
+use crate::reader::{Field, Map};
+
+/// One entry of `cron`.
+pub struct CronEntry<'n> {
+    /// The entry.
+    pub field: Field<'n>,
+    /// `agent`; what is missing or wrong has been told, here and below.
+    pub agent: Option<(Field<'n>, AgentId)>,
+    /// `name`.
+    pub name: Option<(Field<'n>, String)>,
+    /// `cron`, `every` or `at`, with the field that says it.
+    pub when: Option<(Field<'n>, When)>,
+    /// `message`.
+    pub message: Option<(Field<'n>, String)>,
+    /// `missed`.
+    pub missed: Missed,
+    /// `enabled`.
+    pub enabled: bool,
+    /// How it runs.
+    pub wish: JobWish,
+    /// The fields of that, by the name that a refusal gives.
+    pub fields: BTreeMap<&'static str, Field<'n>>,
+}
+
+/// What an entry looks like.
+const SUCH_AS: &str = "{ agent: lead, name: morning, cron: '0 7 * * 1-5', message: 'Read the mail' }";
+
+/// Reads `cron`.
+pub fn cron<'n>(map: &Map<'n>) -> Vec<CronEntry<'n>> {
+    let list = map.get("cron").map(|field| field.list()).unwrap_or_default();
+    list.iter().filter_map(entry).collect()
+}
+
+fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
+    let map = field.map_of(SUCH_AS)?;
+    let agent = map.need("agent", "lead").and_then(|field| field.parsed("an agent id").map(|id| (field, id)));
+    let name = map.need("name", "morning").and_then(|field| match checked_name(field.text(1_024)?) {
+        Ok(name) => Some((field, name)),
+        Err(refusal) => {
+            field.refused(refusal, "write a short name, such as morning");
+            None
+        }
+    });
+    let when = when(&map);
+    let message = map.need("message", "'Read the mail'");
+    let message = message.and_then(|field| field.text(TEXT_MAX).map(|text| (field.clone(), text.to_owned())));
+    let missed = map.get("missed").and_then(|field| field.choice(&["skip", "run_once"]));
+    let enabled = map.get("enabled").and_then(|field| field.flag()).unwrap_or(true);
+    let mut fields = BTreeMap::new();
+    let mut take = |key, name| {
+        let found: Option<Field<'n>> = map.get(key);
+        fields.extend(found.clone().map(|field| (name, field)));
+        found
+    };
+    let wish = JobWish {
+        session: take("session", "session").and_then(|field| match field.choice(&["main", "isolated"])? {
+            "main" => Some(Session::Main),
+            _ => Some(Session::Isolated),
+        }),
+        payload: take("payload", "payload").and_then(|field| match field.choice(&["systemEvent", "agentTurn"])? {
+            "systemEvent" => Some(Payload::SystemEvent),
+            _ => Some(Payload::AgentTurn),
+        }),
+        wake: take("wake", "wake").and_then(|field| match field.choice(&["now", "next-heartbeat"])? {
+            "now" => Some(WakeMode::Now),
+            _ => Some(WakeMode::NextHeartbeat),
+        }),
+        deliver: take("deliver", "deliver").and_then(|field| match field.choice(&["none", "announce", "webhook"])? {
+            "none" => Some(Deliver::None),
+            "announce" => Some(Deliver::Announce),
+            _ => Some(Deliver::Webhook),
+        }),
+        to: take("to", "to").and_then(|field| field.text(1_024)).map(str::to_owned),
+        timeout_seconds: take("timeout", "timeout_seconds")
+            .and_then(|field| field.duration(Duration::from_secs(1)..=Duration::from_secs(86_400)))
+            .map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
+        max_rounds: take("max_rounds", "max_rounds").and_then(|field| field.count32(1..=1_000_000)),
+        model: take("model", "model").and_then(|field| field.text(1_024)).map(str::to_owned),
+    };
+    map.finish(&[
+        ("schedule", "write `cron: '0 7 * * 1-5'`, `every: 1h` or `at: 2027-01-31T18:00:00Z` beside the name"),
+        ("timezone", "write `zone`"),
+        ("prompt", "write `message`"),
+        ("id", "write `name`"),
+    ]);
+    let missed = if missed == Some("run_once") { Missed::RunOnce } else { Missed::Skip };
+    Some(CronEntry { field: field.clone(), agent, name, when, message, missed, enabled, wish, fields })
+}
+
+/// One of `cron`, `every` and `at`.
+fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
+    let [cron, every, at] = ["cron", "every", "at"].map(|key| map.get(key));
+    let zone = map.get("zone");
+    if let (Some(zone), None) = (&zone, &cron) {
+        zone.error("a zone goes with `cron` only", "take it out; `at` takes an offset, such as 18:00:00+01:00");
+    }
+    match (cron, every, at) {
+        (Some(field), None, None) => {
+            let expression = field.text(1_024)?.trim().to_owned();
+            let zone = match zone {
+                Some(zone) => Some(timezone(&zone)?),
+                None => None,
+            };
+            Some((field, When::Cron { expression, zone }))
+        }
+        (None, Some(field), None) => {
+            let every = field.duration(Duration::from_millis(1)..=Duration::from_millis(AHEAD_MAX_MS))?;
+            let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+            Some((field, When::Every { every_ms, anchor: Timestamp(0) }))
+        }
+        (None, None, Some(field)) => match instant("at", field.text(1_024)?) {
+            Ok(at) => Some((field, When::At { at })),
+            Err(refusal) => {
+                field.refused(refusal, "write it like 2027-01-31T18:00:00Z");
+                None
+            }
+        },
+        (None, None, None) => {
+            map.field().error("it does not say when", "write one of `cron: '0 7 * * 1-5'`, `every: 1h` and `at`");
+            None
+        }
+        _ => {
+            map.field().error("it says when more than once", "keep one of `cron`, `every` and `at`");
+            None
+        }
+    }
+}
