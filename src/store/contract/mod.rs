@@ -34,6 +34,7 @@ mod tasks;
 mod tools;
 mod transactions;
 mod turns;
+mod usage;
 
 use std::sync::Arc;
 
@@ -99,6 +100,7 @@ macro_rules! for_each_check {
                 a_closed_store_says_so, acknowledged_commands_outlive_the_store;
             turns: turns_round_trip, open_turns_are_found, turn_lists_are_filtered, journals_are_in_order,
                 prompts_are_kept_once;
+            usage: totals_equal_sums, totals_outlive_the_feed;
         }
     };
 }

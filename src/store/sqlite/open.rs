@@ -19,8 +19,9 @@ use super::row::unreadable;
 use super::{fault, schema};
 use crate::StoreError;
 
-/// Files up to this size are checked as a whole when they are opened; a larger one would make every start wait.
-const CHECK_MAX: u64 = 64 << 20;
+/// Files up to this size are checked as a whole when they are opened: a few milliseconds. A start must not take longer the more
+/// there is, and what is damaged in a larger file is seen when it is read.
+const CHECK_MAX: u64 = 4 << 20;
 
 /// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";

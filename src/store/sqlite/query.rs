@@ -41,11 +41,6 @@ impl Conditions {
         self
     }
 
-    /// The query as it stands.
-    pub(super) fn finish(self) -> (String, Args) {
-        (self.sql, self.args)
-    }
-
     /// Ends the query with an order and a limit.
     pub(super) fn order(mut self, order: &'static str, limit: i64) -> (String, Args) {
         self.sql.push_str(" ORDER BY ");

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_lean.sql"),
     include_str!("migrations/0004_cron_turns.sql"),
     include_str!("migrations/0005_unpriced.sql"),
+    include_str!("migrations/0006_age.sql"),
 ];
 
 /// The version that this program knows.

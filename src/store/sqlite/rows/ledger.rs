@@ -58,6 +58,30 @@ impl Keyed for LedgerRow {
     }
 }
 
+/// The condition for a status, written out for the partial index of calls that did not end well.
+fn with_status(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Ok => "status = 'ok'",
+        CallStatus::Started => "status = 'started' AND status <> 'ok'",
+        CallStatus::Failed => "status = 'failed' AND status <> 'ok'",
+        CallStatus::Unknown => "status = 'unknown' AND status <> 'ok'",
+    }
+}
+
+/// Where a list is read. Named, because SQLite knows nothing of how few calls a turn has, how rare a tool is, or how few
+/// calls have failed. A tool of one agent is looked for among the calls of that agent: there are fewer tools than agents.
+fn listed(filter: &LedgerFilter) -> &'static str {
+    match (filter.turn_id, &filter.agent_id, &filter.tool, filter.status) {
+        (Some(_), ..) => "SELECT record FROM ledger INDEXED BY ledger_turn",
+        (None, None, None, Some(status)) if status != CallStatus::Ok => {
+            "SELECT record FROM ledger INDEXED BY ledger_status"
+        }
+        (None, Some(_), ..) => "SELECT record FROM ledger INDEXED BY ledger_agent",
+        (None, None, Some(_), _) => "SELECT record FROM ledger INDEXED BY ledger_tool",
+        (None, None, None, _) => "SELECT record FROM ledger INDEXED BY ledger_started",
+    }
+}
+
 #[async_trait]
 impl LedgerReads for Session {
     async fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>> {
@@ -65,7 +89,7 @@ impl LedgerReads for Session {
     }
 
     async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
-        let (sql, args) = Conditions::new("SELECT record FROM ledger")
+        let (sql, args) = Conditions::new(listed(filter))
             .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
                 args.text(id.as_str());
             })
@@ -75,9 +99,7 @@ impl LedgerReads for Session {
             .when(filter.tool.as_deref(), "tool = ?", |tool, args| {
                 args.text(tool);
             })
-            .when(filter.status, "status = ?", |status, args| {
-                args.text(status.as_str());
-            })
+            .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
             .when(filter.since, "started_at >= ?", |at, args| {
                 args.int(at.0);
             })

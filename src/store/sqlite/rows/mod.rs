@@ -22,3 +22,4 @@ mod shared_state;
 mod skills;
 mod tasks;
 mod turns;
+mod usage;

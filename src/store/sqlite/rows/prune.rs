@@ -8,16 +8,17 @@ use ghost_domain::{Agent, Timestamp};
 use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Row, get, to_json};
 use crate::sqlite::session::Session;
-use crate::tables::{AgentWrites, Family, PruneWrites, Result};
+use crate::tables::{AgentWrites, Family, PROMPT_USE, PruneWrites, Result};
 
 /// The feed is cut from its old end only, so that what is kept has no gap: up to the first young row among the oldest.
 const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2+0) AND seq < ifnull(\
     (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2+0) WHERE ts >= ?1), 9223372036854775807)";
 
-/// Prompt parts that no journal names. The journals are looked through only when a part has not been used for long.
+/// Prompt parts that no journal names. The journals are looked through only when a part has not been used for long, and only
+/// those that are so old: the time of a part's last use is kept to a day ([`PROMPT_USE`]), so that no later step names it.
 const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts WHERE at < ?1 \
-    AND hash NOT IN (SELECT system_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL) \
-    AND hash NOT IN (SELECT briefing_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL) \
+    AND hash NOT IN (SELECT system_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
+    AND hash NOT IN (SELECT briefing_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
     ORDER BY at, hash LIMIT ?2+0)";
 
 /// Mail that is done with, whose turn has ended (a turn that is gone ended long ago) and no held dead letter names.
@@ -37,13 +38,13 @@ const REQUESTS: &str = "DELETE FROM requests WHERE (principal, request_id) IN (S
     FROM requests WHERE at < ?1 ORDER BY at, principal, request_id LIMIT ?2+0)";
 
 /// Accounts of roots that nothing can be charged to any more. What is looked at for that are the few rows that are open,
-/// by their partial indexes, the tasks and the schedules; and that only when there is an account that is old enough.
+/// by their partial indexes, the jobs and the schedules, and the tasks of that root alone; and that only when there is an
+/// account that is old enough.
 const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets \
     WHERE scope > 'root:' AND scope < 'root;' AND json_extract(record, '$.updated_at') < ?1 \
     AND json_extract(record, '$.reserved_tokens') = 0 AND json_extract(record, '$.reserved_money') = 0 \
     AND unhex(replace(substr(scope, 6), '-', '')) NOT IN (\
     SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM turns WHERE status = 'open' \
-    UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM tasks \
     UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM jobs \
     WHERE json_extract(record, '$.finished_at') IS NULL \
     UNION ALL SELECT unhex(replace(json_extract(record, '$.root_id'), '-', '')) FROM schedules \
@@ -53,15 +54,15 @@ const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FRO
     JOIN turns AS t ON t.turn_id = d.turn_id WHERE d.status = 'held' \
     UNION ALL SELECT m.root_id FROM dead_letters AS d JOIN dead_letter_mail AS h ON h.dead_letter_id = d.dead_letter_id \
     JOIN messages AS m ON m.message_id = h.message_id WHERE d.status = 'held') \
+    AND NOT EXISTS (SELECT 1 FROM tasks AS w WHERE json_extract(w.record, '$.root_id') = substr(budgets.scope, 6)) \
     ORDER BY json_extract(record, '$.updated_at'), scope LIMIT ?2+0)";
 
-/// No index has the tombstones: one look through the population in an hour costs less than one kept for every agent. Who
-/// created the living, and who created those, is looked for only when there is a tombstone that is old enough.
+/// Who created the living, and who created those, is looked for only when there is a tombstone that is old enough.
 const TOMBSTONES: &str = "WITH RECURSIVE creators (party) AS (\
     SELECT json_extract(record, '$.owner') FROM agents WHERE deleted_at IS NULL \
     UNION SELECT json_extract(a.record, '$.owner') FROM creators AS c JOIN agents AS a ON a.agent_id = substr(c.party, 7) \
     WHERE c.party GLOB 'agent:*') \
-    SELECT record FROM agents WHERE deleted_at < ?1 \
+    SELECT record FROM agents INDEXED BY agents_gone WHERE deleted_at IS NOT NULL AND deleted_at < ?1 \
     AND 'agent:' || agent_id NOT IN (SELECT party FROM creators WHERE party IS NOT NULL) \
     ORDER BY deleted_at, agent_id LIMIT ?2+0";
 const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
@@ -75,17 +76,19 @@ const AGENT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT b.scope 
     ORDER BY json_extract(b.record, '$.updated_at'), b.scope LIMIT ?2+0)";
 
 /// Every channel is cut from its start only, as the feed is: up to the first young post among its oldest. The channels are
-/// stepped through by the key, and only when there is a post that is old enough.
+/// stepped through by the key, and only when there is a post that is old enough; of each no more is read than what goes and
+/// the first that stays.
 const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (\
     WITH RECURSIVE names (channel) AS (\
     SELECT min(channel) FROM chat_posts WHERE EXISTS (SELECT 1 FROM chat_posts WHERE ts < ?1) \
     UNION ALL SELECT (SELECT min(p.channel) FROM chat_posts AS p WHERE p.channel > names.channel) FROM names \
     WHERE names.channel IS NOT NULL) \
-    SELECT p.channel, p.seq FROM names AS n CROSS JOIN chat_posts AS p ON p.channel = n.channel AND p.seq < (\
-    SELECT ifnull(min(CASE WHEN ts >= ?1 THEN seq END), max(seq) + 1) FROM (\
-    SELECT seq, ts FROM chat_posts AS o WHERE o.channel = n.channel ORDER BY seq LIMIT ?2+0)) \
+    SELECT p.channel, p.seq FROM names AS n CROSS JOIN chat_posts AS p ON p.channel = n.channel AND p.seq < ifnull((\
+    SELECT seq FROM (SELECT seq, ts FROM chat_posts AS o WHERE o.channel = n.channel ORDER BY seq LIMIT ?2+0) \
+    WHERE ts >= ?1 LIMIT 1), 9223372036854775807) \
     ORDER BY p.channel, p.seq LIMIT ?2+0)";
-const KNOWLEDGE: &str = "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_id FROM knowledge WHERE deleted = 1 \
+const KNOWLEDGE: &str = "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_id FROM knowledge \
+    INDEXED BY knowledge_gone WHERE deleted = 1 \
     AND updated_at < ?1 AND json_extract(record, '$.creator') <> 'system' ORDER BY updated_at, entry_id LIMIT ?2+0)";
 const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
     FROM schedule_runs WHERE fired_at < ?1 ORDER BY fired_at, schedule_id, run LIMIT ?2+0)";
@@ -104,10 +107,12 @@ const CRON_TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE source = 
     AND ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
     ORDER BY ended_at, turn_id LIMIT ?2+0";
-const DEAD_LETTER_IDS: &str = "SELECT hex(dead_letter_id) FROM dead_letters AS d \
-    WHERE (status <> 'held' AND resolved_at < ?1) OR (status = 'held' AND created_at < ?1 \
-    AND NOT EXISTS (SELECT 1 FROM agents AS a WHERE a.agent_id = d.agent_id)) \
-    ORDER BY ifnull(resolved_at, created_at), dead_letter_id LIMIT ?2+0";
+const DEAD_LETTER_IDS: &str = "SELECT hex(id) FROM (\
+    SELECT dead_letter_id AS id, resolved_at AS over FROM dead_letters INDEXED BY dead_letters_resolved \
+    WHERE status <> 'held' AND resolved_at < ?1 \
+    UNION ALL SELECT dead_letter_id, created_at FROM dead_letters AS d INDEXED BY dead_letters_status \
+    WHERE status = 'held' AND created_at < ?1 AND NOT EXISTS (SELECT 1 FROM agents AS a WHERE a.agent_id = d.agent_id)) \
+    ORDER BY over, id LIMIT ?2+0";
 const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND updated_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM task_deps AS d JOIN tasks AS u ON u.task_id = d.task_id \
     WHERE d.depends_on = t.task_id AND u.ended = 0) ORDER BY updated_at, task_id LIMIT ?2+0";
@@ -120,11 +125,16 @@ const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations A
     WHERE m.message_id = unhex(replace(json_extract(e.record, '$.message_id'), '-', '')) AND m.state <> 'consumed'))) \
     ORDER BY updated_at, conversation_id LIMIT ?2+0";
 
-/// The oldest changes of tasks that have too many.
+/// The oldest changes of tasks that have too many, of those tasks that changed after a place in the history.
 const TASK_EVENTS: &str = "DELETE FROM task_events WHERE seq IN (SELECT e.seq FROM \
-    (SELECT task_id FROM task_events GROUP BY task_id HAVING count(*) > ?1) AS t CROSS JOIN task_events AS e \
+    (SELECT DISTINCT task_id FROM task_events WHERE seq > ?3) AS t CROSS JOIN task_events AS e \
     ON e.task_id = t.task_id AND e.seq < (SELECT seq FROM task_events AS k WHERE k.task_id = t.task_id \
     ORDER BY seq DESC LIMIT 1 OFFSET ?1 - 1) ORDER BY e.task_id, e.seq LIMIT ?2+0)";
+
+/// How far the history of tasks was cut to the length that is kept, and which length that was. A task that has not changed
+/// since has no more than that.
+const TASK_EVENTS_CUT: &str = "SELECT (SELECT value FROM counters WHERE name = 'task_events_cut'), \
+    (SELECT value FROM counters WHERE name = 'task_events_cut_to')";
 
 /// Every conversation that goes on is cut from its start only, up to the first of its oldest entries that must stay. Only
 /// those are looked at that have an entry which is old enough, or more than they keep.
@@ -203,6 +213,37 @@ impl Session {
         Ok(deleted)
     }
 
+    /// Deletes prompt parts that no journal names.
+    async fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
+        self.scan(bit::ALL).await?;
+        let mut args = Args::default();
+        args.int(before.0);
+        if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args).await?.is_none() {
+            return Ok(0);
+        }
+        let until = self.first_step_since(before.plus(PROMPT_USE)).await?;
+        let mut args = Args::default();
+        args.int(before.0).int(i64::from(limit)).int(until);
+        self.change(bit::ALL, PROMPTS, args).await
+    }
+
+    /// Where in the journals the steps begin that were made at `at` or later, in a few looks however many there are: steps lie
+    /// in order of time. Behind the last if there is none.
+    async fn first_step_since(&mut self, at: Timestamp) -> Result<i64> {
+        let (mut low, mut high) = (0, self.pending()?.counters.journal + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut args = Args::default();
+            args.int(middle);
+            let found = self.row("SELECT seq, at FROM journal WHERE seq >= ? ORDER BY seq LIMIT 1", args).await?;
+            match &found {
+                Some(row) if get::<i64>("journal", row, 1)? < at.0 => low = get::<i64>("journal", row, 0)? + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
     /// Deletes tombstones, and keeps what their successors have to know of them.
     async fn delete_tombstones(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
@@ -235,9 +276,27 @@ impl PruneWrites for Session {
     }
 
     async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
+        let keep = keep.max(1);
+        self.scan(bit::TASK_EVENTS).await?;
+        let row = self.row(TASK_EVENTS_CUT, Args::default()).await?;
+        let (cut, cut_to): (Option<i64>, Option<i64>) = match &row {
+            Some(row) => (get("counters", row, 0)?, get("counters", row, 1)?),
+            None => (None, None),
+        };
+        // Another length is another cut: every task is looked at once.
+        let cut = cut.filter(|_| cut_to == Some(i64::from(keep))).unwrap_or(0);
+        let last = self.pending()?.counters.task_events;
+        if cut == last {
+            return Ok(0);
+        }
         let mut args = Args::default();
-        args.int(i64::from(keep.max(1))).int(i64::from(limit));
-        self.change(bit::TASK_EVENTS, TASK_EVENTS, args).await
+        args.int(i64::from(keep)).int(i64::from(limit)).int(cut);
+        let deleted = self.change(bit::TASK_EVENTS, TASK_EVENTS, args).await?;
+        if deleted < u64::from(limit) {
+            self.keep_counter("task_events_cut", last).await?;
+            self.keep_counter("task_events_cut_to", i64::from(keep)).await?;
+        }
+        Ok(deleted)
     }
 
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
@@ -251,7 +310,7 @@ impl PruneWrites for Session {
             Family::Turns => {
                 let deleted = self.delete_families(TURN_IDS, &TURNS_OUT, before, limit).await?;
                 let room = limit - u32::try_from(deleted).unwrap_or(limit).min(limit);
-                let deleted = deleted + self.delete_old(PROMPTS, before, room).await?;
+                let deleted = deleted + self.delete_prompts(before, room).await?;
                 self.keep_counter("journal", counters.journal).await?;
                 deleted
             }

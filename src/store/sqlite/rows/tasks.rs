@@ -83,6 +83,17 @@ fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (St
         .order("task_id", list_limit(limit))
 }
 
+/// Where a list is read: in its own order, and past no task in another state.
+fn listed(filter: &TaskFilter) -> &'static str {
+    match (filter.parent_id, &filter.owner, filter.status) {
+        (Some(_), ..) => "SELECT record FROM tasks INDEXED BY tasks_parent",
+        (None, Some(_), Some(_)) => "SELECT record FROM tasks INDEXED BY tasks_owner_status",
+        (None, Some(_), None) => "SELECT record FROM tasks INDEXED BY tasks_owner",
+        (None, None, Some(_)) => "SELECT record FROM tasks INDEXED BY tasks_status",
+        (None, None, None) => "SELECT record FROM tasks INDEXED BY tasks_order",
+    }
+}
+
 impl Row for TaskHistory {
     const TABLE: &'static str = "task_events";
     const SHAPE: Shape = Shape { head: "INSERT INTO task_events (seq, task_id, record) VALUES ", columns: 3, tail: "" };
@@ -100,7 +111,7 @@ impl TaskReads for Session {
     }
 
     async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
-        let (sql, args) = Conditions::new("SELECT record FROM tasks")
+        let (sql, args) = Conditions::new(listed(filter))
             .when(filter.owner.as_ref(), "owner = ?", |id, args| {
                 args.text(id.as_str());
             })

@@ -121,17 +121,47 @@ impl Keyed for Prompt {
     }
 }
 
-/// The condition for a status, written out: SQLite plans a query with a bound one anew whenever its value changes, because
-/// a partial index may serve one value and not another.
+/// The condition for a status, written out, with what the partial indexes of turns that have ended say of them: SQLite takes
+/// such an index for no query that does not say the same, and plans one with a bound status anew whenever its value changes.
 fn with_status(status: TurnStatus) -> &'static str {
     match status {
         TurnStatus::Open => "status = 'open'",
-        TurnStatus::Finished => "status = 'finished'",
-        TurnStatus::Failed => "status = 'failed'",
-        TurnStatus::Cancelled => "status = 'cancelled'",
-        TurnStatus::Split => "status = 'split'",
-        TurnStatus::Dead => "status = 'dead'",
+        TurnStatus::Finished => "status = 'finished' AND status <> 'open'",
+        TurnStatus::Failed => "status = 'failed' AND status <> 'open' AND status <> 'finished'",
+        TurnStatus::Cancelled => "status = 'cancelled' AND status <> 'open' AND status <> 'finished'",
+        TurnStatus::Split => "status = 'split' AND status <> 'open' AND status <> 'finished'",
+        TurnStatus::Dead => "status = 'dead' AND status <> 'open' AND status <> 'finished'",
     }
+}
+
+/// Where a list is read, so that it walks past no turn that it does not want. Named, because SQLite knows nothing of how many
+/// turns an agent has had or how few have failed.
+fn listed(filter: &TurnFilter) -> &'static str {
+    match (&filter.agent_id, filter.status, filter.source) {
+        (_, Some(TurnStatus::Open), _) => "SELECT record FROM turns INDEXED BY turns_open",
+        (Some(_), Some(TurnStatus::Finished), Some(_)) => "SELECT record FROM turns INDEXED BY turns_said",
+        // Most turns finish: those that did not lie between them.
+        (Some(_), None | Some(TurnStatus::Finished), _) => "SELECT record FROM turns INDEXED BY turns_agent",
+        (Some(_), Some(_), _) => "SELECT record FROM turns INDEXED BY turns_unfinished",
+        (None, Some(_), _) => "SELECT record FROM turns INDEXED BY turns_status",
+        (None, None, _) => "SELECT record FROM turns INDEXED BY turns_started",
+    }
+}
+
+/// The query for a list, newest first.
+fn list(filter: &TurnFilter) -> (String, Args) {
+    Conditions::new(listed(filter))
+        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
+        .when(filter.source, "source = ?", |source, args| {
+            args.text(source);
+        })
+        .when(filter.before, "started_at < ?", |at, args| {
+            args.int(at.0);
+        })
+        .order("started_at DESC, turn_id DESC", list_limit(filter.limit))
 }
 
 #[async_trait]
@@ -163,18 +193,7 @@ impl TurnReads for Session {
     }
 
     async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
-        let (sql, args) = Conditions::new("SELECT record FROM turns")
-            .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
-                args.text(id.as_str());
-            })
-            .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
-            .when(filter.source, "source = ?", |source, args| {
-                args.text(source);
-            })
-            .when(filter.before, "started_at < ?", |at, args| {
-                args.int(at.0);
-            })
-            .order("started_at DESC, turn_id DESC", list_limit(filter.limit));
+        let (sql, args) = list(filter);
         self.scan(Turn::BIT).await?;
         self.rows_of(sql, args).await?.iter().map(Turn::read).collect()
     }
@@ -235,5 +254,37 @@ impl TurnWrites for Session {
             None => layers.prompts.put(Prompt { hash, text: text.to_owned(), at }),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::sqlite::SqliteConnection;
+    use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+
+    use super::*;
+    use crate::sqlite::schema;
+
+    /// Whatever is asked for, turns are found by an index and come out of it in order.
+    #[tokio::test]
+    async fn lists_of_turns_sort_nothing() {
+        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        schema::migrate(&mut conn, 0).await.unwrap();
+        let statuses =
+            [TurnStatus::Finished, TurnStatus::Failed, TurnStatus::Cancelled, TurnStatus::Split, TurnStatus::Dead];
+        for agent_id in [None, Some("bob".parse::<AgentId>().unwrap())] {
+            for status in statuses.map(Some).into_iter().chain([None]) {
+                for (source, before) in [(None, None), (Some("mail"), None), (None, Some(Timestamp(9)))] {
+                    let filter = TurnFilter { agent_id: agent_id.clone(), status, source, before, limit: 9 };
+                    let (sql, args) = list(&filter);
+                    let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+                    let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();
+                    let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+                    assert_eq!(plan.len(), 1, "{filter:?}: {plan:?}");
+                    let narrowed = agent_id.is_some() || status.is_some() || before.is_some();
+                    assert!(plan[0].starts_with("SEARCH") || !narrowed, "{filter:?}: {plan:?}");
+                }
+            }
+        }
     }
 }

@@ -19,6 +19,7 @@ const FIRST: &str = include_str!("../migrations/0001_spine.sql");
 const SECOND: &str = include_str!("../migrations/0002_together.sql");
 const THIRD: &str = include_str!("../migrations/0003_lean.sql");
 const FOURTH: &str = include_str!("../migrations/0004_cron_turns.sql");
+const FIFTH: &str = include_str!("../migrations/0005_unpriced.sql");
 
 /// An agent as the first version wrote it.
 const AGENT: &str = r#"{"agent_id":"a","incarnation":3,"archetype":"writer","name":"Ann","team":null,"owner":null,
@@ -212,5 +213,44 @@ async fn a_database_of_the_fourth_version_keeps_its_usage() {
         ..UsageSum::new(&who("a"), "m")
     };
     assert_eq!(sums, [was]);
+    store.close().await;
+}
+
+/// Before the sixth version nothing was added up: the totals of an older database are made of its rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_the_fifth_version_gets_its_totals() {
+    const DAY: i64 = 86_400_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ghost.db");
+    first_version(&path).await;
+    let mut conn = connect(&path).await;
+    let rows = format!(
+        "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, cache_write, cost, \
+         estimated, unpriced, duration_ms, at) VALUES \
+         (1, 'a', zeroblob(16), zeroblob(16), 'p', 'm', 90, 10, 1, 2, 7, 1, 0, 3, 5), \
+         (2, 'a', zeroblob(16), zeroblob(16), 'q', 'm', 40, 20, 0, 0, 0, 0, 1, 3, {}), \
+         (3, 'b', zeroblob(16), unhex('000102030405060708090a0b0c0d0e0f'), 'p', 'm', 5, 5, 0, 0, 9, 0, 0, 3, {})",
+        DAY,
+        DAY * 3 + 1
+    );
+    for sql in [SECOND, THIRD, FOURTH, FIFTH] {
+        sqlx::raw_sql(sql).execute(&mut conn).await.unwrap();
+    }
+    sqlx::raw_sql(AssertSqlSafe(rows)).execute(&mut conn).await.unwrap();
+    sqlx::raw_sql("PRAGMA user_version = 5").execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    let store = open(&path).await;
+    let calls = async |filter: UsageFilter| {
+        let sums =
+            store.read::<_, StoreError, _>(|r| Box::pin(async move { r.usage_sum(&filter).await })).await.unwrap();
+        sums.iter().map(|sum| (sum.calls, sum.tokens.input, sum.cost.0, sum.unpriced_tokens)).collect::<Vec<_>>()
+    };
+    let any = UsageFilter::default;
+    assert_eq!(calls(any()).await, [(2, 130, 7, 60), (1, 5, 9, 0)]);
+    assert_eq!(calls(UsageFilter { provider: Some("p".into()), ..any() }).await, [(1, 90, 7, 0), (1, 5, 9, 0)]);
+    let root = ghost_domain::RootId(uuid::Uuid::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]));
+    assert_eq!(calls(UsageFilter { root_id: Some(root), ..any() }).await, [(1, 5, 9, 0)]);
+    assert_eq!(calls(UsageFilter { since: Some(Timestamp(DAY)), ..any() }).await, [(1, 40, 0, 60), (1, 5, 9, 0)]);
+    assert_eq!(calls(UsageFilter { before: Some(Timestamp(DAY + 1)), ..any() }).await, [(2, 130, 7, 60)]);
     store.close().await;
 }

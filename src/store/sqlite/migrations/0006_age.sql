@@ -1,0 +1,164 @@
+-- Nothing costs more in an old world than in a young one: totals are kept as they are written, and every list that can be
+-- asked for has an index that gives it in order.
+
+-- What was spent, in all, by day (whole days since 1970, UTC) and by root. Each is the sum of the usage rows that are kept:
+-- triggers add every row that is written and take off every row that is pruned, within the statement that does it. They cost a
+-- few microseconds a row; a statement of their own would cost as much as the row itself.
+CREATE TABLE usage_totals (
+    agent_id       TEXT NOT NULL,
+    provider       TEXT NOT NULL,
+    model          TEXT NOT NULL,
+    calls          INTEGER NOT NULL,
+    input          INTEGER NOT NULL,
+    output         INTEGER NOT NULL,
+    cache_read     INTEGER NOT NULL,
+    cache_write    INTEGER NOT NULL,
+    cost           INTEGER NOT NULL,
+    estimated      INTEGER NOT NULL,
+    estimated_cost INTEGER NOT NULL,
+    unpriced       INTEGER NOT NULL,
+    PRIMARY KEY (agent_id, provider, model)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE usage_days (
+    day            INTEGER NOT NULL,
+    agent_id       TEXT NOT NULL,
+    provider       TEXT NOT NULL,
+    model          TEXT NOT NULL,
+    calls          INTEGER NOT NULL,
+    input          INTEGER NOT NULL,
+    output         INTEGER NOT NULL,
+    cache_read     INTEGER NOT NULL,
+    cache_write    INTEGER NOT NULL,
+    cost           INTEGER NOT NULL,
+    estimated      INTEGER NOT NULL,
+    estimated_cost INTEGER NOT NULL,
+    unpriced       INTEGER NOT NULL,
+    PRIMARY KEY (day, agent_id, provider, model)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE usage_roots (
+    root_id        BLOB NOT NULL,
+    day            INTEGER NOT NULL,
+    agent_id       TEXT NOT NULL,
+    provider       TEXT NOT NULL,
+    model          TEXT NOT NULL,
+    calls          INTEGER NOT NULL,
+    input          INTEGER NOT NULL,
+    output         INTEGER NOT NULL,
+    cache_read     INTEGER NOT NULL,
+    cache_write    INTEGER NOT NULL,
+    cost           INTEGER NOT NULL,
+    estimated      INTEGER NOT NULL,
+    estimated_cost INTEGER NOT NULL,
+    unpriced       INTEGER NOT NULL,
+    PRIMARY KEY (root_id, day, agent_id, provider, model)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO usage_roots SELECT root_id, (at - (at % 86400000 + 86400000) % 86400000) / 86400000, agent_id, provider, model,
+    count(*), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost), sum(estimated),
+    sum(iif(estimated, cost, 0)), sum(iif(unpriced, input + output, 0)) FROM usage GROUP BY 1, 2, 3, 4, 5;
+INSERT INTO usage_days SELECT day, agent_id, provider, model, sum(calls), sum(input), sum(output), sum(cache_read),
+    sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced) FROM usage_roots GROUP BY 1, 2, 3, 4;
+INSERT INTO usage_totals SELECT agent_id, provider, model, sum(calls), sum(input), sum(output), sum(cache_read),
+    sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced) FROM usage_days GROUP BY 1, 2, 3;
+
+-- A sum ends at the largest number that there is, as it does in memory: SQLite would make a fraction of it and refuse the row.
+CREATE TRIGGER usage_added AFTER INSERT ON usage BEGIN
+    INSERT INTO usage_totals VALUES (new.agent_id, new.provider, new.model, 1, new.input, new.output, new.cache_read,
+        new.cache_write, new.cost, new.estimated, iif(new.estimated, new.cost, 0),
+        iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0))
+    ON CONFLICT (agent_id, provider, model) DO UPDATE SET calls = calls + 1,
+        input = min(9223372036854775807, input + excluded.input),
+        output = min(9223372036854775807, output + excluded.output),
+        cache_read = min(9223372036854775807, cache_read + excluded.cache_read),
+        cache_write = min(9223372036854775807, cache_write + excluded.cache_write),
+        cost = min(9223372036854775807, cost + excluded.cost),
+        estimated = estimated + excluded.estimated,
+        estimated_cost = min(9223372036854775807, estimated_cost + excluded.estimated_cost),
+        unpriced = min(9223372036854775807, unpriced + excluded.unpriced);
+    INSERT INTO usage_days VALUES ((new.at - (new.at % 86400000 + 86400000) % 86400000) / 86400000, new.agent_id,
+        new.provider, new.model, 1, new.input, new.output, new.cache_read, new.cache_write, new.cost, new.estimated,
+        iif(new.estimated, new.cost, 0), iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0))
+    ON CONFLICT (day, agent_id, provider, model) DO UPDATE SET calls = calls + 1,
+        input = min(9223372036854775807, input + excluded.input),
+        output = min(9223372036854775807, output + excluded.output),
+        cache_read = min(9223372036854775807, cache_read + excluded.cache_read),
+        cache_write = min(9223372036854775807, cache_write + excluded.cache_write),
+        cost = min(9223372036854775807, cost + excluded.cost),
+        estimated = estimated + excluded.estimated,
+        estimated_cost = min(9223372036854775807, estimated_cost + excluded.estimated_cost),
+        unpriced = min(9223372036854775807, unpriced + excluded.unpriced);
+    INSERT INTO usage_roots VALUES (new.root_id, (new.at - (new.at % 86400000 + 86400000) % 86400000) / 86400000,
+        new.agent_id, new.provider, new.model, 1, new.input, new.output, new.cache_read, new.cache_write, new.cost,
+        new.estimated, iif(new.estimated, new.cost, 0),
+        iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0))
+    ON CONFLICT (root_id, day, agent_id, provider, model) DO UPDATE SET calls = calls + 1,
+        input = min(9223372036854775807, input + excluded.input),
+        output = min(9223372036854775807, output + excluded.output),
+        cache_read = min(9223372036854775807, cache_read + excluded.cache_read),
+        cache_write = min(9223372036854775807, cache_write + excluded.cache_write),
+        cost = min(9223372036854775807, cost + excluded.cost),
+        estimated = estimated + excluded.estimated,
+        estimated_cost = min(9223372036854775807, estimated_cost + excluded.estimated_cost),
+        unpriced = min(9223372036854775807, unpriced + excluded.unpriced);
+END;
+
+CREATE TRIGGER usage_pruned AFTER DELETE ON usage BEGIN
+    UPDATE usage_totals SET calls = calls - 1, input = max(0, input - old.input), output = max(0, output - old.output),
+        cache_read = max(0, cache_read - old.cache_read), cache_write = max(0, cache_write - old.cache_write),
+        cost = max(0, cost - old.cost), estimated = max(0, estimated - old.estimated),
+        estimated_cost = max(0, estimated_cost - iif(old.estimated, old.cost, 0)),
+        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0))
+    WHERE agent_id = old.agent_id AND provider = old.provider AND model = old.model;
+    DELETE FROM usage_totals
+    WHERE agent_id = old.agent_id AND provider = old.provider AND model = old.model AND calls < 1;
+    UPDATE usage_days SET calls = calls - 1, input = max(0, input - old.input), output = max(0, output - old.output),
+        cache_read = max(0, cache_read - old.cache_read), cache_write = max(0, cache_write - old.cache_write),
+        cost = max(0, cost - old.cost), estimated = max(0, estimated - old.estimated),
+        estimated_cost = max(0, estimated_cost - iif(old.estimated, old.cost, 0)),
+        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0))
+    WHERE day = (old.at - (old.at % 86400000 + 86400000) % 86400000) / 86400000 AND agent_id = old.agent_id
+        AND provider = old.provider AND model = old.model;
+    DELETE FROM usage_days
+    WHERE day = (old.at - (old.at % 86400000 + 86400000) % 86400000) / 86400000 AND agent_id = old.agent_id
+        AND provider = old.provider AND model = old.model AND calls < 1;
+    UPDATE usage_roots SET calls = calls - 1, input = max(0, input - old.input), output = max(0, output - old.output),
+        cache_read = max(0, cache_read - old.cache_read), cache_write = max(0, cache_write - old.cache_write),
+        cost = max(0, cost - old.cost), estimated = max(0, estimated - old.estimated),
+        estimated_cost = max(0, estimated_cost - iif(old.estimated, old.cost, 0)),
+        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0))
+    WHERE root_id = old.root_id AND day = (old.at - (old.at % 86400000 + 86400000) % 86400000) / 86400000
+        AND agent_id = old.agent_id AND provider = old.provider AND model = old.model;
+    DELETE FROM usage_roots
+    WHERE root_id = old.root_id AND day = (old.at - (old.at % 86400000 + 86400000) % 86400000) / 86400000
+        AND agent_id = old.agent_id AND provider = old.provider AND model = old.model AND calls < 1;
+END;
+
+-- The totals by root are asked instead.
+DROP INDEX usage_root;
+
+-- Turns by how they ended. What an agent said last is asked for each time that it wakes up.
+CREATE INDEX turns_said ON turns (agent_id, source, started_at) WHERE status = 'finished';
+CREATE INDEX turns_status ON turns (status, started_at) WHERE status <> 'open';
+CREATE INDEX turns_unfinished ON turns (agent_id, status, started_at) WHERE status <> 'open' AND status <> 'finished';
+
+-- Calls of one tool, and those that did not end well.
+CREATE INDEX ledger_tool ON ledger (tool, started_at);
+CREATE INDEX ledger_status ON ledger (status, started_at) WHERE status <> 'ok';
+
+-- Tasks in a state, in the order of lists; and the roots that tasks still belong to.
+CREATE INDEX tasks_status ON tasks (status, priority DESC, created_at, task_id);
+CREATE INDEX tasks_owner_status ON tasks (owner, status, priority DESC, created_at, task_id);
+CREATE INDEX tasks_root ON tasks (json_extract(record, '$.root_id'));
+
+CREATE INDEX dead_letters_status ON dead_letters (status, created_at);
+CREATE INDEX dead_letters_agent_status ON dead_letters (agent_id, status, created_at);
+CREATE INDEX dead_letters_resolved ON dead_letters (resolved_at) WHERE status <> 'held';
+
+-- The living without those before them, and the tombstones without the living.
+CREATE INDEX agents_living ON agents (agent_id) WHERE deleted_at IS NULL;
+CREATE INDEX agents_gone ON agents (deleted_at) WHERE deleted_at IS NOT NULL;
+
+CREATE INDEX knowledge_gone ON knowledge (updated_at) WHERE deleted = 1;
+CREATE INDEX jobs_started ON jobs (started_at);

@@ -1,0 +1,155 @@
+//! An old world made from a young one: the turns of a database, many times over, as if the world had gone on for long.
+//!
+//! Rows are copied within SQLite, so that what is copied is what real turns wrote, and a million turns take minutes. Each copy
+//! lies further back in time than the next; its ids begin with that time, as ids of version 7 do, and what names them in JSON
+//! follows. What a world has once (agents, accounts, prompts) stays as it is.
+//!
+//! Must never: be let near a database that someone needs.
+
+use std::path::Path;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
+
+/// What fails here.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The tables of which every turn writes rows.
+const TABLES: [&str; 8] = ["turns", "journal", "messages", "ledger", "usage", "roots", "events", "asks"];
+
+/// Between the beginnings of two copies, in units of what the first 32 bits of an id count: 65,536 milliseconds.
+const STEP: i64 = 8;
+const UNIT_MS: i64 = 65_536;
+
+/// Copies in one transaction.
+const TOGETHER: i64 = 16;
+
+/// What was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Aged {
+    /// Turns in the old database.
+    pub turns: u64,
+    /// Turns in the young one.
+    pub young_turns: u64,
+    /// Bytes of the old file.
+    pub bytes: u64,
+    /// Bytes of the young file.
+    pub young_bytes: u64,
+}
+
+/// Makes the database `old` out of `young`, which nobody has open, with at least `turns` turns.
+///
+/// # Errors
+/// When `young` holds no turns, or turns of more than eight minutes, or either file cannot be read or written.
+pub async fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
+    std::fs::copy(young, old)?;
+    let mut conn = SqliteConnectOptions::new().filename(old).connect().await?;
+    // Nothing is lost if this is cut off: the old database is made anew.
+    run(&mut conn, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;".into())
+        .await?;
+    let young_turns = u64::try_from(number(&mut conn, "SELECT count(*) FROM turns").await?)?;
+    if young_turns == 0 {
+        return Err("the young database holds no turns".into());
+    }
+    let copies = i64::try_from(turns.div_ceil(young_turns))?.max(1);
+    let prefixes = prefixes(&mut conn).await?;
+    // What the totals have is taken off with the rows.
+    let attach = format!("ATTACH DATABASE '{}' AS young;", young.display().to_string().replace('\'', "''"));
+    run(&mut conn, attach + &TABLES.map(|table| format!("DELETE FROM main.{table};")).concat()).await?;
+    let mut plans = Vec::new();
+    for table in TABLES {
+        plans.push((table, columns(&mut conn, table).await?, stride(&mut conn, table).await?));
+    }
+    for copy in 0..copies {
+        if copy % TOGETHER == 0 {
+            run(&mut conn, "BEGIN".into()).await?;
+        }
+        for (table, columns, stride) in &plans {
+            run(&mut conn, copy_of(table, columns, &prefixes, copies - 1 - copy, copy * stride)).await?;
+        }
+        if copy % TOGETHER == TOGETHER - 1 || copy == copies - 1 {
+            run(&mut conn, "COMMIT".into()).await?;
+        }
+    }
+    let turns = u64::try_from(number(&mut conn, "SELECT count(*) FROM main.turns").await?)?;
+    run(&mut conn, "DETACH DATABASE young; PRAGMA journal_mode = WAL;".into()).await?;
+    conn.close().await?;
+    Ok(Aged { turns, young_turns, bytes: std::fs::metadata(old)?.len(), young_bytes: std::fs::metadata(young)?.len() })
+}
+
+async fn run(conn: &mut SqliteConnection, sql: String) -> Outcome<()> {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?;
+    Ok(())
+}
+
+async fn number(conn: &mut SqliteConnection, sql: &str) -> Outcome<i64> {
+    Ok(sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_one(conn).await?.try_get(0)?)
+}
+
+/// The first 32 bits of the ids that are copied.
+async fn prefixes(conn: &mut SqliteConnection) -> Outcome<Vec<i64>> {
+    const SQL: &str = "SELECT DISTINCT substr(hex(id), 1, 8) FROM (SELECT turn_id AS id FROM turns UNION ALL \
+        SELECT root_id FROM roots UNION ALL SELECT message_id FROM messages UNION ALL \
+        SELECT root_id FROM messages UNION ALL SELECT call_id FROM ledger UNION ALL SELECT event_id FROM events) ORDER BY 1";
+    let rows = sqlx::query(SQL).fetch_all(conn).await?;
+    let mut found = Vec::new();
+    for row in rows {
+        found.push(i64::from_str_radix(row.try_get::<&str, _>(0)?, 16)?);
+    }
+    match (found.first(), found.last()) {
+        (Some(first), Some(last)) if last - first < STEP => Ok(found),
+        _ => Err("the turns of the young database lie too far apart, or its ids do not begin with their time".into()),
+    }
+}
+
+/// The columns of a table.
+async fn columns(conn: &mut SqliteConnection, table: &str) -> Outcome<Vec<String>> {
+    let sql = format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid");
+    let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(conn).await?;
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+}
+
+/// By how much the sequence of each copy lies behind that of the copy before.
+async fn stride(conn: &mut SqliteConnection, table: &str) -> Outcome<i64> {
+    match columns(conn, table).await?.iter().any(|column| column == "seq") {
+        true => number(conn, &format!("SELECT ifnull(max(seq), 0) FROM young.{table}")).await,
+        false => Ok(0),
+    }
+}
+
+/// The statement that copies a table, `back` steps into the past, with sequences that begin after `offset`.
+fn copy_of(table: &str, columns: &[String], prefixes: &[i64], back: i64, offset: i64) -> String {
+    let shift = back * STEP * UNIT_MS;
+    let moved: Vec<(String, String)> =
+        prefixes.iter().map(|prefix| (format!("{prefix:08x}"), format!("{:08x}", prefix - back * STEP))).collect();
+    let text = |column: &str| {
+        moved.iter().fold(column.to_owned(), |text, (from, to)| format!("replace({text}, '{from}-', '{to}-')"))
+    };
+    let values = columns.iter().map(|column| match column.as_str() {
+        "seq" => format!("seq + {offset}"),
+        "turn_id" | "message_id" | "root_id" | "call_id" | "event_id" | "ask_id" | "asker_turn" => {
+            let cases = moved.iter().map(|(from, to)| format!(" WHEN '{}' THEN '{to}'", from.to_uppercase()));
+            format!(
+                "unhex(CASE substr(hex({column}), 1, 8){} END || substr(hex({column}), 9))",
+                cases.collect::<String>()
+            )
+        }
+        "at" | "ts" | "created_at" | "started_at" | "ended_at" | "closed_at" | "updated_at" => {
+            format!("{column} - {shift}")
+        }
+        // Times in a record are those of its columns, where it has them.
+        "record" => {
+            let times: Vec<&str> = columns.iter().map(String::as_str).filter(|name| name.ends_with("_at")).collect();
+            let set: String = times.iter().map(|name| format!(", '$.{name}', {name} - {shift}")).collect();
+            text(&if set.is_empty() { "record".to_owned() } else { format!("json_replace(record{set})") })
+        }
+        "step" | "payload" | "correlation_id" => text(column),
+        other => other.to_owned(),
+    });
+    let values: Vec<String> = values.collect();
+    let order = if columns.iter().any(|column| column == "seq") { " ORDER BY seq" } else { "" };
+    format!("INSERT INTO main.{table} ({}) SELECT {} FROM young.{table}{order};", columns.join(", "), values.join(", "))
+}
+
+#[cfg(test)]
+mod tests;
