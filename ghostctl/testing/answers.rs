@@ -82,6 +82,7 @@ async fn every_other_command_is_one_object() {
         &["ask", "a", "why?"],
         &["turn", "show", "t"],
         &["turn", "cancel", "t"],
+        &["turn", "retry", "t"],
         &["task", "create", "do it", "--owner", "a", "--due-in", "2h"],
         &["task", "create", "--title", "do it", "--agent", "a"],
         &["task", "get", "t"],

@@ -127,6 +127,9 @@ unary!(Turns {
             more: end < rows,
         }
     };
+    retry(RetryTurnRequest) -> RetryTurnResponse = |_fake, asked| RetryTurnResponse {
+        turn: Some(Turn { turn_id: asked.turn_id, status: "parked".into(), ..Turn::default() }),
+    };
     cancel(CancelTurnRequest) -> CancelTurnResponse = |_fake, asked| CancelTurnResponse {
         turn: Some(Turn { turn_id: asked.turn_id, status: "cancelled".into(), ..Turn::default() }),
         changed: true,

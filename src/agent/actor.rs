@@ -25,6 +25,8 @@ pub enum AgentMsg {
     AskClosed,
     /// The turn was ended from outside.
     Cancel(TurnId),
+    /// A parked turn may be tried again.
+    Retry(TurnId),
     /// Sleep, if nothing came in meanwhile.
     TrySleep,
     /// Let the turn finish within the grace period, then exit.
@@ -150,6 +152,11 @@ impl Actor for AgentActor {
                         state.begin(&myself);
                     }
                 }
+            }
+            AgentMsg::Retry(_) => {
+                // Whatever it waits for, it looks again; and one that was aside may be its next.
+                state.bench.retry();
+                state.begin(&myself);
             }
             AgentMsg::TrySleep => {
                 let idle = state.task.is_none() && !state.again && !state.stopping;

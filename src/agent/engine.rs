@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use ghost_config::spec::AgentSpec;
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Agent, ChannelContext, HeldSkill, Refusal};
-use ghost_provider::Providers;
+use ghost_provider::{Entry, Outage, Providers};
 use ghost_tools::{Caller, Office, Registry, ToolTable};
 
 use crate::board::Board;
@@ -17,6 +17,17 @@ use crate::line::Line;
 const SIZES_MAX: usize = 256;
 /// Models that are known to reason first.
 const REASONERS_MAX: usize = 256;
+
+/// A model that does not answer.
+#[derive(Clone, Debug)]
+pub struct ModelDown {
+    /// The provider's name in the world file.
+    pub provider: String,
+    /// The model's name there.
+    pub model: String,
+    /// Since when, and why.
+    pub outage: Outage,
+}
 
 /// The engine of a world.
 pub struct Engine {
@@ -97,6 +108,18 @@ impl Engine {
     pub fn providers(&self) -> Arc<Providers> {
         // The lock is held for a pointer copy only, so a poisoned one still holds a whole value.
         Arc::clone(&self.providers.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The models that do not answer, by provider and name.
+    #[must_use]
+    pub fn models_down(&self) -> Vec<ModelDown> {
+        let providers = self.providers();
+        let of = |entry: &Entry| {
+            let outages = entry.breaker.outages().into_iter();
+            let down = |(model, outage)| ModelDown { provider: entry.name.clone(), model, outage };
+            outages.map(down).collect::<Vec<_>>()
+        };
+        providers.iter().flat_map(|entry| of(entry)).collect()
     }
 
     /// Puts other providers in force, as a reload does. Calls under way end with the old ones; who is to count them takes

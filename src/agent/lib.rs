@@ -20,5 +20,5 @@ mod rule_tests;
 
 pub use actor::{AgentActor, AgentMsg, Arguments};
 pub use board::Board;
-pub use engine::Engine;
+pub use engine::{Engine, ModelDown};
 pub use line::Line;

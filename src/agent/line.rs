@@ -20,6 +20,8 @@ pub struct Line {
     tickets: AtomicU64,
     /// Who waits for room in an account, by their tickets: in the order in which they first came.
     waiting: Mutex<Waiting>,
+    /// Rings when a limit was set: whoever found a budget spent looks again.
+    pub(crate) raised: Notify,
 }
 
 type Waiting = BTreeMap<Scope, BTreeMap<u64, Arc<Notify>>>;
@@ -31,6 +33,11 @@ impl Line {
         // Before anyone can line up who has not seen it.
         self.changes.fetch_add(1, Ordering::AcqRel);
         scopes.iter().for_each(|scope| call_next(&mut waiting, scope));
+    }
+
+    /// Has everyone look again who found a budget spent.
+    pub fn limits_set(&self) {
+        self.raised.notify_waiters();
     }
 
     /// How many wait.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AskId, CallId};
+use ghost_provider::ErrorKind;
 use serde_json::Value;
 
 /// A call that was begun and not ended.
@@ -34,6 +35,23 @@ pub struct OpenCall {
     pub begun: Option<Begun>,
 }
 
+/// A model call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The model asked.
+    pub model: String,
+    /// Whether its cause may pass.
+    pub transient: bool,
+}
+
+impl Failure {
+    /// Reads what the journal says: its text begins with the kind.
+    fn read(model: &str, error: &str) -> Self {
+        let kind = error.split_once(':').and_then(|(kind, _)| ErrorKind::named(kind));
+        Self { model: model.to_owned(), transient: kind.is_some_and(ErrorKind::is_transient) }
+    }
+}
+
 /// How far a turn is.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
@@ -50,7 +68,7 @@ pub struct Transcript {
     /// Answers so far.
     pub rounds: u32,
     /// Failures of model calls since the last answer that nothing has overcome, by model.
-    pub failures: Vec<String>,
+    pub failures: Vec<Failure>,
     /// Bytes that the conversation may have, if a model has refused it as too long.
     pub context: Option<usize>,
     /// Corrections of malformed calls so far.
@@ -85,9 +103,10 @@ impl Transcript {
                     transcript.rounds += 1;
                     transcript.failures.clear();
                 }
-                Step::ModelFailed { model, .. } => transcript.failures.push(model.clone()),
+                Step::ModelFailed { model, error } => transcript.failures.push(Failure::read(model, error)),
+                Step::Parked { .. } => transcript.failures.clear(),
                 Step::Shortened { model, context } => {
-                    transcript.failures.retain(|failed| failed != model);
+                    transcript.failures.retain(|failed| failed.model != *model);
                     transcript.context = Some(usize::try_from(*context).unwrap_or(usize::MAX));
                 }
                 Step::CallStarted { call_id, id, effect, file, ask_id, .. } => {
@@ -277,9 +296,13 @@ mod tests {
         let passed = row(Step::PassedOver { model: "c".into(), why: "no price".into() });
         let mut rows = vec![failed("a"), failed("b"), passed, failed("b"), shortened(900), failed("b"), shortened(450)];
         let overcome = Transcript::unfold(&rows, &view);
-        assert_eq!((overcome.failures, overcome.context), (vec!["a".to_owned()], Some(450)));
+        assert_eq!(
+            (overcome.failures, overcome.context),
+            (vec![Failure { model: "a".into(), transient: false }], Some(450))
+        );
         rows.push(failed("b"));
-        assert_eq!(Transcript::unfold(&rows, &view).failures, ["a", "b"]);
+        let failed: Vec<String> = Transcript::unfold(&rows, &view).failures.into_iter().map(|f| f.model).collect();
+        assert_eq!(failed, ["a", "b"]);
         rows.push(answered(vec![]));
         let after = Transcript::unfold(&rows, &view);
         assert_eq!((after.failures.len(), after.context), (0, Some(450)), "the model takes no more than it did");

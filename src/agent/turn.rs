@@ -7,6 +7,7 @@ mod ask;
 mod bench;
 mod call;
 mod file_call;
+mod gate;
 mod keep;
 mod open;
 mod operator;
@@ -55,10 +56,13 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             Ok(looked) => looked,
             Err(why) => return unfit(engine, agent_id, why).await,
         };
+        if matches!(next, Next::Mail { .. }) && gate::door(engine, agent_id, bench, &room.models).await {
+            continue;
+        }
         let (seen, more) = match next {
             Next::Nothing => return Ok(()),
             Next::Resume => (None, true),
-            Next::Mail { mail, more, unread, .. } => (Some(Seen { mail, unread, room }), more),
+            Next::Mail { mail, more, unread, .. } => (Some(Seen { mail, unread, room: room.bytes }), more),
         };
         let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
         let taken =
@@ -188,15 +192,16 @@ impl Runner {
                 think::Thought::Corrected => {}
                 think::Thought::Ended => return Ok(None),
                 think::Thought::Failed(refusal) => return Ok(Some(Ending::Failed(refusal))),
-                think::Thought::TooLong(refusal) => {
+                think::Thought::TooLong(refusal) | think::Thought::Poisoned(refusal) => {
                     self.give_back(refusal).await?;
                     return Ok(None);
                 }
+                think::Thought::Aside => return Ok(None),
             }
         }
     }
 
-    /// Ends the turn because its conversation fits no model, which is no reason to lose its mail.
+    /// Ends the turn because no model can take it, which is no reason to lose its mail.
     async fn give_back(&mut self, refusal: Refusal) -> Result<(), Refusal> {
         self.flush().await?;
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);

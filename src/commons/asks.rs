@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::chain::Chain;
 use crate::mail::{self, Draft};
 use crate::turns::calls::record_call_end;
+use crate::turns::parking::holds_up;
 use crate::{Cx, Result, roster};
 
 /// Where an agent's ask comes from.
@@ -187,7 +188,11 @@ pub async fn expire(w: &mut dyn Writes, cx: &Cx, ask_id: AskId) -> Result<()> {
     let Some(ask) = w.ask_get(ask_id).await? else { return Ok(()) };
     if ask.status == AskStatus::Open && ask.deadline_at <= cx.now() {
         let waited = ask.deadline_at.since(ask.created_at).as_secs();
-        let refusal = Refusal::new(Code::Timeout, format!("{} did not answer within {waited} s", ask.target))
+        let mut words = format!("{} did not answer within {waited} s", ask.target);
+        if let Some(reason) = holds_up(w, cx, &ask).await? {
+            words = format!("{words}: it waits ({reason})");
+        }
+        let refusal = Refusal::new(Code::Timeout, words)
             .hint("its answer, when it comes, is kept but wakes nobody; send a message if there is no hurry");
         fail(w, cx, ask_id, &refusal).await?;
     }

@@ -67,6 +67,8 @@ pub enum Reserved {
     Granted(ReservationId, Allowance),
     /// It holds nothing, and waits for what other calls hold in this scope. [`Signal::BudgetsFreed`] says when to try again.
     Waits(Scope),
+    /// It holds nothing: this scope is spent, and the turn is parked until its limit is raised or, for a day, the next one begins.
+    Spent(Scope),
 }
 
 /// Holds the worst case of a call in all its scopes, or refuses, or has it wait for what others hold. The answer shrinks to

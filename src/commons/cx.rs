@@ -38,6 +38,7 @@ pub struct Cx {
     chat_wake: Arc<RwLock<ChatWake>>,
     webhooks: Arc<RwLock<BTreeMap<String, AgentId>>>,
     jobs: Arc<RwLock<Arc<BTreeSet<RootId>>>>,
+    waiting: Arc<RwLock<BTreeMap<AgentId, Arc<str>>>>,
     fitness: Arc<RwLock<Fitness>>,
 }
 
@@ -55,6 +56,7 @@ impl Cx {
             chat_wake: Arc::new(RwLock::new(ChatWake::Mentions)),
             webhooks: Arc::default(),
             jobs: Arc::default(),
+            waiting: Arc::default(),
             fitness: Arc::new(RwLock::new(Arc::new(|_| Ok(())))),
         }
     }
@@ -63,6 +65,28 @@ impl Cx {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.ports.clock.now()
+    }
+
+    /// Remembers why an agent opens no turn though it has mail: the models that it thinks with are down. `None` when it does.
+    /// In memory alone: after a restart it is found out anew.
+    pub fn set_waiting(&self, agent_id: &AgentId, reason: Option<&str>) {
+        let mut waiting = self.waiting.write().unwrap_or_else(PoisonError::into_inner);
+        match reason {
+            Some(reason) => waiting.insert(agent_id.clone(), reason.into()),
+            None => waiting.remove(agent_id),
+        };
+    }
+
+    /// Why an agent opens no turn; see [`Cx::set_waiting`].
+    #[must_use]
+    pub fn waiting(&self, agent_id: &AgentId) -> Option<Arc<str>> {
+        self.waiting.read().unwrap_or_else(PoisonError::into_inner).get(agent_id).cloned()
+    }
+
+    /// How many agents open no turn; see [`Cx::set_waiting`].
+    #[must_use]
+    pub fn waiting_agents(&self) -> usize {
+        self.waiting.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// A new identifier.

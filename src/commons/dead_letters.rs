@@ -27,6 +27,7 @@ pub async fn set_aside(
     budgets::forfeit_held(w, cx, &mut turn).await?;
     orphan(w, cx, &turn).await?;
     turn.status = TurnStatus::Dead;
+    turn.parked = None;
     turn.reason = Some(dead_letter.reason.clone());
     turn.ended_at = Some(cx.now());
     w.turn_put(&turn).await?;

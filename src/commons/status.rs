@@ -12,8 +12,10 @@ const NEAR: f64 = 0.8;
 /// The facts.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Turns under way.
+    /// Turns under way, those that wait included.
     pub open_turns: u32,
+    /// Of these: those that are parked, because a model is down or a budget is spent.
+    pub parked_turns: u32,
     /// Pending mail in all inboxes.
     pub inbox_total: u64,
     /// Dead letters that wait for an operator.
@@ -26,8 +28,10 @@ impl Facts {
     /// Reads them.
     pub async fn read(r: &mut dyn Reads) -> Result<Self> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let open = r.turns_open().await?;
         Ok(Self {
-            open_turns: count(r.turns_open().await?.len()),
+            open_turns: count(open.len()),
+            parked_turns: count(open.iter().filter(|turn| turn.parked.is_some()).count()),
             inbox_total: r.inbox_total().await?,
             dead_letters: r.dead_letter_count_held(None).await?,
             job: r.job_list().await?.into_iter().next(),

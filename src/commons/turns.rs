@@ -8,6 +8,7 @@ pub(crate) mod ending;
 mod model;
 mod next;
 pub(crate) mod ownership;
+pub(crate) mod parking;
 
 pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_start};
 pub use crash::{crashed, review_at_boot, too_long};
@@ -19,6 +20,7 @@ pub use model::{
 pub use next::{Next, Seen, mail_room, next};
 use next::{choose, still_there, window};
 pub use ownership::{open_turn, owned, working_turn};
+pub use parking::{park_for_model, retry};
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone};
@@ -214,6 +216,10 @@ async fn open(w: &mut dyn Writes, cx: &Cx, agent: Agent, opening: Opening) -> Re
 
 async fn resume(w: &mut dyn Writes, cx: &Cx, agent: Agent, mut turn: Turn) -> Result<Taken> {
     crate::budgets::forfeit_held(w, cx, &mut turn).await?;
+    if turn.is_aside() {
+        turn.parked = None;
+        w.turn_put(&turn).await?;
+    }
     let mut mail = w.messages_of_turn(turn.turn_id).await?;
     mail.retain(|envelope| envelope.state == MailState::Taken);
     let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
@@ -293,5 +299,6 @@ fn blank(cx: &Cx, agent_id: &AgentId) -> Turn {
         crashes: 0,
         boot_mark: 0,
         stalled_boots: 0,
+        parked: None,
     }
 }

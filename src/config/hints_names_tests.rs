@@ -21,7 +21,7 @@ llm:
   default_provider: mine
   default_model: m
   providers:
-    mine: { kind: openai, base_url: 'http://h/', api_key_env: KEY, concurrency: 1, attempts: 1, retry_base: 1s, retry_cap: 2s }
+    mine: { kind: openai, base_url: 'http://h/', api_key_env: KEY, concurrency: 1, attempts: 1, retry_base: 1s, retry_cap: 2s, idle_timeout: 5s }
     old: { kind: recorded, dir: x }
   prices: { m: { input: 1, output: 2, cache_read: 0, cache_write: 0 } }
 cli_policy: { default: ask, mode: segments, tiers: { a: { commands: [], action: deny, groups: [], max_timeout_ms: 5 } } }

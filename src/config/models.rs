@@ -75,6 +75,7 @@ impl ProviderPlan {
             attempts: 3,
             retry_base: Duration::from_millis(500),
             retry_cap: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(60),
             dir: (kind == ProviderKind::Scripted).then(|| scripts_dir(world_dir)),
         }
     }

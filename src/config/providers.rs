@@ -37,6 +37,7 @@ pub(crate) fn llm(
             attempts: entry.attempts.unwrap_or(base.attempts),
             retry_base: entry.retry_base.unwrap_or(base.retry_base.min(entry.retry_cap.unwrap_or(base.retry_base))),
             retry_cap: entry.retry_cap.unwrap_or(base.retry_cap.max(entry.retry_base.unwrap_or(base.retry_cap))),
+            idle_timeout: entry.idle_timeout.unwrap_or(base.idle_timeout),
             dir: entry.dir.as_ref().map(|relative| dir.join(relative)).or(base.dir.clone()),
             kind: entry.kind,
         };

@@ -81,6 +81,9 @@ pub fn agent_card(card: &AgentCard, record: &Agent) -> v1::Agent {
     }
 }
 
+/// The status of an open turn that waits.
+pub const PARKED: &str = "parked";
+
 /// A turn. What agents wrote leaves only redacted; the record keeps the raw words, which resuming needs.
 #[must_use]
 pub fn turn(turn: &Turn, redactor: &Redactor) -> v1::Turn {
@@ -92,8 +95,13 @@ pub fn turn(turn: &Turn, redactor: &Redactor) -> v1::Turn {
         other_roots: texts(&turn.other_roots),
         hop: turn.hop,
         source: turn.source.clone(),
-        status: turn.status.as_str().to_owned(),
-        reason: turn.reason.as_deref().map(|reason| redactor.redact(reason)),
+        status: if turn.parked.is_some() { PARKED } else { turn.status.as_str() }.to_owned(),
+        reason: turn
+            .parked
+            .as_ref()
+            .map(|parked| &parked.reason)
+            .or(turn.reason.as_ref())
+            .map(|reason| redactor.redact(reason)),
         model: turn.model.clone(),
         rounds: turn.rounds,
         calls: turn.calls,
@@ -109,6 +117,7 @@ pub fn turn(turn: &Turn, redactor: &Redactor) -> v1::Turn {
         boot_mark: turn.boot_mark,
         about: redactor.redact(&turn.about),
         truncated: turn.truncated,
+        parked_since_ms: turn.parked.as_ref().map(|parked| parked.since.0),
     }
 }
 

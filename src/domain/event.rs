@@ -62,6 +62,12 @@ text_enum! {
         ToolProgress = "tool.progress",
         /// A tool call ended.
         ToolFinished = "tool.finished",
+        /// A turn waits for a model that is down, or for a budget.
+        TurnParked = "turn.parked",
+        /// A model does not answer: its turns wait, and one call at a time tries it.
+        ProviderDown = "provider.down",
+        /// A model answers again.
+        ProviderUp = "provider.up",
         /// The model writes. Ephemeral.
         ModelDelta = "model.delta",
         /// Mail lies in an inbox.

@@ -112,6 +112,12 @@ pub enum Step {
         /// Bytes that the conversation may have from here on.
         context: u64,
     },
+    /// The turn waits for what is not its own fault to pass: a model that is down, a spent budget. The failures before it are
+    /// done with; it begins its attempts anew.
+    Parked {
+        /// What it waits for, in words.
+        reason: String,
+    },
     /// A call is about to run whose effect is not in the store, or that waits.
     CallStarted {
         /// Our id of the call.
@@ -167,6 +173,7 @@ impl Step {
             Self::Shortened { .. } => "shortened",
             Self::CallStarted { .. } => "call_started",
             Self::CallFinished { .. } => "call_finished",
+            Self::Parked { .. } => "parked",
             Self::Note { .. } => "note",
         }
     }

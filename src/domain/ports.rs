@@ -39,6 +39,13 @@ pub enum Signal {
         /// Which.
         turn_id: TurnId,
     },
+    /// A parked turn may go on: its budget was raised, or someone says that it is time to try again.
+    TurnRetry {
+        /// Whose turn.
+        agent_id: AgentId,
+        /// Which.
+        turn_id: TurnId,
+    },
     /// Something waits to be handed to the outside, or no longer does.
     Delivery,
     /// The agent's desired state or configuration changed; the supervisor must reconcile it.
@@ -46,6 +53,8 @@ pub enum Signal {
     /// In these scopes less is held than before, or the limit is another: whoever waits for room in one tries again. Only of
     /// scopes that have a limit, or had one.
     BudgetsFreed(Vec<Scope>),
+    /// A limit was set: whoever found a budget spent tries again.
+    LimitsSet,
     /// A schedule was set, changed or cancelled: what falls due next may be another.
     Schedules,
 }

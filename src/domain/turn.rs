@@ -6,6 +6,7 @@ use crate::budget::{Reservation, no_tokens};
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, RootId, TurnId};
 use crate::money::Money;
+use crate::scope::Scope;
 use crate::time::Timestamp;
 
 text_enum! {
@@ -24,6 +25,55 @@ text_enum! {
         /// It kept crashing; its mail is a dead letter.
         Dead = "dead",
     }
+}
+
+/// What a parked turn waits for (DESIGN.md section 2, "Transient causes").
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum ParkCause {
+    /// The model that it needs cannot be had now.
+    Model {
+        /// The provider's name in the world file.
+        provider: String,
+        /// The model's name there.
+        model: String,
+    },
+    /// A budget is spent: someone raises it, or a new day begins.
+    Budget {
+        /// Which.
+        scope: Scope,
+    },
+}
+
+/// Whether a parked turn holds up its agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// What it waits for holds up all work of its agent, which waits with it, so that mail stays in order.
+    #[default]
+    InLine,
+    /// Only its own root is spent: its agent goes on with other work.
+    Aside,
+    /// It was aside and may go on: its agent takes it up before new mail.
+    Ready,
+}
+
+/// Why an open turn waits, and since when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parked {
+    /// What it waits for.
+    #[serde(flatten)]
+    pub cause: ParkCause,
+    /// In words, for people.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Whether its agent waits with it.
+    #[serde(default)]
+    pub standing: Standing,
+    /// Rounds of attempts that failed while the same model answered others. Too many, and the turn itself is at fault.
+    #[serde(default)]
+    pub alone: u32,
 }
 
 /// What stands behind an answer that was cut, for whoever asked.
@@ -88,4 +138,22 @@ pub struct Turn {
     pub boot_mark: u32,
     /// Boots in a row that found it without progress.
     pub stalled_boots: u32,
+    /// Why it waits, if it is open and parked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<Parked>,
+}
+
+impl Turn {
+    /// Whether its agent goes on without it.
+    #[must_use]
+    pub fn is_aside(&self) -> bool {
+        self.status == TurnStatus::Open
+            && self.parked.as_ref().is_some_and(|parked| parked.standing != Standing::InLine)
+    }
+
+    /// Whether it was aside and may go on.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.is_aside() && self.parked.as_ref().is_some_and(|parked| parked.standing == Standing::Ready)
+    }
 }

@@ -80,6 +80,22 @@ impl ErrorKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
+    /// Whether the cause may pass by itself or by a person's repair, so that the same call can succeed later (DESIGN.md
+    /// section 2, "Transient causes"). A key that is refused counts: a person replaces it, and the work goes on.
+    #[must_use]
+    pub fn is_transient(self) -> bool {
+        match self {
+            Self::RateLimited
+            | Self::Overloaded
+            | Self::Server
+            | Self::Network
+            | Self::Timeout
+            | Self::BrokenStream
+            | Self::Unauthorized => true,
+            Self::BadAnswer | Self::BadRequest | Self::ContextTooLong | Self::UnknownModel => false,
+        }
+    }
+
     /// Whether tokens may have been billed for a call that failed this way.
     #[must_use]
     pub fn charge(self) -> Charge {

@@ -1,6 +1,6 @@
 //! Model providers behind one trait: Anthropic, OpenAI and what speaks its chat API, Gemini, Ollama, rules from a file
 //! (`scripted`) and the answers of an earlier run (`recorded`). A pool per provider bounds the calls at once and waits
-//! out what a provider asks to be waited out; retries, fall-backs and prices are pure functions that the turn drives.
+//! out what a provider asks to be waited out, a breaker per provider and model keeps calls from what is down; retries, fall-backs and prices are pure functions that the turn drives.
 //!
 //! Must never: decide what is retried by itself (the turn journals every attempt), run a tool, or let a key or an
 //! unbounded payload into an error. Every future here may be dropped at any await without leaving anything behind.
@@ -8,11 +8,14 @@
 mod answer_bounds;
 mod aside;
 mod blocks;
+pub mod breaker;
+pub mod circuit;
 pub mod error;
 pub mod estimate;
 mod genai_events;
 mod genai_protocol;
 mod http;
+mod idle;
 pub mod markup;
 mod markup_marks;
 mod markup_stream;
@@ -39,12 +42,14 @@ mod through_genai_bounds;
 mod through_genai_request;
 mod whole_events;
 
+pub use breaker::{Admitted, Breaker, Pass};
+pub use circuit::Outage;
 pub use error::{Charge, ErrorKind, ProviderError};
 pub use estimate::{estimate_tokens, estimate_with, tokens_of_bytes, tool_bytes};
 pub use markup::{Visible, clean_visible, malformed_tool_call};
 pub use markup_stream::Cleaner;
 pub use model::{Deltas, ModelAnswer, ModelRequest, NoDeltas, Provider, Stop};
-pub use pool::{Pool, Slot};
+pub use pool::{Class, Pool, Slot};
 pub use price::price;
 pub use providers::{Entry, Providers, Unbuilt};
 pub use recorded::{Recorded, RecordedAnswer, Recording};

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use ghost_domain::Refusal;
 use ghost_domain::redact::Redactor;
 use ghost_domain::tool_catalogue::to_wire;
 use ghost_domain::transcript::{Block, Message, Role, ToolSpec};
-use ghost_domain::{Clock, Refusal};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -28,6 +28,7 @@ use crate::answer_bounds::ANSWER_MAX;
 use crate::blocks::{sent_arguments, wire_name};
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::http::{base_url, client, error_body, packed, redactor, status_error, transport_error};
+use crate::idle::{Chunks, IdleLimit};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
 use crate::openai_stream::Gather;
 use crate::sse::Sse;
@@ -52,7 +53,7 @@ pub(crate) struct OpenAi {
     url: reqwest::Url,
     headers: HeaderMap,
     redactor: Redactor,
-    clock: Arc<dyn Clock>,
+    idle: IdleLimit,
     /// OpenAI itself wants `max_completion_tokens`; most others know only `max_tokens`.
     at_home: bool,
     /// The JSON of tool lists by identity: an agent's list is the same from call to call, and writing its schemas
@@ -65,7 +66,7 @@ impl OpenAi {
         name: &str,
         base: Option<&str>,
         key: Option<SecretString>,
-        clock: Arc<dyn Clock>,
+        idle: IdleLimit,
     ) -> Result<Self, Refusal> {
         let mut url = base_url(name, base.unwrap_or(HOME), "v1/")?;
         let client = client(name, &url)?;
@@ -77,7 +78,7 @@ impl OpenAi {
         if let Some(key) = &key {
             headers.insert(AUTHORIZATION, bearer(name, key)?);
         }
-        Ok(Self { client, url, headers, redactor: redactor(key.as_ref()), clock, at_home, lists: Mutex::default() })
+        Ok(Self { client, url, headers, redactor: redactor(key.as_ref()), idle, at_home, lists: Mutex::default() })
     }
 
     /// The JSON of the request's tools; `None` if it has none.
@@ -101,7 +102,7 @@ impl OpenAi {
     async fn failure(&self, mut response: reqwest::Response) -> ProviderError {
         let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
         let body = error_body(&mut response).await;
-        status_error(status, &headers, &String::from_utf8_lossy(&body), self.clock.now(), &self.redactor)
+        status_error(status, &headers, &String::from_utf8_lossy(&body), self.idle.clock.now(), &self.redactor)
     }
 }
 
@@ -126,7 +127,7 @@ impl Provider for OpenAi {
             .and_then(|tools| serde_json::to_vec(&Body::of(request, tools.as_deref(), self.at_home)))
             .map_err(|error| ProviderError::new(ErrorKind::BadRequest, format!("the request is no JSON: {error}")))?;
         let call = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let mut response = call.send().await.map_err(|error| transport_error(error, &self.redactor))?;
+        let response = call.send().await.map_err(|error| transport_error(error, &self.redactor))?;
         if !response.status().is_success() {
             return Err(self.failure(response).await);
         }
@@ -139,18 +140,17 @@ impl Provider for OpenAi {
             .and_then(|kind| kind.to_str().ok())
             .is_some_and(|kind| kind.starts_with("application/json"));
         let mut gather = Gather::new(request, &self.redactor);
+        let mut chunks = Chunks::new(response, self.idle.clone());
         let (mut sse, mut plain, mut total, mut stretch) = (Sse::default(), Vec::new(), 0, 0);
         loop {
             // A body that breaks off after its end marker is whole; before it, the loss is not a failure of the network
             // but of the answer, which may have been billed.
-            let chunk = match response.chunk().await {
+            let chunk = match chunks.next(&self.redactor).await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
                 Err(_) if gather.is_done() => break,
-                Err(error) => {
-                    let words = transport_error(error, &self.redactor).message;
-                    return Err(self.broken(&words));
-                }
+                Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
+                Err(error) => return Err(self.broken(&error.message)),
             };
             if stretch >= STRETCH {
                 stretch = 0;
@@ -174,7 +174,7 @@ impl Provider for OpenAi {
             }
         }
         if gather.is_done() {
-            self.drain(response);
+            self.drain(chunks.into_inner());
         }
         if whole {
             gather.whole(&plain, deltas)?;
@@ -195,7 +195,7 @@ impl OpenAi {
         if response.chunk().now_or_never().is_some() {
             return;
         }
-        let late = self.clock.sleep(DRAIN_MAX);
+        let late = self.idle.clock.sleep(DRAIN_MAX);
         tokio::spawn(async move {
             let rest = std::pin::pin!(response.chunk());
             // Whatever comes is no part of the answer.

@@ -1,18 +1,30 @@
 //! The pool of one provider: how many calls run at once, who is next, and for how long nobody is, because the provider
-//! asked for a pause.
+//! asked for a pause. People go before machines, within a share, so that neither waits for ever.
 //!
-//! Must never: let a later caller overtake an earlier one, or keep the place of a caller that has gone.
+//! Must never: let a later caller overtake an earlier one of its class, or keep the place of a caller that has gone.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ghost_domain::{Clock, Timestamp};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
-/// Slots of one provider, handed out first come first served.
+/// How many slots in a row go to people while machines wait.
+const PEOPLE_IN_A_ROW: u32 = 3;
+
+/// On whose behalf a call is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A person waits for it: an operator, or someone in a conversation.
+    Person,
+    /// Agents among themselves, timers, jobs.
+    Machine,
+}
+
+/// Slots of one provider, handed out first come first served within a class.
 pub struct Pool {
-    slots: Arc<Semaphore>,
-    size: Arc<Mutex<Size>>,
+    queue: Arc<Mutex<Queue>>,
     clock: Arc<dyn Clock>,
     /// Milliseconds since the epoch before which nobody is let in.
     closed_until: AtomicI64,
@@ -20,10 +32,60 @@ pub struct Pool {
     in_use: Arc<AtomicUsize>,
 }
 
-/// How many slots a pool has, and how many of those that are out are not to come back, because it was made smaller.
-struct Size {
+/// Who holds a slot and who waits for one.
+struct Queue {
     slots: usize,
-    surplus: usize,
+    /// Slots that are out; more than `slots` for a while after the pool was made smaller.
+    out: usize,
+    people: VecDeque<Waiter>,
+    machines: VecDeque<Waiter>,
+    people_in_a_row: u32,
+    tickets: u64,
+}
+
+struct Waiter {
+    ticket: u64,
+    call: oneshot::Sender<()>,
+}
+
+impl Queue {
+    /// Calls as many as there are free slots for.
+    fn call_next(&mut self) {
+        while self.out < self.slots {
+            let machines_turn = self.people_in_a_row >= PEOPLE_IN_A_ROW && !self.machines.is_empty();
+            let person = if machines_turn { None } else { self.people.pop_front() };
+            let next = match person {
+                Some(person) => {
+                    self.people_in_a_row += 1;
+                    Some(person)
+                }
+                None => {
+                    self.people_in_a_row = 0;
+                    self.machines.pop_front()
+                }
+            };
+            let Some(next) = next else { return };
+            self.out += 1;
+            // One that has gone meanwhile finds its ticket called and gives the slot back.
+            let _ = next.call.send(());
+        }
+    }
+
+    /// Takes a waiter out that has not been called yet.
+    fn leave(&mut self, ticket: u64) -> bool {
+        for line in [&mut self.people, &mut self.machines] {
+            if let Some(at) = line.iter().position(|waiter| waiter.ticket == ticket) {
+                line.remove(at);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn give_back(&mut self) {
+        self.out = self.out.saturating_sub(1);
+        self.call_next();
+    }
 }
 
 /// The right to one call. Dropping it lets the next one in.
@@ -33,33 +95,39 @@ pub struct Slot {
 }
 
 /// A place among those that a pool has.
-struct Place {
-    permit: Option<OwnedSemaphorePermit>,
-    size: Arc<Mutex<Size>>,
-}
+struct Place(Arc<Mutex<Queue>>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut size = locked(&self.size);
-        if let Some(permit) = self.permit.take() {
-            if size.surplus > 0 {
-                size.surplus -= 1;
-                permit.forget();
-            } else {
-                // Given back under the lock, or a pool that is made smaller at this moment would not find it.
-                drop(permit);
+        locked(&self.0).give_back();
+    }
+}
+
+/// A place in the line. Dropping it leaves the line, or gives back the slot that it was called for.
+struct Ticket {
+    queue: Arc<Mutex<Queue>>,
+    ticket: u64,
+    taken: bool,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.taken {
+            let mut queue = locked(&self.queue);
+            if !queue.leave(self.ticket) {
+                queue.give_back();
             }
         }
     }
 }
 
-/// The numbers are whole after every statement, so those of a lock that a panic poisoned are, too.
-fn locked(size: &Mutex<Size>) -> MutexGuard<'_, Size> {
-    size.lock().unwrap_or_else(PoisonError::into_inner)
+/// The queue is whole after every statement, so that of a lock which a panic poisoned is, too.
+fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn bounded(concurrency: u32) -> usize {
-    usize::try_from(concurrency).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)
+    usize::try_from(concurrency).unwrap_or(usize::MAX).max(1)
 }
 
 /// One in a count, for as long as it lives.
@@ -82,10 +150,16 @@ impl Pool {
     /// A pool of `concurrency` slots, at least one.
     #[must_use]
     pub fn new(concurrency: u32, clock: Arc<dyn Clock>) -> Self {
-        let slots = bounded(concurrency);
+        let queue = Queue {
+            slots: bounded(concurrency),
+            out: 0,
+            people: VecDeque::new(),
+            machines: VecDeque::new(),
+            people_in_a_row: 0,
+            tickets: 0,
+        };
         Self {
-            slots: Arc::new(Semaphore::new(slots)),
-            size: Arc::new(Mutex::new(Size { slots, surplus: 0 })),
+            queue: Arc::new(Mutex::new(queue)),
             clock,
             closed_until: AtomicI64::new(i64::MIN),
             queued: Arc::default(),
@@ -96,28 +170,17 @@ impl Pool {
     /// Makes it a pool of `concurrency` slots, at least one. Calls under way go on; while there are more of them than that,
     /// nobody is let in.
     pub fn resize(&self, concurrency: u32) {
-        let (slots, mut size) = (bounded(concurrency), locked(&self.size));
-        if slots > size.slots {
-            let more = slots - size.slots;
-            // Those that were not to come back may.
-            let kept = more.min(size.surplus);
-            size.surplus -= kept;
-            self.slots.add_permits(more - kept);
-        } else {
-            let less = size.slots - slots;
-            size.surplus += less - self.slots.forget_permits(less);
-        }
-        size.slots = slots;
+        let mut queue = locked(&self.queue);
+        queue.slots = bounded(concurrency);
+        queue.call_next();
     }
 
-    /// Waits for a place: behind everyone who came before, and until a cool-down is over. Dropping the future gives
-    /// the place up.
-    pub async fn admit(&self) -> Slot {
+    /// Waits for a place: behind everyone of its class who came before, and until a cool-down is over. Dropping the future
+    /// gives the place up.
+    pub async fn admit(&self, class: Class) -> Slot {
         let queued = Counted::new(&self.queued);
-        // The semaphore is private and never closed, so there is always a permit; its queue is first in, first out.
-        let permit = Arc::clone(&self.slots).acquire_owned().await.ok();
-        let place = Place { permit, size: Arc::clone(&self.size) };
-        // The permit is held through the cool-down, so that the order of arrival stays. It may be prolonged meanwhile.
+        let place = self.place(class).await;
+        // The slot is held through the cool-down, so that the order of arrival stays. It may be prolonged meanwhile.
         loop {
             let until = Timestamp(self.closed_until.load(Ordering::Acquire));
             if self.clock.now() >= until {
@@ -127,6 +190,26 @@ impl Pool {
         }
         drop(queued);
         Slot { _place: place, _in_use: Counted::new(&self.in_use) }
+    }
+
+    async fn place(&self, class: Class) -> Place {
+        let (called, mut ticket) = {
+            let mut queue = locked(&self.queue);
+            queue.tickets += 1;
+            let ticket = queue.tickets;
+            let (call, called) = oneshot::channel();
+            let line = match class {
+                Class::Person => &mut queue.people,
+                Class::Machine => &mut queue.machines,
+            };
+            line.push_back(Waiter { ticket, call });
+            queue.call_next();
+            (called, Ticket { queue: Arc::clone(&self.queue), ticket, taken: false })
+        };
+        // The queue keeps the sender until it calls, so this never ends otherwise.
+        let _ = called.await;
+        ticket.taken = true;
+        Place(Arc::clone(&self.queue))
     }
 
     /// Lets nobody in before `until`. A shorter pause than the one that holds changes nothing; calls under way go on.
@@ -165,10 +248,10 @@ mod tests {
     #[tokio::test]
     async fn callers_are_served_in_order_and_a_dropped_one_loses_its_place() {
         let pool = Pool::new(1, ManualClock::at(0));
-        let first = pool.admit().await;
-        let mut second = Box::pin(pool.admit());
-        let mut third = Box::pin(pool.admit());
-        let mut fourth = Box::pin(pool.admit());
+        let first = pool.admit(Class::Machine).await;
+        let mut second = Box::pin(pool.admit(Class::Machine));
+        let mut third = Box::pin(pool.admit(Class::Machine));
+        let mut fourth = Box::pin(pool.admit(Class::Machine));
         for waiting in [&mut second, &mut third, &mut fourth] {
             assert!(poll_immediate(waiting).await.is_none());
         }
@@ -185,38 +268,73 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn people_go_before_machines_within_a_share() {
+        let pool = Pool::new(1, ManualClock::at(0));
+        let first = pool.admit(Class::Machine).await;
+        let mut waiting = Vec::new();
+        for (name, class) in [
+            ("m1", Class::Machine),
+            ("m2", Class::Machine),
+            ("p1", Class::Person),
+            ("p2", Class::Person),
+            ("p3", Class::Person),
+            ("p4", Class::Person),
+        ] {
+            let mut future = Box::pin(pool.admit(class));
+            assert!(poll_immediate(&mut future).await.is_none());
+            waiting.push((name, future));
+        }
+        drop(first);
+        let mut order = Vec::new();
+        while !waiting.is_empty() {
+            let mut served = None;
+            for (at, (name, future)) in waiting.iter_mut().enumerate() {
+                if let Some(slot) = poll_immediate(future).await {
+                    order.push(*name);
+                    served = Some((at, slot));
+                    break;
+                }
+            }
+            let (at, slot) = served.expect("somebody is next");
+            drop(waiting.remove(at));
+            drop(slot);
+        }
+        assert_eq!(order, ["p1", "p2", "p3", "m1", "p4", "m2"]);
+    }
+
+    #[tokio::test]
     async fn a_pool_is_resized_under_its_callers() {
         let pool = Pool::new(3, ManualClock::at(0));
-        let (first, second) = (pool.admit().await, pool.admit().await);
+        let (first, second) = (pool.admit(Class::Machine).await, pool.admit(Class::Machine).await);
         // One slot is free and goes at once, one of the two that are out when it comes back.
         pool.resize(1);
-        let mut third = Box::pin(pool.admit());
+        let mut third = Box::pin(pool.admit(Class::Machine));
         assert!(poll_immediate(&mut third).await.is_none());
         drop(first);
         assert!(poll_immediate(&mut third).await.is_none(), "one is out, and there is one");
         drop(second);
         let third = poll_immediate(&mut third).await.expect("its turn");
-        let mut fourth = Box::pin(pool.admit());
+        let mut fourth = Box::pin(pool.admit(Class::Machine));
         assert!(poll_immediate(&mut fourth).await.is_none());
         // What was to go stays when there are to be more again before it went.
         pool.resize(2);
         let fourth = poll_immediate(&mut fourth).await.expect("there are two");
         pool.resize(1);
         pool.resize(2);
-        let mut fifth = Box::pin(pool.admit());
+        let mut fifth = Box::pin(pool.admit(Class::Machine));
         assert!(poll_immediate(&mut fifth).await.is_none());
         drop((third, fourth));
         let _fifth = poll_immediate(&mut fifth).await.expect("two are free");
-        let _sixth = poll_immediate(&mut Box::pin(pool.admit())).await.expect("one is free");
-        assert!(poll_immediate(&mut Box::pin(pool.admit())).await.is_none());
+        let _sixth = poll_immediate(&mut Box::pin(pool.admit(Class::Machine))).await.expect("one is free");
+        assert!(poll_immediate(&mut Box::pin(pool.admit(Class::Machine))).await.is_none());
     }
 
     #[tokio::test]
     async fn a_place_that_was_won_but_never_polled_again_goes_to_the_next() {
         let pool = Pool::new(1, ManualClock::at(0));
-        let first = pool.admit().await;
-        let mut second = Box::pin(pool.admit());
-        let mut third = Box::pin(pool.admit());
+        let first = pool.admit(Class::Machine).await;
+        let mut second = Box::pin(pool.admit(Class::Machine));
+        let mut third = Box::pin(pool.admit(Class::Machine));
         assert!(poll_immediate(&mut second).await.is_none());
         assert!(poll_immediate(&mut third).await.is_none());
         drop(first);
@@ -229,7 +347,7 @@ mod tests {
         let clock = ManualClock::at(1_000);
         let pool = Pool::new(4, Arc::clone(&clock) as Arc<dyn Clock>);
         pool.cool_down(Timestamp(2_000));
-        let mut waiting = pin!(pool.admit());
+        let mut waiting = pin!(pool.admit(Class::Machine));
         assert!(waiting.as_mut().now_or_never().is_none());
         pool.cool_down(Timestamp(3_000));
         pool.cool_down(Timestamp(1_500));

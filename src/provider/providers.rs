@@ -10,7 +10,9 @@ use ghost_config::plan::{LlmPlan, ProviderKind, ProviderPlan};
 use ghost_domain::{Clock, Code, Refusal};
 use secrecy::SecretString;
 
+use crate::breaker::Breaker;
 use crate::genai_protocol::Protocol;
+use crate::idle::IdleLimit;
 use crate::model::Provider;
 use crate::openai::OpenAi;
 use crate::pool::Pool;
@@ -26,6 +28,8 @@ pub struct Entry {
     pub provider: Arc<dyn Provider>,
     /// Who may ask, and when.
     pub pool: Arc<Pool>,
+    /// Which of its models are down.
+    pub breaker: Arc<Breaker>,
     /// How it was configured.
     pub plan: ProviderPlan,
 }
@@ -119,7 +123,7 @@ impl Providers {
         providers
     }
 
-    /// Takes over the pools of `before`, which these replace: of every provider that is still where it was, by its name, with the
+    /// Takes over the pools and circuits of `before`, which these replace: of every provider that is still where it was, by its name, with the
     /// calls that are under way in it, those that wait, and the pause that it asked for. Sizes change with
     /// [`Self::size_pools`]. A recording that is still the same goes on where it is.
     pub fn keep_pools(&mut self, before: &Self) {
@@ -133,8 +137,13 @@ impl Providers {
                     self.recorded.insert(name.clone(), Arc::clone(recorded));
                     provider = Arc::clone(recorded) as Arc<dyn Provider>;
                 }
-                let pool = Arc::clone(&old.pool);
-                *entry = Arc::new(Entry { name: name.clone(), provider, pool, plan: entry.plan.clone() });
+                *entry = Arc::new(Entry {
+                    name: name.clone(),
+                    provider,
+                    pool: Arc::clone(&old.pool),
+                    breaker: Arc::clone(&old.breaker),
+                    plan: entry.plan.clone(),
+                });
             }
         }
     }
@@ -149,7 +158,8 @@ impl Providers {
     /// Adds a provider, or replaces the one of that name together with its pool.
     pub fn insert(&mut self, name: &str, plan: ProviderPlan, provider: Arc<dyn Provider>) {
         let pool = Arc::new(Pool::new(plan.concurrency, Arc::clone(&self.clock)));
-        self.entries.insert(name.to_owned(), Arc::new(Entry { name: name.to_owned(), provider, pool, plan }));
+        let breaker = Arc::new(Breaker::new(Arc::clone(&self.clock)));
+        self.entries.insert(name.to_owned(), Arc::new(Entry { name: name.to_owned(), provider, pool, breaker, plan }));
     }
 
     /// The provider of that name.
@@ -187,10 +197,11 @@ fn build_one(
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn Provider>, Unbuilt> {
     let key = || key(name, plan, env).map_err(unbuilt(name, "api_key_env"));
+    let idle = IdleLimit { clock: Arc::clone(clock), most: plan.idle_timeout };
     let (of_url, of_dir) = (unbuilt(name, "base_url"), unbuilt(name, "dir"));
     let protocol = match plan.kind {
         ProviderKind::OpenAi => {
-            let built = OpenAi::new(name, plan.base_url.as_deref(), key()?, Arc::clone(clock));
+            let built = OpenAi::new(name, plan.base_url.as_deref(), key()?, idle);
             return Ok(Arc::new(built.map_err(of_url)?));
         }
         ProviderKind::Scripted => {
@@ -204,7 +215,7 @@ fn build_one(
         ProviderKind::Gemini => Protocol::Gemini,
         ProviderKind::Ollama => Protocol::Ollama,
     };
-    let built = ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key()?, Arc::clone(clock));
+    let built = ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key()?, idle);
     Ok(Arc::new(built.map_err(of_url)?))
 }
 
@@ -256,6 +267,7 @@ fn key(name: &str, plan: &ProviderPlan, env: &dyn Fn(&str) -> Option<String>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Class;
     use crate::testing::{ManualClock, provider_plan};
     use futures_util::future::poll_immediate;
     use ghost_domain::Timestamp;
@@ -270,12 +282,12 @@ mod tests {
     async fn who_replaces_providers_takes_their_pools_over() {
         let (here, there) = ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1");
         let before = one(1, here);
-        let slot = before.get("p").unwrap().pool.admit().await;
+        let slot = before.get("p").unwrap().pool.admit(Class::Machine).await;
         let mut after = one(1, here);
         after.keep_pools(&before);
         after.size_pools();
         let pool = Arc::clone(&after.get("p").unwrap().pool);
-        let mut waits = Box::pin(pool.admit());
+        let mut waits = Box::pin(pool.admit(Class::Machine));
         assert!(poll_immediate(&mut waits).await.is_none(), "the call under way counts");
         let mut larger = one(2, here);
         larger.keep_pools(&after);
@@ -285,7 +297,7 @@ mod tests {
         // Put back, as a reload that fails does.
         after.size_pools();
         drop(second);
-        assert!(poll_immediate(&mut Box::pin(pool.admit())).await.is_none());
+        assert!(poll_immediate(&mut Box::pin(pool.admit(Class::Machine))).await.is_none());
         drop(slot);
         pool.cool_down(Timestamp(5_000));
         let mut again = one(1, here);

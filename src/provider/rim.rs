@@ -35,6 +35,7 @@ use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::genai_events::Sift;
 use crate::genai_protocol::Protocol;
 use crate::http::{builder, chain, client, error_body, event_error, packed, transport_error};
+use crate::idle::{Chunks, IdleLimit};
 use crate::ollama_extras::Extras;
 use crate::whole_events::{Ends, Whole};
 
@@ -56,6 +57,7 @@ struct Shared {
     base: reqwest::Url,
     protocol: Protocol,
     redactor: Redactor,
+    idle: IdleLimit,
     last: AtomicU64,
     /// The calls under way, by number.
     calls: Mutex<BTreeMap<u64, Arc<Known>>>,
@@ -105,10 +107,16 @@ impl Drop for Passage {
 
 impl Rim {
     /// The rim of the provider `name` at `base`, which ends in `/`. Nothing is opened yet.
-    pub(crate) fn new(name: &str, base: reqwest::Url, protocol: Protocol, redactor: Redactor) -> Result<Self, Refusal> {
+    pub(crate) fn new(
+        name: &str,
+        base: reqwest::Url,
+        protocol: Protocol,
+        redactor: Redactor,
+        idle: IdleLimit,
+    ) -> Result<Self, Refusal> {
         let client = client(name, &base)?;
         let (last, calls) = (AtomicU64::new(0), Mutex::default());
-        let shared = Arc::new(Shared { client, base, protocol, redactor, last, calls });
+        let shared = Arc::new(Shared { client, base, protocol, redactor, idle, last, calls });
         Ok(Self { shared, socket: socket(name)?, server: OnceCell::new() })
     }
 
@@ -275,18 +283,19 @@ fn events(
     known: Arc<Known>,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
     let (whole, sift) = (Whole::new(shared.protocol.ends()), Sift::of(shared.protocol));
-    stream::unfold(Some((response, whole, sift, shared.redactor.clone(), known)), |state| async {
-        let (mut response, mut whole, mut sift, redactor, known) = state?;
+    let chunks = Chunks::new(response, shared.idle.clone());
+    stream::unfold(Some((chunks, whole, sift, shared.redactor.clone(), known)), |state| async {
+        let (mut chunks, mut whole, mut sift, redactor, known) = state?;
         loop {
-            let error = match response.chunk().await {
+            let error = match chunks.next(&redactor).await {
                 Ok(Some(chunk)) => match whole.push(&chunk).map(|events| sift.pass(events)) {
                     Ok(events) if events.is_empty() => continue,
-                    Ok(events) => return Some((Ok(events.into()), Some((response, whole, sift, redactor, known)))),
+                    Ok(events) => return Some((Ok(events.into()), Some((chunks, whole, sift, redactor, known)))),
                     Err(error) => error,
                 },
                 // A last event may have no end.
                 Ok(None) => return Some((Ok(sift.pass(whole.rest()).into()), None)),
-                Err(error) => transport_error(error, &redactor),
+                Err(error) => error,
             };
             // One call is one request, so nothing was put there yet.
             let _ = known.failure.set(error);

@@ -33,6 +33,7 @@ use crate::estimate::estimate_tokens;
 use crate::genai_events::BLOCKED;
 use crate::genai_protocol::Protocol;
 use crate::http::{base_url, chain, event_error, redactor, status_error, transport_error};
+use crate::idle::IdleLimit;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
 use crate::ollama_extras::Extras;
 use crate::openai_usage::COUNT_MAX;
@@ -93,12 +94,13 @@ impl ThroughGenai {
         protocol: Protocol,
         base: Option<&str>,
         key: Option<SecretString>,
-        clock: Arc<dyn Clock>,
+        idle: IdleLimit,
     ) -> Result<Self, Refusal> {
         let (home, bare) = protocol.home();
         let url = base_url(name, base.unwrap_or(home), bare)?;
         let redactor = redactor(key.as_ref());
-        let rim = Rim::new(name, url, protocol, redactor.clone())?;
+        let clock = Arc::clone(&idle.clock);
+        let rim = Rim::new(name, url, protocol, redactor.clone(), idle)?;
         let client = genai::Client::builder().with_reqwest(rim.client(name)?).build().map_err(|error| {
             Refusal::new(Code::Internal, format!("the client of provider `{name}` cannot be made: {}", chain(&error)))
         })?;

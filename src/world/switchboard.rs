@@ -162,6 +162,11 @@ impl Switchboard {
                 }
             }
             Signal::BudgetsFreed(scopes) => self.line.freed(scopes),
+            Signal::LimitsSet => self.line.limits_set(),
+            Signal::TurnRetry { agent_id, turn_id } => match self.directory.actor(agent_id) {
+                Some(actor) => drop(actor.cast(AgentMsg::Retry(*turn_id))),
+                None => self.wake(agent_id),
+            },
             Signal::Schedules => self.ring_schedules(),
             Signal::Reconcile(agent_id) => {
                 let team = self.directory.card(agent_id).and_then(|card| card.team);

@@ -18,7 +18,7 @@ pub struct List {
     /// Of this agent
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// With this status: open, finished, failed, cancelled, split or dead
+    /// With this status: open, parked, finished, failed, cancelled, split or dead
     #[arg(long, value_name = "S")]
     status: Option<String>,
     /// That belong to this root

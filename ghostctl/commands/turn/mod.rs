@@ -2,6 +2,7 @@
 
 mod cancel;
 mod list;
+mod retry;
 mod show;
 
 use crate::connection::Client;
@@ -14,6 +15,7 @@ pub enum Turn {
     List(list::List),
     Show(show::Show),
     Cancel(cancel::Cancel),
+    Retry(retry::Retry),
 }
 
 impl Turn {
@@ -22,6 +24,7 @@ impl Turn {
             Self::List(verb) => verb.run(client).await,
             Self::Show(verb) => verb.run(client).await,
             Self::Cancel(verb) => verb.run(client).await,
+            Self::Retry(verb) => verb.run(client).await,
         }
     }
 }

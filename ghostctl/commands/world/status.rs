@@ -26,12 +26,26 @@ fn counted(counts: &[NamedCount]) -> String {
     counts.iter().map(|count| format!("{} {}", count.count, count.name)).collect::<Vec<_>>().join(", ")
 }
 
+fn turns(status: &WorldStatus) -> String {
+    let mut text = format!("{} open", status.open_turns);
+    if status.parked_turns > 0 {
+        text.push_str(&format!(", {} of them parked", status.parked_turns));
+    }
+    if status.waiting_agents > 0 {
+        text.push_str(&format!("; {} agents wait", status.waiting_agents));
+    }
+    if status.paused {
+        text.push_str("; paused, none starts");
+    }
+    text
+}
+
 fn text(status: &WorldStatus) -> String {
     let mut text = fields(&[
         ("world", format!("{} ({})", status.name, status.world_id)),
         ("daemon", format!("ghostd {} on {}", status.version, status.node)),
         ("started", moment(status.started_at_ms)),
-        ("turns", format!("{} open{}", status.open_turns, if status.paused { "; paused, none starts" } else { "" })),
+        ("turns", turns(status)),
         ("agents", counted(&status.agents_by_status)),
         ("activity", counted(&status.agents_by_activity)),
         ("inbox", format!("{} pending", status.inbox_total)),
@@ -39,6 +53,17 @@ fn text(status: &WorldStatus) -> String {
         ("last event", status.last_seq.to_string()),
         ("endpoints", status.endpoints.join(", ")),
     ]);
+    for down in &status.models_down {
+        let model = format!(
+            "{} at {} since {}, {} probes: {}",
+            down.model,
+            down.provider,
+            moment(down.since_ms),
+            down.probes,
+            one_line(&down.reason, 200)
+        );
+        text.push_str(&fields(&[("model down  ", model)]));
+    }
     if let Some(job) = &status.job {
         let result = job.result_path.as_deref().map(|path| format!(", result in {path}")).unwrap_or_default();
         let job = format!(

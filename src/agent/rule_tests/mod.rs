@@ -10,6 +10,7 @@ mod kept;
 mod length;
 mod limits;
 mod operator;
+mod parking;
 mod prompt;
 mod resume;
 mod resume_file;

@@ -81,8 +81,10 @@ struct Bells(Arc<Line>);
 impl Wake for Bells {
     fn signal(&self, signals: &[Signal]) {
         for signal in signals {
-            if let Signal::BudgetsFreed(scopes) = signal {
-                self.0.freed(scopes);
+            match signal {
+                Signal::BudgetsFreed(scopes) => self.0.freed(scopes),
+                Signal::LimitsSet => self.0.limits_set(),
+                _ => {}
             }
         }
     }
@@ -191,6 +193,28 @@ impl Rig {
         let agent_id = id(name);
         // An actor of its own each time, as after a wake-up.
         self.in_time(turn::work(&self.engine, &agent_id, &Arc::default())).await
+    }
+
+    /// Works an agent's mail off until its newest turn is parked, and dies there.
+    pub(crate) async fn parks(&self, name: &str) -> Turn {
+        let parked = async {
+            loop {
+                let filter = TurnFilter { agent_id: Some(id(name)), parked: Some(true), ..TurnFilter::default() };
+                if let Some(turn) = read!(self, |r| r.turn_list(&filter).await?).pop() {
+                    return turn;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let (agent_id, bench) = (id(name), Arc::default());
+        let parking = async {
+            tokio::select! {
+                biased;
+                done = turn::work(&self.engine, &agent_id, &bench) => panic!("it ended: {done:?}"),
+                turn = parked => turn,
+            }
+        };
+        self.in_time(parking).await
     }
 
     /// Works until `cut` happens, and dies there.

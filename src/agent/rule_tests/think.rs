@@ -1,6 +1,7 @@
 use ghost_commons::budgets::{self, NewLimits};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, Role};
+use ghost_domain::turn::{ParkCause, Standing};
 use ghost_domain::{AskStatus, CallStatus, Code, EventKind, Scope, TurnStatus};
 use ghost_provider::Stop;
 use serde_json::json;
@@ -28,7 +29,7 @@ async fn a_turn_ends_with_the_last_words_and_records_what_it_took() {
 }
 
 #[tokio::test]
-async fn a_budget_that_is_spent_in_mid_turn_ends_it_with_an_error_for_whoever_asked() {
+async fn a_budget_that_is_spent_in_mid_turn_parks_it_until_someone_raises_it() {
     let rig = Rig::new().await;
     rig.model.does(|_, _| call("test.look", json!({ "n": 7 })));
     let ask = rig.ask("ada").await;
@@ -52,17 +53,27 @@ async fn a_budget_that_is_spent_in_mid_turn_ends_it_with_an_error_for_whoever_as
             call("test.look", json!({ "n": 7 }))
         }
     });
-    rig.work("ada").await.unwrap();
-    let turn = rig.turn("ada").await;
-    assert_eq!(turn.status, TurnStatus::Failed);
-    assert!(turn.reason.unwrap().starts_with("budget_exhausted"));
-    let ask = rig.ask_row(ask.ask_id).await;
-    assert!(ask.status == AskStatus::Failed && ask.error.unwrap().contains("budget world is spent"));
+    let turn = rig.parks("ada").await;
+    assert_eq!(turn.status, TurnStatus::Open);
+    let parked = turn.parked.unwrap();
+    assert_eq!((parked.cause, parked.standing), (ParkCause::Budget { scope: Scope::World }, Standing::InLine));
+    assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Open, "it ends by its own deadline");
     let kinds: Vec<EventKind> = rig.events().await.into_iter().map(|event| event.kind).collect();
-    assert!(kinds.contains(&EventKind::BudgetExhausted) && !kinds.contains(&EventKind::DeadLetterHeld));
-    // The result that was to be recorded with the refused question is recorded without it.
+    for kind in [EventKind::BudgetExhausted, EventKind::TurnParked] {
+        assert_eq!(kinds.iter().filter(|told| **told == kind).count(), 1, "{kind:?}");
+    }
+    assert!(!kinds.contains(&EventKind::DeadLetterHeld) && !kinds.contains(&EventKind::TurnFinished));
+    // The result that was to be recorded with the refused question is recorded with the parking.
     let calls: Vec<_> = rig.ledger().await.into_iter().map(|row| (row.tool, row.status)).collect();
     assert_eq!(calls, [("test.look".to_owned(), CallStatus::Ok)]);
+    rig.model.does(|_, _| say("seven"));
+    let limits = NewLimits { tokens: Some(Some(1_000_000)), money: None };
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.ask_row(ask.ask_id).await.reply.as_deref(), Some("seven"));
+    assert_eq!(rig.model.asked().len(), 1, "what was answered is not asked for again");
+    let turn = rig.turn("ada").await;
+    assert_eq!((turn.status, turn.rounds, turn.parked), (TurnStatus::Finished, 2, None));
 }
 
 const WRITTEN: &str = "Let me look.\n<tool_call>{\"name\": \"test.look\", \"arguments\": {\"n\": 1";

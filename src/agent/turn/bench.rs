@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ghost_config::plan::Plan;
 use ghost_domain::{Timestamp, Turn, TurnId};
+use ghost_provider::Pass;
 use tokio::sync::Notify;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -22,6 +23,15 @@ struct Pace {
     waits: bool,
 }
 
+/// What is known of an agent's next turn before it is opened.
+#[derive(Clone)]
+pub(super) struct Room {
+    /// Bytes of mail that it has room for.
+    pub(super) bytes: usize,
+    /// The models that it may ask, in order: provider and model.
+    pub(super) models: Arc<[(String, String)]>,
+}
+
 /// What an actor shares with the task that works for it.
 #[derive(Default)]
 pub struct Bench {
@@ -30,8 +40,16 @@ pub struct Bench {
     current: Mutex<Option<TurnId>>,
     /// Whether no turn of the agent's own can be open, because this actor has ended its last one.
     settled: AtomicBool,
+    /// Whether a turn that was aside may go on now.
+    ready: AtomicBool,
     /// See [`Bench::room`].
-    room: Mutex<Option<(Weak<Plan>, usize)>>,
+    room: Mutex<Option<(Weak<Plan>, Room)>>,
+    /// Rings when a parked turn is to be tried again at once.
+    pub(super) again: Notify,
+    /// Whether the agent waits for a model that is down or for a budget: nothing is lost by letting that wait go.
+    parked: AtomicBool,
+    /// The right to try a model that was down, won before the turn was opened.
+    pass: Mutex<Option<Pass>>,
     pace: Mutex<Pace>,
     /// What the agent's next prompt recalls, so that it is not read for every turn of a busy agent.
     recent: Mutex<Option<Vec<Arc<Turn>>>>,
@@ -45,17 +63,18 @@ impl Bench {
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+        // Asked for while a turn was under way, whose end settles.
+        !self.ready.swap(false, Ordering::AcqRel) && self.settled.load(Ordering::Acquire)
     }
 
-    /// Bytes of mail that the agent's next turn has room for, once a turn of its under this plan has told: what it is and
+    /// What the agent's next turn has room for and whom it may ask, once a turn of its under this plan has told: what it is and
     /// whether it can run at all are then known, too.
-    pub(super) fn room(&self, plan: &Arc<Plan>) -> Option<usize> {
+    pub(super) fn room(&self, plan: &Arc<Plan>) -> Option<Room> {
         let known = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().filter(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(plan))).map(|(_, room)| *room)
+        known.as_ref().filter(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(plan))).map(|(_, room)| room.clone())
     }
 
-    pub(super) fn set_room(&self, plan: &Arc<Plan>, room: usize) {
+    pub(super) fn set_room(&self, plan: &Arc<Plan>, room: Room) {
         *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::downgrade(plan), room));
     }
 
@@ -87,7 +106,26 @@ impl Bench {
     /// Whether the agent only waits for its next turn: nothing is lost by letting that wait go.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner).waits
+        self.parked.load(Ordering::Acquire) || self.pace.lock().unwrap_or_else(PoisonError::into_inner).waits
+    }
+
+    /// Has whatever waits look again, and the next look ask the store for an open turn.
+    pub(crate) fn retry(&self) {
+        self.settled.store(false, Ordering::Release);
+        self.ready.store(true, Ordering::Release);
+        self.again.notify_waiters();
+    }
+
+    pub(super) fn set_parked(&self, parked: bool) {
+        self.parked.store(parked, Ordering::Release);
+    }
+
+    pub(super) fn put_pass(&self, pass: Pass) {
+        *self.pass.lock().unwrap_or_else(PoisonError::into_inner) = Some(pass);
+    }
+
+    pub(super) fn take_pass(&self) -> Option<Pass> {
+        self.pass.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The finished turns that the last look saw or that ended since, newest first. Forgotten by asking: only a turn that

@@ -13,13 +13,15 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::mail::channel_of;
 use ghost_domain::schedule::JobOptions;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
-use ghost_domain::{AgentId, ChannelContext, Code, HeldSkill, Kind, MessageId, Refusal, Turn, TurnStatus};
-use ghost_provider::tool_bytes;
+use ghost_domain::{
+    AgentId, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn, TurnStatus,
+};
+use ghost_provider::{Class, tool_bytes};
 use ghost_store::Reads;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
 
-use super::bench::Bench;
+use super::bench::{Bench, Room};
 use super::runner::{Runner, view};
 use crate::engine::Engine;
 use crate::prompt::{self, Part, Section, Size};
@@ -46,8 +48,34 @@ pub(super) enum Unopened {
     Failed(Refusal),
 }
 
-/// What the agent has to do next, what is known of it already, and the room that a turn has for mail.
-pub(super) type Looked = (Next, Option<Sources>, usize);
+/// What the agent has to do next, what is known of it already, and what its turn has room for and whom it may ask.
+pub(super) type Looked = (Next, Option<Sources>, Room);
+
+impl Room {
+    /// That of an agent which is made from `spec` under `plan`.
+    pub(super) fn of(plan: &Plan, spec: &AgentSpec) -> Self {
+        Self { bytes: turns::mail_room(spec.limits.context_bytes), models: wanted(plan, spec).into() }
+    }
+}
+
+/// The models that an agent asks, in order: provider and model.
+pub(super) fn wanted(plan: &Plan, spec: &AgentSpec) -> Vec<(String, String)> {
+    let first = spec.model.provider.clone().unwrap_or_else(|| plan.llm.default_provider.clone());
+    let model = spec.model.model.clone().unwrap_or_else(|| plan.llm.default_model.clone());
+    let fallbacks = spec.model.fallback_models.iter().map(|fallback| {
+        let (provider, model) = plan.llm.fallback_target(&first, fallback);
+        (provider.to_owned(), model.to_owned())
+    });
+    let fallbacks: Vec<_> = fallbacks.collect();
+    std::iter::once((first, model)).chain(fallbacks).collect()
+}
+
+/// On whose behalf a turn over this mail calls its model.
+fn class(mail: &[Envelope]) -> Class {
+    let person =
+        |envelope: &Envelope| envelope.kind == Kind::Conversation || matches!(envelope.from, Party::Operator(_));
+    if mail.iter().any(person) { Class::Person } else { Class::Machine }
+}
 
 impl Runner {
     /// Opens the turn, if it can be run.
@@ -77,9 +105,10 @@ impl Runner {
             }
             spec = Arc::new(own);
         }
-        bench.set_room(&kit.plan, turns::mail_room(spec.limits.context_bytes));
+        bench.set_room(&kit.plan, Room::of(&kit.plan, &kit.spec));
         let limits = engine.office.cx.limits();
         let own_view = spec.limits.result_view_bytes;
+        let alone = taken.turn.parked.as_ref().map_or(0, |parked| parked.alone);
         let transcript =
             Transcript::unfold(&sources.journal, &|tool, outcome| view(&registry, &limits, own_view, tool, outcome));
         let briefed = transcript.opening.is_some();
@@ -132,6 +161,7 @@ impl Runner {
         let guard = LoopGuard::replay(&limits, &sources.journal, &|name, arguments| registry.nature(name, arguments));
         let context = spec.limits.context_bytes as usize;
         let context = transcript.context.map_or(context, |shortened| shortened.min(context));
+        let class = class(&taken.mail);
         let held = (!taken.resumed).then(|| taken.mail.iter().map(HeldMail::of).collect());
         Ok(Ok(Self {
             held,
@@ -159,6 +189,8 @@ impl Runner {
             paused_ms: AtomicU64::new(0),
             bench: Arc::clone(bench),
             timed,
+            class,
+            alone,
             shown: true,
         }))
     }
@@ -220,8 +252,8 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     channel_of(taken.mail.iter().filter(|envelope| !joined.contains(&envelope.message_id)))
 }
 
-/// Looks what the agent has to do next and, at the same time, at what the prompt of a new turn needs; gives how many bytes of
-/// mail that turn has room for, too. No snapshot: only the agent's own turns change either, and it has none under way. The
+/// Looks what the agent has to do next and, at the same time, at what the prompt of a new turn needs; gives what that
+/// turn has room for and whom it may ask, too. No snapshot: only the agent's own turns change either, and it has none under way. The
 /// inner refusal says why the agent cannot run at all.
 pub(super) async fn look(
     engine: &Arc<Engine>,
@@ -239,15 +271,14 @@ pub(super) async fn look(
                     Some(room) => room,
                     None => {
                         let spec = r.agent_get(&id).await?.map(|agent| plan.spec_for(&agent));
-                        let bytes = match spec {
-                            Some(Ok(spec)) => spec.limits.context_bytes,
+                        match spec {
+                            Some(Ok(spec)) => Room::of(&plan, &spec),
                             Some(Err(refusal)) => return Ok(Err(refusal)),
-                            None => cx.limits().context_bytes,
-                        };
-                        turns::mail_room(bytes)
+                            None => Room { bytes: turns::mail_room(cx.limits().context_bytes), models: Arc::default() },
+                        }
                     }
                 };
-                let mut next = turns::next(r, &cx, &id, settled, room).await?;
+                let mut next = turns::next(r, &cx, &id, settled, room.bytes).await?;
                 let sources = match &mut next {
                     Next::Mail { skills, .. } => {
                         let history = history(r, &id, cx.limits().history_turns, recent).await?;

@@ -12,6 +12,7 @@ use ghost_commons::turns::{self, Ending};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
+use ghost_provider::Class;
 use ghost_tools::loop_guard::LoopGuard;
 use serde_json::Value;
 
@@ -80,6 +81,8 @@ pub async fn call_for_operator(
         paused_ms: AtomicU64::new(0),
         bench: Arc::clone(bench),
         timed: false,
+        class: Class::Person,
+        alone: 0,
         shown: false,
     };
     // A tool that panics here must not take the control plane's task with it, nor leave the turn open behind it.

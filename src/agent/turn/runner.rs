@@ -10,6 +10,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::time::Clock;
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, AgentId, CallId, Code, Limits, Refusal, Turn};
+use ghost_provider::Class;
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::view::model_view;
 use ghost_tools::{CallCx, Registry};
@@ -20,7 +21,7 @@ use super::call::Checking;
 use super::unrecorded::Unrecorded;
 use crate::engine::Engine;
 use crate::prompt::Part;
-use crate::transcript::OpenCall;
+use crate::transcript::{Failure, OpenCall};
 
 /// A turn under way.
 pub(super) struct Runner {
@@ -53,7 +54,7 @@ pub(super) struct Runner {
     pub(super) held: Option<Held>,
     pub(super) rounds: u32,
     pub(super) corrections: u32,
-    pub(super) failures: Vec<String>,
+    pub(super) failures: Vec<Failure>,
     pub(super) guard: LoopGuard,
     /// The loop guard's last word, if it has spoken it.
     pub(super) looped: Option<Refusal>,
@@ -64,6 +65,10 @@ pub(super) struct Runner {
     pub(super) bench: Arc<Bench>,
     /// Whether its time is a job's own, which cuts off what is under way when it ends.
     pub(super) timed: bool,
+    /// On whose behalf it calls its model.
+    pub(super) class: Class,
+    /// Rounds of attempts that failed while the same model answered others.
+    pub(super) alone: u32,
     /// Whether the board shows what this turn does; an operator's call stands beside the agent's own turns.
     pub(super) shown: bool,
 }
@@ -85,10 +90,12 @@ impl Runner {
 
     /// `most`, or what is left of a job's own time if that is less.
     pub(super) fn at_most(&self, most: Duration) -> Duration {
-        if !self.timed {
-            return most;
-        }
-        most.min(Limits::seconds(self.spec.limits.turn_seconds).saturating_sub(self.worked))
+        if self.timed { most.min(self.left()) } else { most }
+    }
+
+    /// What is left of the time that the turn may work.
+    pub(super) fn left(&self) -> Duration {
+        Limits::seconds(self.spec.limits.turn_seconds).saturating_sub(self.worked)
     }
 
     pub(super) fn show(&self, activity: Activity) {

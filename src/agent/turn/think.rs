@@ -10,10 +10,15 @@ use ghost_commons::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_commons::turns;
 use ghost_domain::Price;
 use ghost_domain::admission::is_unpriced;
+use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope};
-use ghost_provider::{Charge, Entry, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
+use ghost_provider::{
+    Charge, Entry, ErrorKind, ModelRequest, Next, Outage, ProviderError, Rest, decide, estimate_with,
+};
+use serde_json::json;
 
+use super::open::wanted;
 use super::runner::Runner;
 use super::said::Said;
 use super::stream::Streamer;
@@ -33,6 +38,45 @@ pub(super) enum Thought {
     Failed(Refusal),
     /// No model takes a conversation of this length, and it cannot be made shorter.
     TooLong(Refusal),
+    /// Its model fails this turn again and again while it answers others.
+    Poisoned(Refusal),
+    /// The budget of its root is spent: the turn is parked, and its agent goes on without it.
+    Aside,
+}
+
+/// Rounds of attempts that may fail while the same model answers others, before the turn counts as the fault.
+const ALONE_MAX: u32 = 5;
+/// The longest pause between two such rounds, for each that there was.
+const REST_MOST: Duration = Duration::from_secs(60);
+
+/// A round of attempts: over every model that may be asked.
+struct Round {
+    /// What the turn had worked before it.
+    worked: Duration,
+    /// Models that have refused this conversation for good.
+    refused: BTreeSet<usize>,
+    /// Why the last model that was asked did not answer, and which it was.
+    outage: Option<(usize, ProviderError)>,
+    /// Whether any failed for a cause that may pass.
+    transient: bool,
+    /// How often each model had answered when the round before this one ended.
+    answers: Vec<u64>,
+    /// Whether a model that failed for no reason of its own has answered others since then.
+    alone: bool,
+}
+
+impl Round {
+    fn new(worked: Duration, choices: &[Choice]) -> Self {
+        let answers = choices.iter().map(|choice| choice.entry.breaker.answers(&choice.model)).collect();
+        Self { worked, refused: BTreeSet::new(), outage: None, transient: false, answers, alone: false }
+    }
+
+    /// Notes a failure. What a provider says of its load or of our key is no fault of the turn, whomever else it answers.
+    fn fails(&mut self, choices: &[Choice], at: usize, kind: ErrorKind) {
+        let of_the_turn = matches!(kind, ErrorKind::Server | ErrorKind::Timeout | ErrorKind::BrokenStream);
+        let (choice, before) = (&choices[at], self.answers.get(at).copied().unwrap_or_default());
+        self.alone |= of_the_turn && choice.entry.breaker.answers(&choice.model) > before;
+    }
 }
 
 /// What to do when no model has answered.
@@ -52,34 +96,28 @@ impl Runner {
             Ok(choices) => choices,
             Err(refusal) => return Ok(Thought::Failed(refusal)),
         };
-        // A resumed turn does not begin its attempts anew, or a daemon that keeps dying would ask for ever.
-        let mut at = 0;
-        let mut failed = 0;
-        for model in &self.failures {
-            if let Some(position) = choices.iter().position(|choice| choice.model == *model)
-                && position >= at
-            {
-                failed = if position == at { failed + 1 } else { 1 };
-                at = position;
-            }
-        }
-        if failed > 0 && failed >= choices[at].entry.plan.attempts && at + 1 < choices.len() {
-            at += 1;
-            failed = 0;
-        }
-        if failed > 0 && failed >= choices[at].entry.plan.attempts {
-            // The attempts were made, and what would have ended the turn was not recorded, or an answer was not.
-            let what = format!("{} has failed {failed} times in this turn", choices[at].model);
-            return Ok(Thought::Failed(unanswered(&what)));
-        }
-        // Why the last model that was asked did not answer, and which it was.
-        let mut outage: Option<(usize, ProviderError)> = None;
+        let (mut at, mut failed) = match self.attempts_made(&choices) {
+            Ok(made) => made,
+            Err(refusal) => return Ok(Thought::Failed(refusal)),
+        };
+        let mut round = Round::new(self.worked, &choices);
         let mut place = Place::new(&self.engine.line);
+        let line = Arc::clone(&self.engine.line);
         loop {
+            let Some((open, pass)) = self.gate(&choices, at, &round.refused, &mut place).await? else {
+                if let Some(thought) = self.next_round(&choices, &mut round).await? {
+                    return Ok(thought);
+                }
+                (at, failed) = (0, 0);
+                continue;
+            };
+            if open != at {
+                (at, failed) = (open, 0);
+            }
             let choice = &choices[at];
             self.show(Activity::Queued);
             let slot = {
-                let mut admission = pin!(choice.entry.pool.admit());
+                let mut admission = pin!(choice.entry.pool.admit(self.class));
                 match poll_immediate(&mut admission).await {
                     Some(slot) => slot,
                     None => {
@@ -90,20 +128,34 @@ impl Runner {
                     }
                 }
             };
+            if pass.is_stale() {
+                // It went down while this call stood in the queue.
+                continue;
+            }
             let mut request = self.request(&choice.model);
             let behind = place.looks();
+            let mut raised = Box::pin(line.raised.notified());
+            raised.as_mut().enable();
             let (reservation_id, allowance) = match self.start(choice, &request, behind).await? {
                 Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
                 Ok(Reserved::Waits(scope)) => {
                     // Others may use the slot meanwhile, of whom some may be paid for by someone else.
-                    drop(slot);
+                    drop((slot, pass));
                     place.wait(scope).await;
+                    continue;
+                }
+                Ok(Reserved::Spent(Scope::Root(_))) => return Ok(Thought::Aside),
+                Ok(Reserved::Spent(scope)) => {
+                    drop((slot, pass));
+                    place.leave();
+                    self.wait_for_budget(&scope, raised).await;
+                    (at, failed) = (0, 0);
                     continue;
                 }
                 // A fall-back that cannot be paid for is none, and nothing is wrong with those behind it.
                 Err(refusal) if at > 0 && is_unpriced(&refusal) => {
                     // If it was the last, nobody is left who could take more than the last that was asked.
-                    let shortened = match &outage {
+                    let shortened = match &round.outage {
                         Some((of, error)) if at + 1 == choices.len() && error.kind == ErrorKind::ContextTooLong => {
                             self.shortened(&request.messages).map(|context| (*of, context))
                         }
@@ -111,17 +163,26 @@ impl Runner {
                     };
                     let told = shortened.map(|(of, context)| (choices[of].model.clone(), context));
                     self.pass_over(choice, &refusal, told).await?;
+                    round.refused.insert(at);
                     (at, failed) = (at + 1, 0);
                     if let Some((of, context)) = shortened {
+                        round.refused.remove(&of);
                         (at, self.context) = (of, context);
                     }
                     if at < choices.len() {
                         continue;
                     }
+                    if round.transient {
+                        if let Some(thought) = self.next_round(&choices, &mut round).await? {
+                            return Ok(thought);
+                        }
+                        (at, failed) = (0, 0);
+                        continue;
+                    }
                     // After a restart, only the events say more.
                     let before =
                         || Thought::Failed(unanswered(&format!("{} has failed in this turn", choices[0].model)));
-                    return Ok(outage.map_or_else(before, |(of, error)| no_answer(&choices[of], &error)));
+                    return Ok(round.outage.map_or_else(before, |(of, error)| no_answer(&choices[of], &error)));
                 }
                 Err(refusal) => return Ok(Thought::Failed(refusal)),
             };
@@ -131,7 +192,8 @@ impl Runner {
             let clock = self.clock();
             let began = clock.now();
             let mut deltas = Streamer::new(self, &choice.model);
-            let most = self.at_most(Limits::seconds(self.limits().model_seconds));
+            let whole = Limits::seconds(self.limits().model_seconds);
+            let most = whole.min(self.left());
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
             deltas.end();
             drop(slot);
@@ -139,6 +201,7 @@ impl Runner {
             self.worked += took;
             let error = match answered {
                 Some(Ok(answer)) => {
+                    self.is_up(choice, pass.answered()).await?;
                     let said = Said::read(&answer, self.engine.reasons_first(&choice.model)).await?;
                     // Whether anyone watched makes no difference.
                     if let Some(first) = said.reasons_first {
@@ -148,20 +211,35 @@ impl Runner {
                 }
                 Some(Err(error)) => error,
                 None => {
-                    let setting = if self.timed { "the job's own time" } else { "limits.model_seconds" };
+                    let setting = if most < whole { "the turn's own time" } else { "limits.model_seconds" };
                     let text = format!("no answer within {} s ({setting})", most.as_secs());
                     ProviderError::new(ErrorKind::Timeout, text)
                 }
             };
             failed += 1;
-            let over = if self.timed { self.out_of_time() } else { None };
+            // A turn that has used most of its time on its own work has come to its bound. One that lost it to attempts has not.
+            let own = self.timed || round.worked >= Limits::seconds(self.spec.limits.turn_seconds) / 2;
+            let over = self.out_of_time();
+            let transient = error.kind.is_transient();
             let jitter = self.engine.office.cx.ports.rng.below(1_000);
             let rest = Rest::after(&choice.entry.name, choices[at + 1..].iter().map(|next| next.entry.name.as_str()));
-            let next = decide(failed, &error, &choice.entry.plan, rest, jitter);
+            let mut next = decide(failed, &error, &choice.entry.plan, rest, jitter);
+            if over.is_some() && transient {
+                next = Next::GiveUp;
+            }
             let too_long = next == Next::GiveUp && error.kind == ErrorKind::ContextTooLong;
             let shortened = (too_long && over.is_none()).then(|| self.shortened(&request.messages)).flatten();
             self.failed(choice, reservation_id, &error, took, shortened).await?;
-            if let Some(refusal) = over {
+            let bounds = (choice.entry.plan.attempts, choice.entry.plan.retry_cap);
+            if transient {
+                round.fails(&choices, at, error.kind);
+                let began = pass.failed(&error, bounds);
+                self.is_down(choice, began).await?;
+            } else {
+                // What says that we asked wrongly is there.
+                self.is_up(choice, pass.answered()).await?;
+            }
+            if let Some(refusal) = over.filter(|_| own || !transient) {
                 return Ok(Thought::Failed(refusal));
             }
             if let Some(context) = shortened {
@@ -173,32 +251,128 @@ impl Runner {
             if let Some(wait) = error.retry_after.filter(|wait| *wait <= choice.entry.plan.retry_cap) {
                 choice.entry.pool.cool_down(clock.now().plus(wait));
             }
+            round.transient |= transient;
+            if next != Next::GiveUp && transient && choice.entry.breaker.outage(&choice.model).is_some() {
+                // Nobody asks it now: another model does, or the turn waits for the probe.
+                round.outage = Some((at, error));
+                continue;
+            }
             match next {
                 Next::Retry(wait) => {
                     self.show(Activity::Queued);
                     clock.sleep(wait).await;
                 }
                 Next::Fallback(places) => {
-                    outage = Some((at, error));
-                    at += places;
-                    failed = 0;
+                    if transient {
+                        self.exhausted(choice, &error, &round).await?;
+                    } else {
+                        round.refused.insert(at);
+                    }
+                    round.outage = Some((at, error));
+                    (at, failed) = (at + places, 0);
+                }
+                Next::GiveUp if round.transient => {
+                    if transient {
+                        self.exhausted(choice, &error, &round).await?;
+                    } else {
+                        round.refused.insert(at);
+                    }
+                    round.outage = Some((at, error));
+                    if let Some(thought) = self.next_round(&choices, &mut round).await? {
+                        return Ok(thought);
+                    }
+                    (at, failed) = (0, 0);
                 }
                 Next::GiveUp => return Ok(no_answer(choice, &error)),
             }
         }
     }
 
+    /// At which model a turn begins, and how many attempts of it were made: a resumed turn does not begin them anew, or a daemon
+    /// that keeps dying would ask for ever.
+    ///
+    /// # Errors
+    /// When all were made, for a cause that does not pass, and what would have ended the turn was not recorded.
+    fn attempts_made(&self, choices: &[Choice]) -> Result<(usize, u32), Refusal> {
+        let (mut at, mut failed) = (0, 0);
+        for failure in &self.failures {
+            if let Some(position) = choices.iter().position(|choice| choice.model == failure.model)
+                && position >= at
+            {
+                failed = if position == at { failed + 1 } else { 1 };
+                at = position;
+            }
+        }
+        if failed < choices[at].entry.plan.attempts {
+            return Ok((at, failed));
+        }
+        if at + 1 < choices.len() {
+            return Ok((at + 1, 0));
+        }
+        if self.failures.iter().any(|failure| failure.transient) {
+            return Ok((0, 0));
+        }
+        Err(unanswered(&format!("{} has failed {failed} times in this turn", choices[at].model)))
+    }
+
+    /// All attempts of a model were made: nobody asks it before a probe says that it answers, unless it answers others.
+    async fn exhausted(&self, choice: &Choice, error: &ProviderError, round: &Round) -> Result<(), Refusal> {
+        if round.alone {
+            return Ok(());
+        }
+        self.is_down(choice, choice.entry.breaker.open(&choice.model, error)).await
+    }
+
+    /// Ends a round in which every model failed that could be asked, at least one for a cause that may pass. The time that it
+    /// took is not the turn's.
+    async fn next_round(&mut self, choices: &[Choice], round: &mut Round) -> Result<Option<Thought>, Refusal> {
+        self.worked = round.worked;
+        let (refused, alone) = (std::mem::take(&mut round.refused), round.alone);
+        let outage = std::mem::replace(round, Round { refused, ..Round::new(self.worked, choices) }).outage;
+        let Some((of, error)) = outage.filter(|_| alone) else { return Ok(None) };
+        self.alone += 1;
+        if self.alone >= ALONE_MAX {
+            let why = format!(
+                "{} has failed this turn in {} rounds while it answered others: {}",
+                choices[of].model, self.alone, error.message
+            );
+            return Ok(Some(Thought::Poisoned(unanswered(&why))));
+        }
+        let pause = choices[of].entry.plan.retry_cap.min(REST_MOST).saturating_mul(self.alone);
+        let reason = format!("{} fails this turn and answers others: {error}", choices[of].model);
+        self.rest(&choices[of], &reason, pause).await?;
+        Ok(None)
+    }
+
+    /// Says that a model is down, if it is so from now on.
+    async fn is_down(&self, choice: &Choice, began: Option<Outage>) -> Result<(), Refusal> {
+        let Some(outage) = began else { return Ok(()) };
+        let payload = json!({
+            "provider": choice.entry.name, "model": choice.model, "reason": outage.reason,
+            "probe_at": outage.probe_at.0,
+        });
+        self.tell(NewEvent::new(EventKind::ProviderDown, payload)).await
+    }
+
+    /// Says that a model answers again, if it was down.
+    async fn is_up(&self, choice: &Choice, ended: Option<Outage>) -> Result<(), Refusal> {
+        let Some(outage) = ended else { return Ok(()) };
+        let payload = json!({
+            "provider": choice.entry.name, "model": choice.model, "since": outage.since.0, "probes": outage.probes,
+        });
+        self.tell(NewEvent::new(EventKind::ProviderUp, payload)).await
+    }
+
+    async fn tell(&self, event: NewEvent) -> Result<(), Refusal> {
+        let cx = self.engine.office.cx.clone();
+        self.keep(move |w| Box::pin(async move { cx.emit(w, event).await })).await
+    }
+
     /// The models to try, in order.
     fn choices(&self) -> Result<Vec<Choice>, Refusal> {
         let providers = self.engine.providers();
         let plan = self.engine.office.plan();
-        let first = self.spec.model.provider.clone().unwrap_or_else(|| plan.llm.default_provider.clone());
-        let model = self.spec.model.model.clone().unwrap_or_else(|| plan.llm.default_model.clone());
-        let mut wanted = vec![(first.clone(), model)];
-        for fallback in &self.spec.model.fallback_models {
-            let (provider, model) = plan.llm.fallback_target(&first, fallback);
-            wanted.push((provider.to_owned(), model.to_owned()));
-        }
+        let wanted = wanted(&plan, &self.spec);
         wanted
             .into_iter()
             .map(|(provider, model)| {

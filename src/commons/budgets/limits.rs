@@ -147,6 +147,10 @@ async fn put_limits(
     budget.updated_at = cx.now();
     w.budget_put(&budget).await?;
     w.signal(Signal::BudgetsFreed(vec![budget.scope.clone()]));
+    w.signal(Signal::LimitsSet);
+    if let Scope::Root(root_id) = budget.scope {
+        crate::turns::parking::root_changed(w, root_id).await?;
+    }
     let payload = json!({
         "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
         "origin": origin.as_str(),

@@ -293,6 +293,11 @@ impl Rig {
     pub(crate) async fn model_start(&self, turn_id: TurnId, demand: Demand) -> Result<(ReservationId, u64)> {
         match write!(self, |w, cx| turns::model_started(w, &cx, turn_id, &demand).await)? {
             Reserved::Granted(reservation_id, allowance) => Ok((reservation_id, allowance.max_tokens)),
+            Reserved::Spent(scope) => {
+                let parked = self.turn(turn_id).await.parked.map(|parked| parked.reason).unwrap_or_default();
+                let details = serde_json::json!({ "scope": scope });
+                Err(Refusal::new(Code::BudgetExhausted, parked.clone()).hint(parked).details(details))
+            }
             Reserved::Waits(scope) => Err(Refusal::new(Code::Unavailable, format!("it waits for budget {scope}"))),
         }
     }

@@ -45,6 +45,10 @@ pub async fn review_at_boot(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
         }
         // Its model call was cut off, whether or not its agent runs again.
         budgets::forfeit_held(w, cx, &mut turn).await?;
+        if turn.parked.is_some() {
+            // It waits for something else to pass, over as many boots as that takes.
+            continue;
+        }
         let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
         if !runs(w, &turn.agent_id).await? {
             // Nobody goes on with it, so that it has not moved says nothing about it.
@@ -155,6 +159,7 @@ async fn split(
     budgets::forfeit_held(w, cx, &mut turn).await?;
     orphan(w, cx, &turn).await?;
     turn.status = TurnStatus::Split;
+    turn.parked = None;
     turn.reason = Some(cx.excerpt(reason, 500));
     turn.ended_at = Some(cx.now());
     w.turn_put(&turn).await?;

@@ -92,6 +92,7 @@ pub async fn finish_held(
     }
     let now = cx.now();
     turn.status = status;
+    turn.parked = None;
     turn.reason.clone_from(&reason);
     turn.text.clone_from(&text);
     turn.truncated = truncated;

@@ -1,14 +1,16 @@
 //! Model calls: budget is held in the transaction that journals the start, and settled in the one that journals the end.
 
 use ghost_domain::Price;
+use ghost_domain::admission::is_unpriced;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, TokenUsage};
-use ghost_domain::{Money, ReservationId, Turn, TurnId};
+use ghost_domain::{Code, Money, Refusal, ReservationId, Scope, Turn, TurnId};
 use ghost_store::Writes;
 use serde_json::json;
 
 use super::ownership::{open_turn, owned, working_turn};
+use super::parking::park_for_budget;
 use crate::budgets::{self, Charged, Demand, Reserved, Settlement, Taken};
 use crate::{Cx, Result};
 
@@ -31,12 +33,19 @@ pub async fn brief(
     Ok(())
 }
 
-/// Journals that a model is about to be asked, and holds the budget for it. Refuses when a budget is spent. Nothing is journaled
-/// of a call that must wait for what others hold.
+/// Journals that a model is about to be asked, and holds the budget for it. When a budget is spent, the turn is parked. Nothing is
+/// journaled of a call that must wait for what others hold.
 pub async fn model_started(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
     let mut turn = open_turn(w, turn_id).await?;
     let agent = owned(w, cx, &turn.agent_id).await?;
-    let reserved = budgets::reserve(w, cx, &agent, &mut turn, demand).await?;
+    let reserved = match budgets::reserve(w, cx, &agent, &mut turn, demand).await {
+        Ok(reserved) => reserved,
+        Err(refusal) => {
+            let Some(scope) = spent_scope(&refusal) else { return Err(refusal) };
+            park_for_budget(w, cx, turn, &scope, &refusal).await?;
+            return Ok(Reserved::Spent(scope));
+        }
+    };
     let Reserved::Granted(reservation_id, allowance) = &reserved else { return Ok(reserved) };
     let reservation_id = *reservation_id;
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
@@ -49,6 +58,14 @@ pub async fn model_started(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, demand:
     .correlation(turn_id);
     cx.emit(w, event).await?;
     Ok(reserved)
+}
+
+/// The account that a refusal says is spent. One that lacks a price is refused for good: no limit helps.
+fn spent_scope(refusal: &Refusal) -> Option<Scope> {
+    if refusal.code != Code::BudgetExhausted || is_unpriced(refusal) {
+        return None;
+    }
+    serde_json::from_value(refusal.details.as_ref()?.get("scope")?.clone()).ok()
 }
 
 /// An answered model call.
@@ -96,6 +113,7 @@ pub async fn model_answered(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, result
     let step = Step::ModelAnswered { model, blocks, usage: tokens, stop };
     w.journal_append(turn_id, &step, cx.now()).await?;
     turn.rounds = turn.rounds.saturating_add(1);
+    turn.parked = None;
     turn.model = Some(result.model.clone());
     w.turn_put(&turn).await?;
     let event = NewEvent::new(

@@ -75,6 +75,8 @@ pub struct ProviderPlan {
     pub retry_base: Duration,
     /// See `retry_base`. A longer retry-after than this makes the call fall back at once.
     pub retry_cap: Duration,
+    /// How long an answer that has begun may stay silent before its call counts as failed.
+    pub idle_timeout: Duration,
     /// For `scripted`: the directory with `<model>.yaml` rule files. For `recorded`: the data directory of the run.
     pub dir: Option<PathBuf>,
 }

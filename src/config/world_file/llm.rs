@@ -50,6 +50,8 @@ pub struct ProviderEntry<'n> {
     pub retry_base: Option<Duration>,
     /// `retry_cap`.
     pub retry_cap: Option<Duration>,
+    /// `idle_timeout`.
+    pub idle_timeout: Option<Duration>,
     /// `dir`, relative to the world's directory.
     pub dir: Option<PathBuf>,
 }
@@ -111,6 +113,7 @@ fn provider<'n>(name: &str, field: &Field<'n>) -> Option<ProviderEntry<'n>> {
     let concurrency = map.get("concurrency").and_then(|field| field.count32(1..=1_024));
     let attempts = map.get("attempts").and_then(|field| field.count32(1..=10));
     let (retry_base, retry_cap) = (wait("retry_base"), wait("retry_cap"));
+    let idle_timeout = wait("idle_timeout");
     let dir = map.get("dir").and_then(|field| directory(&field, kind));
     let settings = ["api_key_env", "base_url", "dir"].into_iter();
     let settings = settings.filter_map(|key| map.get(key).map(|field| (key, field))).collect();
@@ -138,6 +141,7 @@ fn provider<'n>(name: &str, field: &Field<'n>) -> Option<ProviderEntry<'n>> {
         attempts,
         retry_base,
         retry_cap,
+        idle_timeout,
         dir,
     })
 }

@@ -37,6 +37,12 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
         page.row("ghost_agents_running", &[("activity", activity.as_str())], count);
     }
     page.single("ghost_open_turns", "gauge", "Turns under way.", facts.open_turns.into());
+    page.single(
+        "ghost_parked_turns",
+        "gauge",
+        "Open turns that wait for a model that is down, or for a budget.",
+        facts.parked_turns.into(),
+    );
     page.single("ghost_inbox_total", "gauge", "Mail pending in all inboxes.", facts.inbox_total);
     page.single(
         "ghost_dead_letters_held",

@@ -135,6 +135,7 @@ mod tests {
                         crashes: 0,
                         boot_mark: 0,
                         stalled_boots: 0,
+                        parked: None,
                     };
                     w.turn_put(&turn).await?;
                 }

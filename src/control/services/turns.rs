@@ -1,7 +1,7 @@
 //! The turns of all agents, and what they did.
 
-use ghost_commons::requests;
-use ghost_domain::{Code, Refusal, TurnId};
+use ghost_commons::{requests, turns};
+use ghost_domain::{Code, Refusal, TurnId, TurnStatus};
 use ghost_proto::v1;
 use ghost_proto::v1::turns_server::Turns;
 use ghost_store::tables::TurnFilter;
@@ -24,9 +24,18 @@ pub struct TurnsService(pub Control);
 
 impl TurnsService {
     async fn page(&self, request: v1::ListTurnsRequest) -> Result<v1::ListTurnsResponse, Refusal> {
+        // A parked turn is open, and shown as what it is.
+        let (status, parked) = match request.status.as_deref() {
+            Some(convert::PARKED) => (Some(TurnStatus::Open), Some(true)),
+            wanted => {
+                let status = input::parsed_if("status", wanted)?;
+                (status, (status == Some(TurnStatus::Open)).then_some(false))
+            }
+        };
         let filter = TurnFilter {
             agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,
-            status: input::parsed_if("status", request.status.as_deref())?,
+            status,
+            parked,
             ..TurnFilter::default()
         };
         let root = input::parsed_if("root_id", request.root_id.as_deref())?;
@@ -76,6 +85,24 @@ impl Turns for TurnsService {
     async fn get(&self, request: Request<v1::GetTurnRequest>) -> Result<Response<v1::GetTurnResponse>, Status> {
         caller::party(&request)?;
         self.journal(request.into_inner()).await.map(Response::new).map_err(to_status)
+    }
+
+    async fn retry(&self, request: Request<v1::RetryTurnRequest>) -> Result<Response<v1::RetryTurnResponse>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "turns.retry", &request.get_ref().request_id)?;
+        let request = request.into_inner();
+        let typed = [request.turn_id.clone()];
+        let asked = async {
+            let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
+            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+                Box::pin(async move { turns::retry(w, &by, turn_id).await })
+            })
+            .await
+        };
+        let asked = queries::meant(&self.0.world, Sort::Turn, &typed, asked.await).await;
+        let turn = asked.map_err(to_status)?;
+        let turn = Some(convert::turn(&turn, &self.0.world.cx().redactor));
+        Ok(Response::new(v1::RetryTurnResponse { turn }))
     }
 
     async fn cancel(

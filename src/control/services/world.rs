@@ -18,12 +18,13 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::Spending;
 use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
 use ghost_proto::v1::{
-    self, NamedCount, NearBound, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse, ReloadRequest,
-    ReloadResponse, ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest,
+    self, ModelOutage, NamedCount, NearBound, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse,
+    ReloadRequest, ReloadResponse, ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest,
     ShutdownResponse, StatusRequest, WorldStatus, world_server,
 };
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
+use ghost_world::World;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tonic::{Request, Response, Status};
@@ -97,6 +98,21 @@ impl world_server::World for WorldService {
     }
 }
 
+/// The models that do not answer.
+fn models_down(world: &World) -> Vec<ModelOutage> {
+    let redactor = &world.cx().redactor;
+    let down = world.engine().models_down().into_iter();
+    down.map(|down| ModelOutage {
+        provider: down.provider,
+        model: redactor.redact(&down.model),
+        reason: redactor.redact(&down.outage.reason),
+        since_ms: down.outage.since.0,
+        probe_at_ms: down.outage.probe_at.0,
+        probes: down.outage.probes,
+    })
+    .collect()
+}
+
 /// What is kept of a pause or a resumption.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Paused {
@@ -133,6 +149,9 @@ impl WorldService {
             agents_by_status: named(&agents_by_status, AgentStatus::as_str),
             agents_by_activity: named(&agents_by_activity, Activity::as_str),
             open_turns: facts.open_turns.into(),
+            parked_turns: facts.parked_turns.into(),
+            waiting_agents: cx.waiting_agents() as u64,
+            models_down: models_down(world),
             inbox_total: facts.inbox_total,
             dead_letters_held: facts.dead_letters.into(),
             last_seq: world.store().last_seq(),

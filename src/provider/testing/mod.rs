@@ -33,6 +33,7 @@ pub fn provider_plan(kind: ProviderKind, base_url: Option<String>) -> ProviderPl
         attempts: 3,
         retry_base: Duration::from_millis(10),
         retry_cap: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(60),
         dir: None,
     }
 }

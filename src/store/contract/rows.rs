@@ -145,6 +145,7 @@ pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
         crashes: 0,
         boot_mark: 0,
         stalled_boots: 0,
+        parked: None,
     }
 }
 

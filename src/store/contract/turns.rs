@@ -37,6 +37,13 @@ pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
         crashes: 2,
         boot_mark: 6,
         stalled_boots: 1,
+        parked: Some(ghost_domain::turn::Parked {
+            cause: ghost_domain::turn::ParkCause::Budget { scope: ghost_domain::Scope::World },
+            reason: "spent".to_owned(),
+            since: at(9),
+            standing: ghost_domain::turn::Standing::Ready,
+            alone: 2,
+        }),
         ..turn(1, "a", TurnStatus::Split)
     };
     let wanted = full.clone();

@@ -13,6 +13,7 @@ use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
 fn matches(filter: &TurnFilter, turn: &Turn) -> bool {
     filter.agent_id.as_ref().is_none_or(|agent_id| turn.agent_id == *agent_id)
         && filter.status.is_none_or(|status| turn.status == status)
+        && filter.parked.is_none_or(|parked| turn.parked.is_some() == parked)
         && filter.source.is_none_or(|source| turn.source == source)
         && filter.before.is_none_or(|before| turn.started_at < before)
 }
@@ -31,8 +32,9 @@ impl TurnReads for Session<'_> {
     }
 
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
-        let mails = |turn: &&Turn| turn.agent_id == *agent_id && turn.source != "operator";
-        Ok(self.tables.open_turns().find(mails).cloned())
+        let own = |turn: &&Turn| turn.agent_id == *agent_id && turn.source != "operator";
+        let working = self.tables.open_turns().filter(own).find(|turn| !turn.is_aside());
+        Ok(working.or_else(|| self.tables.open_turns().filter(own).find(|turn| turn.is_ready())).cloned())
     }
 
     async fn turns_open(&mut self) -> Result<Vec<Turn>> {

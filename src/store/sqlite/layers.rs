@@ -14,11 +14,12 @@ use ghost_domain::usage::UsageRow;
 use ghost_domain::{
     Agent, AgentId, Ask, Budget, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
     DeadLetter, Envelope, Event, EventId, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow,
-    MessageId, Schedule, ScheduleRun, StateEntry, StoredAnswer, Task, Timestamp, Turn, TurnId,
+    MessageId, Schedule, ScheduleRun, StateEntry, StoredAnswer, Task, Timestamp, Turn,
 };
 
 use super::nameless::{Head, Meta, Numbered, Prompt, Seen, TaskHistory};
 use super::row::Keyed;
+use super::rows::turns::OpenTurn;
 use super::shelf::{Ids, Known, Log, Shelf};
 
 /// The sequences of the world: the last number given out in each.
@@ -127,7 +128,7 @@ pub(super) struct Layers {
     /// Pending mail in the whole world.
     pub(super) waiting: Known<(), u64>,
     /// The open turn that mail opened, by agent.
-    pub(super) open_turns: Known<AgentId, Option<TurnId>>,
+    pub(super) open_turns: Known<AgentId, OpenTurn>,
     /// Who is in a channel, in order; `None` where that may have changed.
     pub(super) rosters: Known<ChannelName, Option<Arc<[AgentId]>>>,
     /// The channels that an agent is in, in order; `None` where that may have changed.

@@ -15,6 +15,8 @@ pub struct TurnFilter {
     pub agent_id: Option<AgentId>,
     /// How far.
     pub status: Option<TurnStatus>,
+    /// Only open turns that are parked, or only others.
+    pub parked: Option<bool>,
     /// What opened it; see [`Turn::source`].
     pub source: Option<&'static str>,
     /// Started before this; for paging.
@@ -32,7 +34,8 @@ pub trait TurnReads {
     /// One turn.
     async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>>;
 
-    /// The open turn of an agent's own, which no operator's is, if any; there is never more than one.
+    /// The open turn that an agent goes on with: its own, which no operator's is, and not one that is parked aside. There is
+    /// never more than one; without it, the oldest of those that were aside and may go on.
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
 
     /// All open turns, in order of start.

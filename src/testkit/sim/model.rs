@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::transcript::{Block, Role, TokenUsage};
-use ghost_domain::{AgentId, Clock, TurnId};
-use ghost_provider::{Deltas, ErrorKind, ModelAnswer, ModelRequest, Provider, ProviderError, estimate_tokens};
+use ghost_domain::{AgentId, Clock, Timestamp, TurnId};
+use ghost_provider::{Charge, Deltas, ErrorKind, ModelAnswer, ModelRequest, Provider, ProviderError, estimate_tokens};
 
 use super::chance::Dice;
 use super::clock::SimClock;
@@ -45,6 +45,8 @@ pub(crate) struct SimModel {
     scene: Arc<Scene>,
     /// Requests in 100 that end in a fault.
     faults: u64,
+    /// From when to when it answers nobody.
+    outage: Option<(Timestamp, Timestamp)>,
     log: Arc<Mutex<Log>>,
 }
 
@@ -62,7 +64,25 @@ impl Drop for UnderWay {
 
 impl SimModel {
     pub(crate) fn new(seed: u64, clock: SimClock, book: Book, scene: Arc<Scene>, faults: u64) -> Self {
-        Self { seed, clock, book, scene, faults, log: Arc::default() }
+        Self { seed, clock, book, scene, faults, outage: None, log: Arc::default() }
+    }
+
+    /// The same, answering nobody for a while.
+    pub(crate) fn out(self, outage: Option<(Timestamp, Timestamp)>) -> Self {
+        Self { outage, ..self }
+    }
+
+    /// What a server that is down does: it refuses, stalls, and answers 503 and 429, in turn.
+    async fn is_out(&self, dice: &mut Dice) -> ProviderError {
+        match dice.below(4) {
+            0 => ProviderError::new(ErrorKind::Network, "connection refused").charge(Charge::Nothing),
+            1 => ProviderError::new(ErrorKind::Overloaded, "no capacity").status(503),
+            2 => ProviderError::new(ErrorKind::RateLimited, "slow down").status(429),
+            _ => {
+                std::future::pending::<()>().await;
+                ProviderError::new(ErrorKind::Timeout, "")
+            }
+        }
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -96,7 +116,7 @@ impl SimModel {
                 .retry_after(Some(Duration::from_secs(dice.between(1, 5)))),
             1 => ProviderError::new(ErrorKind::RateLimited, "come back tomorrow")
                 .status(429)
-                .retry_after(Some(Duration::from_secs(86_400))),
+                .retry_after(Some(Duration::from_secs(100))),
             2 => ProviderError::new(ErrorKind::Server, "it broke").status(500),
             3 => ProviderError::new(ErrorKind::Overloaded, "too many").status(529),
             4 => ProviderError::new(ErrorKind::BrokenStream, "the answer broke off in a call"),
@@ -117,6 +137,10 @@ impl Provider for SimModel {
         let round = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
         let (place, mut dice, _under_way) = self.begin(request, round);
         self.clock.sleep(Duration::from_millis(dice.between(20, 1_500))).await;
+        let now = self.clock.now();
+        if self.outage.is_some_and(|(from, until)| now >= from && now < until) {
+            return Err(self.is_out(&mut dice).await);
+        }
         if dice.chance(self.faults) {
             return Err(self.fault(&mut dice).await);
         }

@@ -151,6 +151,14 @@ impl Operator {
     /// Before the end: everything goes on that can.
     pub(crate) async fn let_all_go_on(&mut self, world: &Arc<World>) -> Result<(), Refusal> {
         world.set_paused(&by(), false).await?;
+        // What waits for a budget goes on when it is raised.
+        for scope in self.named.iter().take(2).map(|agent_id| Scope::Agent(agent_id.clone())) {
+            let lifted = NewLimits { tokens: Some(None), money: Some(None) };
+            write(world, move |w, cx| {
+                Box::pin(async move { budgets::set(w, &cx, &by(), &scope, lifted).await.map(drop) })
+            })
+            .await?;
+        }
         let all: Vec<AgentId> = self.named.iter().chain(&self.passing).cloned().collect();
         for who in all {
             // Some stay as they are: a world must come to rest with stopped agents in it, too.

@@ -53,6 +53,7 @@ pub(crate) fn provider() -> ProviderPlan {
         attempts: 3,
         retry_base: Duration::from_millis(500),
         retry_cap: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(60),
         dir: None,
     }
 }

@@ -46,6 +46,8 @@ pub struct Course {
     pub storage_faults: bool,
     /// Poisoned messages.
     pub poison: u32,
+    /// For how long the model answers nobody, and how long after the beginning that starts.
+    pub outage: Option<(Duration, Duration)>,
 }
 
 impl Course {
@@ -59,13 +61,22 @@ impl Course {
             provider_faults: *dice.pick(&[0, 5, 12, 25]).unwrap_or(&5),
             storage_faults: dice.chance(60),
             poison: u32::try_from(dice.below(3)).unwrap_or(0),
+            outage: dice.chance(40).then(|| {
+                let begins = Duration::from_secs(dice.between(3, 60));
+                // Mostly a minute or so, and sometimes a night.
+                let lasts = match dice.below(10) {
+                    0 => dice.between(3_600, 5 * 3_600),
+                    _ => dice.between(10, 240),
+                };
+                (begins, Duration::from_secs(lasts))
+            }),
         }
     }
 
     /// One life without any trouble.
     #[must_use]
     pub fn calm() -> Self {
-        Self { lives: 1, actions: 12, provider_faults: 0, storage_faults: false, poison: 0 }
+        Self { lives: 1, actions: 12, provider_faults: 0, storage_faults: false, poison: 0, outage: None }
     }
 }
 
@@ -149,13 +160,17 @@ impl SimWorld {
     fn new(seed: u64, course: Course) -> Result<Self, SimError> {
         let dir = tempfile::tempdir()?;
         let plan = plan::plan(seed, dir.path())?;
-        let clock = SimClock::new(START, Bounds { time: Duration::from_secs(2_400), steps: 50_000 });
+        let outage = course.outage.map(|(begins, lasts)| (START.plus(begins), START.plus(begins).plus(lasts)));
+        let out = course.outage.map_or(Duration::ZERO, |(_, lasts)| lasts);
+        // Even a night in which nothing can be done has its rounds and probes.
+        let steps = 50_000 + out.as_secs() * 10;
+        let clock = SimClock::new(START, Bounds { time: Duration::from_secs(2_400) + out, steps });
         let (disk, book) = (MemoryDisk::new(), Book::default());
         let named: Vec<AgentId> = plan.agents.iter().map(|agent| agent.agent_id.clone()).collect();
         let passing: Vec<AgentId> = ["d0", "d1"].into_iter().map(str::parse).collect::<Result<_, _>>()?;
         let names = named.iter().chain(&passing).map(ToString::to_string).chain(["nobody".to_owned()]).collect();
         let scene = Arc::new(Scene { names });
-        let model = SimModel::new(seed, clock.clone(), book.clone(), scene, course.provider_faults);
+        let model = SimModel::new(seed, clock.clone(), book.clone(), scene, course.provider_faults).out(outage);
         let ground = (clock.clone(), disk.clone(), book.clone());
         let operator = Operator::new(seed, ground, named, passing, (course.storage_faults, course.poison));
         let ports = Ports {
@@ -254,7 +269,8 @@ impl SimWorld {
             }
             self.clock.sleep(Duration::from_secs(1)).await;
         }
-        let until = self.clock.now().plus(REST_WITHIN);
+        let over = self.course.outage.map_or(START, |(begins, lasts)| START.plus(begins).plus(lasts));
+        let until = self.clock.now().max(over).plus(REST_WITHIN);
         let mut quiet = 0;
         // Long enough for the sweep to find what no wake-up announced.
         while quiet < 75 {

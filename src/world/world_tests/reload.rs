@@ -7,7 +7,7 @@ use ghost_config::plan::Plan;
 use ghost_domain::budget::BudgetLimits;
 use ghost_domain::event::EventFilter;
 use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, Party, Refusal, Scope};
-use ghost_provider::Providers;
+use ghost_provider::{Class, Providers};
 
 use super::rig::{Ground, TestModel, ask, id, say, send, settle, soon, until};
 use crate::World;
@@ -262,7 +262,7 @@ async fn a_reload_keeps_the_line_before_each_provider() {
     let later = TestModel::new(|_| say("of the new plan"));
     let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &later)).await;
     let pool = || Arc::clone(&world.engine().providers().get("test").unwrap().pool);
-    let (before, _slot) = (pool(), pool().admit().await);
+    let (before, _slot) = (pool(), pool().admit(Class::Machine).await);
     reloads(&world, 1).await;
     assert!(Arc::ptr_eq(&pool(), &before));
     assert_eq!(pool().in_use(), 1, "the call under way counts");

@@ -21,5 +21,5 @@ mod schedules;
 mod shared_state;
 mod skills;
 mod tasks;
-mod turns;
+pub(super) mod turns;
 mod usage;

@@ -155,6 +155,7 @@ fn list(filter: &TurnFilter) -> (String, Args) {
             args.text(id.as_str());
         })
         .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
+        .when(filter.parked, filter.parked.map_or("", with_parked), |_, _| {})
         .when(filter.source, "source = ?", |source, args| {
             args.text(source);
         })
@@ -162,6 +163,25 @@ fn list(filter: &TurnFilter) -> (String, Args) {
             args.int(at.0);
         })
         .order("started_at DESC, turn_id DESC", list_limit(filter.limit))
+}
+
+/// The condition for parked turns, of which only open ones are: they are few.
+fn with_parked(parked: bool) -> &'static str {
+    match parked {
+        true => "status = 'open' AND json_extract(record, '$.parked') IS NOT NULL",
+        false => "json_extract(record, '$.parked') IS NULL",
+    }
+}
+
+/// What is known of the open turn that an agent goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::sqlite) enum OpenTurn {
+    /// There is none.
+    None,
+    /// This one.
+    Is(TurnId),
+    /// The agent has turns aside: the table says which is next.
+    Unknown,
 }
 
 #[async_trait]
@@ -172,18 +192,28 @@ impl TurnReads for Session {
 
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
         if let Some(known) = self.layers().and_then(|layers| layers.open_turns.get(agent_id)).copied() {
-            return match known {
-                Some(turn_id) => self.get(&turn_id).await,
-                None => Ok(None),
-            };
+            match known {
+                OpenTurn::Is(turn_id) => return self.get(&turn_id).await,
+                OpenTurn::None => return Ok(None),
+                OpenTurn::Unknown => {}
+            }
         }
         let mut args = Args::default();
         args.text(agent_id.as_str());
         let sql = "SELECT record FROM turns WHERE status = 'open' AND agent_id = ? AND source <> 'operator' \
-                   ORDER BY started_at, turn_id LIMIT 1";
-        let found = self.list::<Turn>(sql, args).await?.into_iter().next();
+                   ORDER BY started_at, turn_id";
+        let mut open = self.list::<Turn>(sql, args).await?;
+        let aside = open.iter().any(Turn::is_aside);
+        let at = open.iter().position(|turn| !turn.is_aside()).or_else(|| open.iter().position(Turn::is_ready));
+        let found = at.map(|at| open.swap_remove(at));
         if let Ok(layers) = self.pending() {
-            layers.open_turns.put(agent_id.clone(), found.as_ref().map(|turn| turn.turn_id));
+            let known = match &found {
+                // Which is next when this one ends is not known from here.
+                _ if aside => OpenTurn::Unknown,
+                Some(turn) => OpenTurn::Is(turn.turn_id),
+                None => OpenTurn::None,
+            };
+            layers.open_turns.put(agent_id.clone(), known);
         }
         Ok(found)
     }
@@ -225,10 +255,17 @@ impl TurnWrites for Session {
     async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
         let layers = self.pending()?;
         if turn.source != OPERATOR {
-            if turn.status == TurnStatus::Open {
-                layers.open_turns.put(turn.agent_id.clone(), Some(turn.turn_id));
-            } else if layers.open_turns.get(&turn.agent_id) == Some(&Some(turn.turn_id)) {
-                layers.open_turns.put(turn.agent_id.clone(), None);
+            let known = layers.open_turns.get(&turn.agent_id).copied();
+            let next = match known {
+                _ if turn.is_aside() => Some(OpenTurn::Unknown),
+                // Others are aside, so only the table says which is next.
+                Some(OpenTurn::Unknown) => None,
+                _ if turn.status == TurnStatus::Open => Some(OpenTurn::Is(turn.turn_id)),
+                Some(OpenTurn::Is(open)) if open == turn.turn_id => Some(OpenTurn::None),
+                _ => None,
+            };
+            if let Some(next) = next {
+                layers.open_turns.put(turn.agent_id.clone(), next);
             }
         }
         layers.turns.put(turn.clone());

@@ -1,0 +1,232 @@
+use std::time::Duration;
+
+use ghost_commons::budgets::{self, NewLimits};
+use ghost_commons::{asks, turns};
+use ghost_domain::journal::Step;
+use ghost_domain::turn::{ParkCause, Standing};
+use ghost_domain::{AskStatus, Code, EventKind, Scope, TurnStatus};
+use ghost_provider::{ErrorKind, ProviderError};
+use ghost_store::tables::TurnFilter;
+use serde_json::json;
+
+use super::fakes::{Reply, call, say};
+use super::rig::{Rig, id, operator, read, write};
+
+fn down() -> Reply {
+    Reply::Fail(ProviderError::new(ErrorKind::Overloaded, "no capacity"))
+}
+
+impl Rig {
+    async fn told(&self, kind: EventKind) -> usize {
+        self.events().await.iter().filter(|event| event.kind == kind).count()
+    }
+
+    /// Lets `hours` pass while these agents work.
+    async fn hours(&self, hours: u64, names: &[&str]) {
+        let until = self.cx().now().plus(Duration::from_secs(hours * 3_600));
+        while self.cx().now() < until {
+            // Whoever has nothing to do looks again every hour.
+            let piece = self.cx().now().plus(Duration::from_secs(3_600)).min(until);
+            let work = futures_util::future::join_all(names.iter().map(|name| {
+                let (engine, agent_id) = (self.engine.clone(), id(name));
+                async move { crate::turn::work(&engine, &agent_id, &Default::default()).await }
+            }));
+            let due = async {
+                while self.cx().now() < piece {
+                    for _ in 0..20 {
+                        tokio::task::yield_now().await;
+                    }
+                    self.clock.advance(Duration::from_secs(2));
+                }
+            };
+            let done = async {
+                work.await;
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                biased;
+                () = done => {}
+                () = due => {}
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_outage_parks_the_turn_and_the_work_goes_on_where_it_was() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, n| if n == 0 { call("test.look", json!({ "n": 7 })) } else { down() });
+    rig.send("ada", "first").await;
+    let turn = rig.parks("ada").await;
+    assert_eq!((turn.status, turn.rounds), (TurnStatus::Open, 1));
+    let parked = turn.parked.unwrap();
+    assert_eq!(parked.cause, ParkCause::Model { provider: "test".into(), model: "one".into() });
+    assert_eq!(parked.standing, Standing::InLine);
+    assert_eq!((rig.told(EventKind::ProviderDown).await, rig.told(EventKind::TurnParked).await), (1, 1));
+    rig.send("ada", "second").await;
+    rig.model.does(|_, _| say("well"));
+    rig.work("ada").await.unwrap();
+    let turns = read!(rig, |r| r.turn_list(&TurnFilter { agent_id: Some(id("ada")), ..TurnFilter::default() }).await?);
+    assert!(turns.iter().all(|turn| turn.status == TurnStatus::Finished && turn.parked.is_none()), "{turns:?}");
+    assert_eq!(turns.len(), 2, "in order: the second waited for the first");
+    assert_eq!(rig.model.asked().len(), 2, "what was answered is not asked for again");
+    assert_eq!(rig.told(EventKind::ProviderUp).await, 1);
+    assert!(rig.inbox("ada").await.is_empty());
+}
+
+#[tokio::test]
+async fn no_turn_opens_on_a_model_that_is_down_and_one_probe_at_a_time_tries_it() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, _| down());
+    rig.send("ada", "go").await;
+    rig.parks("ada").await;
+    for name in ["bob", "cyd"] {
+        rig.send(name, "go").await;
+    }
+    rig.model.does(|_, _| down());
+    rig.hours(5, &["ada", "bob", "cyd"]).await;
+    let asked = rig.model.asked().len();
+    assert!((200..=320).contains(&asked), "one call a minute at most: {asked}");
+    for name in ["bob", "cyd"] {
+        assert_eq!(rig.inbox(name).await.len(), 1, "its mail waits");
+    }
+    let turns = read!(rig, |r| r.turn_list(&TurnFilter::default()).await?);
+    assert!(turns.len() <= 3 && turns.iter().all(|turn| turn.status == TurnStatus::Open), "{turns:?}");
+    assert_eq!(rig.told(EventKind::ProviderDown).await, 1, "one outage is told once");
+    assert_eq!(rig.told(EventKind::TurnFinished).await, 0);
+    rig.model.does(|_, _| say("well"));
+    rig.hours(1, &["ada", "bob", "cyd"]).await;
+    let finished = TurnFilter { status: Some(TurnStatus::Finished), ..TurnFilter::default() };
+    assert_eq!(read!(rig, |r| r.turn_list(&finished).await?).len(), 3);
+}
+
+#[tokio::test]
+async fn a_fall_back_is_asked_at_once_while_the_first_model_is_down() {
+    let rig = Rig::with(|plan| {
+        for agent in &mut plan.agents {
+            agent.model.fallback_models = vec!["two".into()];
+        }
+    })
+    .await;
+    rig.model.does(|request, _| if request.model == "one" { down() } else { say("second best") });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    rig.send("ada", "again").await;
+    rig.model.does(|request, _| if request.model == "one" { down() } else { say("second best") });
+    rig.work("ada").await.unwrap();
+    let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
+    assert!(models.len() <= 2 && models.last().is_some_and(|model| model == "two"), "{models:?}");
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_alone_becomes_a_dead_letter() {
+    let rig = Rig::new().await;
+    rig.model.does(|request, _| {
+        let poison = request.messages.iter().any(|message| message.visible_text().contains("poison"));
+        if poison { Reply::Fail(ProviderError::new(ErrorKind::Server, "it broke")) } else { say("well") }
+    });
+    rig.send("ada", "poison").await;
+    let mut mail = 0;
+    let healthy = async {
+        loop {
+            mail += 1;
+            rig.send("bob", "hello").await;
+            crate::turn::work(&rig.engine, &id("bob"), &Default::default()).await.unwrap();
+            rig.cx().ports.clock.sleep(Duration::from_millis(250)).await;
+        }
+    };
+    let (agent, bench) = (id("ada"), Default::default());
+    rig.in_time(async {
+        tokio::select! {
+            biased;
+            done = crate::turn::work(&rig.engine, &agent, &bench) => done.unwrap(),
+            () = healthy => {}
+        }
+    })
+    .await;
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Dead);
+    assert_eq!(rig.told(EventKind::DeadLetterHeld).await, 1);
+    assert!(mail > 1);
+}
+
+#[tokio::test]
+async fn a_spent_root_waits_aside_and_goes_on_when_it_is_raised() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, _| say("well"));
+    let spent = rig.send("ada", "too dear").await;
+    let root = Scope::Root(spent.root_id);
+    let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
+    let scope = root.clone();
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limit(20)).await).unwrap();
+    rig.work("ada").await.unwrap();
+    let parked = rig.turn("ada").await;
+    assert!(parked.is_aside(), "{parked:?}");
+    rig.send("ada", "something else").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished, "its agent goes on without it");
+    let turn_id = parked.turn_id;
+    let taken = read!(rig, |r| r.messages_of_turn(turn_id).await?);
+    assert_eq!(taken.len(), 1, "its mail is kept");
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &root, limit(1_000_000)).await).unwrap();
+    rig.work("ada").await.unwrap();
+    let turn = read!(rig, |r| r.turn_get(turn_id).await?.unwrap());
+    assert_eq!((turn.status, turn.parked), (TurnStatus::Finished, None));
+}
+
+#[tokio::test]
+async fn an_ask_that_waits_for_a_model_ends_by_its_deadline_with_that_reason() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, _| down());
+    let ask = rig.ask("ada").await;
+    rig.parks("ada").await;
+    let other = rig.ask("bob").await;
+    rig.hours(1, &["ada", "bob"]).await;
+    for ask_id in [ask.ask_id, other.ask_id] {
+        // As the keeper does while both wait.
+        rig.cx().set_waiting(&id("bob"), Some("one at test is down: overloaded"));
+        write!(rig, |w, cx| asks::expire(w, &cx, ask_id).await).unwrap();
+        let row = rig.ask_row(ask_id).await;
+        assert_eq!(row.status, AskStatus::TimedOut);
+        assert!(row.error.unwrap().contains("is down: overloaded"));
+    }
+}
+
+#[tokio::test]
+async fn somebody_may_say_that_it_is_time_to_try_again() {
+    let rig = Rig::new().await;
+    rig.model.does(|_, _| down());
+    rig.send("ada", "go").await;
+    let turn = rig.parks("ada").await;
+    let turn_id = turn.turn_id;
+    rig.hours(1, &["ada"]).await;
+    rig.model.does(|_, _| say("well"));
+    // The next probe is a minute away; an actor that is told to try does so now.
+    let bench = std::sync::Arc::default();
+    let agent_id = id("ada");
+    let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &bench));
+    for _ in 0..1_000 {
+        assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    write!(rig, |w, _cx| turns::retry(w, &operator(), turn_id).await).unwrap();
+    bench.retry();
+    rig.in_time(work).await.unwrap();
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+    let again = write!(rig, |w, _cx| turns::retry(w, &operator(), turn_id).await);
+    assert_eq!(again.unwrap_err().code, Code::Conflict);
+}
+
+#[tokio::test]
+async fn attempts_end_with_the_turns_time_and_cost_it_nothing() {
+    let rig = Rig::with(|plan| plan.limits.turn_seconds = 60).await;
+    rig.model.does(|_, _| Reply::Hang);
+    rig.send("ada", "go").await;
+    let began = rig.cx().now();
+    rig.parks("ada").await;
+    assert!(rig.cx().now().since(began) < Duration::from_secs(75), "three attempts of 300 s would be 900 s");
+    rig.model.does(|_, _| say("well"));
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+    assert!(rig.steps("ada").await.iter().any(|step| matches!(step, Step::Parked { .. })));
+}

@@ -1,0 +1,226 @@
+//! The gate before a model: no turn opens on a model that is known to fail, and a turn that needs one waits here, parked with
+//! its journal, until a probe succeeds (DESIGN.md section 2, "Transient causes").
+//!
+//! Must never: consume mail, or hold a slot of a provider while it waits.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::future::select_all;
+use ghost_commons::turns;
+use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp, budget};
+use ghost_provider::{Admitted, Entry, Pass};
+use tokio::sync::futures::Notified;
+
+use super::bench::Bench;
+use super::runner::Runner;
+use super::think::Choice;
+use crate::engine::Engine;
+use crate::line::Place;
+
+/// What a waiting agent shows, until it goes on: that a stop need not wait for it, and why its asks are not answered.
+struct Waiting<'a> {
+    engine: &'a Engine,
+    agent_id: &'a AgentId,
+    bench: &'a Bench,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(engine: &'a Engine, agent_id: &'a AgentId, bench: &'a Bench, reason: &str) -> Self {
+        engine.office.cx.set_waiting(agent_id, Some(reason));
+        bench.set_parked(true);
+        Self { engine, agent_id, bench }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.engine.office.cx.set_waiting(self.agent_id, None);
+        self.bench.set_parked(false);
+    }
+}
+
+/// Ends when anything may have changed for one who waits for these models: a circuit, the hour, or somebody's word.
+async fn change(
+    engine: &Engine,
+    bells: Vec<Pin<Box<Notified<'_>>>>,
+    until: Option<Timestamp>,
+    again: Pin<Box<Notified<'_>>>,
+) -> bool {
+    let clock = &engine.office.cx.ports.clock;
+    let due = async {
+        match until {
+            Some(until) => clock.sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = again => true,
+        _ = select_all(bells) => false,
+        () = due => false,
+    }
+}
+
+/// The earlier of two times.
+fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Waits before a turn is opened, while all the models are down that its agent may ask. Whoever is let through with the right to
+/// try one keeps it for the turn. Says whether it has waited: what was looked at before may be another then.
+pub(super) async fn door(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Bench, models: &[(String, String)]) -> bool {
+    let mut waiting = None;
+    loop {
+        let providers = engine.providers();
+        let entries: Vec<(Arc<Entry>, &str)> =
+            models.iter().filter_map(|(provider, model)| Some((providers.get(provider)?, model.as_str()))).collect();
+        if entries.len() < models.len() || entries.is_empty() {
+            // That a provider is not there is for the turn to say.
+            return waiting.is_some();
+        }
+        let again = armed(bench.again.notified());
+        let bells: Vec<_> = entries.iter().map(|(entry, _)| armed(entry.breaker.changed())).collect();
+        let mut until = None;
+        for (entry, model) in &entries {
+            match entry.breaker.admit(model) {
+                Admitted::Pass(pass) => {
+                    bench.put_pass(pass);
+                    return waiting.is_some();
+                }
+                Admitted::Wait(at) => until = sooner(until, at),
+            }
+        }
+        if waiting.is_none() {
+            let down = entries.first().and_then(|(entry, model)| reason(entry, model)).unwrap_or_default();
+            engine.board.show(agent_id, Activity::Queued);
+            waiting = Some(Waiting::begin(engine, agent_id, bench, &down));
+        }
+        if change(engine, bells, until, again).await {
+            entries.iter().for_each(|(entry, model)| entry.breaker.hurry(model));
+        }
+    }
+}
+
+/// A bell that is heard from here on.
+fn armed(bell: Notified<'_>) -> Pin<Box<Notified<'_>>> {
+    let mut bell = Box::pin(bell);
+    bell.as_mut().enable();
+    bell
+}
+
+/// Why a model cannot be had.
+fn reason(entry: &Entry, model: &str) -> Option<String> {
+    let outage = entry.breaker.outage(model)?;
+    Some(format!("{model} at {} is down: {}", entry.name, outage.reason))
+}
+
+impl Runner {
+    /// Waits until one of `choices` may be asked, the first that can from `from` on, leaving out those that have `refused` this
+    /// conversation. The turn is parked while none can. `None` if none is left in this round: those before `from` may answer in the
+    /// next.
+    pub(super) async fn gate(
+        &mut self,
+        choices: &[Choice],
+        from: usize,
+        refused: &BTreeSet<usize>,
+        place: &mut Place,
+    ) -> Result<Option<(usize, Pass)>, Refusal> {
+        let (engine, bench, agent_id) = (Arc::clone(&self.engine), Arc::clone(&self.bench), self.agent_id.clone());
+        if let Some(pass) = bench.take_pass()
+            && let Some(at) = choices.iter().position(|choice| pass.is_of(&choice.entry.breaker, &choice.model))
+            && !refused.contains(&at)
+        {
+            return Ok(Some((at, pass)));
+        }
+        let mut waiting = None;
+        loop {
+            let again = armed(bench.again.notified());
+            let bells: Vec<_> = choices.iter().map(|choice| armed(choice.entry.breaker.changed())).collect();
+            let mut until = None;
+            for (at, choice) in choices.iter().enumerate().skip(from).filter(|(at, _)| !refused.contains(at)) {
+                match choice.entry.breaker.admit(&choice.model) {
+                    Admitted::Pass(pass) => return Ok(Some((at, pass))),
+                    Admitted::Wait(due) => until = sooner(until, due),
+                }
+            }
+            if from > 0 {
+                return Ok(None);
+            }
+            if waiting.is_none() {
+                let Some(first) = choices.first() else {
+                    return Err(Refusal::new(ghost_domain::Code::Internal, "a turn has no model to ask"));
+                };
+                let down = reason(&first.entry, &first.model).unwrap_or_else(|| format!("{} is down", first.model));
+                // Who waits for budget alone goes on meanwhile.
+                place.pass_on();
+                self.flush().await?;
+                self.park(first, &down).await?;
+                self.show(Activity::Queued);
+                waiting = Some(Waiting::begin(&engine, &agent_id, &bench, &down));
+                // Something may have changed while that was written.
+                continue;
+            }
+            if change(&engine, bells, until, again).await {
+                choices.iter().for_each(|choice| choice.entry.breaker.hurry(&choice.model));
+            }
+        }
+    }
+
+    /// Records that the turn waits.
+    pub(super) async fn park(&mut self, choice: &Choice, reason: &str) -> Result<(), Refusal> {
+        let (cx, turn_id, alone) = (self.engine.office.cx.clone(), self.turn.turn_id, self.alone);
+        let model = (choice.entry.name.clone(), choice.model.clone());
+        let reason = reason.to_owned();
+        let parked = self.keep(move |w| {
+            Box::pin(async move { turns::park_for_model(w, &cx, turn_id, model, &reason, alone).await })
+        });
+        self.turn.parked = parked.await?.parked;
+        self.failures.clear();
+        Ok(())
+    }
+
+    /// Waits as long as the model answers others but not this turn, before it is asked again.
+    pub(super) async fn rest(
+        &mut self,
+        choice: &Choice,
+        reason: &str,
+        pause: std::time::Duration,
+    ) -> Result<(), Refusal> {
+        self.flush().await?;
+        self.park(choice, reason).await?;
+        self.show(Activity::Queued);
+        let again = armed(self.bench.again.notified());
+        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.bench, reason);
+        tokio::select! {
+            biased;
+            () = again => {}
+            () = self.engine.office.cx.ports.clock.sleep(pause) => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until the limit of a spent budget is raised, somebody says that it is time, or, for a day's budget, the next day.
+    /// `raised` was armed before the budget was looked at.
+    pub(super) async fn wait_for_budget(&self, scope: &Scope, raised: Pin<Box<Notified<'_>>>) {
+        self.show(Activity::Queued);
+        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.bench, &format!("budget {scope} is spent"));
+        let clock = &self.engine.office.cx.ports.clock;
+        let day = async {
+            match scope {
+                Scope::Day(_) => clock.sleep_until(budget::next_day(clock.now())).await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.bench.again.notified() => {}
+            () = raised => {}
+            () = day => {}
+        }
+    }
+}

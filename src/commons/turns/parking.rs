@@ -1,0 +1,137 @@
+//! Parked turns: open turns that wait for a cause outside them to pass (DESIGN.md section 2, "Transient causes"). Their
+//! journal and mail stay as they are.
+//!
+//! Must never: end a turn, or consume mail.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::journal::Step;
+use ghost_domain::ports::Signal;
+use ghost_domain::turn::{ParkCause, Parked, Standing};
+use ghost_domain::{Code, Party, Refusal, RootId, Scope, Turn, TurnId, TurnStatus};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use super::ownership::working_turn;
+use crate::{Cx, Result};
+
+/// Characters of a reason that are kept.
+const REASON_MAX: usize = 500;
+
+/// Parks a turn that needs a model which is down.
+pub async fn park_for_model(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn_id: TurnId,
+    (provider, model): (String, String),
+    reason: &str,
+    alone: u32,
+) -> Result<Turn> {
+    let turn = working_turn(w, cx, turn_id).await?;
+    park(w, cx, turn, ParkCause::Model { provider, model }, reason, Standing::InLine, alone).await
+}
+
+/// Parks a turn whose next call a spent budget refuses. One whose own root is spent lets its agent go on with other work.
+pub(super) async fn park_for_budget(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn: Turn,
+    scope: &Scope,
+    refusal: &Refusal,
+) -> Result<Turn> {
+    let standing = match scope {
+        Scope::Root(_) => Standing::Aside,
+        _ => Standing::InLine,
+    };
+    let cause = ParkCause::Budget { scope: scope.clone() };
+    if turn.parked.as_ref().is_none_or(|parked| parked.cause != cause) {
+        let payload = json!({
+            "turn_id": turn.turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
+        });
+        let event = NewEvent::new(EventKind::BudgetExhausted, payload).agent(&turn.agent_id).correlation(turn.turn_id);
+        cx.emit(w, event).await?;
+    }
+    park(w, cx, turn, cause, &refusal.to_string(), standing, 0).await
+}
+
+async fn park(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    mut turn: Turn,
+    cause: ParkCause,
+    reason: &str,
+    standing: Standing,
+    alone: u32,
+) -> Result<Turn> {
+    let reason = cx.excerpt(reason, REASON_MAX);
+    let again = turn.parked.as_ref().filter(|parked| parked.cause == cause);
+    let since = again.map_or(cx.now(), |parked| parked.since);
+    let fresh = again.is_none();
+    let parked = Parked { cause, reason: reason.clone(), since, standing, alone };
+    if turn.parked.as_ref() == Some(&parked) {
+        return Ok(turn);
+    }
+    w.journal_append(turn.turn_id, &Step::Parked { reason: reason.clone() }, cx.now()).await?;
+    if fresh {
+        let payload = json!({
+            "turn_id": turn.turn_id, "root_id": turn.root_id, "reason": reason, "waits_for": parked.cause,
+            "standing": parked.standing,
+        });
+        let event = NewEvent::new(EventKind::TurnParked, payload).agent(&turn.agent_id).correlation(turn.turn_id);
+        cx.emit(w, event).await?;
+    }
+    turn.parked = Some(parked);
+    w.turn_put(&turn).await?;
+    Ok(turn)
+}
+
+/// Says that a parked turn is to be tried again at once.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if the turn is not parked.
+pub async fn retry(w: &mut dyn Writes, by: &Party, turn_id: TurnId) -> Result<Turn> {
+    let turn = w.turn_get(turn_id).await?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))?;
+    if turn.status != TurnStatus::Open || turn.parked.is_none() {
+        let how = if turn.status == TurnStatus::Open { "under way" } else { turn.status.as_str() };
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("turn {turn_id} is {how}, not parked, so {by} cannot retry it"),
+        )
+        .hint("`ghostctl turn list --status parked` names those that wait"));
+    }
+    go_on(w, turn).await
+}
+
+/// Lets the turns of a root go on that stand aside because it was spent: its limit is another now.
+pub(crate) async fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<()> {
+    for turn in w.turns_open().await? {
+        if turn.root_id == root_id && turn.is_aside() {
+            go_on(w, turn).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn go_on(w: &mut dyn Writes, mut turn: Turn) -> Result<Turn> {
+    if turn.is_aside()
+        && let Some(parked) = &mut turn.parked
+    {
+        parked.standing = Standing::Ready;
+        w.turn_put(&turn).await?;
+    }
+    w.signal(Signal::TurnRetry { agent_id: turn.agent_id.clone(), turn_id: turn.turn_id });
+    Ok(turn)
+}
+
+/// What holds up the answer to a piece of mail of an agent: the reason of the parked turn that has it, or that is before it.
+pub(crate) async fn holds_up(r: &mut dyn Reads, cx: &Cx, ask: &ghost_domain::Ask) -> Result<Option<String>> {
+    let taken = match r.message_get(ask.message_id).await?.and_then(|mail| mail.turn_id) {
+        Some(turn_id) => r.turn_get(turn_id).await?.filter(|turn| turn.status == TurnStatus::Open),
+        None => None,
+    };
+    let turn = match taken {
+        Some(turn) => Some(turn),
+        None => r.turn_open_of(&ask.target).await?,
+    };
+    let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
+    Ok(parked.or_else(|| cx.waiting(&ask.target).map(|reason| reason.to_string())))
+}

@@ -1,0 +1,208 @@
+//! The circuits of one provider, one for each model, with a bell for those that wait.
+//!
+//! Must never: hold its lock over anything that waits, or lose a probe: one that is dropped is given back.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ghost_domain::{Clock, Timestamp};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::circuit::{Admit, Circuit, Outage};
+use crate::error::ProviderError;
+
+/// Models that are remembered. More are never named in one world file; beyond it the working ones are forgotten.
+const MODELS_MAX: usize = 1_024;
+
+/// The circuits of one provider.
+pub struct Breaker {
+    circuits: Mutex<BTreeMap<String, Circuit>>,
+    clock: Arc<dyn Clock>,
+    /// Wakes those that wait in the order in which they came, so that a simulation is the same each time.
+    changes: Notify,
+}
+
+/// The right to try a model that is down, or to call one that works. Dropping a probe without a report gives it back.
+pub struct Pass {
+    breaker: Arc<Breaker>,
+    model: String,
+    probe: bool,
+}
+
+/// What a caller gets.
+pub enum Admitted {
+    /// It may call.
+    Pass(Pass),
+    /// The model is down: look again then, or when [`Breaker::changed`] ends.
+    Wait(Option<Timestamp>),
+}
+
+impl Breaker {
+    /// Circuits that are all closed.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { circuits: Mutex::default(), clock, changes: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Circuit>> {
+        // Every transition of a circuit is whole before anything can panic.
+        self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn circuit<T>(&self, model: &str, of: impl FnOnce(&mut Circuit) -> T) -> T {
+        let mut circuits = self.lock();
+        if let Some(circuit) = circuits.get_mut(model) {
+            return of(circuit);
+        }
+        if circuits.len() >= MODELS_MAX {
+            circuits.retain(|_, circuit| circuit.is_down());
+        }
+        of(circuits.entry(model.to_owned()).or_default())
+    }
+
+    fn ring(&self) {
+        self.changes.notify_waiters();
+    }
+
+    fn change<T>(&self, model: &str, of: impl FnOnce(&mut Circuit) -> T) -> T {
+        let given = self.circuit(model, of);
+        self.ring();
+        given
+    }
+
+    /// Asks to call a model.
+    pub fn admit(self: &Arc<Self>, model: &str) -> Admitted {
+        let mut circuits = self.lock();
+        let now = self.clock.now();
+        let admit = circuits.get_mut(model).map_or(Admit::Go, |circuit| circuit.admit(now));
+        let pass = |probe| Pass { breaker: Arc::clone(self), model: model.to_owned(), probe };
+        match admit {
+            Admit::Go => Admitted::Pass(pass(false)),
+            Admit::Probe => Admitted::Pass(pass(true)),
+            Admit::Wait(until) => Admitted::Wait(until),
+        }
+    }
+
+    /// How often a model has answered, so that a caller sees whether it answers others.
+    #[must_use]
+    pub fn answers(&self, model: &str) -> u64 {
+        self.lock().get(model).map_or(0, Circuit::answers)
+    }
+
+    /// The outage of a model that is down.
+    #[must_use]
+    pub fn outage(&self, model: &str) -> Option<Outage> {
+        self.lock().get(model).and_then(|circuit| circuit.outage().cloned())
+    }
+
+    /// Every model that is down, by name.
+    #[must_use]
+    pub fn outages(&self) -> Vec<(String, Outage)> {
+        let circuits = self.lock();
+        circuits.iter().filter_map(|(model, circuit)| Some((model.clone(), circuit.outage()?.clone()))).collect()
+    }
+
+    /// Counts a model as down from now on: all the attempts of one call were made. Gives the outage that this begins.
+    pub fn open(&self, model: &str, error: &ProviderError) -> Option<Outage> {
+        let (now, reason) = (self.clock.now(), error.to_string());
+        self.change(model, |circuit| circuit.open(now, &reason, error.retry_after))
+    }
+
+    /// Lets the next caller try a model at once.
+    pub fn hurry(&self, model: &str) {
+        let now = self.clock.now();
+        self.change(model, |circuit| circuit.hurry(now));
+    }
+
+    /// Ends when a circuit changes after this was first polled or enabled.
+    pub fn changed(&self) -> Notified<'_> {
+        self.changes.notified()
+    }
+}
+
+impl Pass {
+    /// Whether it is for that model at the provider of that breaker.
+    #[must_use]
+    pub fn is_of(&self, breaker: &Arc<Breaker>, model: &str) -> bool {
+        Arc::ptr_eq(&self.breaker, breaker) && self.model == model
+    }
+
+    /// The call was answered. Gives the outage that this ends.
+    pub fn answered(mut self) -> Option<Outage> {
+        self.probe = false;
+        // Most answers change nothing that anybody waits for.
+        let ended = self.breaker.circuit(&self.model, Circuit::answered);
+        if ended.is_some() {
+            self.breaker.ring();
+        }
+        ended
+    }
+
+    /// Whether the model went down since this was given to call one that works.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        !self.probe && self.breaker.outage(&self.model).is_some()
+    }
+
+    /// The call failed for a transient cause. Gives the outage that this begins.
+    pub fn failed(mut self, error: &ProviderError, bounds: (u32, Duration)) -> Option<Outage> {
+        let probe = std::mem::take(&mut self.probe);
+        let (now, reason) = (self.breaker.clock.now(), error.to_string());
+        self.breaker.change(&self.model, |circuit| circuit.failed(now, probe, &reason, error.retry_after, bounds))
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if self.probe {
+            self.breaker.change(&self.model, Circuit::gave_up);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::testing::ManualClock;
+    use futures_util::FutureExt;
+
+    const BOUNDS: (u32, Duration) = (1, Duration::from_secs(30));
+
+    fn pass(breaker: &Arc<Breaker>) -> Option<Pass> {
+        match breaker.admit("m") {
+            Admitted::Pass(pass) => Some(pass),
+            Admitted::Wait(_) => None,
+        }
+    }
+
+    #[test]
+    fn a_probe_that_is_dropped_goes_to_the_next_and_rings() {
+        let clock = ManualClock::at(0);
+        let breaker = Arc::new(Breaker::new(Arc::clone(&clock) as Arc<dyn Clock>));
+        let error = ProviderError::new(ErrorKind::Network, "refused");
+        let began = pass(&breaker).expect("it works").failed(&error, BOUNDS).expect("one failure is enough here");
+        assert_eq!(began.probe_at, Timestamp(1_000));
+        assert!(pass(&breaker).is_none());
+        clock.advance(Duration::from_secs(1));
+        let probe = pass(&breaker).expect("it is due");
+        assert!(pass(&breaker).is_none());
+        let mut changed = std::pin::pin!(breaker.changed());
+        assert!(!changed.as_mut().enable());
+        drop(probe);
+        assert!(changed.now_or_never().is_some());
+        let probe = pass(&breaker).expect("given back");
+        assert_eq!(probe.answered().map(|outage| outage.since), Some(Timestamp(0)));
+        assert!(breaker.outages().is_empty() && pass(&breaker).is_some());
+    }
+
+    #[test]
+    fn answers_are_counted_by_model() {
+        let breaker = Arc::new(Breaker::new(ManualClock::at(0)));
+        assert_eq!(breaker.answers("m"), 0);
+        pass(&breaker).unwrap().answered();
+        assert_eq!((breaker.answers("m"), breaker.answers("other")), (1, 0));
+    }
+}

@@ -1,0 +1,248 @@
+//! The state of one model at one provider: whether calls to it work, and when to try again. A pure type, so that a search
+//! over its transitions and a simulation can drive it (the "breaker"; Nygard, "Release It!", circuit breaker).
+//!
+//! Must never: read a clock, wait, or let two probes through at once.
+
+use std::time::Duration;
+
+use ghost_domain::Timestamp;
+
+/// The first pause after a model has gone down.
+const PROBE_LEAST: Duration = Duration::from_secs(1);
+/// The longest pause between two probes that we choose ourselves.
+const PROBE_MOST: Duration = Duration::from_secs(60);
+/// The longest pause that a provider may ask for.
+const ASKED_MOST: Duration = Duration::from_secs(3_600);
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admit {
+    /// The model works: call it.
+    Go,
+    /// The model is down and this caller is the one that tries it. Whoever gets this must report what came of it.
+    Probe,
+    /// The model is down: look again at this time, or when the state changes. `None` while a probe is out.
+    Wait(Option<Timestamp>),
+}
+
+/// Since when a model is down, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// When the call that opened the circuit failed.
+    pub since: Timestamp,
+    /// What the last failure said.
+    pub reason: String,
+    /// When the next probe is due.
+    pub probe_at: Timestamp,
+    /// Probes that have failed.
+    pub probes: u32,
+}
+
+/// The state.
+#[derive(Clone, Debug, Default)]
+pub struct Circuit {
+    /// Failures since the last success, while the model counts as working.
+    failures: u32,
+    /// Answers ever, so that a caller sees whether others were answered while it was not.
+    answers: u64,
+    outage: Option<Outage>,
+    probing: bool,
+}
+
+impl Circuit {
+    /// What a caller may do now.
+    pub fn admit(&mut self, now: Timestamp) -> Admit {
+        let Some(outage) = &self.outage else { return Admit::Go };
+        if self.probing {
+            return Admit::Wait(None);
+        }
+        if now < outage.probe_at {
+            return Admit::Wait(Some(outage.probe_at));
+        }
+        self.probing = true;
+        Admit::Probe
+    }
+
+    /// Whether a caller would have to wait, without taking the probe.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.outage.is_some()
+    }
+
+    /// Why and since when it is down, if it is.
+    #[must_use]
+    pub fn outage(&self) -> Option<&Outage> {
+        self.outage.as_ref()
+    }
+
+    /// Answers ever.
+    #[must_use]
+    pub fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    /// A call was answered. Gives the outage that this ends.
+    pub fn answered(&mut self) -> Option<Outage> {
+        self.answers += 1;
+        self.failures = 0;
+        self.probing = false;
+        self.outage.take()
+    }
+
+    /// A call failed for a transient cause; `probe` says that it was the probe. After `most` failures in a row, or at once
+    /// if the provider asked for a pause longer than `retry_cap`, the model counts as down. Gives the outage that this begins.
+    pub fn failed(
+        &mut self,
+        now: Timestamp,
+        probe: bool,
+        reason: &str,
+        asked: Option<Duration>,
+        (most, retry_cap): (u32, Duration),
+    ) -> Option<Outage> {
+        if let Some(outage) = &mut self.outage {
+            // A call that began before the model went down says nothing new.
+            if probe {
+                self.probing = false;
+                outage.probes = outage.probes.saturating_add(1);
+                reason.clone_into(&mut outage.reason);
+                outage.probe_at = now.plus(pause(outage.probes, asked));
+            }
+            return None;
+        }
+        self.failures = self.failures.saturating_add(1);
+        if self.failures < most && asked.is_none_or(|asked| asked <= retry_cap) {
+            return None;
+        }
+        self.open(now, reason, asked)
+    }
+
+    /// Counts the model as down from now on. Gives the outage if it did not before.
+    pub fn open(&mut self, now: Timestamp, reason: &str, asked: Option<Duration>) -> Option<Outage> {
+        if self.outage.is_some() {
+            return None;
+        }
+        self.failures = 0;
+        self.probing = false;
+        let outage = Outage { since: now, reason: reason.to_owned(), probe_at: now.plus(pause(0, asked)), probes: 0 };
+        self.outage = Some(outage.clone());
+        Some(outage)
+    }
+
+    /// A probe ended without saying anything about the model: its turn was cancelled, or could not pay.
+    pub fn gave_up(&mut self) {
+        self.probing = false;
+    }
+
+    /// Lets the next caller probe at once: someone says that it is time.
+    pub fn hurry(&mut self, now: Timestamp) {
+        if let Some(outage) = &mut self.outage {
+            outage.probe_at = outage.probe_at.min(now);
+        }
+    }
+}
+
+/// The pause before the next probe: what the provider asked for, within an hour, else doubling up to a minute.
+fn pause(probes: u32, asked: Option<Duration>) -> Duration {
+    let own = PROBE_LEAST.saturating_mul(1_u32.checked_shl(probes).unwrap_or(u32::MAX)).min(PROBE_MOST);
+    asked.map_or(own, |asked| asked.min(ASKED_MOST).max(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BOUNDS: (u32, Duration) = (3, Duration::from_secs(30));
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp(seconds * 1_000)
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_an_answer_closes_it() {
+        let mut circuit = Circuit::default();
+        assert_eq!(circuit.failed(at(0), false, "refused", None, BOUNDS), None);
+        assert_eq!(circuit.failed(at(0), false, "refused", None, BOUNDS), None);
+        circuit.answered();
+        for _ in 0..2 {
+            assert_eq!(circuit.failed(at(1), false, "refused", None, BOUNDS), None);
+        }
+        let outage = circuit.failed(at(2), false, "refused", None, BOUNDS).expect("three in a row");
+        assert_eq!((outage.since, outage.probe_at), (at(2), at(3)));
+        assert_eq!(circuit.admit(at(2)), Admit::Wait(Some(at(3))));
+        assert_eq!(circuit.admit(at(3)), Admit::Probe);
+        assert_eq!(circuit.admit(at(9)), Admit::Wait(None), "one probe at a time");
+        assert_eq!(circuit.failed(at(4), true, "503", None, BOUNDS), None);
+        assert_eq!(circuit.outage().map(|outage| (outage.probe_at, outage.reason.as_str())), Some((at(6), "503")));
+        assert_eq!(circuit.admit(at(6)), Admit::Probe);
+        assert_eq!(circuit.answered().map(|outage| outage.since), Some(at(2)));
+        assert_eq!(circuit.admit(at(6)), Admit::Go);
+    }
+
+    #[test]
+    fn pauses_grow_to_a_minute_and_what_is_asked_for_is_kept_within_an_hour() {
+        let mut circuit = Circuit::default();
+        circuit.open(at(0), "down", None);
+        let mut now = at(0);
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            let due = circuit.outage().unwrap().probe_at;
+            pauses.push(due.since(now).as_secs());
+            now = due;
+            assert_eq!(circuit.admit(now), Admit::Probe);
+            circuit.failed(now, true, "down", None, BOUNDS);
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        let mut asked = Circuit::default();
+        let long = Some(Duration::from_secs(600));
+        let outage = asked.failed(at(0), false, "429", long, BOUNDS).expect("longer than anybody waits");
+        assert_eq!(outage.probe_at, at(600));
+        assert_eq!(asked.open(at(1), "again", None), None, "it is down already");
+        let day = Some(Duration::from_secs(86_400));
+        let mut other = Circuit::default();
+        assert_eq!(other.failed(at(0), false, "429", day, BOUNDS).map(|outage| outage.probe_at), Some(at(3_600)));
+    }
+
+    #[test]
+    fn a_call_from_before_neither_prolongs_an_outage_nor_ends_a_probe() {
+        let mut circuit = Circuit::default();
+        circuit.open(at(0), "down", None);
+        assert_eq!(circuit.admit(at(1)), Admit::Probe);
+        circuit.failed(at(1), false, "late", None, BOUNDS);
+        assert_eq!(circuit.admit(at(2)), Admit::Wait(None));
+        assert_eq!(circuit.outage().unwrap().reason, "down");
+        circuit.gave_up();
+        assert_eq!(circuit.admit(at(2)), Admit::Probe);
+        circuit.gave_up();
+        circuit.failed(at(2), true, "down", None, BOUNDS);
+        circuit.hurry(at(2));
+        assert_eq!(circuit.admit(at(2)), Admit::Probe);
+    }
+
+    proptest! {
+        #[test]
+        fn at_most_one_probe_is_out_and_somebody_may_always_try_in_the_end(steps in prop::collection::vec((0..6_u8, 0..90_i64), 1..200)) {
+            let (mut circuit, mut now, mut out) = (Circuit::default(), at(0), false);
+            for (step, seconds) in steps {
+                now = now.plus(Duration::from_secs(seconds.unsigned_abs()));
+                match step {
+                    0 => match circuit.admit(now) {
+                        Admit::Probe => { prop_assert!(!out); out = true; }
+                        Admit::Wait(Some(until)) => prop_assert!(until > now && until <= now.plus(ASKED_MOST)),
+                        Admit::Wait(None) => prop_assert!(out),
+                        Admit::Go => prop_assert!(!circuit.is_down()),
+                    },
+                    1 => { circuit.answered(); out = false; }
+                    2 => { circuit.failed(now, out, "x", None, BOUNDS); out = false; }
+                    3 => { circuit.failed(now, false, "x", Some(Duration::from_secs(40)), BOUNDS); }
+                    4 if out => { circuit.gave_up(); out = false; }
+                    _ => circuit.hurry(now),
+                }
+            }
+            if out { circuit.gave_up(); }
+            let later = now.plus(ASKED_MOST);
+            prop_assert!(matches!(circuit.admit(later), Admit::Go | Admit::Probe));
+        }
+    }
+}
