@@ -1,0 +1,188 @@
+//! An outage or a spent budget loses no work (DESIGN.md section 2, "Transient causes"; S1). A model server refuses, stalls and
+//! answers 503 and 429 in turn while mail piles up and the daemon is killed; when it is back, every piece of mail is in exactly
+//! one finished turn, in order by sender.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ghost_proto::v1::SendRequest;
+use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_provider::testing::{FakeAnswer, FakeEnd, FakeReply};
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, House, ModelServer, ghostd_testing};
+use serde_json::{Value, json};
+use tonic::transport::Endpoint;
+
+/// How many agents there are, and how many pieces of mail each gets.
+const AGENTS: usize = 10;
+const MAIL: usize = 100;
+
+/// For how long the server answers nobody.
+const OUTAGE: Duration = Duration::from_secs(60);
+
+const WORLD: &str = "\
+world: { name: Outage }
+limits: { model_seconds: 5, inbox_max: 1000, turn_mail_max: 4, agent_turns_per_minute: 10000 }
+llm:
+  default_provider: fake
+  default_model: fake
+  providers:
+    fake: { kind: openai, base_url: 'BASE', attempts: 2, retry_base: 20ms, retry_cap: 200ms, idle_timeout: 1s }
+agents:
+";
+
+fn agent(n: usize) -> String {
+    format!("a{n:02}")
+}
+
+/// What a server that is out does, in turn.
+fn out(number: u64) -> FakeAnswer {
+    let begun = |end| FakeReply { end, ..FakeReply::new(200, "text/event-stream", "data: {\"choices\":[]}\n\n") };
+    match number % 4 {
+        0 => FakeAnswer::Raw(begun(FakeEnd::Cut)),
+        1 => FakeAnswer::Raw(begun(FakeEnd::Hang)),
+        2 => FakeAnswer::status(503, "no capacity"),
+        _ => FakeAnswer::status(429, "slow down"),
+    }
+}
+
+struct Scene {
+    house: House,
+    world: std::path::PathBuf,
+    is_out: Arc<AtomicBool>,
+    server: ModelServer,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let is_out = Arc::new(AtomicBool::new(true));
+        let out_now = Arc::clone(&is_out);
+        let server =
+            ModelServer::start(
+                move |_, number| {
+                    if out_now.load(Ordering::SeqCst) { out(number) } else { FakeAnswer::say("done") }
+                },
+            );
+        let house = House::new(ghostd_testing());
+        let agents: String = (0..AGENTS).map(|n| format!("  - {{ id: {}, archetype: worker }}\n", agent(n))).collect();
+        let world = house.world("outage");
+        world.config(&format!("{}{agents}", WORLD.replace("BASE", &server.base_url()))).archetype("worker", "");
+        let world = world.path().to_owned();
+        Self { house, world, is_out, server }
+    }
+
+    fn up(&self) -> Daemon {
+        self.house.up(&self.world, &[])
+    }
+
+    fn status(&self) -> Value {
+        self.house.json(&["status"])
+    }
+}
+
+/// Two senders' mail to every agent, numbered by sender, over one connection.
+fn send_all(house: &House) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let socket = house.data("outage").join("ghostd.sock");
+        let channel = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect().await.unwrap();
+        let mut client = MessagesClient::new(channel);
+        for n in 0..MAIL {
+            for to in 0..AGENTS {
+                let body = format!("piece {n:03}");
+                let request_id = format!("{to}-{n}");
+                let request = SendRequest { request_id, agent_id: agent(to), body, ..SendRequest::default() };
+                client.send(request).await.unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn() {
+    let scene = Scene::new();
+    let daemon = scene.up();
+    let began = Instant::now();
+    send_all(&scene.house);
+    Deadline::seconds(60).until("the model is down", || {
+        let status = scene.status();
+        let down = status["models_down"].as_array().is_some_and(|down| down.len() == 1);
+        if down { Ok(()) } else { Err(status.to_string()) }
+    });
+    let mut daemon = Some(daemon);
+    for _ in 0..3 {
+        if let Some(daemon) = daemon.take() {
+            daemon.kill();
+        }
+        daemon = Some(scene.up());
+        Deadline::seconds(60).until("turns are parked again", || {
+            let status = scene.status();
+            if status["parked_turns"].as_u64() > Some(0) { Ok(()) } else { Err(status.to_string()) }
+        });
+    }
+    Deadline::after(OUTAGE * 2).until("the outage has lasted", || {
+        let lasted = began.elapsed();
+        if lasted >= OUTAGE { Ok(()) } else { Err(format!("{lasted:?}")) }
+    });
+    let status = scene.status();
+    assert!(status["parked_turns"].as_u64() <= Some(AGENTS as u64), "{status}");
+    assert_eq!(status["dead_letters_held"], 0);
+    assert_eq!(scene.house.json(&["turn", "list", "--status", "failed"]), json!([]));
+    let asked = scene.server.asked().len();
+    assert!(asked < 1_000, "one call at a time tries a model that is down: {asked} calls");
+    scene.is_out.store(false, Ordering::SeqCst);
+    scene.house.wait_until_quiet(Deadline::seconds(240));
+    assert_eq!(scene.status()["models_down"], json!([]));
+    drop(daemon);
+    let database = Database::open(&scene.house.data("outage"));
+    let turns = database.pairs(
+        "SELECT to_agent || ' ' || printf('%012d', t.started_at) || ' ' || t.status, body FROM messages m \
+         LEFT JOIN turns t ON t.turn_id = m.turn_id AND m.state = 'consumed' ORDER BY m.seq",
+    );
+    assert_eq!(turns.len(), AGENTS * MAIL, "nothing is lost and nothing comes twice");
+    let mut last: BTreeMap<String, (i64, usize)> = BTreeMap::new();
+    for (turn, body) in turns {
+        let [agent, started, status] = turn.split(' ').collect::<Vec<_>>()[..] else { panic!("{turn}: {body}") };
+        assert_eq!(status, "finished", "{agent} {body}");
+        let (started, n): (i64, usize) = (started.parse().unwrap(), body[6..].parse().unwrap());
+        let before = last.insert(agent.to_owned(), (started, n));
+        assert!(before.is_none_or(|(at, m)| at <= started && m < n), "{agent}: {before:?} before {started} {n}");
+    }
+}
+
+#[test]
+fn a_spent_budget_waits_for_whoever_raises_it() {
+    let scene = Scene::new();
+    scene.is_out.store(false, Ordering::SeqCst);
+    let mut daemon = scene.up();
+    scene.house.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
+    for n in 0..5 {
+        scene.house.ctl(&["send", "a00", &format!("piece {n}")]).ok();
+    }
+    let parked = |scene: &Scene| {
+        Deadline::seconds(30).until("its turn is parked", || {
+            let turns = scene.house.json(&["turn", "list", "--status", "parked"]);
+            match turns.as_array().map(Vec::len) {
+                Some(1) => Ok(turns[0].clone()),
+                _ => Err(turns.to_string()),
+            }
+        })
+    };
+    let before = parked(&scene);
+    assert!(before["reason"].as_str().unwrap().starts_with("budget_exhausted"), "{before}");
+    assert_eq!(scene.house.json(&["ask", "a01", "are you well?"])["reply"], "done", "others go on");
+    // A word from an operator changes nothing while the budget is spent.
+    scene.house.ctl(&["turn", "retry", before["turn_id"].as_str().unwrap()]).ok();
+    daemon.kill();
+    daemon = scene.up();
+    assert_eq!(parked(&scene)["turn_id"], before["turn_id"]);
+    scene.house.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
+    scene.house.wait_until_quiet(Deadline::seconds(60));
+    let turns = scene.house.json(&["turn", "list", "--agent", "a00"]);
+    assert!(turns.as_array().unwrap().iter().all(|turn| turn["status"] == "finished"), "{turns}");
+    daemon.stop();
+}
