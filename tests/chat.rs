@@ -311,6 +311,19 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
         assert!(summary.contains(&format!("- {speaker} holds: ")), "{summary}");
     }
     assert!(summary.contains("Should the library stay open at night?") && reply.contains("- ada holds: "));
+    // What each says takes up words of the question, and the counts are of what was said.
+    for post in &posts.as_array().unwrap()[1..6] {
+        let said = post["content"].as_str().unwrap();
+        assert!(said.contains("library") && (said.contains("night") || said.contains("open")), "{said}");
+    }
+    let stands = |word: &str| {
+        let posts = &posts.as_array().unwrap()[1..6];
+        posts.iter().filter(|post| post["content"].as_str().unwrap().starts_with(word)).count()
+    };
+    let told = format!("{} for, {} against and {} undecided", stands("For"), stands("Against"), stands("Undecided"));
+    assert!(posts[10]["content"].as_str().unwrap().ends_with(&format!("So far I hear {told}.")), "{}", posts[10]);
+    assert!(summary.starts_with("Summary of 10 posts by 5 speakers"), "{summary}");
+    assert_eq!(summary.lines().filter(|line| line.contains("and to ")).count(), 5, "{summary}");
     house.wait_until_quiet(Deadline::seconds(30));
     let turns = house.json(&["turn", "list"]);
     let turns = turns.as_array().unwrap();
