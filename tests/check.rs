@@ -301,24 +301,27 @@ fn a_world_from_init_is_checked_and_does_its_job() {
     daemon.stop();
 }
 
-/// Files that do not fit into one conversation are read all the same, and every one of them is told about.
+/// More files than one answer may read are read all the same, and it says what it is when it is asked.
 #[test]
-fn a_world_from_init_reads_more_than_a_conversation_holds() {
+fn a_world_from_init_reads_many_files_and_says_what_it_is() {
     let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
     let dir = house.join("first");
     house.ghostd(&["init", dir.to_str().unwrap()]).ok();
+    let script = std::fs::read_to_string(dir.join("scripts/default.yaml")).unwrap();
+    assert!(script.lines().count() <= 36, "it is there to be read");
     let input = house.join("many");
     std::fs::create_dir(&input).unwrap();
-    for n in 0..200 {
-        let text = format!("# Number {n}\n\nIt grew by {n} %.\n\n{}", "Of this nothing more is known.\n".repeat(100));
-        std::fs::write(input.join(format!("file-{n}.md")), text).unwrap();
+    for n in 0..70 {
+        std::fs::write(input.join(format!("file-{n}.md")), format!("# Number {n}\n\nIt grew by {n} %.\n")).unwrap();
     }
     let daemon = house.up(&dir, &["--input", input.to_str().unwrap()]);
     let line = daemon.wait_for_line("the result", Deadline::seconds(120), |line| line.starts_with("  result  "));
     let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();
-    for n in 0..200 {
+    for n in 0..70 {
         let told = format!("## file-{n}.md\n\n- It grew by {n} %.");
         assert!(briefing.contains(&told), "{told}: {briefing}");
     }
+    let asked = house.json(&["--timeout", "60s", "ask", "lead", "What can you do?"]);
+    assert!(asked["reply"].as_str().unwrap().contains("scripts/default.yaml"), "{asked}");
     daemon.stop();
 }
