@@ -51,6 +51,9 @@ pub struct Up {
     /// Where the world keeps its data [default: $GHOST_STATE_DIR/<world>, else ~/.local/state/ghost/<world>].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Take over data that another world directory made, as after moving the directory.
+    #[arg(long)]
+    pub adopt: bool,
     /// The files of the main job [default: the world's own].
     #[arg(long, value_name = "DIR")]
     pub input: Option<PathBuf>,

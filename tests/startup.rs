@@ -486,3 +486,29 @@ fn a_setting_of_the_environment_that_is_not_understood_is_told() {
     daemon.err.find(0, Deadline::seconds(10), |line| line.contains("GHOST_LOG `loud=very` is not understood")).unwrap();
     daemon.stop();
 }
+
+#[test]
+fn two_worlds_of_the_same_name_share_no_data() {
+    let (house, first) = lived_in();
+    let second = house.world("elsewhere/home");
+    second
+        .config("agents: [{ id: bob, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
+        .archetype("clerk", "")
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
+    let before = holds(&house.data("home"));
+    up(&house, second.path(), &[]).exits(7).says(&["elsewhere/home", "--data", "--adopt"]);
+    assert_eq!(holds(&house.data("home")), before, "a start that was refused changed the data");
+    // With data of its own it runs, and again.
+    for _ in 0..2 {
+        house.up(second.path(), &["--data", house.join("own").to_str().unwrap()]).stop();
+    }
+    nothing_is_lost(&house, &first);
+
+    // A world that was moved takes its data along, once and for all.
+    let moved = house.join("moved/home");
+    std::fs::create_dir_all(moved.parent().unwrap()).unwrap();
+    std::fs::rename(&first, &moved).unwrap();
+    up(&house, &moved, &[]).exits(7);
+    house.up(&moved, &["--adopt"]).stop();
+    nothing_is_lost(&house, &moved);
+}

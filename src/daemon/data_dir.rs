@@ -1,6 +1,9 @@
 //! The data directory of a world: where it is, and that one daemon alone uses it.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +19,11 @@ pub(crate) const WORKSPACE: &str = "workspace";
 pub(crate) const LOCK: &str = "lock";
 /// The file that says which world the directory has held. It outlives the database, should that be lost.
 const WORLD: &str = "world.id";
+/// The file that says which world directory made the data: its canonical path. Two directories of the same name have the same
+/// world id, and must not share data. It lies with the data, so data that are moved still know it.
+const MADE_BY: &str = "world.dir";
+/// The same while it is being written.
+const MADE_BY_NEW: &str = "world.dir-new";
 /// What the file says besides while that process is ending.
 const ENDING: &str = "ending";
 /// How often a lock is tried for whose file was taken away meanwhile.
@@ -147,9 +155,44 @@ impl DataDir {
         &self.path
     }
 
-    /// From here on it holds this world: what was made in it stays.
-    pub fn keep(&self, world_id: &str) {
+    /// Checks that the world directory `world_dir` made these data, unless `adopt` says that it takes them over. Data of
+    /// a world of another id are not judged here: the database says whose they are. Nor are data that a daemon made which did
+    /// not record the directory yet.
+    ///
+    /// # Errors
+    /// `Conflict` if another directory made them; `Unavailable` if that cannot be read.
+    pub(crate) fn check_origin(&self, world_dir: &Path, world_id: &str, adopt: bool) -> Result<(), Refusal> {
+        let of = |name: &str| match std::fs::read(self.path.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                let file = self.path.join(name);
+                Err(Refusal::new(Code::Unavailable, format!("{} cannot be read: {error}", file.display()))
+                    .hint("make the data directory and what lies in it readable, or give another with --data"))
+            }
+        };
+        let same_id = of(WORLD)?.is_some_and(|id| id.trim_ascii() == world_id.as_bytes());
+        let Some(made_by) = of(MADE_BY)?.filter(|_| same_id && !adopt) else { return Ok(()) };
+        let made_by = PathBuf::from(OsString::from_vec(line_of(made_by)));
+        let here = real(world_dir);
+        if made_by == here {
+            return Ok(());
+        }
+        let what = format!(
+            "the data directory {} was made by the world in {}, not by the one in {}",
+            self.path.display(),
+            made_by.display(),
+            here.display()
+        );
+        Err(Refusal::new(Code::Conflict, what).hint(
+            "give this world a data directory of its own with --data DIR; if it is the same world, moved, take the data over with --adopt",
+        ))
+    }
+
+    /// From here on it holds this world, made by this world directory: what was made in it stays.
+    pub fn keep(&self, world_id: &str, world_dir: &Path) {
         self.kept.store(true, Ordering::Relaxed);
+        self.made_by(&real(world_dir));
         let file = self.path.join(WORLD);
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
         match made.and_then(|made| made.write_all_at(format!("{world_id}\n").as_bytes(), 0)) {
@@ -157,6 +200,25 @@ impl DataDir {
                 tracing::warn!(%error, path = %file.display(), "if the database is lost, the next start takes the world for a new one");
             }
             _ => {}
+        }
+    }
+
+    /// Records which world directory the data belong to, as a whole or not at all.
+    fn made_by(&self, world_dir: &Path) {
+        let (file, new) = (self.path.join(MADE_BY), self.path.join(MADE_BY_NEW));
+        let mut line = world_dir.as_os_str().as_bytes().to_vec();
+        line.push(b'\n');
+        if std::fs::read(&file).is_ok_and(|before| before == line) {
+            return;
+        }
+        let write = || {
+            let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            made.write_all_at(&line, 0)?;
+            made.sync_all()?;
+            std::fs::rename(&new, &file)
+        };
+        if let Err(error) = write() {
+            tracing::warn!(%error, path = %file.display(), "another world directory of the same name is not told from this one");
         }
     }
 
@@ -233,6 +295,19 @@ impl Drop for DataDir {
     }
 }
 
+/// A path by which a directory is known, however it is written.
+fn real(dir: &Path) -> PathBuf {
+    dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
+}
+
+/// What a file of one line holds.
+fn line_of(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    bytes
+}
+
 /// The lock file, and whether it is new.
 fn open(file: &Path) -> std::io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
@@ -286,9 +361,43 @@ mod tests {
         drop(DataDir::attempt(&path).unwrap());
         assert_eq!(std::fs::read_to_string(path.join(LOCK)).unwrap(), "4711");
         let dir = DataDir::attempt(&path).unwrap();
-        dir.keep("home");
+        dir.keep("home", home.path());
         drop(dir);
         assert_eq!(std::fs::read_to_string(path.join(LOCK)).unwrap(), std::process::id().to_string());
+    }
+
+    #[test]
+    fn data_belong_to_the_world_directory_that_made_them() {
+        let home = tempfile::tempdir().unwrap();
+        let (first, second) = (home.path().join("a/world"), home.path().join("b/world"));
+        for dir in [&first, &second] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        let path = home.path().join("data");
+        let open = |path: &Path| DataDir::attempt(path).unwrap();
+        let dir = open(&path);
+        dir.check_origin(&first, "world", false).unwrap();
+        dir.keep("world", &first);
+        dir.check_origin(&first.join("../../a/world"), "world", false).unwrap();
+        let refusal = dir.check_origin(&second, "world", false).unwrap_err();
+        assert_eq!(refusal.code, Code::Conflict);
+        assert!(refusal.hint.unwrap().contains("--adopt"));
+        // Whose the data of another id are, the database says.
+        dir.check_origin(&second, "other", false).unwrap();
+
+        // Data that were moved still know it.
+        drop(dir);
+        std::fs::rename(&path, home.path().join("moved")).unwrap();
+        let dir = open(&home.path().join("moved"));
+        assert!(dir.check_origin(&second, "world", false).is_err());
+        dir.check_origin(&second, "world", true).unwrap();
+        dir.keep("world", &second);
+        dir.check_origin(&second, "world", false).unwrap();
+        assert!(dir.check_origin(&first, "world", false).is_err());
+
+        // Data of a daemon that recorded no directory are taken as they are.
+        std::fs::remove_file(dir.path().join(MADE_BY)).unwrap();
+        dir.check_origin(&first, "world", false).unwrap();
     }
 
     #[tokio::test]
@@ -297,7 +406,7 @@ mod tests {
         let path = home.path();
         let clock = ManualClock::at(0);
         let dir = DataDir::attempt(path).unwrap();
-        dir.keep("home");
+        dir.keep("home", path);
         dir.ending();
         let waits = DataDir::lock(path, &*clock);
         tokio::pin!(waits);

@@ -199,7 +199,7 @@ mod tests {
         }
         // A world that has run says more than the mark.
         let (_home, dir) = left(&[(MAKING, b""), (FILE, b"")]).await;
-        dir.keep("home");
+        dir.keep("home", Path::new("/home"));
         let refusal = refused(&dir).await;
         assert!(refusal.message.contains("it is empty, but a world has run"), "{refusal}");
     }

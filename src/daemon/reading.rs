@@ -24,6 +24,8 @@ use crate::{database, job, recordings, vetted_scripts};
 pub(crate) struct Files {
     pub(crate) world_dir: PathBuf,
     pub(crate) overrides: Overrides,
+    /// Whether data that another world directory made are taken over.
+    pub(crate) adopt: bool,
     pub(crate) env: SharedEnv,
     /// Names of tools besides the built-in ones.
     pub(crate) extra_tools: Vec<String>,
@@ -133,6 +135,12 @@ pub(crate) async fn read(
                 Some((data_dir, store)) => (data_dir, Some(store)),
                 None => (DataDir::lock(&path, &*clock).await?, None),
             };
+            if let Err(refusal) = data_dir.check_origin(&files.world_dir, &loaded.plan.world_id, files.adopt) {
+                if let Some(store) = store {
+                    store.close().await;
+                }
+                return Err(refusal.into());
+            }
             Ok(Some(Read { loaded, input, vetted, data_dir, store }))
         }
         (Ok(Some(_)), None) => Err(Refusal::new(Code::Internal, "nobody said where the data lie").into()),

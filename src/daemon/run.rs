@@ -36,6 +36,8 @@ pub struct Options {
     pub world_dir: PathBuf,
     /// Where its data lie; `None` is the usual place.
     pub data_dir: Option<PathBuf>,
+    /// Whether data that another world directory made are taken over.
+    pub adopt: bool,
     /// The job's input; `None` is the world's own.
     pub input: Option<PathBuf>,
     /// Where gRPC listens; empty is the socket in the data directory.
@@ -66,6 +68,7 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
     let files = Arc::new(Files {
         world_dir: options.world_dir,
         overrides: options.overrides,
+        adopt: options.adopt,
         env: Arc::clone(&options.env),
         extra_tools: extra.iter().map(|tool| tool.spec.name.clone()).collect(),
     });
@@ -215,6 +218,7 @@ async fn boot_and_serve(
     let good = Vetted::of(loaded.providers.scripts().values().copied());
     let (clock, watch_clock) = (Arc::clone(&ports.clock), Arc::clone(&ports.clock));
     let redactor: Arc<OnceLock<Redactor>> = Arc::default();
+    let world_dir = files.world_dir.clone();
     let learning = Arc::clone(&redactor);
     let journal = store.clone();
     let reloader = Box::new(move || {
@@ -252,7 +256,7 @@ async fn boot_and_serve(
     .await
     .map_err(|refusal| database::located(refusal, data_dir))?;
     // From here on the world is one that ran: what it has made stays.
-    data_dir.keep(&world_id);
+    data_dir.keep(&world_id, &world_dir);
     let held = Held::of(data_dir);
     // Set once: this is the only place that sets it.
     let _ = redactor.set((*world.cx().redactor).clone());

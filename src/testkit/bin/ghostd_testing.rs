@@ -41,6 +41,7 @@ fn main() -> ExitCode {
     let options = Options {
         world_dir: world_dir.clone(),
         data_dir: up.data,
+        adopt: up.adopt,
         input: up.input,
         listen: up.listen,
         http: up.http,
