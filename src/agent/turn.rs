@@ -22,7 +22,7 @@ mod wait;
 pub use bench::Bench;
 pub(crate) use keep::Pauses;
 pub use open::{Preview, preview};
-pub use operator::call_for_operator;
+pub use operator::{OperatorCall, call_for_operator};
 
 use std::sync::Arc;
 

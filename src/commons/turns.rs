@@ -35,6 +35,9 @@ use crate::chain::Chain;
 use crate::chat::{ReadOn, read_on};
 use crate::{Cx, Result};
 
+/// The source of a turn that is an operator's tool call.
+const OPERATOR: &str = "operator";
+
 /// A turn with the mail that it took.
 #[derive(Clone, Debug)]
 pub struct Taken {
@@ -242,16 +245,34 @@ async fn resume(w: &mut dyn Writes, cx: &Cx, agent: Agent, mut turn: Turn) -> Re
 /// Opens a turn of the operator's, for a tool call made from the control plane. It takes no mail and stands beside the
 /// agent's own turns.
 pub async fn open_for_operator(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId) -> Result<Turn> {
+    operator_turn(w, cx, agent_id, TurnId(cx.id())).await
+}
+
+/// The same with an id that the caller has chosen, so that a repeated request finds the turn that a daemon's death cut off:
+/// it is open again then, with its journal.
+pub async fn operator_turn(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
     let agent = owned(w, cx, agent_id).await?;
-    let turn = Turn {
-        turn_id: TurnId(cx.id()),
-        incarnation: agent.incarnation,
-        root_id: ghost_domain::RootId(cx.id()),
-        source: "operator".into(),
-        ..blank(cx, agent_id)
+    let (turn, kind) = match w.turn_get(turn_id).await? {
+        Some(turn) if turn.source != OPERATOR || turn.agent_id != *agent_id => {
+            return Err(Refusal::new(
+                Code::Conflict,
+                format!("turn {turn_id} is not an operator's call of {agent_id}"),
+            ));
+        }
+        Some(turn) => (Turn { status: TurnStatus::Open, reason: None, ended_at: None, ..turn }, EventKind::TurnResumed),
+        None => {
+            let new = Turn {
+                turn_id,
+                incarnation: agent.incarnation,
+                root_id: ghost_domain::RootId(cx.id()),
+                source: OPERATOR.into(),
+                ..blank(cx, agent_id)
+            };
+            (new, EventKind::TurnStarted)
+        }
     };
     w.turn_put(&turn).await?;
-    let event = NewEvent::new(EventKind::TurnStarted, json!({ "turn_id": turn.turn_id, "source": "operator" }))
+    let event = NewEvent::new(kind, json!({ "turn_id": turn.turn_id, "source": OPERATOR }))
         .agent(agent_id)
         .correlation(turn.turn_id);
     cx.emit(w, event).await?;

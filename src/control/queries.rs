@@ -18,7 +18,7 @@ mod turns;
 pub use agents::{AtWork, agents, all_agents, at_work};
 pub use asks::why_unanswered;
 pub use budgets::{budgets, usage};
-pub use commands::{TaskText, cancel_turn, deliver, edit_task, keep_answer};
+pub use commands::{CutOff, TaskText, cancel_turn, deliver, edit_task, keep_answer, take_over_call};
 pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn};
 pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_filter};
 pub use meant::{Sort, meant};

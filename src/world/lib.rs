@@ -23,6 +23,7 @@ mod world;
 
 pub use boot::{Boot, boot, has_run};
 pub use directory::{AgentCard, Directory};
+pub use ghost_agent::turn::OperatorCall;
 pub use loops::{LoopDown, Loops};
 pub use reconcile::Reconciled;
 pub use world::World;

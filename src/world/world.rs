@@ -4,17 +4,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ghost_agent::Engine;
-use ghost_agent::turn::{self, Bench, Preview};
+use ghost_agent::turn::{self, Bench, OperatorCall, Preview};
 use ghost_commons::{Cx, agents};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
-use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal, TurnId};
+use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal};
 use ghost_provider::Providers;
 use ghost_store::Store;
 use ghost_tools::skills::SkillShelf;
 use ractor::ActorRef;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
@@ -221,12 +221,7 @@ impl World {
     }
 
     /// Calls a tool as an agent, in a turn of the operator's.
-    pub async fn call_tool(
-        &self,
-        agent_id: &AgentId,
-        tool: &str,
-        arguments: Value,
-    ) -> Result<(TurnId, CallOutcome), Refusal> {
+    pub async fn call_tool(&self, call: OperatorCall) -> Result<CallOutcome, Refusal> {
         let bench = Arc::new(Bench::default());
         let mut rings = self.tree.switchboard.asks();
         let bell = Arc::clone(&bench);
@@ -238,7 +233,7 @@ impl World {
         };
         tokio::select! {
             biased;
-            outcome = turn::call_for_operator(&self.tree.engine, agent_id, tool, arguments, &bench) => outcome,
+            outcome = turn::call_for_operator(&self.tree.engine, call, &bench) => outcome,
             () = ringing => Err(Refusal::new(ghost_domain::Code::Unavailable, "the world is stopping")),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use ghost_commons::mail::agent_for_operator;
 use ghost_commons::turns::{self, Ending};
-use ghost_domain::journal::CallOutcome;
+use ghost_domain::journal::{CallOutcome, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_provider::Class;
@@ -20,22 +20,75 @@ use super::bench::Bench;
 use super::runner::Runner;
 use crate::engine::Engine;
 use crate::prompt::Part;
-use crate::transcript::OpenCall;
+use crate::transcript::{Begun, OpenCall};
 
 /// The id that an operator's single call has in its turn's journal.
 const CALL: &str = "operator-1";
 
-/// Calls a tool as an agent. The outcome may be a refusal of the tool's own; it is recorded like any other.
+/// A tool call of an operator's.
+#[derive(Clone, Debug)]
+pub struct OperatorCall {
+    /// The turn that the call is. Chosen before it begins, so that a request which is repeated finds it.
+    pub turn_id: TurnId,
+    /// Whether the turn may be there already, cut off by a daemon's death.
+    pub again: bool,
+    /// The agent that the tool acts as.
+    pub agent_id: AgentId,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+}
+
+/// How far the call of a turn is that may have been cut off.
+enum Far {
+    Ended(CallOutcome),
+    Begun(Begun),
+    /// Nothing of it is recorded. What the store holds commits with its record, so nothing has happened.
+    Not,
+}
+
+impl Far {
+    fn of(journal: Vec<JournalRow>) -> Self {
+        let mut far = Self::Not;
+        for row in journal {
+            match row.step {
+                Step::CallFinished { outcome, .. } => return Self::Ended(outcome),
+                Step::CallStarted { call_id, effect, file, ask_id, .. } => {
+                    far = Self::Begun(Begun { call_id, effect, file, ask_id });
+                }
+                _ => {}
+            }
+        }
+        far
+    }
+}
+
+/// Calls a tool as an agent. The outcome may be a refusal of the tool's own; it is recorded like any other. A call that was
+/// cut off is found: its recorded outcome, or a file write that is verified by its hashes, or a call of which nothing has
+/// happened yet and which runs now. Of an effect outside that was begun nobody knows what came of it.
 ///
 /// # Errors
 /// When the agent does not exist or cannot be fitted out, the turn was ended from outside, or the tool panicked.
 pub async fn call_for_operator(
     engine: &Arc<Engine>,
-    agent_id: &AgentId,
-    tool: &str,
-    arguments: Value,
+    call: OperatorCall,
     bench: &Arc<Bench>,
-) -> Result<(TurnId, CallOutcome), Refusal> {
+) -> Result<CallOutcome, Refusal> {
+    let OperatorCall { turn_id, again, agent_id, tool, arguments } = call;
+    let far = match again {
+        true => {
+            let read = engine.office.store.read(move |r| Box::pin(async move { r.journal_of(turn_id).await })).await;
+            Far::of(read.map_err(Refusal::from)?)
+        }
+        false => Far::Not,
+    };
+    let begun = match far {
+        // Whatever has become of the agent since.
+        Far::Ended(outcome) => return Ok(outcome),
+        Far::Begun(begun) => Some(begun),
+        Far::Not => None,
+    };
     let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
     let agent = engine
         .office
@@ -44,21 +97,20 @@ pub async fn call_for_operator(
         .await?;
     let (spec, registry) = engine.outfit(&agent)?;
     // Found before a turn is opened, so that a slip of the keyboard leaves no trace but its refusal.
-    let (found, alias) = registry.find(tool)?;
+    let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;
     let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
     let turn = engine
         .office
         .store
-        .write(move |w| Box::pin(async move { turns::open_for_operator(w, &cx, &id).await }))
+        .write(move |w| Box::pin(async move { turns::operator_turn(w, &cx, &id, turn_id).await }))
         .await?;
-    let turn_id = turn.turn_id;
-    let call = Block::ToolCall { id: CALL.into(), name: tool.to_owned(), arguments: arguments.clone() };
+    let call = Block::ToolCall { id: CALL.into(), name: tool.clone(), arguments: arguments.clone() };
     let nothing = Arc::new(Part::new(String::new()));
     let mut runner = Runner {
         held: None,
         engine: Arc::clone(engine),
-        agent_id: agent_id.clone(),
+        agent_id,
         turn,
         guard: LoopGuard::new(&engine.office.cx.limits()),
         looped: None,
@@ -71,7 +123,7 @@ pub async fn call_for_operator(
         messages: vec![Message { role: Role::Assistant, blocks: vec![call] }],
         opening_messages: 0,
         context: engine.office.cx.limits().context_bytes as usize,
-        open: vec![OpenCall { id: CALL.into(), name: tool.to_owned(), arguments, begun: None }],
+        open: vec![OpenCall { id: CALL.into(), name: tool.clone(), arguments, begun }],
         prepared: None,
         unrecorded: None,
         rounds: 0,
@@ -110,5 +162,5 @@ pub async fn call_for_operator(
         Err(refusal) if refusal.code == Code::Cancelled => {}
         Err(refusal) => return Err(refusal),
     }
-    outcomes.map(|outcome| (turn_id, outcome))
+    outcomes
 }

@@ -4,7 +4,9 @@
 
 use ghost_commons::{Cx, mail, tasks, turns};
 use ghost_domain::text::clip;
-use ghost_domain::{Envelope, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus};
+use ghost_domain::{
+    Envelope, Limits, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus,
+};
 use ghost_store::Writes;
 use ghost_world::World;
 
@@ -95,6 +97,43 @@ pub async fn keep_answer(world: &World, key: RequestKey, answer: String) -> Resu
     world
         .store()
         .write(move |w| Box::pin(async move { w.request_put(&StoredAnswer { key, answer, at }).await }))
+        .await
+        .map_err(refused)
+}
+
+/// Whose a call is that a daemon began which is gone.
+pub enum CutOff {
+    /// This request's, which goes on with it.
+    Ours,
+    /// Another request's with the same id, which has begun to go on with it.
+    Others,
+    /// Nobody's: its turn may have been pruned, so nobody can tell what came of it.
+    Lost,
+}
+
+/// Puts `ours`, the mark of this daemon, in the place of `found`, that of the daemon that is gone.
+pub async fn take_over_call(
+    world: &World,
+    key: RequestKey,
+    turn_id: TurnId,
+    found: String,
+    ours: String,
+) -> Result<CutOff> {
+    let cx = world.cx().clone();
+    world
+        .store()
+        .write(move |w| {
+            Box::pin(async move {
+                let kept = w.request_get(&key.principal, &key.request_id).await?;
+                let Some(kept) = kept.filter(|kept| kept.answer == found) else { return Ok(CutOff::Others) };
+                let oldest = cx.now().minus(Limits::days(cx.limits().journal_days));
+                if kept.at <= oldest && w.turn_get(turn_id).await?.is_none() {
+                    return Ok(CutOff::Lost);
+                }
+                w.request_put(&StoredAnswer { answer: ours, ..kept }).await?;
+                Ok(CutOff::Ours)
+            })
+        })
         .await
         .map_err(refused)
 }

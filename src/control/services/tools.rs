@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use ghost_commons::{requests, turns};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{AgentId, Code, Refusal, RequestKey};
+use ghost_domain::{AgentId, Code, Refusal, RequestKey, TurnId};
 use ghost_proto::v1;
 use ghost_proto::v1::tools_server::Tools;
-use ghost_world::World;
+use ghost_world::{OperatorCall, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{self, input};
+use crate::queries::CutOff;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -38,12 +39,18 @@ struct Call {
     timeout: Option<Duration>,
 }
 
-/// What is kept under the key of a call. A call cannot be undone, so that it began is kept before it begins; who finds
-/// only that, from a daemon that is gone, learns that nobody knows what came of it.
+/// What is kept under the key of a call. A call cannot be undone, so that it began is kept before it begins, with the turn
+/// that it is: who finds only that, from a daemon that is gone, finds in the turn's journal what came of it.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Kept {
-    Begun { epoch: i64, attempt: String },
+    Begun {
+        epoch: i64,
+        attempt: String,
+        /// None in a record of before the turn was chosen beforehand: of that call nobody knows what came of it.
+        #[serde(default)]
+        turn_id: Option<TurnId>,
+    },
     Done(Answer),
     Refused(Refusal),
 }
@@ -106,34 +113,56 @@ impl ToolsService {
     async fn call_once(&self, key: RequestKey, call: Call) -> Result<Answer, Refusal> {
         let world = &self.0.world;
         let (epoch, attempt) = (world.cx().epoch, world.cx().id().to_string());
-        let mark = Kept::Begun { epoch, attempt: attempt.clone() };
+        let turn_id = TurnId(world.cx().id());
+        let mark = Kept::Begun { epoch, attempt: attempt.clone(), turn_id: Some(turn_id) };
         let kept =
             requests::once(world.store(), world.cx(), key.clone(), move |_| Box::pin(async move { Ok(mark) })).await?;
-        let timeout = call.timeout;
         match kept {
             Kept::Done(answer) => Ok(answer),
             Kept::Refused(refusal) => Err(refusal),
-            Kept::Begun { attempt: of, .. } if of == attempt => {
-                // A task of its own: the call goes on to its end and its answer is kept, whether or not the caller stays.
-                let running = tokio::spawn(run(Arc::clone(world), key, call));
-                tokio::select! {
-                    biased;
-                    ended = running => ended.unwrap_or_else(|_| Err(unknown())),
-                    () = passed(world, timeout) => Err(waited()),
+            Kept::Begun { attempt: of, .. } if of == attempt => self.run_in_time(key, call, turn_id, false).await,
+            Kept::Begun { epoch: of, turn_id: None, .. } if of != epoch => Err(unknown()),
+            Kept::Begun { epoch: of, turn_id: Some(turn_id), attempt: before } if of != epoch => {
+                let found = kept_text(&Kept::Begun { epoch: of, attempt: before, turn_id: Some(turn_id) })?;
+                let ours = kept_text(&Kept::Begun { epoch, attempt, turn_id: Some(turn_id) })?;
+                match queries::take_over_call(world, key.clone(), turn_id, found, ours).await? {
+                    CutOff::Ours => self.run_in_time(key, call, turn_id, true).await,
+                    CutOff::Lost => Err(unknown()),
+                    CutOff::Others => self.wait_for_other(key, call.timeout).await,
                 }
             }
-            Kept::Begun { epoch: of, .. } if of != epoch => Err(unknown()),
-            Kept::Begun { .. } => {
-                let limits = world.cx().limits();
-                let longest = Duration::from_secs(limits.call_seconds.max(limits.ask_seconds).into()) + SLACK;
-                tokio::select! {
-                    biased;
-                    ended = ended(world, &key) => ended,
-                    () = passed(world, Some(timeout.unwrap_or(longest))) => Err(waited()),
-                }
-            }
+            Kept::Begun { .. } => self.wait_for_other(key, call.timeout).await,
         }
     }
+
+    /// Runs the call in a task of its own: it goes on to its end and its answer is kept, whether or not the caller stays.
+    async fn run_in_time(&self, key: RequestKey, call: Call, turn_id: TurnId, again: bool) -> Result<Answer, Refusal> {
+        let (world, timeout) = (&self.0.world, call.timeout);
+        let call = OperatorCall { turn_id, again, agent_id: call.agent_id, tool: call.tool, arguments: call.arguments };
+        let running = tokio::spawn(run(Arc::clone(world), key, call));
+        tokio::select! {
+            biased;
+            ended = running => ended.unwrap_or_else(|_| Err(unknown())),
+            () = passed(world, timeout) => Err(waited()),
+        }
+    }
+
+    /// Waits for the call that another request with the same id runs in this daemon.
+    async fn wait_for_other(&self, key: RequestKey, timeout: Option<Duration>) -> Result<Answer, Refusal> {
+        let world = &self.0.world;
+        let limits = world.cx().limits();
+        let longest = Duration::from_secs(limits.call_seconds.max(limits.ask_seconds).into()) + SLACK;
+        tokio::select! {
+            biased;
+            ended = ended(world, &key) => ended,
+            () = passed(world, Some(timeout.unwrap_or(longest))) => Err(waited()),
+        }
+    }
+}
+
+fn kept_text(kept: &Kept) -> Result<String, Refusal> {
+    serde_json::to_string(kept)
+        .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be kept: {error}")))
 }
 
 async fn passed(world: &World, timeout: Option<Duration>) {
@@ -155,7 +184,7 @@ fn unknown() -> Refusal {
 }
 
 /// Runs a call and keeps what came of it.
-async fn run(world: Arc<World>, key: RequestKey, call: Call) -> Result<Answer, Refusal> {
+async fn run(world: Arc<World>, key: RequestKey, call: OperatorCall) -> Result<Answer, Refusal> {
     let caller = Arc::clone(&world);
     // Apart, so that a tool's panic ends only the call.
     let ended = tokio::spawn(async move { answer(&caller, call).await }).await;
@@ -164,8 +193,7 @@ async fn run(world: Arc<World>, key: RequestKey, call: Call) -> Result<Answer, R
         Ok(answer) => Kept::Done(answer),
         Err(refusal) => Kept::Refused(refusal),
     };
-    let text = serde_json::to_string(&kept)
-        .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be kept: {error}")))?;
+    let text = kept_text(&kept)?;
     if let Err(refusal) = queries::keep_answer(&world, key, text).await {
         // The caller still learns what came of it; only a repetition will not.
         tracing::warn!(%refusal, "the answer to a tool call could not be kept");
@@ -177,14 +205,18 @@ async fn run(world: Arc<World>, key: RequestKey, call: Call) -> Result<Answer, R
     }
 }
 
-async fn answer(world: &World, call: Call) -> Result<Answer, Refusal> {
-    let (turn_id, outcome) = world.call_tool(&call.agent_id, &call.tool, call.arguments).await?;
+async fn answer(world: &World, call: OperatorCall) -> Result<Answer, Refusal> {
+    let (turn_id, agent_id, tool, again) = (call.turn_id, call.agent_id.clone(), call.tool.clone(), call.again);
+    let outcome = world.call_tool(call).await?;
+    if again && let Some(refusal) = outcome.refusal.as_ref().filter(|refusal| refusal.code == Code::OutcomeUnknown) {
+        return Err(refusal.clone());
+    }
     let row = queries::call_of_turn(world, turn_id).await?;
     Ok(Answer {
         call_id: row.as_ref().map(|row| row.call_id.to_string()).unwrap_or_default(),
         turn_id: turn_id.to_string(),
-        agent_id: call.agent_id,
-        tool: row.as_ref().map_or(call.tool, |row| row.tool.clone()),
+        agent_id,
+        tool: row.as_ref().map_or(tool, |row| row.tool.clone()),
         status: turns::ledger_status(&outcome).as_str().to_owned(),
         result_json: world.cx().redactor.redact_json(&outcome.content).to_string(),
         truncated: outcome.truncated || row.as_ref().is_some_and(|row| row.truncated),
@@ -243,3 +275,6 @@ impl Tools for ToolsService {
         Ok(Response::new(answer))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use ghost_domain::{
 };
 use ghost_store::memory::MemoryDisk;
 use ghost_store::{StoreError, Writes};
-use ghost_world::World;
+use ghost_world::{OperatorCall, World};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -254,7 +254,9 @@ impl Operator {
         } else {
             (OUTSIDE, json!({ "token": token, "manner": "plain" }))
         };
-        self.errands.push(tokio::spawn(async move { drop(world.call_tool(&who, tool, arguments).await) }));
+        let turn_id = TurnId(world.cx().id());
+        let call = OperatorCall { turn_id, again: false, agent_id: who, tool: tool.to_owned(), arguments };
+        self.errands.push(tokio::spawn(async move { drop(world.call_tool(call).await) }));
     }
 
     async fn create(&mut self, world: &World) -> Result<(), Refusal> {
