@@ -1,7 +1,7 @@
 //! The command line: its options, its commands, and one run from arguments to exit code.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -13,12 +13,13 @@ use crate::commands::{
     turn, watch, world,
 };
 use crate::connection::Client;
-use crate::discovery::{Environment, Wish, find};
+use crate::discovery::{Environment, Target, Wish, find};
 use crate::failure::Failure;
 use crate::help::dressed;
 use crate::line::{Line, joined};
 use crate::output::{Answer, Body, Note, Output, report};
 use crate::text::{one_line, parse_duration};
+use crate::wait::{Backoff, Deadline, pause};
 use crate::wording::as_typed;
 
 /// Drives a running ghostd
@@ -26,7 +27,8 @@ use crate::wording::as_typed;
 #[command(name = "ghostctl", version, arg_required_else_help = true, max_term_width = 110)]
 #[command(after_help = "\
 The daemon is the one at --endpoint, else at GHOST_ENDPOINT, else the one world that runs under
-GHOST_STATE_DIR (by default ~/.local/state/ghost). While it is not there it is waited for, up to --timeout.
+GHOST_STATE_DIR (by default ~/.local/state/ghost). If nobody listens there, --wait says for how long to wait; one that
+goes away in the middle is waited for, up to --timeout.
 An https endpoint takes its PEM files from GHOST_TLS_CA and, for mutual TLS, GHOST_TLS_CERT and GHOST_TLS_KEY.
 
 Examples:
@@ -52,6 +54,9 @@ pub struct Cli {
     /// How long to wait for the daemon and its answer; 60s by default
     #[arg(long, global = true, hide = true, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
+    /// Wait this long for a daemon that does not listen yet, instead of failing within a second
+    #[arg(long, global = true, hide = true, value_name = "TIME", value_parser = parse_duration)]
+    wait: Option<Duration>,
     #[command(subcommand)]
     command: Command,
 }
@@ -204,8 +209,8 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         return completions(shell);
     }
     let wish = Wish { endpoint: cli.endpoint, world: cli.world, token: cli.token };
-    let target = find(&wish, environment)?;
-    let talks = !cli.json && std::io::stderr().is_terminal();
+    let target = found(&wish, environment, cli.wait).await?;
+    let talks = !cli.json;
     let on_waiting = Box::new(move |text: &str| {
         if talks {
             // Who cannot be told waits all the same.
@@ -239,6 +244,21 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Ledger(verb) => verb.run(&client).await,
         Command::Events(verb) => verb.run(&client, cli.json, out).await,
         Command::Completions { shell } => completions(&shell),
+    }
+}
+
+/// The daemon that is meant. With `wait` one that is about to be there is waited for.
+async fn found(wish: &Wish, environment: &Environment, wait: Option<Duration>) -> Result<Target, Failure> {
+    let Some(wait) = wait else { return find(wish, environment) };
+    let (deadline, mut backoff) = (Deadline::after(wait), Backoff::new());
+    loop {
+        let found = find(wish, environment);
+        let there = found.as_ref().is_ok_and(|target| target.endpoint.listens());
+        let left = deadline.remaining();
+        if there || left.is_zero() {
+            return found;
+        }
+        pause(backoff.next().min(left)).await;
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
@@ -15,7 +16,9 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::discovery::{Target, TlsFiles};
 use crate::endpoint::Endpoint;
-use crate::failure::{Failure, came_from_the_daemon, is_lost, refused_by_the_kernel, refused_by_tls, root_cause};
+use crate::failure::{
+    Failure, came_from_the_daemon, is_absent, is_lost, refused_by_the_kernel, refused_by_tls, root_cause,
+};
 use crate::source::unreadable;
 use crate::wait::{Backoff, Deadline, pause};
 
@@ -27,8 +30,9 @@ const TRAILER_BYTES: u32 = 1024 * 1024;
 const TOKEN_MAX: usize = 4 * 1024;
 /// With less time left than this, no other attempt is made.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// One attempt to connect takes no longer.
-const CONNECT: Duration = Duration::from_secs(5);
+/// One attempt to connect takes no longer. A daemon that nobody has met yet is given up after it, too: most often it does not
+/// run. One that went away in the middle is waited for as long as the command may take.
+const CONNECT: Duration = Duration::from_secs(1);
 /// A peer that went away without a word is noticed within about twice this.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
@@ -61,6 +65,8 @@ pub struct Client {
     pub timeout: Duration,
     /// Told once, when the daemon is waited for.
     on_waiting: Box<dyn Fn(&str)>,
+    /// Whether the daemon was there since the command began.
+    met: AtomicBool,
 }
 
 impl Client {
@@ -88,7 +94,7 @@ impl Client {
             .connect_lazy();
         let bearer = Bearer(target.token.as_deref().map(bearer).transpose()?);
         let transport = InterceptedService::new(channel, bearer);
-        Ok(Self { transport, endpoint: target.endpoint, timeout, on_waiting })
+        Ok(Self { transport, endpoint: target.endpoint, timeout, on_waiting, met: AtomicBool::new(false) })
     }
 
     fn speaks_tls(&self) -> bool {
@@ -120,21 +126,32 @@ impl Client {
         loop {
             match waiting.deadline.within(ask(self.transport(), request.clone())).await {
                 None => return Err(waiting.timed_out()),
-                Some(Ok(response)) => return Ok(response.into_inner()),
+                Some(Ok(response)) => {
+                    self.meet();
+                    return Ok(response.into_inner());
+                }
                 Some(Err(status)) => waiting.bear(self, status).await?,
             }
         }
     }
 
+    /// The daemon is there: from now on its absence is a restart, which is waited for.
+    pub fn meet(&self) {
+        self.met.store(true, Ordering::Relaxed);
+    }
+
     /// Patience for a daemon that is not there.
     pub fn patience(&self, patience: Duration) -> Patience {
-        Patience { deadline: Deadline::after(patience), patience, backoff: Backoff::new(), lost: None }
+        let first = Deadline::after(patience.min(CONNECT));
+        Patience { deadline: Deadline::after(patience), first, patience, backoff: Backoff::new(), lost: None }
     }
 }
 
 /// How long a daemon that is not there is waited for, and how often it is asked.
 pub struct Patience {
     deadline: Deadline,
+    /// The end of waiting for a daemon that nobody has met.
+    first: Deadline,
     patience: Duration,
     backoff: Backoff,
     /// What the last attempt came to.
@@ -157,15 +174,22 @@ impl Patience {
         if !is_lost(&status) {
             return Err(status.into());
         }
+        let absent = is_absent(&status) && !client.met.load(Ordering::Relaxed);
+        if !absent {
+            client.meet();
+        }
         // Half of what is left at most, so that the last attempts come close to the end of patience.
-        let left = self.deadline.remaining();
+        let left = if absent { self.first.remaining() } else { self.deadline.remaining() };
         let next = self.backoff.next().min(left / 2);
         if self.lost.is_none() {
             (client.on_waiting)(&format!("waiting for ghostd at {} ({})", client.endpoint, root_cause(&status)));
         }
         // A daemon that is there and says UNAVAILABLE itself has a better reason than ours.
-        let failure =
-            if came_from_the_daemon(&status) { status.into() } else { self.gone(client, &root_cause(&status)) };
+        let failure = match () {
+            () if came_from_the_daemon(&status) => status.into(),
+            () if absent => nobody(client, &root_cause(&status)),
+            () => self.gone(client, &root_cause(&status)),
+        };
         if left < SHORTEST_PAUSE {
             return Err(failure);
         }
@@ -195,6 +219,11 @@ impl Patience {
             false => "is it running? `ghostd up` starts it; --timeout sets how long to wait".to_owned(),
         })
     }
+}
+
+fn nobody(client: &Client, cause: &str) -> Failure {
+    Failure::new("unavailable", format!("nobody listens at {}: {cause}", client.endpoint))
+        .hint("is ghostd running? `ghostd up` starts it; --wait 30s waits for it")
 }
 
 /// Whether a stream ended because this reader was too slow; the daemon keeps the rest for it.

@@ -10,6 +10,8 @@ use crate::endpoint::{Endpoint, SOCKET};
 use crate::failure::Failure;
 use crate::text::one_line;
 
+/// What a data directory holds of a world that has run, also when its daemon has stopped in order and taken its socket away.
+const HAS_RUN: [&str; 3] = [SOCKET, "world.id", "ghost.db"];
 /// The token's name in a data directory.
 const TOKEN: &str = "token";
 /// A token is a short text, perhaps with a line's end; a larger file is something else.
@@ -112,7 +114,7 @@ impl World {
     }
 }
 
-/// The worlds that have a socket, by name.
+/// The worlds that have run, by name.
 fn worlds(root: &Path) -> Result<Vec<World>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new("unavailable", format!("cannot read the state directory {}: {error}", root.display()))
@@ -126,9 +128,9 @@ fn worlds(root: &Path) -> Result<Vec<World>, Failure> {
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry.map_err(unreadable)?;
-        let socket = entry.path().join(SOCKET);
-        if socket.exists() {
-            found.push(World { name: entry.file_name().to_string_lossy().into_owned(), socket });
+        if HAS_RUN.iter().any(|name| entry.path().join(name).exists()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            found.push(World { name, socket: entry.path().join(SOCKET) });
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
@@ -182,6 +184,7 @@ fn token_beside(endpoint: &Endpoint, wish: &Wish, environment: &Environment) -> 
     }
     let with_token: Vec<PathBuf> = worlds(&root)?
         .into_iter()
+        .filter(|world| world.socket.exists())
         .map(|world| world.socket.with_file_name(TOKEN))
         .filter(|file| file.exists())
         .collect();
@@ -266,6 +269,21 @@ mod tests {
         // There never was such a world, so waiting for it is of no use.
         let failure = find(&wish, &several.environment()).unwrap_err();
         assert_eq!((failure.exit_code(), failure.hint.as_deref()), (3, Some("worlds there: alpha, beta")));
+    }
+
+    #[test]
+    fn a_world_that_has_stopped_in_order_has_run_all_the_same() {
+        let state = State::new(&[], &[]);
+        let dir = state.0.path().join("openmic");
+        std::fs::create_dir(&dir).unwrap();
+        let wish = |world: &str| Wish { world: Some(world.into()), ..Wish::default() };
+        assert_eq!(find(&wish("openmic"), &state.environment()).unwrap_err().exit_code(), 3, "an empty directory");
+        std::fs::write(dir.join("world.id"), "openmic\n").unwrap();
+        let target = find(&wish("openmic"), &state.environment()).unwrap();
+        assert_eq!(target.endpoint, Endpoint::Unix(dir.join(SOCKET)));
+        for wish in [wish("openmike"), Wish::default()] {
+            assert!(find(&wish, &state.environment()).unwrap_err().hint.unwrap().contains("openmic"));
+        }
     }
 
     #[test]

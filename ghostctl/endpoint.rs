@@ -3,8 +3,11 @@
 //! Must never: guess at what is not clearly an endpoint; a wrong one is a usage error that names the forms.
 
 use std::fmt;
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::text::one_line;
@@ -15,6 +18,9 @@ pub const SOCKET: &str = "ghostd.sock";
 const SOCKET_PATH_MAX: usize = 107;
 /// Bytes of a host and port: a name has 253.
 const AUTHORITY_MAX: usize = 300;
+
+/// How long one look whether someone listens takes.
+const CONNECT: Duration = Duration::from_secs(1);
 
 /// Where a daemon listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +34,18 @@ pub enum Endpoint {
         /// Whether it speaks TLS.
         tls: bool,
     },
+}
+
+impl Endpoint {
+    /// Whether something accepts connections there. Holds its thread for a second at most, but for names that are looked up.
+    pub fn listens(&self) -> bool {
+        match self {
+            Self::Unix(path) => UnixStream::connect(path).is_ok(),
+            Self::Tcp { authority, .. } => authority.to_socket_addrs().is_ok_and(|mut addresses| {
+                addresses.any(|address| TcpStream::connect_timeout(&address, CONNECT).is_ok())
+            }),
+        }
+    }
 }
 
 impl FromStr for Endpoint {

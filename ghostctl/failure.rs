@@ -128,6 +128,11 @@ pub fn is_lost(status: &Status) -> bool {
     status.code() == Code::Unavailable || !came_from_the_daemon(status)
 }
 
+/// Whether nobody was there to ask: the connection itself could not be made.
+pub fn is_absent(status: &Status) -> bool {
+    causes(status).any(|cause| cause.is::<tonic::ConnectError>())
+}
+
 /// Whether the socket belongs to somebody else, which no waiting changes.
 pub fn refused_by_the_kernel(status: &Status) -> bool {
     causes(status)

@@ -40,7 +40,7 @@ tool_privileges:
 agents_may_create: [clerk]
 limits: { message_bytes: 2000 }
 budgets: { world: { tokens: 1000000 } }
-llm: { default_provider: scripted, default_model: desk }
+llm: { default_provider: scripted, default_model: desk, prices: { scripted/desk: { input: 1, output: 1 } } }
 ";
 
 /// A house with the world in it.

@@ -27,7 +27,7 @@ agents:
   - { id: ada, archetype: clerk }
   - { id: ben, archetype: clerk }
 agents_may_create: [helper]
-llm: { default_provider: scripted, default_model: desk }
+llm: { default_provider: scripted, default_model: desk, prices: { scripted/desk: { input: 1, output: 1 } } }
 ";
 
 /// A root, a turn, a conversation that never was.

@@ -312,6 +312,13 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     // What only reads goes on.
     assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
     assert_eq!(trouble.victim()["inbox_pending"], kept);
+    // It is told where people look, and once in the log.
+    assert!(trouble.house.json(&["status"])["warnings"].to_string().contains("full"));
+    let soon = Deadline::seconds(5);
+    trouble.house.ctl(&["--timeout", "2s", "ask", "friend", &"x".repeat(20_000)]).exits(5).says(&["full"]);
+    assert!(!soon.passed(), "an ask of two seconds");
+    let lines = daemon.err.text().matches("a batch could not be committed").count();
+    assert!((1..=3).contains(&lines), "{lines}: {}", daemon.err.text());
     daemon.kill();
 
     // With room again, everything that was acknowledged is there and is worked off.
@@ -432,9 +439,17 @@ fn a_file_that_meets_its_size_limit_refuses_what_it_cannot_keep_and_loses_nothin
     let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["the system refused a write", "limits"]);
     assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
-    // With room again the same daemon goes on.
+    // With room again the same daemon goes on, and says when it could not write.
     limit(None);
     trouble.house.ctl(&["resume"]).ok();
+    Deadline::seconds(30).until("the trouble in the feed", || {
+        let warnings = trouble.house.ctl(&["--json", "events", "--kind", "world.warning"]).json_lines();
+        let told = warnings.iter().any(|warning| {
+            let words = warning["payload"]["warning"].as_str().unwrap_or_default();
+            words.contains("the system refused a write") && warning["payload"]["since"].as_i64() > Some(0)
+        });
+        if told { Ok(()) } else { Err(format!("{warnings:?}")) }
+    });
     trouble.house.wait_until_quiet(Deadline::seconds(60));
     trouble.reply("victim", "I am well.");
     trouble.others_are_well();

@@ -163,7 +163,15 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     let mut clients = Vec::new();
     for kill in 0..KILLS {
         // Someone sends while the daemon dies: the client asks again, and the message is there once.
-        clients.push(house.ctl_in_background(&["--world", "storm", "send", &agent(kill), &format!("extra={kill}")]));
+        clients.push(house.ctl_in_background(&[
+            "--wait",
+            "60s",
+            "--world",
+            "storm",
+            "send",
+            &agent(kill),
+            &format!("extra={kill}"),
+        ]));
         if kill % 5 == 4 {
             // Any time, in the middle of its start as well.
             let pause = Deadline::after(Duration::from_millis(chance.below(600)));

@@ -276,3 +276,21 @@ fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out
         goes_on();
     }
 }
+
+#[test]
+fn a_workspace_that_goes_away_under_a_running_daemon_is_told() {
+    let (house, world) = house();
+    let daemon = house.up(&world, &[]);
+    let (workspace, aside) = (house.data("home").join("workspace"), house.join("aside"));
+    assert_eq!(house.json(&["status"])["warnings"].as_array().unwrap().len(), 0);
+    fs::rename(&workspace, &aside).unwrap();
+    assert!(house.json(&["status"])["warnings"].to_string().contains("was removed or replaced"));
+    Deadline::seconds(30).until("the warning in the feed", || {
+        let told = house.ctl(&["--json", "events", "--kind", "world.warning"]).ok().out.clone();
+        if told.contains("was removed or replaced") { Ok(()) } else { Err(told) }
+    });
+    // Back where it was, it is the same directory.
+    fs::rename(&aside, &workspace).unwrap();
+    assert_eq!(house.json(&["status"])["warnings"].as_array().unwrap().len(), 0);
+    daemon.stop();
+}

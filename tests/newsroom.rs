@@ -289,6 +289,16 @@ fn copy_of_newsroom(to: &Path) {
     }
 }
 
+/// The newsroom with this in the place of the world's own budget, and models that cost something: scripts use up none.
+fn costly(text: &str, budget: (&str, &str)) -> String {
+    const LLM: &str = "    scripted: { kind: scripted, dir: scripts }\n";
+    assert!(text.contains(LLM) && text.contains(budget.0), "the models, and the world's own budget");
+    let models = ["primus", "chora", "thaum", "praxis", "mux", "subrosa"];
+    let prices: String =
+        models.iter().map(|model| format!("    scripted/{model}: {{ input: 1, output: 1 }}\n")).collect();
+    text.replace(budget.0, budget.1).replace(LLM, &format!("{LLM}  prices:\n{prices}"))
+}
+
 #[test]
 fn a_job_that_a_spent_budget_brought_to_a_stand_goes_on_when_it_is_raised() {
     let house = house();
@@ -296,8 +306,7 @@ fn a_job_that_a_spent_budget_brought_to_a_stand_goes_on_when_it_is_raised() {
     copy_of_newsroom(&world);
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("200_000_000"), "the world's own budget");
-    std::fs::write(&file, text.replace("200_000_000", "100_000")).unwrap();
+    std::fs::write(&file, costly(&text, ("200_000_000", "100_000"))).unwrap();
     let daemon = house.up(&world, &[]);
     daemon.wait_for_line("the stand", Deadline::seconds(60), |line| line.contains("stands still"));
     house.ctl(&["budget", "set", "world", "--tokens", "none"]).ok();
@@ -314,8 +323,7 @@ fn a_job_that_a_days_budget_brought_to_a_stand_goes_on_the_next_day_by_itself() 
     copy_of_newsroom(&world);
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.contains("tokens: 200_000_000"), "the world's own budget");
-    std::fs::write(&file, text.replace("tokens: 200_000_000", "tokens_per_day: 400_000")).unwrap();
+    std::fs::write(&file, costly(&text, ("tokens: 200_000_000", "tokens_per_day: 400_000"))).unwrap();
     let daemon = house.up(&world, &[]);
     // How much of it a day brings to its end is not said: turns that fail are begun anew. Nothing but the time of day changes.
     let (mut days, mut from) = (0_u64, 0);

@@ -178,7 +178,8 @@ fn twelve_that_are_asked_at_once_are_all_answered_under_a_limit_that_they_cannot
     world
         .config(&format!(
             "world: {{ name: Crowd }}\nagents:\n{agents}llm:\n  default_provider: scripted\n  default_model: slow\n  \
-             providers:\n    scripted: {{ kind: scripted, dir: scripts, concurrency: 12 }}\n"
+             providers:\n    scripted: {{ kind: scripted, dir: scripts, concurrency: 12 }}\n  \
+             prices: {{ scripted/slow: {{ input: 1, output: 1 }} }}\n"
         ))
         // Far more than is ever written is held for each answer.
         .archetype("worker", "## LLM\nmax_tokens: 60000\n")

@@ -58,16 +58,33 @@ async fn a_daemon_that_stays_away_is_unavailable_and_one_that_hangs_is_a_timeout
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("g.sock");
     let endpoint = format!("unix:{}", socket.display());
-    let ran = ghostctl(&endpoint, &["--timeout", "2s", "--json", "status"]).await;
+    let soon = crate::wait::Deadline::after(std::time::Duration::from_secs(4));
+    let ran = ghostctl(&endpoint, &["--json", "status"]).await;
     assert_eq!((ran.code, ran.refusal()["code"].as_str()), (5, Some("unavailable")));
+    assert!(ran.refusal()["hint"].as_str().unwrap().contains("--wait"));
 
     drop(UnixListener::bind(&socket).unwrap());
-    assert_eq!(ghostctl(&endpoint, &["--timeout", "2s", "status"]).await.code, 5, "a stale socket");
+    assert_eq!(ghostctl(&endpoint, &["status"]).await.code, 5, "a stale socket");
     std::fs::remove_file(&socket).unwrap();
+    assert!(!soon.remaining().is_zero(), "2 s for each");
 
     let daemon = Fake::default().first([End::Hold]).serve(&socket);
     let ran = ghostctl(&daemon.endpoint, &["--timeout", "500ms", "status"]).await;
     assert_eq!(ran.code, 6, "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_about_to_be_there_is_waited_for_when_that_is_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("g.sock");
+    let endpoint = format!("unix:{}", socket.display());
+    let (ran, _daemon) = tokio::join!(ghostctl(&endpoint, &["--wait", "60s", "pause"]), async {
+        crate::wait::pause(std::time::Duration::from_millis(1_500)).await;
+        Fake::default().serve(&socket)
+    });
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = ghostctl("unix:/nowhere/at/all.sock", &["--wait", "0s", "--json", "status"]).await;
+    assert_eq!(ran.refusal()["code"], "unavailable");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::chain::Chain;
 use crate::mail::{self, Draft};
 use crate::turns::calls::record_call_end;
 use crate::turns::parking::holds_up;
-use crate::{Cx, Result, roster};
+use crate::{Cx, PAUSED, Result, roster};
 
 /// Where an agent's ask comes from.
 #[derive(Clone, Debug)]
@@ -189,7 +189,9 @@ pub async fn expire(w: &mut dyn Writes, cx: &Cx, ask_id: AskId) -> Result<()> {
     if ask.status == AskStatus::Open && ask.deadline_at <= cx.now() {
         let waited = ask.deadline_at.since(ask.created_at).as_secs();
         let mut words = format!("{} did not answer within {waited} s", ask.target);
-        if let Some(reason) = holds_up(w, cx, &ask).await? {
+        if w.meta_get(PAUSED).await?.as_deref() == Some("1") {
+            words.push_str(": the world is paused, and no turn begins before `ghostctl resume`");
+        } else if let Some(reason) = holds_up(w, cx, &ask).await? {
             words = format!("{words}: it waits ({reason})");
         }
         let refusal = Refusal::new(Code::Timeout, words)

@@ -13,7 +13,7 @@ use ghost_domain::budget::{Budget, Reservation};
 use ghost_domain::ports::Signal;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
-use ghost_domain::{Agent, Money, ReservationId, Turn};
+use ghost_domain::{Agent, Money, Refusal, ReservationId, Turn};
 use ghost_domain::{Price, Scope};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
@@ -42,21 +42,28 @@ pub struct Demand {
     pub max_tokens: u64,
     /// The model's price, if it is known.
     pub price: Option<Price>,
+    /// Whether asking it costs nobody anything, as of a script: it uses up no budget, of tokens neither. A model that somebody
+    /// has priced at nothing is not: its tokens are somebody's work.
+    pub free: bool,
     /// The accounts for whose room others wait who came first. They are not overtaken by what fits beside what is held.
     pub behind: BTreeSet<Scope>,
 }
 
-/// The accounts that an agent's call in a turn is charged to. The world has one from its first call; every other scope
-/// from when someone sets a limit for it: what it spent before is in the usage rows all the same.
+/// The accounts that an agent's call in a turn is charged to. The world and, where roots have a default limit, its root have one
+/// from the first call; every other scope from when someone sets a limit for it: what it spent before is in the usage rows
+/// all the same.
 async fn accounts(w: &mut dyn Writes, cx: &Cx, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
     let world = w.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, cx.now()));
     let mut budgets = vec![world];
-    let mut scopes = payers(w, agent).await?;
+    let scopes = payers(w, agent).await?;
     let daily: Vec<Scope> = scopes.iter().chain([&Scope::World]).filter_map(Scope::daily).collect();
-    scopes.push(Scope::Root(turn.root_id));
     for scope in scopes.into_iter().chain(daily) {
         budgets.extend(w.budget_get(&scope).await?.map(|budget| budget.at(cx.now())));
     }
+    let root = Scope::Root(turn.root_id);
+    let account = w.budget_get(&root).await?;
+    let new = (cx.limits().root_tokens_max > 0).then(|| Budget::open(root, cx.now()));
+    budgets.extend(account.or(new));
     Ok(budgets)
 }
 
@@ -76,15 +83,18 @@ pub enum Reserved {
 pub async fn reserve(w: &mut dyn Writes, cx: &Cx, agent: &Agent, turn: &mut Turn, demand: &Demand) -> Result<Reserved> {
     // Whoever was to settle it is gone.
     forfeit_held(w, cx, turn).await?;
-    let mut budgets = accounts(w, cx, agent, turn).await?;
-    let model = format!("{}/{}", demand.provider, demand.model);
     let price = demand.price.as_ref();
-    let allowance = match allow(&budgets, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price)? {
+    // Its usage is counted all the same.
+    let mut budgets = if demand.free { Vec::new() } else { accounts(w, cx, agent, turn).await? };
+    let root_tokens = cx.limits().root_tokens_max;
+    let bounds: Vec<Budget> = budgets.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
+    let model = format!("{}/{}", demand.provider, demand.model);
+    let allowed = allow(&bounds, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price);
+    let allowance = match allowed.map_err(|refusal| of_default(refusal, &budgets, root_tokens))? {
         Admission::Granted(allowance) => allowance,
         Admission::Held(scope) => return Ok(Reserved::Waits(scope)),
     };
-    if let Some(full) = budgets.iter().find(|budget| !budget.limits.is_none() && demand.behind.contains(&budget.scope))
-    {
+    if let Some(full) = bounds.iter().find(|budget| !budget.limits.is_none() && demand.behind.contains(&budget.scope)) {
         return Ok(Reserved::Waits(full.scope.clone()));
     }
     for budget in &mut budgets {
@@ -105,6 +115,24 @@ pub async fn reserve(w: &mut dyn Writes, cx: &Cx, agent: &Agent, turn: &mut Turn
     });
     w.turn_put(turn).await?;
     Ok(Reserved::Granted(reservation_id, allowance))
+}
+
+/// The refusal of a root that has reached the limit which every root has says how that is raised.
+fn of_default(refusal: Refusal, budgets: &[Budget], root_tokens: u64) -> Refusal {
+    let reached = |budget: &&Budget| {
+        let named = refusal.details.as_ref().and_then(|details| details["scope"].as_str());
+        named.is_some_and(|scope| scope == budget.scope.to_string())
+    };
+    let account = budgets.iter().find(reached).cloned();
+    let Some(Budget { scope, .. }) = account.filter(|budget| {
+        budget.limits.tokens.is_none() && budget.clone().with_default(root_tokens).limits.tokens.is_some()
+    }) else {
+        return refusal;
+    };
+    refusal.hint(format!(
+        "raise it for this one with `ghostctl budget set {scope} --tokens N` or lift it with `--tokens none`; \
+         `limits.root_tokens_max` in the world file is the bound of every root, 0 is none"
+    ))
 }
 
 /// What an answered call took, or one that failed after the provider had counted.
@@ -193,7 +221,7 @@ pub async fn settle(
         budget.unpriced_tokens = budget.unpriced_tokens.saturating_add(unpriced);
         budget.updated_at = cx.now();
         w.budget_put(&budget).await?;
-        if !budget.limits.is_none() {
+        if !budget.clone().with_default(cx.limits().root_tokens_max).limits.is_none() {
             freed.push(budget.scope);
         }
     }

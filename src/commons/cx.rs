@@ -13,6 +13,9 @@ use uuid::Uuid;
 
 use crate::result::Result;
 
+/// The fact about the world that says whether it is paused: `1` if it is.
+pub const PAUSED: &str = "paused";
+
 /// The longest secret that is recognised across the end of an excerpt, in bytes.
 const SECRET_BYTES: usize = 4_096;
 

@@ -32,5 +32,5 @@ pub mod turns;
 #[cfg(test)]
 mod rule_tests;
 
-pub use cx::{Cx, Fitness};
+pub use cx::{Cx, Fitness, PAUSED};
 pub use result::Result;

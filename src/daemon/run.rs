@@ -271,6 +271,7 @@ async fn boot_and_serve(
     let path = data_dir.path().to_owned();
     let keeping = (good != vetted).then(|| tokio::task::spawn_blocking(move || vetted_scripts::keep(&path, &good)));
     let watching = tokio::spawn(terminal.clone().watch(store.clone()));
+    let ground = tokio::spawn(Arc::clone(&world).watch_ground());
     let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;
     let mut failed = main_job.as_ref().err().cloned();
     let (mut served, mut gone) = (None, None);
@@ -295,6 +296,7 @@ async fn boot_and_serve(
         },
     };
     terminal.stopping(reason);
+    ground.abort();
     data_dir.ending();
     tokio::select! {
         biased;

@@ -47,6 +47,9 @@ pub struct Budget {
     /// Whether someone has lifted the limit of money by hand: what an archetype says does not come back for this agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub money_lifted: bool,
+    /// Whether someone has lifted the limit of a root's tokens by hand: the default of roots does not come back for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tokens_lifted: bool,
     /// Tokens held for calls under way.
     pub reserved_tokens: u64,
     /// Money held for calls under way.
@@ -96,6 +99,7 @@ impl Budget {
             of_file: BudgetLimits::default(),
             of_archetype: None,
             money_lifted: false,
+            tokens_lifted: false,
             reserved_tokens: 0,
             reserved_money: Money(0),
             spent_tokens: 0,
@@ -114,6 +118,17 @@ impl Budget {
         let today = now.0.div_euclid(DAY_MS);
         if matches!(self.scope, Scope::Day(_)) && today > self.day {
             (self.day, self.spent_tokens, self.spent_money, self.unpriced_tokens) = (today, 0, Money(0), 0);
+        }
+        self
+    }
+
+    /// The account with the limit of tokens that every root has (`limits.root_tokens_max`; 0 is none), unless it has one of
+    /// its own or someone has lifted it. The default is not kept with the account, so a reload changes it for all.
+    #[must_use]
+    pub fn with_default(mut self, root_tokens: u64) -> Self {
+        let bounded = matches!(self.scope, Scope::Root(_)) && root_tokens > 0 && !self.tokens_lifted;
+        if bounded && self.limits.tokens.is_none() {
+            self.limits.tokens = Some(root_tokens);
         }
         self
     }

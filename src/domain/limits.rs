@@ -190,6 +190,9 @@ limits! {
     root_spawns_max: u32 = 32, 0, 1_000_000;
     /// Turns that one root may open.
     root_turns_max: u32 = 5_000, 1, 100_000_000;
+    /// Tokens that one root may take, all turns that follow from it together, unless `ghostctl budget set root:ID` says
+    /// otherwise; 0 is no bound.
+    root_tokens_max: u64 = 2_000_000, 0, 1_000_000_000_000_000;
     /// Turns that one agent may open within a minute; what wakes it beyond that waits and is taken together.
     agent_turns_per_minute: u32 = 600, 1, 1_000_000;
     /// Mail in the whole world that no turn has taken.

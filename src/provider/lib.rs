@@ -50,7 +50,7 @@ pub use markup::{Visible, clean_visible, malformed_tool_call};
 pub use markup_stream::Cleaner;
 pub use model::{Deltas, ModelAnswer, ModelRequest, NoDeltas, Provider, Stop};
 pub use pool::{Class, Pool, Slot};
-pub use price::price;
+pub use price::{is_free, price};
 pub use providers::{Entry, Providers, Unbuilt};
 pub use recorded::{Recorded, RecordedAnswer, Recording};
 pub use retry::{Next, Rest, decide};

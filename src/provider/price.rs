@@ -52,17 +52,20 @@ fn parse(text: &str) -> Result<PriceList, String> {
 
 /// The price of `model` at the provider named `provider`, or `None` if nobody has said it. The world's own prices come
 /// first, `provider/model` before `model`; then the shipped list, by the longest name that the model's begins with and
-/// that only a version follows. Models of `scripted` and `recorded` providers are free.
+/// that only a version follows. Models of `scripted` and `recorded` providers are free, unless
+/// the world prices them as `provider/model`.
 #[must_use]
 pub fn price(plan: &LlmPlan, provider: &str, kind: ProviderKind, model: &str) -> Option<Price> {
+    let named = plan.prices.get(&format!("{provider}/{model}"));
     let protocol = match kind {
-        ProviderKind::Scripted | ProviderKind::Recorded => return Some(Price::default()),
+        // A price of its own, by the full name alone, is for trying budgets out.
+        ProviderKind::Scripted | ProviderKind::Recorded => return Some(named.copied().unwrap_or_default()),
         ProviderKind::Anthropic => "anthropic",
         ProviderKind::OpenAi => "openai",
         ProviderKind::Gemini => "gemini",
         ProviderKind::Ollama => "ollama",
     };
-    if let Some(own) = plan.prices.get(&format!("{provider}/{model}")).or_else(|| plan.prices.get(model)) {
+    if let Some(own) = named.or_else(|| plan.prices.get(model)) {
         return Some(*own);
     }
     LIST.get(protocol)?
@@ -70,6 +73,13 @@ pub fn price(plan: &LlmPlan, provider: &str, kind: ProviderKind, model: &str) ->
         .filter(|(name, _)| model.strip_prefix(name.as_str()).is_some_and(only_a_version))
         .max_by_key(|(name, _)| name.len())
         .map(|(_, price)| *price)
+}
+
+/// Whether asking a model costs nobody anything: it is a script or a recording, and the world has put no price on it.
+#[must_use]
+pub fn is_free(kind: ProviderKind, price: Option<&Price>) -> bool {
+    matches!(kind, ProviderKind::Scripted | ProviderKind::Recorded)
+        && price.is_none_or(|price| *price == Price::default())
 }
 
 /// Whether what follows a model's name is empty or a version of it, rather than the name of another model: `-2024-08-06`
@@ -119,8 +129,13 @@ mod tests {
         };
         assert_eq!(price(&plan, "here", ProviderKind::OpenAi, "gpt-4o"), Some(own(2)));
         assert_eq!(price(&plan, "there", ProviderKind::OpenAi, "gpt-4o"), Some(own(1)));
+        assert!(!is_free(ProviderKind::Ollama, Some(&Price::default())), "whose tokens are somebody's work");
         for kind in [ProviderKind::Scripted, ProviderKind::Recorded] {
-            assert_eq!(price(&plan, "here", kind, "gpt-4o"), Some(Price::default()));
+            let free = price(&plan, "there", kind, "gpt-4o");
+            assert_eq!(free, Some(Price::default()), "of whoever else bears the name");
+            let paid = price(&plan, "here", kind, "gpt-4o");
+            assert_eq!(paid, Some(own(2)), "to try budgets out");
+            assert!(is_free(kind, free.as_ref()) && !is_free(kind, paid.as_ref()));
         }
     }
 }

@@ -13,6 +13,7 @@ use ghost_domain::time::BoxFuture;
 use tokio::sync::{broadcast, oneshot};
 
 use crate::error::StoreError;
+use crate::failing::Failing;
 use crate::tables::{Reads, Writes};
 
 /// Batches of events that the live feed holds for a slow reader before it must resume from storage.
@@ -66,12 +67,20 @@ struct Shared {
     feed: broadcast::Sender<Arc<[Event]>>,
     last_seq: AtomicI64,
     wake: OnceLock<Arc<dyn Wake>>,
+    failing: Failing,
 }
 
 impl Committed {
     pub(crate) fn new() -> Self {
         let (feed, _) = broadcast::channel(FEED_BATCHES);
-        Self { shared: Arc::new(Shared { feed, last_seq: AtomicI64::new(0), wake: OnceLock::new() }) }
+        Self {
+            shared: Arc::new(Shared {
+                feed,
+                last_seq: AtomicI64::new(0),
+                wake: OnceLock::new(),
+                failing: Failing::default(),
+            }),
+        }
     }
 
     /// Says where the feed stands when the backend has opened.
@@ -79,9 +88,17 @@ impl Committed {
         self.shared.last_seq.store(last_seq, Ordering::Release);
     }
 
+    /// Takes note of a batch that could not be committed. Gives how many there were for that reason, if that is worth a line
+    /// in the log: the first, the tenth, the hundredth.
+    pub fn failed(&self, why: &str) -> Option<u64> {
+        self.shared.failing.failed(why)
+    }
+
     /// Publishes one committed batch.
     pub fn publish(&self, events: Vec<Event>, signals: &[Signal]) {
         if let Some(last) = events.last() {
+            // A command that writes nothing succeeds on a full disk, too.
+            self.shared.failing.committed();
             self.shared.last_seq.store(last.seq, Ordering::Release);
             // No subscriber is not an error: the events are in the store.
             let _ = self.shared.feed.send(events.into());
@@ -213,6 +230,12 @@ impl Store {
     pub fn publish_ephemeral(&self, event: Event) {
         // No subscriber is not an error.
         let _ = self.committed.shared.feed.send(Arc::from([event]));
+    }
+
+    /// Why not everything can be written at the moment: what the last batches failed with.
+    #[must_use]
+    pub fn failing(&self) -> Option<String> {
+        self.committed.shared.failing.why()
     }
 
     /// Returns when whatever writes has answered: a command that writes nothing, so that it costs no commit and a full disk

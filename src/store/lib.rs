@@ -6,6 +6,7 @@
 //! another's work (DESIGN.md section 2, "Writing").
 
 mod error;
+mod failing;
 mod handle;
 pub mod memory;
 pub mod sqlite;

@@ -76,6 +76,15 @@ impl Workspace {
         (!self.inline).then_some(self.place.as_path())
     }
 
+    /// Whether its directory is no longer where it was opened: what agents write from then on is found by nobody.
+    ///
+    /// # Errors
+    /// `Unavailable` if the runtime is shutting down.
+    pub async fn is_lost(&self) -> Result<bool, Refusal> {
+        let place = self.place.clone();
+        self.on_disk(move |disk| Ok(layout::is_elsewhere(&disk.root, &place))).await
+    }
+
     /// Runs blocking work where it may block. In an inline workspace that is here and now. Work that has begun runs to
     /// its end even if the caller stops waiting.
     ///

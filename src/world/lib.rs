@@ -5,6 +5,7 @@
 
 pub mod boot;
 pub mod directory;
+mod ground;
 mod keeper;
 pub mod loops;
 mod pause;
@@ -24,6 +25,7 @@ mod world;
 pub use boot::{Boot, boot, has_run};
 pub use directory::{AgentCard, Directory};
 pub use ghost_agent::turn::OperatorCall;
+pub use ground::Ground;
 pub use loops::{LoopDown, Loops};
 pub use reconcile::Reconciled;
 pub use world::World;

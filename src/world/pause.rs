@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
+pub(crate) use ghost_commons::PAUSED;
 use ghost_domain::{AgentId, Refusal};
 use ghost_store::Store;
-
-/// The fact about the world that says whether it is paused.
-pub(crate) const PAUSED: &str = "paused";
 
 /// Agents with an open turn or mail that wakes.
 pub(crate) async fn waiting(store: &Store) -> Result<Vec<AgentId>, Refusal> {

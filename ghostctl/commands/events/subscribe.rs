@@ -176,7 +176,10 @@ impl Reader {
                     .hint("is it busy? --timeout sets how long to wait"));
             }
             Some(Err(status)) => return Ok(End::Status(status)),
-            Some(Ok(response)) => response.into_inner(),
+            Some(Ok(response)) => {
+                client.meet();
+                response.into_inner()
+            }
         };
         let settled = Deadline::after(SETTLED);
         let mut pending = false;

@@ -12,7 +12,7 @@ use crate::output::{Answer, Note};
 use crate::source::words;
 
 /// The daemon ends an ask at its deadline; this much later it is clear that nothing comes.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_millis(750);
 
 /// Ask an agent and print its reply
 #[derive(Debug, clap::Args)]

@@ -228,6 +228,7 @@ impl Session {
             None => Err(Failure::new("timeout", "the daemon did not open the conversation in time")
                 .hint("is it busy? --timeout sets how long to wait")),
             Some(Ok(response)) => {
+                client.meet();
                 self.stream = Some(response.into_inner());
                 Ok(Ok(()))
             }

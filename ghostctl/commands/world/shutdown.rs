@@ -1,7 +1,5 @@
 //! `ghostctl shutdown`
 
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ghost_proto::v1::world_client::WorldClient;
@@ -9,7 +7,6 @@ use ghost_proto::v1::{ShutdownRequest, StatusRequest};
 use serde_json::json;
 
 use crate::connection::{Client, new_request_id, rpc};
-use crate::endpoint::Endpoint;
 use crate::failure::{Failure, came_from_the_daemon, is_lost};
 use crate::output::Answer;
 use crate::process::Process;
@@ -51,7 +48,7 @@ impl Shutdown {
                 }
                 // It may have gone before it could answer. If it still listens, the same request is asked again.
                 Some(Err(status)) if is_lost(&status) => {
-                    if !listens(&client.endpoint) {
+                    if !client.endpoint.listens() {
                         break;
                     }
                     if came_from_the_daemon(&status) {
@@ -66,7 +63,7 @@ impl Shutdown {
             }
         }
         // It lets its doors go when its database is closed, and has a few steps left then.
-        while listens(&client.endpoint) || process.as_ref().is_some_and(|process| !process.ended()) {
+        while client.endpoint.listens() || process.as_ref().is_some_and(|process| !process.ended()) {
             if deadline.remaining() <= LOOK {
                 return Err(still_there(client));
             }
@@ -82,14 +79,4 @@ impl Shutdown {
 fn still_there(client: &Client) -> Failure {
     Failure::new("timeout", format!("ghostd at {} has not stopped yet", client.endpoint))
         .hint("it goes on stopping; wait, or give it less --grace")
-}
-
-/// Whether something accepts connections there.
-fn listens(endpoint: &Endpoint) -> bool {
-    match endpoint {
-        Endpoint::Unix(path) => UnixStream::connect(path).is_ok(),
-        Endpoint::Tcp { authority, .. } => authority.to_socket_addrs().is_ok_and(|mut addresses| {
-            addresses.any(|address| TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok())
-        }),
-    }
 }

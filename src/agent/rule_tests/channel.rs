@@ -125,6 +125,13 @@ async fn a_turn_from_outside_has_the_tools_in_briefing_and_request_and_answers()
 async fn an_operators_call_has_no_channel() {
     let rig = Rig::new().await;
     let arguments = serde_json::json!({ "content": "hi" });
-    let refused = crate::turn::call_for_operator(&rig.engine, &id("ada"), "channel.send", arguments, &rig.bench).await;
+    let call = crate::turn::OperatorCall {
+        turn_id: ghost_domain::TurnId(rig.cx().id()),
+        again: false,
+        agent_id: id("ada"),
+        tool: "channel.send".into(),
+        arguments,
+    };
+    let refused = crate::turn::call_for_operator(&rig.engine, call, &rig.bench).await;
     assert_eq!(refused.unwrap_err().code, Code::AccessDenied);
 }

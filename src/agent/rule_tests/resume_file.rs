@@ -31,6 +31,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
             input: 1,
             max_tokens: 16,
             price: None,
+            free: false,
             behind: Default::default(),
         };
         let reserved = turns::model_started(w, &cx, turn.turn_id, &demand).await?;

@@ -426,6 +426,7 @@ impl Runner {
             input: estimate_with(request, self.engine.tool_bytes(&request.tools)),
             max_tokens: request.max_tokens,
             price: choice.price,
+            free: ghost_provider::is_free(choice.entry.plan.kind, choice.price.as_ref()),
             behind,
         };
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);

@@ -102,6 +102,10 @@ async fn spent(
 }
 
 fn add(accounts: &mut BTreeMap<Scope, Budget>, scope: &Scope, sum: &UsageSum) {
+    // A model that was free used up no budget.
+    if sum.cost == Money(0) && sum.unpriced_tokens == 0 {
+        return;
+    }
     if let Some(account) = accounts.get_mut(scope) {
         account.unpriced_tokens = account.unpriced_tokens.saturating_add(sum.unpriced_tokens);
         account.spent_tokens = account.spent_tokens.saturating_add(sum.tokens.total());

@@ -135,6 +135,9 @@ async fn put_limits(
         Origin::Hand => {
             budget = budget.set_right(cx.now());
             budget.money_lifted = limits.money.map_or(budget.money_lifted, |money| money.is_none());
+            if matches!(budget.scope, Scope::Root(_)) {
+                budget.tokens_lifted = limits.tokens.map_or(budget.tokens_lifted, |tokens| tokens.is_none());
+            }
         }
         Origin::File => {
             budget.of_file = BudgetLimits {

@@ -115,6 +115,24 @@ async fn a_deadline_ends_the_wait_and_a_late_answer_is_kept_and_wakes_nobody() {
 }
 
 #[tokio::test]
+async fn an_ask_that_ends_in_a_paused_world_says_so() {
+    let rig = Rig::new().await;
+    for (paused, told) in [("0", false), ("1", true)] {
+        let turn = rig.busy("ada").await;
+        let (ask, _) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
+        rig.pass(Duration::from_secs(3_600));
+        write!(rig, |w, cx| {
+            w.meta_put(crate::PAUSED, paused).await?;
+            asks::expire(w, &cx, ask.ask_id).await
+        })
+        .unwrap();
+        let error = rig.ask_row(ask.ask_id).await.error.unwrap();
+        assert_eq!(error.contains("ghostctl resume"), told, "{error}");
+        rig.finish(turn.turn_id, "done").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_was_cut_says_so_to_whoever_asked() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;

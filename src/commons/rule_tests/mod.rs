@@ -8,6 +8,7 @@ mod budgets;
 mod budgets_late;
 mod budgets_limits;
 mod budgets_nights;
+mod budgets_roots;
 mod budgets_sums;
 mod chat;
 mod conversation_actions;

@@ -308,6 +308,16 @@ impl Rig {
         reservation_id: ReservationId,
         usage: Option<TokenUsage>,
     ) -> Result<Turn> {
+        self.model_answer_at(turn_id, reservation_id, usage, Some(PRICE)).await
+    }
+
+    pub(crate) async fn model_answer_at(
+        &self,
+        turn_id: TurnId,
+        reservation_id: ReservationId,
+        usage: Option<TokenUsage>,
+        price: Option<Price>,
+    ) -> Result<Turn> {
         let result = ModelResult {
             reservation_id,
             provider: "p".into(),
@@ -316,7 +326,7 @@ impl Rig {
             stop: None,
             usage,
             estimated: false,
-            price: Some(PRICE),
+            price,
             duration_ms: 7,
         };
         write!(self, |w, cx| turns::model_answered(w, &cx, turn_id, result).await)
@@ -334,6 +344,7 @@ pub(crate) fn demand(input: u64, max_tokens: u64) -> Demand {
         input,
         max_tokens,
         price: Some(PRICE),
+        free: false,
         behind: Default::default(),
     }
 }

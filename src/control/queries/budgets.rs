@@ -14,7 +14,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
     let after: Option<Scope> =
         if cursor.is_empty() { None } else { Some(cursor.parse().map_err(|_: Refusal| bad_cursor(cursor))?) };
     let mut filter = BudgetFilter { sort, no_roots: sort.is_none(), after, ..BudgetFilter::default() };
-    let now = world.cx().now();
+    let (now, root_tokens) = (world.cx().now(), world.cx().limits().root_tokens_max);
     let found: Result<Vec<Budget>> = world
         .store()
         .read(move |r| {
@@ -35,7 +35,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more).map(|budget| budget.scope.to_string()).unwrap_or_default();
-    Ok(Page { rows: rows.into_iter().map(|budget| budget.at(now)).collect(), next })
+    Ok(Page { rows: rows.into_iter().map(|budget| budget.at(now).with_default(root_tokens)).collect(), next })
 }
 
 /// Sums of settled model calls.

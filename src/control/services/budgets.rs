@@ -113,7 +113,8 @@ impl Budgets for BudgetsService {
         })
         .await
         .map_err(to_status)?;
-        Ok(Response::new(convert::budget(&budget)))
+        let root_tokens = self.0.world.cx().limits().root_tokens_max;
+        Ok(Response::new(convert::budget(&budget.with_default(root_tokens))))
     }
 
     async fn usage(&self, request: Request<v1::UsageRequest>) -> Result<Response<v1::UsageResponse>, Status> {

@@ -139,6 +139,7 @@ impl WorldService {
         };
         let (plan, directory, cx) = (world.plan(), world.directory(), world.cx());
         let (agents_by_status, agents_by_activity) = population(&self.0);
+        let troubles = world.troubles().await;
         Ok(WorldStatus {
             world_id: plan.world_id.clone(),
             name: plan.name.clone(),
@@ -160,7 +161,11 @@ impl WorldService {
                 .into_iter()
                 .map(|near| NearBound { limit: near.limit, about: near.about, value: near.value, most: near.most })
                 .collect(),
-            warnings: plan.warnings.iter().map(|warning| one_line(&warning.bare().to_string())).collect(),
+            warnings: troubles
+                .into_values()
+                .map(|trouble| one_line(&trouble))
+                .chain(plan.warnings.iter().map(|warning| one_line(&warning.bare().to_string())))
+                .collect(),
             endpoints: endpoints.to_vec(),
             job: facts.job.map(|facts| job(facts, spent)),
             now_at_ms: cx.now().0,

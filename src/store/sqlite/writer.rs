@@ -127,7 +127,9 @@ async fn batch(
             Ok(())
         }
         Ok(Err(error)) => {
-            tracing::error!(%error, commands = acks.len(), "a batch could not be committed");
+            if let Some(batches) = committed.failed(&error.to_string()) {
+                tracing::error!(%error, batches, commands = acks.len(), "a batch could not be committed");
+            }
             acks.into_iter().for_each(|ack| tell(|| ack(Err(fault::again(&error)))));
             match error {
                 StoreError::Broken(what) => Err(what),

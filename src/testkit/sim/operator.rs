@@ -13,7 +13,7 @@ use ghost_commons::{Cx, asks, dead_letters, turns};
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{
     AgentId, AgentKind, AskId, AskStatus, Clock, DeadLetterStatus, Desired, Kind, MessageId, Party, Refusal, Scope,
-    TaskId,
+    TaskId, TurnId,
 };
 use ghost_store::memory::MemoryDisk;
 use ghost_store::{StoreError, Writes};

@@ -1,9 +1,11 @@
 //! The directories that a workspace starts with (ART-04), and the broom for temporary files that a crash left.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, MetadataExt as _};
 use ghost_domain::{AgentId, Refusal};
 
 use super::faults::io_refusal;
@@ -29,6 +31,16 @@ pub(super) fn open_root(root: &Path) -> Result<Dir, Refusal> {
     let shown = root.display().to_string();
     std::fs::create_dir_all(root).map_err(|error| io_refusal("create", &shown, &error))?;
     Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| io_refusal("open", &shown, &error))
+}
+
+/// Whether the directory that was opened is no longer the one at `place`: removed, moved away, or replaced.
+pub(super) fn is_elsewhere(root: &Dir, place: &Path) -> bool {
+    let Ok(opened) = root.dir_metadata() else { return true };
+    match std::fs::metadata(place) {
+        Ok(there) => (there.dev(), there.ino()) != (opened.dev(), opened.ino()),
+        // What cannot be looked at is not known to be gone.
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
 }
 
 pub(super) fn create_seed(root: &Dir) -> Result<(), Refusal> {

@@ -30,7 +30,7 @@ impl Row for Budget {
 impl Keyed for Budget {
     type Key = Scope;
     const KEPT: usize = 8_192;
-    // Nearly every root has no account, and each of its model calls asks for one.
+    // A root without a paid call has no account, and one whose limit is off asks for it at each of its calls.
     const ABSENT_KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
     const BIT: u32 = bit::BUDGETS;

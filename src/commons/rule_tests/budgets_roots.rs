@@ -1,0 +1,78 @@
+//! What every root may take by default, and what takes nothing from anyone.
+
+use ghost_domain::{Code, Scope};
+use ghost_store::tables::UsageFilter;
+
+use super::rig::{Rig, code, demand, id, operator, read, used, write};
+use crate::budgets::{self, Demand, NewLimits};
+
+async fn set_tokens(rig: &Rig, scope: &Scope, tokens: Option<u64>) {
+    let (scope, limits) = (scope.clone(), NewLimits { tokens: Some(tokens), money: None });
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limits).await).unwrap();
+}
+
+#[tokio::test]
+async fn every_root_has_a_budget_that_is_raised_and_lifted_for_one() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 200);
+    let turn = rig.busy("ada").await;
+    let root = Scope::Root(turn.root_id);
+    let (held, most) = rig.model_start(turn.turn_id, demand(100, 4_096)).await.unwrap();
+    assert_eq!(most, 100, "the answer shrinks to what is left");
+    rig.model_answer(turn.turn_id, held, used(100, 100)).await.unwrap();
+    let refusal = rig.model_start(turn.turn_id, demand(1, 16)).await.unwrap_err();
+    assert_eq!((refusal.code, &refusal.details.unwrap()["scope"]), (Code::BudgetExhausted, &root.to_string().into()));
+    let hint = refusal.hint.unwrap();
+    for words in [format!("budget set {root} --tokens N"), "limits.root_tokens_max".to_owned()] {
+        assert!(hint.contains(&words), "{hint}");
+    }
+    // The default is not kept with the account: a world that raises it raises it for all.
+    let scope = root.clone();
+    let account = read!(rig, |r| r.budget_get(&scope).await?.unwrap());
+    assert_eq!((account.limits.tokens, account.spent_tokens), (None, 200));
+    rig.limits(|limits| limits.root_tokens_max = 300);
+    let (held, most) = rig.model_start(turn.turn_id, demand(1, 4_096)).await.unwrap();
+    assert_eq!(most, 99);
+    rig.model_answer(turn.turn_id, held, used(1, 99)).await.unwrap();
+    // A limit of its own goes before it, and one that is lifted is none.
+    set_tokens(&rig, &root, Some(310)).await;
+    assert_eq!(rig.model_start(turn.turn_id, demand(1, 9)).await.unwrap().1, 9);
+    set_tokens(&rig, &root, None).await;
+    assert_eq!(rig.model_start(turn.turn_id, demand(1_000, 4_096)).await.unwrap().1, 4_096);
+    // Another root has its own.
+    let other = rig.busy("bob").await;
+    assert_eq!(code(rig.model_start(other.turn_id, demand(300, 16)).await), Code::BudgetExhausted);
+    rig.limits(|limits| limits.root_tokens_max = 0);
+    assert_eq!(rig.model_start(other.turn_id, demand(300, 16)).await.unwrap().1, 16, "0 is no bound");
+}
+
+#[tokio::test]
+async fn a_script_uses_up_no_budget_and_is_counted_all_the_same() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 10);
+    let turn = rig.busy("ada").await;
+    let scopes = [Scope::World, Scope::Agent(id("ada")), Scope::Root(turn.root_id)];
+    for scope in &scopes {
+        set_tokens(&rig, scope, Some(10)).await;
+    }
+    let free = || Demand { free: true, price: Some(Default::default()), ..demand(1_000, 500) };
+    for _ in 0..2 {
+        let (held, most) = rig.model_start(turn.turn_id, free()).await.unwrap();
+        assert_eq!(most, 500);
+        rig.model_answer_at(turn.turn_id, held, used(1_000, 400), Some(Default::default())).await.unwrap();
+    }
+    // One that was cut off is counted as what it could have taken, and uses up nothing either.
+    rig.model_start(turn.turn_id, free()).await.unwrap();
+    let mut turn = rig.turn(turn.turn_id).await;
+    write!(rig, |w, cx| budgets::forfeit_held(w, &cx, &mut turn).await).unwrap();
+    for scope in scopes {
+        let account = read!(rig, |r| r.budget_get(&scope).await?.unwrap());
+        assert_eq!((account.spent_tokens, account.reserved_tokens), (0, 0), "{}", account.scope);
+    }
+    let sums = read!(rig, |r| budgets::usage(r, &UsageFilter::default()).await?);
+    let tokens: u64 = sums.iter().map(|sum| sum.tokens.total()).sum();
+    assert_eq!(tokens, 2 * 1_400 + 1_500);
+    // Nor does an account that is opened later begin with it.
+    set_tokens(&rig, &Scope::Team("crew".into()), Some(10)).await;
+    assert_eq!(read!(rig, |r| r.budget_get(&Scope::Team("crew".into())).await?.unwrap()).spent_tokens, 0);
+}
