@@ -76,6 +76,8 @@ async fn try_start(rig: &Rig, turn_id: ghost_domain::TurnId, demand: Demand) -> 
 #[tokio::test]
 async fn what_others_hold_is_waited_for_and_whoever_waits_is_told_when_it_is_free() {
     let rig = Rig::new().await;
+    // No root has an account of its own.
+    rig.limits(|limits| limits.root_tokens_max = 0);
     let (ada, bob) = (rig.busy("ada").await.turn_id, rig.busy("bob").await.turn_id);
     let (team, own) = (Scope::Team("crew".into()), Scope::Agent(id("bob")));
     limit(&rig, &team, Some(1_000), None).await;
@@ -142,6 +144,8 @@ async fn failed_calls_are_given_back_or_forfeited() {
 #[tokio::test]
 async fn an_account_that_is_opened_late_starts_with_what_its_scope_has_spent_and_holds() {
     let rig = Rig::new().await;
+    // No root has an account of its own.
+    rig.limits(|limits| limits.root_tokens_max = 0);
     let turn = rig.busy("ada").await;
     let (held, _) = rig.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
     rig.model_answer(turn.turn_id, held, used(100, 20)).await.unwrap();

@@ -106,6 +106,7 @@ async fn a_dead_letter_that_nobody_can_retry_goes_with_the_last_of_its_agent() {
 #[tokio::test]
 async fn accounts_of_deleted_agents_go_and_those_who_paid_for_them_keep_their_sums() {
     let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 0);
     let set = async |scope: &str| {
         let (scope, limits): (Scope, _) =
             (scope.parse().unwrap(), NewLimits { tokens: Some(Some(100_000)), money: None });
