@@ -5,6 +5,7 @@
 
 mod agents;
 mod asks;
+mod beginning;
 mod budgets;
 mod commands;
 mod conversations;
@@ -17,6 +18,7 @@ mod turns;
 
 pub use agents::{AtWork, agents, all_agents, at_work};
 pub use asks::why_unanswered;
+pub use beginning::beginning_with;
 pub use budgets::{budgets, usage};
 pub use commands::{CutOff, TaskText, cancel_turn, deliver, edit_task, keep_answer, take_over_call};
 pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn};

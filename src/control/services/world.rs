@@ -19,8 +19,8 @@ use ghost_domain::usage::Spending;
 use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
 use ghost_proto::v1::{
     self, ModelOutage, NamedCount, NearBound, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse,
-    ReloadRequest, ReloadResponse, ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest,
-    ShutdownResponse, StatusRequest, WorldStatus, world_server,
+    ReloadRequest, ReloadResponse, ResolveIdRequest, ResolveIdResponse, ResourcesRequest, ResourcesResponse,
+    ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse, StatusRequest, WorldStatus, world_server,
 };
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
@@ -95,6 +95,13 @@ impl world_server::World for WorldService {
     async fn resources(&self, request: Request<ResourcesRequest>) -> Result<Response<ResourcesResponse>, Status> {
         caller::party(&request)?;
         self.usage().await.map(Response::new).map_err(to_status)
+    }
+
+    async fn resolve_id(&self, request: Request<ResolveIdRequest>) -> Result<Response<ResolveIdResponse>, Status> {
+        caller::party(&request)?;
+        let ResolveIdRequest { kind, prefix } = request.get_ref();
+        let found = queries::beginning_with(&self.0.world, kind, prefix).await.map_err(to_status)?;
+        Ok(Response::new(ResolveIdResponse { full_id: found }))
     }
 }
 

@@ -14,6 +14,7 @@ mod concurrency;
 mod conversations;
 mod dice;
 mod events;
+mod ids;
 mod knowledge;
 mod ledger;
 mod messages;
@@ -70,6 +71,7 @@ macro_rules! for_each_check {
             events: events_are_gapless_and_in_order, refused_commands_use_no_sequence, events_are_published_after_commit,
                 ephemeral_kinds_are_refused, events_are_paged, a_filter_that_matches_little_ends,
                 bounds_follow_pruning, the_sequence_goes_on_over_opening;
+            ids: ids_are_read_by_range;
             knowledge: entries_round_trip, what_is_there_is_listed, versions_are_newest_first;
             ledger: calls_round_trip, calls_are_filtered, call_lists_are_bounded;
             messages: mail_round_trips, inboxes_are_in_order_of_append, the_depth_is_exact, marking_moves_mail,

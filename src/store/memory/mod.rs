@@ -13,6 +13,7 @@ mod conversations;
 mod dead_letters;
 mod disk;
 mod events;
+mod ids;
 mod jobs;
 mod knowledge;
 mod ledger;

@@ -10,6 +10,7 @@ mod chat;
 mod conversations;
 mod dead_letters;
 mod events;
+mod ids;
 mod jobs;
 mod knowledge;
 mod ledger;
@@ -30,6 +31,7 @@ pub use chat::{ChatReads, ChatWrites};
 pub use conversations::{ConversationReads, ConversationWrites};
 pub use dead_letters::{DeadLetterReads, DeadLetterWrites};
 pub use events::{EventReads, EventWrites};
+pub use ids::{IdKind, IdReads};
 pub use jobs::{JobReads, JobWrites};
 pub use knowledge::{KnowledgeReads, KnowledgeWrites};
 pub use ledger::{LedgerFilter, LedgerReads, LedgerWrites};
@@ -55,6 +57,7 @@ pub trait Reads:
     + ConversationReads
     + DeadLetterReads
     + EventReads
+    + IdReads
     + JobReads
     + KnowledgeReads
     + LedgerReads

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use ghost_domain::{Code, Refusal};
 use ghost_proto::v1::world_server::World;
 use ghost_proto::v1::{
-    PauseRequest, ReflectRequest, ReloadRequest, ResourcesRequest, ResumeRequest, ShutdownRequest, StatusRequest,
+    PauseRequest, ReflectRequest, ReloadRequest, ResolveIdRequest, ResourcesRequest, ResumeRequest, ShutdownRequest,
+    StatusRequest,
 };
 use tonic::{Request, Response};
 
@@ -218,4 +219,57 @@ async fn reflection_and_resources_show_what_is() {
     assert!(seen.agents.iter().all(|agent| agent.activity.is_some()) && seen.token_usage.is_some());
     let used = service.resources(from_operator(ResourcesRequest {})).await.unwrap().into_inner();
     assert!(used.process_rss_bytes > 0 && used.host_cpus > 0 && used.disk_total_bytes > 0 && used.tasks > 0);
+}
+
+#[tokio::test]
+async fn an_id_is_found_by_its_beginning_and_several_are_listed() {
+    let scene = Scene::new().await;
+    let service = service(&scene);
+    let ids = [0x0197_d2a0_1111_u128 << 80, 0x0197_d2a0_1122_u128 << 80].map(uuid::Uuid::from_u128);
+    let cx = scene.world.cx().clone();
+    let write = scene.world.store().write(move |w| {
+        Box::pin(async move {
+            for id in ids {
+                w.task_put(&ghost_domain::Task {
+                    task_id: ghost_domain::TaskId(id),
+                    title: "t".into(),
+                    description: String::new(),
+                    owner: "ada".parse()?,
+                    creator: ghost_domain::Party::System,
+                    status: ghost_domain::TaskStatus::Pending,
+                    priority: 0,
+                    depends_on: Vec::new(),
+                    parent_id: None,
+                    due_at: None,
+                    result: None,
+                    root_id: ghost_domain::RootId(id),
+                    created_at: cx.now(),
+                    updated_at: cx.now(),
+                })
+                .await?;
+            }
+            Ok::<_, Refusal>(())
+        })
+    });
+    write.await.unwrap();
+    let ask = async |kind: &str, prefix: &str| {
+        let request = ResolveIdRequest { kind: kind.into(), prefix: prefix.into() };
+        service.resolve_id(from_operator(request)).await.map(|found| found.into_inner().full_id)
+    };
+    let [first, second] = ids.map(|id| id.to_string());
+    assert_eq!(ask("task", "0197d2a0-111").await.unwrap(), first);
+    assert_eq!(ask("task", "0197D2A01122").await.unwrap(), second);
+    let several = refusal_of(&ask("task", "0197").await.unwrap_err());
+    assert_eq!(several.code, Code::InvalidArguments);
+    let hint = several.hint.unwrap();
+    assert!(hint.contains(&first) && hint.contains(&second), "{hint}");
+    for (kind, prefix, code) in [
+        ("task", "0198", Code::NotFound),
+        ("turn", "0197", Code::NotFound),
+        ("task", "", Code::InvalidArguments),
+        ("task", "chora", Code::InvalidArguments),
+        ("event", "0197", Code::InvalidArguments),
+    ] {
+        assert_eq!(refusal_of(&ask(kind, prefix).await.unwrap_err()).code, code, "{kind} {prefix}");
+    }
 }

@@ -9,6 +9,7 @@ mod chat;
 mod conversations;
 mod dead_letters;
 mod events;
+mod ids;
 mod jobs;
 mod knowledge;
 mod ledger;

@@ -1,0 +1,50 @@
+//! Ids by range.
+
+use std::sync::Arc;
+
+use ghost_domain::{AskStatus, DeadLetterStatus, ScheduleKind, TaskStatus, TurnStatus};
+use uuid::Uuid;
+
+use super::Medium;
+use super::rows::{ask, letter, mail, task, turn};
+use super::rows_together::{conversation, schedule};
+use super::tools::{keep, look, open};
+use crate::tables::IdKind;
+
+fn ids(numbers: &[u128]) -> Vec<Uuid> {
+    numbers.iter().copied().map(Uuid::from_u128).collect()
+}
+
+pub(super) async fn ids_are_read_by_range(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let inside = keep!(&store, |w| {
+        for n in [7, 3, 5, 4] {
+            let name = format!("a{n}");
+            w.ask_put(&ask(n, "a", "b", AskStatus::Open)).await?;
+            w.conversation_put(&conversation(n, "a")).await?;
+            w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Held)).await?;
+            w.message_append(&mail(n, "a")).await?;
+            w.schedule_put(&schedule(n, "a", ScheduleKind::Timer, &name)).await?;
+            w.task_put(&task(n, "a", TaskStatus::Done)).await?;
+            w.turn_put(&turn(n, "a", TurnStatus::Finished)).await?;
+        }
+        w.ids_between(IdKind::Turn, Uuid::from_u128(4), Uuid::from_u128(6), 9).await?
+    });
+    assert_eq!(inside, ids(&[4, 5]), "a command sees what it wrote");
+    for kind in IdKind::ALL {
+        let (some, few, none, backwards, all) = look!(&store, |r| {
+            let mut between = async |first, last, most| {
+                r.ids_between(kind, Uuid::from_u128(first), Uuid::from_u128(last), most).await
+            };
+            (
+                between(4, 7, 9).await?,
+                between(0, u128::MAX, 2).await?,
+                between(8, 100, 9).await?,
+                between(7, 4, 9).await?,
+                between(0, u128::MAX, u32::MAX).await?,
+            )
+        });
+        assert_eq!((some, few), (ids(&[4, 5, 7]), ids(&[3, 4])), "{kind:?}");
+        assert_eq!((none, backwards, all), (ids(&[]), ids(&[]), ids(&[3, 4, 5, 7])), "{kind:?}");
+    }
+}

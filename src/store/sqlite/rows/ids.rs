@@ -1,0 +1,82 @@
+//! Ids by range.
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::sqlite::bit;
+use crate::sqlite::query::LIST_MAX;
+use crate::sqlite::row::{Args, get_id};
+use crate::sqlite::session::Session;
+use crate::tables::{IdKind, IdReads, Result};
+
+/// The table that holds them, what must be written before it is read, and the query.
+fn query(kind: IdKind) -> (&'static str, u32, &'static str) {
+    match kind {
+        IdKind::Ask => {
+            ("asks", bit::ASKS, "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?")
+        }
+        IdKind::Conversation => (
+            "conversations",
+            bit::CONVERSATIONS,
+            "SELECT conversation_id FROM conversations WHERE conversation_id BETWEEN ? AND ? \
+             ORDER BY conversation_id LIMIT ?",
+        ),
+        IdKind::DeadLetter => (
+            "dead_letters",
+            bit::DEAD_LETTERS,
+            "SELECT dead_letter_id FROM dead_letters WHERE dead_letter_id BETWEEN ? AND ? \
+             ORDER BY dead_letter_id LIMIT ?",
+        ),
+        IdKind::Message => (
+            "messages",
+            bit::MAIL | bit::HEADS,
+            "SELECT message_id FROM messages WHERE message_id BETWEEN ? AND ? ORDER BY message_id LIMIT ?",
+        ),
+        IdKind::Schedule => (
+            "schedules",
+            bit::SCHEDULES,
+            "SELECT schedule_id FROM schedules WHERE schedule_id BETWEEN ? AND ? ORDER BY schedule_id LIMIT ?",
+        ),
+        IdKind::Task => {
+            ("tasks", bit::TASKS, "SELECT task_id FROM tasks WHERE task_id BETWEEN ? AND ? ORDER BY task_id LIMIT ?")
+        }
+        IdKind::Turn => {
+            ("turns", bit::TURNS, "SELECT turn_id FROM turns WHERE turn_id BETWEEN ? AND ? ORDER BY turn_id LIMIT ?")
+        }
+    }
+}
+
+#[async_trait]
+impl IdReads for Session {
+    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, most: u32) -> Result<Vec<Uuid>> {
+        let (table, bits, sql) = query(kind);
+        self.scan(bits).await?;
+        let mut args = Args::default();
+        args.id(first).id(last).int(i64::from(most.min(LIST_MAX)));
+        self.rows(sql, args).await?.iter().map(|row| get_id(table, row, 0)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::sqlite::SqliteConnection;
+    use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+
+    use super::*;
+    use crate::sqlite::schema;
+
+    #[tokio::test]
+    async fn a_range_of_an_index_is_read_and_nothing_is_sorted() {
+        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        schema::migrate(&mut conn, 0).await.unwrap();
+        for kind in IdKind::ALL {
+            let (_, _, sql) = query(kind);
+            let mut args = Args::default();
+            args.id(Uuid::nil()).id(Uuid::max()).int(6);
+            let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+            let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();
+            let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+            assert!(plan.len() == 1 && plan[0].starts_with("SEARCH "), "{kind:?}: {plan:?}");
+        }
+    }
+}
