@@ -59,6 +59,21 @@ async fn the_sections_stand_in_their_order_and_tools_are_those_of_the_request() 
 }
 
 #[tokio::test]
+async fn the_dry_run_shows_the_history_that_a_turn_gets() {
+    let rig = Rig::new().await;
+    assert_eq!(preview(&rig.engine, &id("ada")).await.unwrap().history, "");
+    rig.send("ada", "the first thing").await;
+    rig.work("ada").await.unwrap();
+    let shown = preview(&rig.engine, &id("ada")).await.unwrap();
+    assert!(shown.history.contains("the first thing"), "{}", shown.history);
+    assert!(shown.sizes().iter().any(|size| size.name == "history" && size.bytes == shown.history.len() as u64));
+    rig.send("ada", "the second thing").await;
+    rig.work("ada").await.unwrap();
+    let request = rig.model.asked().pop().unwrap();
+    assert_eq!(request.messages[1].visible_text(), shown.history);
+}
+
+#[tokio::test]
 async fn a_held_skill_changes_the_briefing_alone() {
     let rig = Rig::new().await;
     let before = preview(&rig.engine, &id("ada")).await.unwrap();

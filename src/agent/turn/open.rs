@@ -345,21 +345,24 @@ async fn history(
 /// The prompt that an agent would get now, section by section, without any mail (ARCH-15).
 pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview, Refusal> {
     let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
-    let (agent, held) = engine
+    let limits = cx.limits();
+    let history_turns = limits.history_turns;
+    let (agent, held, recalled) = engine
         .office
         .store
         .read(move |r| {
             Box::pin(async move {
                 let agent = agent_for_operator(r, |agent| cx.may_run(agent), &id).await?;
                 let held = r.skills_held(&id).await?;
-                Ok::<_, Refusal>((agent, held))
+                Ok::<_, Refusal>((agent, held, history(r, &id, history_turns, None).await?))
             })
         })
         .await?;
     let (spec, registry) = engine.outfit(&agent)?;
     let system = prompt::system(&engine.office.plan(), &agent, &spec);
     let briefing = prompt::briefing(&spec, &registry.specs(), &held);
-    Ok(Preview { system, briefing, tools: registry.specs(), spec })
+    let history = prompt::recent(&recalled, limits.history_bytes as usize);
+    Ok(Preview { system, briefing, history, tools: registry.specs(), spec })
 }
 
 /// A prompt without mail.
@@ -368,6 +371,8 @@ pub struct Preview {
     pub system: Vec<Section>,
     /// The briefing.
     pub briefing: Vec<Section>,
+    /// What it recalls of its finished turns, which follows the briefing; empty if there is nothing.
+    pub history: String,
     /// The tools that go into the request.
     pub tools: Arc<[ToolSpec]>,
     /// What the agent is made from.
@@ -380,6 +385,9 @@ impl Preview {
     pub fn sizes(&self) -> Vec<Size> {
         let mut sizes = prompt::sizes("system", &self.system);
         sizes.extend(prompt::sizes("briefing", &self.briefing));
+        if !self.history.is_empty() {
+            sizes.push(Size::new("request", "history", self.history.len()));
+        }
         sizes.push(Size::new("request", "tools", tool_bytes(&self.tools)));
         sizes
     }

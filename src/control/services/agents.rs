@@ -206,6 +206,7 @@ impl AgentsService {
             model: preview.spec.model.model,
             system_hash: system.hash,
             briefing_hash: briefing.hash,
+            history: preview.history,
         })
     }
 
