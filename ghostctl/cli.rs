@@ -5,13 +5,13 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use clap_complete::Shell;
 use serde_json::json;
 
 use crate::commands::{
     agent, budget, chat, conversation, cron, dead, events, knowledge, ledger, message, state, talk, task, timer, tool,
     turn, watch, world,
 };
+use crate::complete;
 use crate::connection::Client;
 use crate::discovery::{Environment, Target, Wish, find};
 use crate::failure::Failure;
@@ -19,6 +19,7 @@ use crate::help::dressed;
 use crate::line::{Line, joined};
 use crate::output::{Answer, Body, Note, Output, report};
 use crate::text::{one_line, parse_duration};
+use crate::view::View;
 use crate::wait::{Backoff, Deadline, pause};
 use crate::wording::as_typed;
 
@@ -51,6 +52,9 @@ pub struct Cli {
     /// Print JSON
     #[arg(long, global = true, hide = true)]
     json: bool,
+    /// Times in UTC and not in the zone of TZ or of this machine; JSON has them in UTC always
+    #[arg(long, global = true, hide = true)]
+    utc: bool,
     /// How long to wait for the daemon and its answer; 60s by default
     #[arg(long, global = true, hide = true, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
@@ -80,7 +84,7 @@ enum Command {
     /// Conversations with people outside: list, show, handoff, redeliver
     #[command(subcommand)]
     Conversation(conversation::Conversation),
-    /// Turns: list, show, cancel
+    /// Turns: list, show, retry, cancel
     #[command(subcommand)]
     Turn(turn::Turn),
     /// The task board: create, list, get, update
@@ -115,7 +119,7 @@ enum Command {
     Events(events::subscribe::Subscribe),
     /// Print the completions for a shell
     #[command(
-        after_help = "Examples:\n  ghostctl completions bash > ~/.local/share/bash-completion/completions/ghostctl"
+        after_help = "They offer what the running daemon knows: agents, turns, tasks, channels and more.\n\nExamples:\n  ghostctl completions bash > ~/.local/share/bash-completion/completions/ghostctl\n  ghostctl completions zsh > ~/.zfunc/_ghostctl\n  ghostctl completions fish > ~/.config/fish/completions/ghostctl.fish"
     )]
     Completions {
         /// The shell
@@ -132,6 +136,9 @@ pub async fn run(
     err: &mut dyn Write,
 ) -> u8 {
     let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(words) = complete::asked(&args) {
+        return complete::run(&command(), &words, environment, out).await;
+    }
     let read = command().try_get_matches_from(joined(&command(), &args)).and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))?;
         Ok((cli, matches))
@@ -217,7 +224,9 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
             drop(writeln!(std::io::stderr(), "{}", crate::text::one_line(text, 200)));
         }
     });
-    let client = Client::new(target, &environment.tls, cli.timeout, on_waiting)?;
+    let zone = environment.zone.clone().filter(|_| !cli.utc);
+    let view = View { zone, screen: out.screen() };
+    let client = Client::new(target, &environment.tls, cli.timeout, view, on_waiting)?;
     match cli.command {
         Command::Status(verb) => verb.run(&client).await,
         Command::Pause(verb) => verb.run(&client).await,
@@ -263,8 +272,9 @@ async fn found(wish: &Wish, environment: &Environment, wait: Option<Duration>) -
 }
 
 fn completions(shell: &str) -> Result<Answer, Failure> {
-    let shell: Shell = shell.parse().map_err(|error| Failure::new("invalid_arguments", error))?;
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "ghostctl", &mut script);
-    Ok(Body::Text(String::from_utf8_lossy(&script).into_owned()).into())
+    let script = complete::script(shell).ok_or_else(|| {
+        Failure::new("invalid_arguments", format!("there are no completions for {shell}"))
+            .hint("one of bash, zsh, fish")
+    })?;
+    Ok(Body::Text(script.to_owned()).into())
 }

@@ -20,6 +20,7 @@ use crate::failure::{
     Failure, came_from_the_daemon, is_absent, is_lost, refused_by_the_kernel, refused_by_tls, root_cause,
 };
 use crate::source::unreadable;
+use crate::view::View;
 use crate::wait::{Backoff, Deadline, pause};
 
 /// The largest answer that is read.
@@ -63,6 +64,8 @@ pub struct Client {
     pub endpoint: Endpoint,
     /// How long one command may take.
     pub timeout: Duration,
+    /// How answers look to who reads them.
+    pub view: View,
     /// Told once, when the daemon is waited for.
     on_waiting: Box<dyn Fn(&str)>,
     /// Whether the daemon was there since the command began.
@@ -75,6 +78,7 @@ impl Client {
         target: Target,
         tls: &TlsFiles,
         timeout: Duration,
+        view: View,
         on_waiting: Box<dyn Fn(&str)>,
     ) -> Result<Self, Failure> {
         let unusable = |error: tonic::transport::Error| {
@@ -94,7 +98,7 @@ impl Client {
             .connect_lazy();
         let bearer = Bearer(target.token.as_deref().map(bearer).transpose()?);
         let transport = InterceptedService::new(channel, bearer);
-        Ok(Self { transport, endpoint: target.endpoint, timeout, on_waiting, met: AtomicBool::new(false) })
+        Ok(Self { transport, endpoint: target.endpoint, timeout, view, on_waiting, met: AtomicBool::new(false) })
     }
 
     fn speaks_tls(&self) -> bool {

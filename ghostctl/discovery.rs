@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::endpoint::{Endpoint, SOCKET};
 use crate::failure::Failure;
 use crate::text::one_line;
+use crate::view::local_zone;
 
 /// What a data directory holds of a world that has run, also when its daemon has stopped in order and taken its socket away.
 const HAS_RUN: [&str; 3] = [SOCKET, "world.id", "ghost.db"];
@@ -28,6 +29,8 @@ pub struct Environment {
     pub state_dir: Option<PathBuf>,
     /// `HOME`.
     pub home: Option<PathBuf>,
+    /// The zone of `TZ`, else of this machine; none is UTC.
+    pub zone: Option<jiff::tz::TimeZone>,
     /// `GHOST_TLS_CA`, `GHOST_TLS_CERT` and `GHOST_TLS_KEY`: PEM files for `https` endpoints.
     pub tls: TlsFiles,
 }
@@ -53,6 +56,8 @@ impl Environment {
             token: text("GHOST_TOKEN"),
             state_dir: path("GHOST_STATE_DIR"),
             home: path("HOME"),
+            // An empty one is UTC, as everywhere.
+            zone: local_zone(std::env::var("TZ").ok().as_deref()),
             tls: TlsFiles { ca: path("GHOST_TLS_CA"), cert: path("GHOST_TLS_CERT"), key: path("GHOST_TLS_KEY") },
         }
     }
@@ -135,6 +140,12 @@ fn worlds(root: &Path) -> Result<Vec<World>, Failure> {
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+/// The names of the worlds that have run here; none if they cannot be seen.
+pub fn known_worlds(environment: &Environment) -> Vec<String> {
+    let found = environment.state_root().and_then(|root| worlds(&root)).unwrap_or_default();
+    found.into_iter().map(|world| world.name).collect()
 }
 
 fn names(worlds: &[World]) -> String {

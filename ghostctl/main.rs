@@ -8,11 +8,13 @@ use std::process::ExitCode;
 
 mod cli;
 mod commands;
+mod complete;
 mod connection;
 mod discovery;
 mod endpoint;
 mod failure;
 mod help;
+mod ids;
 mod line;
 mod lists;
 mod output;
@@ -22,6 +24,7 @@ mod source;
 mod table;
 mod text;
 mod times;
+mod view;
 mod wait;
 mod wording;
 
@@ -31,13 +34,19 @@ mod testing;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let environment = discovery::Environment::of_process();
-    let terminal = std::io::stdout().is_terminal();
+    let screen = std::io::stdout().is_terminal().then(columns);
     let code = cli::run(
         std::env::args_os(),
         &environment,
-        &mut output::Output::new(Box::new(std::io::BufWriter::new(std::io::stdout())), terminal),
+        &mut output::Output::new(Box::new(std::io::BufWriter::new(std::io::stdout())), screen),
         &mut std::io::stderr(),
     )
     .await;
     ExitCode::from(code)
+}
+
+/// The columns of the terminal; as many as most have if it does not say.
+fn columns() -> usize {
+    let said = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    if said == 0 { 80 } else { said }
 }

@@ -13,18 +13,23 @@ use crate::text::harmless;
 /// Where answers go.
 pub struct Output {
     writer: Box<dyn Write>,
-    terminal: bool,
+    screen: Option<usize>,
 }
 
 impl Output {
-    /// Answers go to `writer`; `terminal` says whether a person looks at it through one.
-    pub fn new(writer: Box<dyn Write>, terminal: bool) -> Self {
-        Self { writer, terminal }
+    /// Answers go to `writer`; `screen` is how many columns the terminal has through which a person looks at it.
+    pub fn new(writer: Box<dyn Write>, screen: Option<usize>) -> Self {
+        Self { writer, screen }
+    }
+
+    /// The columns of the reader's screen; none if no person looks.
+    pub fn screen(&self) -> Option<usize> {
+        self.screen
     }
 
     /// Writes text as it is, but for what could drive a terminal.
     pub fn text(&mut self, text: &str) -> io::Result<()> {
-        if self.terminal {
+        if self.screen.is_some() {
             self.writer.write_all(harmless(text).as_bytes())
         } else {
             self.writer.write_all(text.as_bytes())
@@ -68,8 +73,6 @@ pub enum Body {
         /// Without.
         text: String,
     },
-    /// JSON either way.
-    Json(Value),
     /// Text either way.
     Text(String),
     /// It was printed as it came.
@@ -111,7 +114,6 @@ impl Answer {
     /// Prints the body.
     pub fn print(&self, as_json: bool, out: &mut Output) -> io::Result<()> {
         match &self.body {
-            Body::Json(json) => out.text(&pretty(json))?,
             Body::Object { json, .. } if as_json => out.text(&pretty(json))?,
             Body::List { json, .. } | Body::Long { json, .. } if as_json => {
                 out.text(&pretty(&Value::Array(json.clone())))?
@@ -120,7 +122,10 @@ impl Answer {
             Body::Object { text, .. } | Body::Long { text, .. } | Body::Written { text, .. } | Body::Text(text) => {
                 out.text(&ended(text))?
             }
-            Body::List { table, .. } => out.text(&table.render())?,
+            Body::List { table, .. } => {
+                let screen = out.screen();
+                out.text(&table.render(screen))?
+            }
             Body::Printed => {}
         }
         out.flush()

@@ -1,9 +1,19 @@
-//! Tables and lists of fields for people.
+//! Tables and lists of fields for people: no wider than a screen, and whole where a pipe or a file takes them.
+
+use uuid::Uuid;
 
 use crate::text::one_line;
 
-/// The widest a cell gets; the last cell of a row may be as long as its text.
+/// The widest a cell gets on a screen, but for those of the last column.
 const WIDEST: usize = 48;
+/// No column is made narrower than this or its heading.
+const NARROWEST: usize = 10;
+/// Nor the last one than this.
+const LAST_NARROWEST: usize = 16;
+/// Characters of a field's value on a screen.
+const VALUE: usize = 400;
+/// An id is shortened to no fewer characters: so many hold the millisecond at which it was made.
+const ID_SHORTEST: usize = 13;
 
 /// Columns with a heading, aligned by the widest cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,27 +31,76 @@ impl Table {
     /// Adds a row, one cell for each heading.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.headings.len(), "a cell for each heading");
-        let last = N.saturating_sub(1);
-        let cells = cells.into_iter().enumerate();
-        self.rows.push(cells.map(|(i, cell)| one_line(&cell, if i == last { 160 } else { WIDEST })).collect());
+        self.rows.push(cells.iter().map(|cell| one_line(cell, usize::MAX - 1)).collect());
     }
 
-    /// The lines, heading first; a table without rows is the heading alone.
-    pub fn render(&self) -> String {
+    /// The lines, heading first; a table without rows is the heading alone. On a screen of so many columns ids are shortened
+    /// to a beginning that is enough, and then other cells are cut.
+    pub fn render(&self, screen: Option<usize>) -> String {
+        match screen {
+            None => self.lines(&self.rows, &self.widths(&self.rows)),
+            Some(columns) => {
+                let mut rows = self.rows.clone();
+                let room = columns.saturating_sub(2 * self.headings.len().saturating_sub(1));
+                if self.widths(&rows).iter().sum::<usize>() > room {
+                    (0..self.headings.len()).for_each(|column| shorten_ids(&mut rows, column));
+                }
+                let widths = self.fitting(&rows, room);
+                for cells in &mut rows {
+                    let last = cells.len().saturating_sub(1);
+                    for (column, (cell, width)) in cells.iter_mut().zip(&widths).enumerate() {
+                        *cell = if column == last { one_line(cell, *width) } else { cut_in_the_middle(cell, *width) };
+                    }
+                }
+                self.lines(&rows, &self.widths(&rows))
+            }
+        }
+    }
+
+    /// What each column would take.
+    fn widths(&self, rows: &[Vec<String>]) -> Vec<usize> {
         let mut widths: Vec<usize> = self.headings.iter().map(|heading| heading.chars().count()).collect();
-        for row in &self.rows {
+        for row in rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
             }
         }
+        widths
+    }
+
+    /// What each column gets: the last gives first, then the widest.
+    fn fitting(&self, rows: &[Vec<String>], room: usize) -> Vec<usize> {
+        let mut widths = self.widths(rows);
+        let heading = |column: usize| self.headings.get(column).map_or(0, |heading| heading.chars().count());
+        let last = widths.len().saturating_sub(1);
+        for (column, width) in widths.iter_mut().enumerate().filter(|(column, _)| *column != last) {
+            *width = (*width).min(WIDEST.max(heading(column)));
+        }
+        let over = |widths: &[usize]| widths.iter().sum::<usize>().saturating_sub(room);
+        let excess = over(&widths);
+        if let Some(width) = widths.last_mut() {
+            let least = LAST_NARROWEST.max(heading(last)).min(*width);
+            *width = width.saturating_sub(excess).max(least);
+        }
+        while over(&widths) > 0 {
+            let can_give = |(column, width): &(usize, &mut usize)| **width > NARROWEST.max(heading(*column));
+            let widest = widths.iter_mut().enumerate().filter(can_give).max_by_key(|(_, width)| **width);
+            // A screen that is narrower than all that wraps.
+            let Some((_, width)) = widest else { break };
+            *width -= 1;
+        }
+        widths
+    }
+
+    fn lines(&self, rows: &[Vec<String>], widths: &[usize]) -> String {
         let headings: Vec<String> = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
         let mut text = String::new();
-        for row in std::iter::once(&headings).chain(&self.rows) {
+        for row in std::iter::once(&headings).chain(rows) {
             let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
+            for (cell, width) in row.iter().zip(widths) {
                 line.push_str(cell);
                 // Two spaces at least, so that a full cell and the next stay apart.
-                line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+                line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.chars().count()) + 2));
             }
             text.push_str(line.trim_end());
             text.push('\n');
@@ -50,13 +109,44 @@ impl Table {
     }
 }
 
-/// `name  value` lines, aligned. Fields without a value are left out.
-pub fn fields(pairs: &[(&str, String)]) -> String {
+/// Shortens a column of ids to beginnings of one length that tell them apart, which every command takes for the whole.
+fn shorten_ids(rows: &mut [Vec<String>], column: usize) {
+    let mut ids: Vec<&str> = rows.iter().filter_map(|row| row.get(column)).map(String::as_str).collect();
+    ids.retain(|id| !id.is_empty());
+    if ids.is_empty() || !ids.iter().all(|id| id.len() == 36 && Uuid::try_parse(id).is_ok()) {
+        return;
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    let common = |pair: &[&str]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count() + 1;
+    let mut length = ids.windows(2).map(common).max().unwrap_or(0).max(ID_SHORTEST);
+    if ids.iter().any(|id| id.get(length - 1..length) == Some("-")) {
+        length += 1;
+    }
+    for cell in rows.iter_mut().filter_map(|row| row.get_mut(column)) {
+        cell.truncate(length);
+    }
+}
+
+/// At most `max` characters: the beginning and the end, with `…` for what lies between.
+fn cut_in_the_middle(text: &str, max: usize) -> String {
+    let length = text.chars().count();
+    if length <= max {
+        return text.to_owned();
+    }
+    let kept = max.saturating_sub(1);
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(length - tail)).collect()
+}
+
+/// `name  value` lines, aligned. Fields without a value are left out. On a screen a value is cut where it gets long.
+pub fn fields(screen: Option<usize>, pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let most = if screen.is_some() { VALUE } else { usize::MAX - 1 };
     pairs
         .iter()
         .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| format!("{name:width$}  {}\n", one_line(value, 400)))
+        .map(|(name, value)| format!("{name:width$}  {}\n", one_line(value, most)))
         .collect()
 }
 
@@ -64,24 +154,64 @@ pub fn fields(pairs: &[(&str, String)]) -> String {
 mod tests {
     use super::*;
 
+    fn widest(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap()
+    }
+
     #[test]
     fn columns_line_up_and_lines_have_no_tail() {
         let mut table = Table::new(&["AGENT", "STATUS", "GOAL"]);
         table.row(["chora".into(), "running".into(), "write\nit".into()]);
         table.row(["a-long-one".into(), "".into(), "".into()]);
-        assert_eq!(table.render(), "AGENT       STATUS   GOAL\nchora       running  write it\na-long-one\n");
+        let wanted = "AGENT       STATUS   GOAL\nchora       running  write it\na-long-one\n";
+        assert_eq!((table.render(None).as_str(), table.render(Some(80)).as_str()), (wanted, wanted));
     }
 
     #[test]
-    fn long_cells_are_cut_but_the_last() {
+    fn cells_are_cut_on_a_screen_alone() {
         let mut table = Table::new(&["A", "B"]);
-        table.row(["x".repeat(100), "y".repeat(100)]);
-        let text = table.render();
-        assert!(text.contains('…') && text.contains(&"y".repeat(100)));
+        table.row(["x".repeat(100), "y".repeat(1_000)]);
+        assert!(!table.render(None).contains('…'));
+        let text = table.render(Some(80));
+        assert!(text.contains("xx…xx") && text.trim_end().ends_with("y…"), "{text}");
+        assert_eq!(widest(&text), 80);
+        // No screen is too narrow to print anything.
+        assert!(table.render(Some(5)).contains('…'));
+    }
+
+    #[test]
+    fn the_last_column_gives_first_and_then_the_widest() {
+        let mut table = Table::new(&["AGENT", "WHERE", "ABOUT"]);
+        table.row(["chora".into(), "output/reports/2026-11-draft.md".into(), "a".repeat(40)]);
+        let text = table.render(Some(60));
+        assert!(text.contains("output/reports/2026-11-draft.md") && widest(&text) == 60, "{text}");
+        let text = table.render(Some(45));
+        assert!(text.contains("output/rep") && text.contains("draft.md") && widest(&text) == 45, "{text}");
+    }
+
+    #[test]
+    fn ids_are_shortened_to_what_tells_them_apart() {
+        let ids = [
+            "01a206d4-d936-7292-a3b0-fc222172ca38",
+            "01a206d4-d936-7293-a3b0-fc222172ca38",
+            "01a206d4-d829-76a9-a233-f59d25171b91",
+        ];
+        let mut table = Table::new(&["TURN", "ABOUT"]);
+        for id in ids {
+            table.row([id.into(), "b".repeat(60)]);
+        }
+        assert!(table.render(Some(200)).contains(ids[0]), "there is room for all of it");
+        let text = table.render(Some(80));
+        let shown: Vec<&str> = text.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(shown, ["01a206d4-d936-7292", "01a206d4-d936-7293", "01a206d4-d829-76a9"]);
+        assert!(table.render(None).contains(ids[0]), "a program gets the whole");
     }
 
     #[test]
     fn empty_fields_are_left_out() {
-        assert_eq!(fields(&[("agent_id", "chora".into()), ("team", String::new())]), "agent_id  chora\n");
+        let pairs = [("agent_id", "chora".into()), ("team", String::new())];
+        assert_eq!(fields(None, &pairs), "agent_id  chora\n");
+        let long = [("text", "x".repeat(1_000))];
+        assert_eq!((fields(None, &long).len(), fields(Some(80), &long).chars().count()), (1_007, 407));
     }
 }

@@ -184,21 +184,28 @@ fn agents_are_listed_created_stopped_started_and_deleted() {
 
     let prompt = house.json(&["agent", "prompt", "ada"]);
     assert!(prompt.to_string().contains("Deal with your mail."), "{prompt}");
+    let shown = house.ctl(&["agent", "prompt", "ada"]);
+    for part in ["## System prompt", "## Tools of the request", "  - path (string, required)"] {
+        assert!(shown.ok().out.contains(part), "{part}: {}", shown.out);
+    }
     daemon.stop();
 }
 
 #[test]
 fn tools_are_listed_briefed_and_called_as_the_agent() {
     let (house, daemon) = running();
-    for args in [["tool", "list", "ada"].as_slice(), &["--json", "tool", "list", "ada"]] {
-        let tools = house.ctl(args).json();
-        for tool in tools.as_array().unwrap() {
-            let keys: BTreeSet<&str> = tool.as_object().unwrap().keys().map(String::as_str).collect();
-            assert_eq!(keys, BTreeSet::from(["description", "name"]), "exactly these");
-            assert!(!text(tool, "description").contains('\n'));
-        }
-        assert!(tools.as_array().unwrap().iter().any(|tool| tool["name"] == "workspace.write"));
+    let tools = house.json(&["tool", "list", "ada"]);
+    for tool in tools.as_array().unwrap() {
+        let keys: BTreeSet<&str> = tool.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, BTreeSet::from(["description", "name"]), "exactly these");
+        assert!(!text(tool, "description").contains('\n'));
     }
+    assert!(tools.as_array().unwrap().iter().any(|tool| tool["name"] == "workspace.write"));
+    // For people it is a table, a tool a line.
+    let table = house.ctl(&["tool", "list", "ada"]);
+    let named: Vec<&str> = table.ok().out.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+    let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| text(tool, "name")).collect();
+    assert_eq!(named, names);
     let brief = house.ctl(&["tool", "brief", "ada"]);
     brief.ok();
     assert!(brief.out.lines().count() > 10);
@@ -383,11 +390,59 @@ fn every_exit_code_has_its_case_and_every_refusal_its_hint() {
 }
 
 #[test]
+fn the_beginning_of_an_id_is_enough() {
+    let (house, daemon) = running();
+    for question in ["hello", "again", "once more"] {
+        house.json(&["ask", "ada", question]);
+    }
+    let list = house.json(&["turn", "list"]);
+    let ids: Vec<&str> = list.as_array().unwrap().iter().map(|turn| text(turn, "turn_id")).collect();
+    assert!(ids.len() >= 3, "{ids:?}");
+    for id in &ids {
+        let is_one = |beginning: &str| ids.iter().filter(|other| other.starts_with(beginning)).count() == 1;
+        let beginning = (1..=id.len()).map(|end| &id[..end]).find(|beginning| is_one(beginning)).unwrap();
+        assert_eq!(text(&house.json(&["turn", "show", beginning]), "turn_id"), *id, "{beginning}");
+    }
+    // What several have in common is refused with those that it could be.
+    let common = (1..).take_while(|end| ids.iter().all(|id| id[..*end] == ids[0][..*end])).last().unwrap();
+    let several = house.ctl(&["--json", "turn", "show", &ids[0][..common]]);
+    several.exits(2);
+    assert!(ids.iter().all(|id| text(&several.error(), "hint").contains(id)), "{}", several.err);
+    house.ctl(&["task", "get", &ids[0][..common]]).exits(2).says(&["hint: "]);
+    let task = house.json(&["task", "create", "Read it", "--owner", "ben"]);
+    let task_id = text(&task, "task_id");
+    let short = &task_id[..20];
+    house.json(&["task", "update", short, "--status", "in_progress"]);
+    assert_eq!(text(&house.json(&["task", "get", short]), "status"), "in_progress");
+    daemon.stop();
+}
+
+#[test]
+// The completions are asked for as a shell asks for them.
+#[allow(clippy::disallowed_methods)]
 fn help_completions_and_a_reader_that_goes_away() {
     let (house, daemon) = running();
     for shell in ["bash", "zsh", "fish"] {
         let script = house.ctl(&["completions", shell]);
         assert!(script.ok().out.contains("ghostctl"), "{shell}");
+    }
+    // What a shell is offered, in the way that bash asks.
+    let script = house.ctl(&["completions", "bash"]).out;
+    let ctl = ghost_testkit::blackbox::ghostctl();
+    for (words, wanted) in
+        [("agent get b", "ben"), ("tool call ada workspace.wr", "workspace.write"), ("sta", "status state")]
+    {
+        let count = words.split(' ').count();
+        let ask = format!(
+            "{script}\nCOMP_WORDS=({} {words}); COMP_CWORD={count}; _ghostctl; echo ${{COMPREPLY[@]}}",
+            ctl.display()
+        );
+        let mut bash = std::process::Command::new("bash");
+        for (name, value) in house.ctl_command::<&str>(&[]).get_envs() {
+            bash.env(name, value.unwrap_or_default());
+        }
+        let told = bash.args(["--norc", "-c", &ask]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), wanted, "{words}");
     }
     for args in
         [["--help"].as_slice(), &["agent", "create", "--help"], &["events", "--help"], &["dead", "retry", "--help"]]

@@ -48,10 +48,13 @@ async fn a_prompt_ends_with_what_its_sections_take() {
     let ran = scene.run(&["agent", "prompt", "a"]).await;
     let table = "PART      SECTION  BYTES  TOKENS AT MOST\nsystem    laws     4      2\nbriefing  goal     6      2\n\
                  all                10     4\n";
-    assert!(ran.code == 0 && ran.out.ends_with(&format!("Laws\n\n<goal>\n\n{table}")), "{}", ran.out);
+    let history = "## History\n\n<recent>\n\n## Tools of the request\n\nt\n  Does it.\n  - n (integer, required)\n\n";
+    let whole = format!("## System prompt\n\nLaws\n\n## Briefing\n\n<goal>\n\n{history}## What it takes\n\n{table}");
+    assert_eq!((ran.code, ran.out.as_str()), (0, whole.as_str()));
     let ran = scene.run(&["--json", "agent", "prompt", "a"]).await;
     let section = json!({ "part": "briefing", "name": "goal", "bytes": 6, "estimated_tokens": 2 });
     assert_eq!((ran.json()["sections"].as_array().unwrap().len(), &ran.json()["sections"][1]), (2, &section));
+    assert_eq!((&ran.json()["history"], &ran.json()["tools"][0]["name"]), (&json!("<recent>"), &json!("t")));
 }
 
 #[tokio::test]
@@ -144,7 +147,8 @@ async fn a_mistyped_option_is_never_taken_for_the_text() {
 async fn the_fixed_shapes_are_kept() {
     let scene = Scene::new(Fake::default().rows(2));
     let tools = json!([{ "name": "workspace.read", "description": "Reads a file" }]);
-    assert_eq!(scene.run(&["tool", "list", "a"]).await.json(), tools);
+    let table = scene.run(&["tool", "list", "a"]).await.out;
+    assert_eq!(table, "TOOL            WHAT IT DOES\nworkspace.read  Reads a file\n");
     assert_eq!(scene.run(&["--json", "tool", "list", "a"]).await.json(), tools);
     assert_eq!(scene.run(&["tool", "brief", "a"]).await.out, "- workspace.read: Reads a file\n");
 
@@ -375,7 +379,7 @@ async fn help_has_examples_and_completions_know_the_commands() {
     }
     for shell in ["bash", "zsh", "fish"] {
         let ran = ghostctl("unix:/nowhere", &["completions", shell]).await;
-        assert!(ran.code == 0 && ran.out.contains("ghostctl") && ran.out.contains("retry"), "{shell}");
+        assert!(ran.code == 0 && ran.out.contains("complete") && ran.out.contains("ghostctl"), "{shell}");
     }
     assert!(ghostctl("unix:/nowhere", &["--version"]).await.out.starts_with("ghostctl "));
 }
@@ -415,8 +419,39 @@ async fn a_closed_output_is_a_quiet_end() {
         };
         let args = std::iter::once(&"ghostctl").chain(command).map(std::ffi::OsString::from);
         let mut err = Vec::new();
-        let out = &mut crate::output::Output::new(Box::new(Closed), false);
+        let out = &mut crate::output::Output::new(Box::new(Closed), None);
         let code = crate::cli::run(args, &environment, out, &mut err).await;
         assert_eq!((code, err.as_slice()), (0, &[][..]), "{command:?}");
     }
+}
+
+#[tokio::test]
+async fn the_beginning_of_an_id_is_made_whole_before_anything_is_changed() {
+    let scene = Scene::new(Fake::default());
+    for (args, method, whole) in [
+        (&["turn", "show", "0197d2"][..], "Turns.get", "turn_id: \"0197d2-whole\""),
+        (&["turn", "cancel", "0197d2"], "Turns.cancel", "turn_id: \"0197d2-whole\""),
+        (&["ledger", "--turn", "0197d2"], "Ledger.list", "turn_id: Some(\"0197d2-whole\")"),
+        (&["task", "get", "0197d2"], "Tasks.get", "task_id: \"0197d2-whole\""),
+        (&["task", "update", "0197d2", "--status", "done"], "Tasks.update", "task_id: \"0197d2-whole\""),
+        (
+            &["task", "create", "t", "--owner", "a", "--parent", "beef"],
+            "Tasks.create",
+            "parent_id: Some(\"beef-whole\")",
+        ),
+        (&["dead", "show", "0197d2"], "Messages.get_dead", "dead_letter_id: \"0197d2-whole\""),
+        (&["dead", "retry", "0197d2"], "Messages.retry_dead", "dead_letter_id: \"0197d2-whole\""),
+        (&["cron", "runs", "0197d2"], "Schedules.runs", "schedule_id: \"0197d2-whole\""),
+        (&["cron", "cancel", "0197d2"], "Schedules.cancel", "schedule_id: \"0197d2-whole\""),
+    ] {
+        assert_eq!(scene.run(args).await.code, 0, "{args:?}");
+        let asked = scene.fake.asked();
+        let (last, request) = asked.last().unwrap();
+        assert!(*last == method && request.contains(whole), "{args:?}: {last} {request}");
+    }
+    // What is ambiguous is refused before anything is done.
+    let refusal = Refusal::new(ghost_domain::Code::InvalidArguments, "several").hint("write more of it: 1, 2");
+    let scene = Scene::new(Fake::default().first([End::Status(refused(Code::InvalidArgument, &refusal))]));
+    let ran = scene.run(&["dead", "drop", "0197"]).await;
+    assert_eq!((ran.code, ran.err.contains("1, 2"), scene.fake.asked().len()), (2, true, 1), "{}", ran.err);
 }

@@ -3,8 +3,8 @@
 mod answers;
 mod chat;
 mod events;
-mod fake;
+pub mod fake;
 mod lists;
 mod part;
-mod ran;
+pub mod ran;
 mod retries;

@@ -63,6 +63,10 @@ unary!(World {
     };
     reflect(ReflectRequest) -> ReflectResponse = |_fake, _asked| ReflectResponse::default();
     resources(ResourcesRequest) -> ResourcesResponse = |_fake, _asked| ResourcesResponse::default();
+    // The beginning of one with four digits or more.
+    resolve_id(ResolveIdRequest) -> ResolveIdResponse = |_fake, asked| ResolveIdResponse {
+        full_id: if asked.prefix.len() < 4 { asked.prefix } else { format!("{}-whole", asked.prefix) },
+    };
 });
 
 unary!(Agents {
@@ -101,7 +105,8 @@ unary!(Agents {
     prompt(AgentPromptRequest) -> AgentPromptResponse = |_fake, _asked| AgentPromptResponse {
         system: "Laws".into(),
         briefing: "<goal>".into(),
-        tools_json: "[]".into(),
+        tools_json: r#"[{"name":"t","description":"Does it.","parameters":{"required":["n"],"properties":{"n":{"type":"integer"}}}}]"#.into(),
+        history: "<recent>".into(),
         sections: vec![
             PromptSection { part: "system".into(), name: "laws".into(), bytes: 4, estimated_tokens: 2 },
             PromptSection { part: "briefing".into(), name: "goal".into(), bytes: 6, estimated_tokens: 2 },

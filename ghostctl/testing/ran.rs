@@ -61,6 +61,6 @@ pub async fn ghostctl(endpoint: &str, args: &[&str]) -> Ran {
     let environment = Environment { endpoint: Some(endpoint.to_owned()), ..Environment::default() };
     let args = std::iter::once("ghostctl").chain(args.iter().copied()).map(OsString::from);
     let (out, mut err) = (Sink::default(), Sink::default());
-    let code = cli::run(args, &environment, &mut Output::new(Box::new(out.clone()), false), &mut err).await;
+    let code = cli::run(args, &environment, &mut Output::new(Box::new(out.clone()), None), &mut err).await;
     Ran { code, out: out.text(), err: err.text() }
 }

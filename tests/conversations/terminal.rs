@@ -1,11 +1,12 @@
 //! `ghostctl talk` at a terminal: a person types, reads along while words come, hands over, and breaks off.
 
 use std::io::{Read as _, Write as _};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
 use ghost_testkit::blackbox::{Deadline, House};
 use pty_process::blocking::{Command, Pty, open};
+use rustix::termios::LocalModes;
 
 use crate::desk::desk;
 
@@ -144,5 +145,78 @@ fn a_person_breaks_off_and_the_answer_comes_all_the_same() {
         let entries = house.json(&["conversation", "show", &id])["entries"].clone();
         if entries[1]["content"] == "Slowly said." { Ok(()) } else { Err(entries.to_string()) }
     });
+    daemon.stop();
+}
+
+/// What was said in the only conversation from outside, in order.
+fn said_in(house: &House, id: &str) -> Vec<String> {
+    let shown = house.json(&["conversation", "show", id]);
+    let entries = shown["entries"].as_array().unwrap().iter();
+    let said = entries.filter(|entry| entry["direction"] == "in");
+    said.map(|entry| entry["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_line_is_edited_brought_back_and_kept_apart_from_what_comes_meanwhile() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    let terminal = Terminal::start(&house, &["ada"]);
+    terminal.wait_for("you> ");
+    // Three steps back, one letter in between.
+    terminal.press("hllo\u{1b}[D\u{1b}[D\u{1b}[De\r");
+    let shown = terminal.wait_for("ada> Here is ada.");
+    assert!(!shown.contains("[D"), "the keys are no text: {shown}");
+    let id = conversation(&shown);
+    // The line before, with a word added.
+    terminal.press("\u{1b}[A again\r");
+    let deadline = Deadline::seconds(60);
+    deadline.until("the second message", || match said_in(&house, &id) {
+        said if said == ["hello", "hello again"] => Ok(()),
+        said => Err(format!("{said:?}")),
+    });
+    terminal.press("/help\r");
+    terminal.wait_for("-- /attach PATH");
+    // A file that is not there is refused at once, and goes with nothing.
+    terminal.press("/attach nothing.md\r");
+    terminal.wait_for("-- not done: ");
+    terminal.press("without it\r");
+    deadline.until("the third message", || match said_in(&house, &id) {
+        said if said.last().is_some_and(|last| last == "without it") => Ok(()),
+        said => Err(format!("{said:?}")),
+    });
+    deadline.until("the answer to it", || {
+        let entries = house.json(&["conversation", "show", &id])["entries"].clone();
+        if entries.as_array().unwrap().len() == 6 { Ok(()) } else { Err(entries.to_string()) }
+    });
+    // Half a line stays what it was while someone else speaks in the same conversation.
+    terminal.press("half a li");
+    terminal.wait_for("half a li");
+    let mut other = house.ctl_command(&["talk", "ada", "--conversation", &id]);
+    let mut other = other.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    other.stdin.take().unwrap().write_all(b"from elsewhere\n").unwrap();
+    assert!(other.wait().unwrap().success());
+    terminal.wait_for("> from elsewhere");
+    terminal.press("ne\r");
+    deadline.until("the last message", || match said_in(&house, &id) {
+        said if said.last().is_some_and(|last| last == "half a line") => Ok(()),
+        said => Err(format!("{said:?}")),
+    });
+    terminal.press("\u{4}");
+    let keys = Arc::clone(&terminal.keys);
+    let (code, shown) = terminal.end();
+    assert_eq!(code, Some(0), "{shown}");
+    // The terminal is as it was found.
+    let modes = rustix::termios::tcgetattr(&*keys).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
+    // In a conversation that is gone on with, what was said before is a key away, too.
+    let again = Terminal::start(&house, &["ada", "--conversation", &id]);
+    again.wait_for("you> ");
+    again.press("\u{1b}[A!\r");
+    deadline.until("the line of another day", || match said_in(&house, &id) {
+        said if said.last().is_some_and(|last| last == "half a line!") => Ok(()),
+        said => Err(format!("{said:?}")),
+    });
+    again.press("/quit\r");
+    assert_eq!(again.end().0, Some(0));
     daemon.stop();
 }

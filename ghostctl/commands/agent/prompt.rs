@@ -4,13 +4,14 @@ use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::{AgentPromptRequest, PromptSection};
 use serde_json::json;
 
+use crate::commands::tool::schema::told;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::parsed;
 use crate::table::Table;
 
-/// Show the prompt that the agent's next turn would start with, and what each section of it takes
+/// Show what the agent's next turn would begin with: prompt, history, tools, and what each takes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl agent prompt chora | less")]
 pub struct Prompt {
@@ -22,8 +23,20 @@ impl Prompt {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = AgentPromptRequest { agent_id: self.agent_id.clone() };
         let prompt = rpc!(client, AgentsClient::prompt, request).await?;
-        let sizes = table(&prompt.sections);
-        let text = format!("{}\n\n{}\n\n{sizes}", prompt.system.trim_end(), prompt.briefing.trim_end());
+        let sizes = table(&prompt.sections, client.view.screen);
+        let tools = parsed(&prompt.tools_json);
+        let parts = [
+            ("System prompt", prompt.system.trim_end().to_owned()),
+            ("Briefing", prompt.briefing.trim_end().to_owned()),
+            ("History", prompt.history.trim_end().to_owned()),
+            (
+                "Tools of the request",
+                tools.as_array().into_iter().flatten().map(|tool| format!("{}\n", told(tool))).collect(),
+            ),
+            ("What it takes", sizes),
+        ];
+        let shown = parts.iter().filter(|(_, text)| !text.is_empty());
+        let text: String = shown.map(|(name, text)| format!("## {name}\n\n{}\n\n", text.trim_end())).collect();
         let section = |section: &PromptSection| {
             json!({
                 "part": section.part,
@@ -37,17 +50,18 @@ impl Prompt {
             "model": prompt.model,
             "system": prompt.system,
             "briefing": prompt.briefing,
-            "tools": parsed(&prompt.tools_json),
+            "history": prompt.history,
+            "tools": tools,
             "system_hash": prompt.system_hash,
             "briefing_hash": prompt.briefing_hash,
             "sections": prompt.sections.iter().map(section).collect::<Vec<_>>(),
         });
-        Ok(Answer::object(json, text))
+        Ok(Answer::object(json, text.trim_end()))
     }
 }
 
 /// What each section takes, and all of them.
-fn table(sections: &[PromptSection]) -> String {
+fn table(sections: &[PromptSection], screen: Option<usize>) -> String {
     let mut table = Table::new(&["PART", "SECTION", "BYTES", "TOKENS AT MOST"]);
     let (mut bytes, mut tokens) = (0_u64, 0_u64);
     for section in sections {
@@ -57,5 +71,5 @@ fn table(sections: &[PromptSection]) -> String {
         table.row([section.part.clone(), section.name.clone(), bytes, tokens]);
     }
     table.row(["all".to_owned(), String::new(), bytes.to_string(), tokens.to_string()]);
-    table.render()
+    table.render(screen)
 }

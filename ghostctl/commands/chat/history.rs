@@ -46,7 +46,7 @@ impl History {
         let posts = self.posts(client).await?;
         let note = self.left_out(client, &posts).await.map(Note::Word);
         let json: Vec<_> = posts.iter().map(record::chat_message).collect();
-        let text: String = posts.iter().map(told).collect();
+        let text: String = posts.iter().map(|post| told(post, &client.view)).collect();
         Ok(Answer { note, ..Body::Long { json, text }.into() })
     }
 

@@ -9,7 +9,6 @@ use crate::failure::Failure;
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
-use crate::text::one_line;
 
 /// List the channels
 #[derive(Debug, clap::Args)]
@@ -30,8 +29,8 @@ impl List {
                 if channel.gated { "yes".to_owned() } else { "no".to_owned() },
                 channel.last_seq.to_string(),
                 channel.creator.clone(),
-                one_line(&members(channel), 60),
-                one_line(channel.topic.as_deref().unwrap_or_default(), 40),
+                members(channel),
+                channel.topic.clone().unwrap_or_default(),
             ]);
         }
         Ok(Body::List { json: list.channels.iter().map(record::channel).collect(), table }.into())

@@ -3,12 +3,12 @@
 use ghost_proto::v1::ChatMessage;
 
 use crate::record;
-use crate::text::moment;
+use crate::view::View;
 
 /// A post for people: its head, and its lines below.
-pub fn told(message: &ChatMessage) -> String {
+pub fn told(message: &ChatMessage, view: &View) -> String {
     let reply = message.reply_to.map(|seq| format!("  answers #{seq}")).unwrap_or_default();
-    let mut text = format!("#{} {}  {}{reply}\n", message.seq, message.from, moment(message.ts_ms));
+    let mut text = format!("#{} {}  {}{reply}\n", message.seq, message.from, view.moment(message.ts_ms));
     for line in message.content.lines() {
         text.push_str(&format!("  {line}\n"));
     }

@@ -32,7 +32,8 @@ pub struct Watch {
 
 impl Watch {
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
-        let form = move |message: &ChatMessage| if as_json { line(message) } else { told(message) };
+        let view = client.view.clone();
+        let form = move |message: &ChatMessage| if as_json { line(message) } else { told(message, &view) };
         // The feed's place is taken first: what is posted while the past is read is in both, and shown once.
         let from = rpc!(client, WorldClient::status, StatusRequest {}).await?.last_seq;
         let mut shown = match self.after {

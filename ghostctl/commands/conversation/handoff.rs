@@ -5,6 +5,7 @@ use ghost_proto::v1::conversations_client::ConversationsClient;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 use crate::record::conversations as record;
 use crate::source::words_if;
@@ -28,7 +29,7 @@ impl Handoff {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = HandoffConversationRequest {
             request_id: new_request_id(),
-            conversation_id: self.conversation_id,
+            conversation_id: ids::whole(client, ids::CONVERSATION, self.conversation_id).await?,
             agent_id: self.agent_id,
             reason: words_if(self.reason)?,
         };

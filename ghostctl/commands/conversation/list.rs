@@ -8,7 +8,6 @@ use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};
 use crate::record::conversations as record;
 use crate::table::Table;
-use crate::text::moment;
 
 /// List the conversations with someone outside, last spoken in first
 #[derive(Debug, clap::Args)]
@@ -24,7 +23,7 @@ impl List {
         let request = ListConversationsRequest { owner: self.agent };
         let ListConversationsResponse { conversations: found, truncated } =
             rpc!(client, ConversationsClient::list, request).await?;
-        let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "OVER", "LAST", "SPOKEN IN", "THREAD"]);
+        let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "OVER", "LAST", "SPOKEN IN", "AGE", "THREAD"]);
         for conversation in &found {
             table.row([
                 conversation.conversation_id.clone(),
@@ -32,7 +31,8 @@ impl List {
                 conversation.party.clone(),
                 conversation.adapter.clone(),
                 conversation.last_seq.to_string(),
-                moment(conversation.updated_at_ms),
+                client.view.moment(conversation.updated_at_ms),
+                client.view.age(conversation.updated_at_ms),
                 conversation.thread.clone(),
             ]);
         }

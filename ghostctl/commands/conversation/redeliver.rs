@@ -5,6 +5,7 @@ use ghost_proto::v1::conversations_client::ConversationsClient;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 use crate::record::conversations as record;
 use crate::text::from_1;
@@ -24,8 +25,8 @@ pub struct Redeliver {
 
 impl Redeliver {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request =
-            RedeliverRequest { request_id: new_request_id(), conversation_id: self.conversation_id, seq: self.seq };
+        let conversation_id = ids::whole(client, ids::CONVERSATION, self.conversation_id).await?;
+        let request = RedeliverRequest { request_id: new_request_id(), conversation_id, seq: self.seq };
         let entry = rpc!(client, ConversationsClient::redeliver, request).await?;
         let text = format!("message {} of conversation {} is tried again", entry.seq, entry.conversation_id);
         Ok(Answer::object(record::entry(&entry), text))

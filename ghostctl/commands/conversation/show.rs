@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 use crate::record::conversations as record;
 use crate::table::fields;
-use crate::text::{from_0, moment};
+use crate::text::from_0;
+use crate::view::View;
 
 /// Entries asked for at once.
 const PAGE: u32 = 500;
@@ -29,21 +31,26 @@ pub struct Show {
 
 impl Show {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let (conversation, entries) = read(client, &self.conversation_id, self.after).await?;
+        let (conversation, entries) =
+            read(client, &ids::whole(client, ids::CONVERSATION, self.conversation_id).await?, self.after).await?;
         let mut json = record::conversation(&conversation);
         if let Value::Object(object) = &mut json {
             object.insert("entries".into(), entries.iter().map(record::entry).collect());
         }
-        let mut text = fields(&[
-            ("conversation_id", conversation.conversation_id),
-            ("owner", conversation.owner),
-            ("with", conversation.party),
-            ("over", conversation.adapter),
-            ("thread", conversation.thread),
-            ("begun", moment(conversation.created_at_ms)),
-        ]);
+        let view = &client.view;
+        let mut text = fields(
+            view.screen,
+            &[
+                ("conversation_id", conversation.conversation_id),
+                ("owner", conversation.owner),
+                ("with", conversation.party),
+                ("over", conversation.adapter),
+                ("thread", conversation.thread),
+                ("begun", view.when(conversation.created_at_ms)),
+            ],
+        );
         for entry in &entries {
-            text.push_str(&shown(entry));
+            text.push_str(&shown(entry, view));
         }
         Ok(Answer::object(json, text))
     }
@@ -64,7 +71,7 @@ pub async fn read(client: &Client, id: &str, after: i64) -> Result<(Conversation
     }
 }
 
-fn shown(entry: &ConversationEntry) -> String {
+fn shown(entry: &ConversationEntry, view: &View) -> String {
     let way = match (entry.direction.as_str(), entry.delivery.as_str()) {
         ("out", "delivered" | "none") | ("in", _) => String::new(),
         ("out", delivery) => format!(" [{delivery}, {} attempts]", entry.attempts),
@@ -73,7 +80,7 @@ fn shown(entry: &ConversationEntry) -> String {
     };
     let way = if entry.deleted { format!("{way} [taken back]") } else { way };
     let way = entry.action.as_ref().map_or(way.clone(), |action| format!("{way} [{}]", action.kind));
-    let mut text = format!("\n{}  {}  {}{way}\n{}\n", entry.seq, moment(entry.at_ms), entry.from, entry.content);
+    let mut text = format!("\n{}  {}  {}{way}\n{}\n", entry.seq, view.moment(entry.at_ms), entry.from, entry.content);
     for option in entry.action.iter().flat_map(|action| &action.options) {
         text.push_str(&format!("  - {option}\n"));
     }

@@ -101,6 +101,6 @@ impl Add {
             model: self.model,
             ..SetScheduleRequest::default()
         };
-        Ok(shown(&rpc!(client, SchedulesClient::set, request).await?))
+        Ok(shown(&rpc!(client, SchedulesClient::set, request).await?, &client.view))
     }
 }

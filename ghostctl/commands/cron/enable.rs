@@ -21,6 +21,6 @@ impl Which {
     pub async fn run(self, client: &Client, kind: &str, enabled: bool) -> Result<Answer, Failure> {
         let schedule_id = named(client, kind, &self.id).await?.schedule_id;
         let request = EnableScheduleRequest { request_id: new_request_id(), schedule_id, enabled };
-        Ok(shown(&rpc!(client, SchedulesClient::enable, request).await?))
+        Ok(shown(&rpc!(client, SchedulesClient::enable, request).await?, &client.view))
     }
 }

@@ -6,6 +6,7 @@ use ghost_proto::v1::messages_client::MessagesClient;
 use super::change::changed;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 
 /// Give a dead letter up
@@ -20,7 +21,8 @@ pub struct Drop {
 
 impl Drop {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = DropDeadRequest { request_id: new_request_id(), dead_letter_id: self.dead_letter_id };
+        let dead_letter_id = ids::whole(client, ids::DEAD_LETTER, self.dead_letter_id).await?;
+        let request = DropDeadRequest { request_id: new_request_id(), dead_letter_id };
         changed(rpc!(client, MessagesClient::drop_dead, request).await?)
     }
 }

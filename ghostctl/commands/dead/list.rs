@@ -11,7 +11,6 @@ use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body, Note};
 use crate::record;
 use crate::table::Table;
-use crate::text::moment;
 
 /// List dead letters, newest first
 #[derive(Debug, clap::Args)]
@@ -43,13 +42,14 @@ impl List {
                 letters.rows.len()
             )));
         }
-        let mut table = Table::new(&["DEAD LETTER", "AGENT", "STATUS", "SINCE", "MAIL", "CRASHES", "REASON"]);
+        let mut table = Table::new(&["DEAD LETTER", "AGENT", "STATUS", "SINCE", "AGE", "MAIL", "CRASHES", "REASON"]);
         for letter in &letters.rows {
             table.row([
                 letter.dead_letter_id.clone(),
                 letter.agent_id.clone(),
                 letter.status.clone(),
-                moment(letter.created_at_ms),
+                client.view.moment(letter.created_at_ms),
+                client.view.age(letter.created_at_ms),
                 letter.messages.len().to_string(),
                 letter.crashes.to_string(),
                 letter.reason.clone(),

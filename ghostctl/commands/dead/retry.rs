@@ -6,6 +6,7 @@ use ghost_proto::v1::messages_client::MessagesClient;
 use super::change::changed;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 
 /// Put a dead letter back to work: its turn goes on from its journal
@@ -23,8 +24,8 @@ pub struct Retry {
 
 impl Retry {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request =
-            RetryDeadRequest { request_id: new_request_id(), dead_letter_id: self.dead_letter_id, fresh: self.fresh };
+        let dead_letter_id = ids::whole(client, ids::DEAD_LETTER, self.dead_letter_id).await?;
+        let request = RetryDeadRequest { request_id: new_request_id(), dead_letter_id, fresh: self.fresh };
         changed(rpc!(client, MessagesClient::retry_dead, request).await?)
     }
 }

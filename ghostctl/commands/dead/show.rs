@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 use crate::record;
 use crate::table::fields;
-use crate::text::moment;
 
 /// Show a dead letter and its mail
 #[derive(Debug, clap::Args)]
@@ -23,23 +23,28 @@ pub struct Show {
 
 impl Show {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = GetDeadRequest { dead_letter_id: self.dead_letter_id };
+        let dead_letter_id = ids::whole(client, ids::DEAD_LETTER, self.dead_letter_id).await?;
+        let request = GetDeadRequest { dead_letter_id };
         let answer = rpc!(client, MessagesClient::get_dead, request).await?;
         let letter = required(answer.dead_letter, "dead letter")?;
         let mut json = record::dead_letter(&letter);
         if let Value::Object(object) = &mut json {
             object.insert("envelopes".into(), answer.envelopes.iter().map(record::envelope).collect());
         }
-        let mut text = fields(&[
-            ("dead_letter_id", letter.dead_letter_id),
-            ("agent_id", letter.agent_id),
-            ("turn_id", letter.turn_id),
-            ("status", letter.status),
-            ("reason", letter.reason),
-            ("crashes", letter.crashes.to_string()),
-            ("since", moment(letter.created_at_ms)),
-            ("resolved", letter.resolved_at_ms.map(moment).unwrap_or_default()),
-        ]);
+        let view = &client.view;
+        let mut text = fields(
+            view.screen,
+            &[
+                ("dead_letter_id", letter.dead_letter_id),
+                ("agent_id", letter.agent_id),
+                ("turn_id", letter.turn_id),
+                ("status", letter.status),
+                ("reason", letter.reason),
+                ("crashes", letter.crashes.to_string()),
+                ("since", view.when(letter.created_at_ms)),
+                ("resolved", letter.resolved_at_ms.map(|at| view.when(at)).unwrap_or_default()),
+            ],
+        );
         for mail in answer.envelopes {
             let subject = mail.subject.map(|subject| format!(": {subject}")).unwrap_or_default();
             let head = format!("{} {} from {}{subject}", mail.kind, mail.message_id, mail.from);

@@ -1,3 +1,4 @@
 //! The event feed.
 
 pub mod subscribe;
+mod told;

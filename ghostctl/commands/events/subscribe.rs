@@ -8,11 +8,12 @@ use ghost_proto::v1::world_client::WorldClient;
 use ghost_proto::v1::{Event, StatusRequest, SubscribeRequest, SubscribeResponse};
 use tonic::{Status, Streaming};
 
+use super::told::told;
 use crate::connection::{ANSWER_BYTES, Client, Patience, lagged, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
 use crate::record;
-use crate::text::{moment, one_line};
+use crate::view::View;
 use crate::wait::Deadline;
 
 /// A stream that stood for so long was a daemon at work, even if nothing happened in it.
@@ -113,7 +114,8 @@ impl Subscribe {
             follow: self.follow,
             ephemeral: self.ephemeral,
         };
-        let form = Box::new(move |event: &Event, ephemeral| Some(line(event, ephemeral, as_json)));
+        let view = client.view.clone();
+        let form = Box::new(move |event: &Event, ephemeral| Some(line(event, ephemeral, as_json, &view)));
         Reader { request, form, seen: after_seq }.read(client, out).await?;
         Ok(Body::Printed.into())
     }
@@ -233,12 +235,9 @@ impl Reader {
     }
 }
 
-fn line(event: &Event, ephemeral: bool, as_json: bool) -> String {
-    if as_json {
-        return format!("{}\n", record::event(event, ephemeral));
+fn line(event: &Event, ephemeral: bool, as_json: bool, view: &View) -> String {
+    match as_json {
+        true => format!("{}\n", record::event(event, ephemeral)),
+        false => told(event, ephemeral, view),
     }
-    let whom = event.agent_id.as_deref().or(event.channel.as_deref()).unwrap_or("-");
-    let seq = if ephemeral { String::new() } else { event.seq.to_string() };
-    let what = one_line(&event.payload_json, 160);
-    format!("{seq:>8}  {}  {:<22}  {whom:<16}  {what}\n", moment(event.ts_ms), event.kind)
 }

@@ -9,7 +9,6 @@ use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
 use crate::table::Table;
-use crate::text::moment;
 
 /// List the knowledge entries
 #[derive(Debug, clap::Args)]
@@ -42,12 +41,13 @@ impl List {
             Ok((page.entries, page.next_cursor))
         })
         .await?;
-        let mut table = Table::new(&["ENTRY", "VERSION", "UPDATED", "BY", "TAGS", "TITLE"]);
+        let mut table = Table::new(&["ENTRY", "VERSION", "UPDATED", "AGE", "BY", "TAGS", "TITLE"]);
         for entry in &entries.rows {
             table.row([
                 entry.entry_id.clone(),
                 entry.version.to_string(),
-                moment(entry.updated_at_ms),
+                client.view.moment(entry.updated_at_ms),
+                client.view.age(entry.updated_at_ms),
                 entry.updated_by.clone(),
                 entry.tags.join(", "),
                 entry.title.clone(),

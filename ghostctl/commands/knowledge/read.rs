@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::knowledge as record;
 use crate::table::{Table, fields};
-use crate::text::{from_1, moment};
+use crate::text::from_1;
 
 /// Show a knowledge entry
 #[derive(Debug, clap::Args)]
@@ -46,24 +46,28 @@ impl Read {
         if let (Value::Object(object), true) = (&mut json, self.versions) {
             object.insert("versions".into(), answer.versions.iter().map(record::version).collect());
         }
-        let mut text = fields(&[
-            ("entry_id", entry.entry_id),
-            ("title", entry.title),
-            ("tags", entry.tags.join(", ")),
-            ("version", entry.version.to_string()),
-            ("creator", entry.creator),
-            ("updated by", entry.updated_by),
-            ("updated at", moment(entry.updated_at_ms)),
-            ("readers", entry.readers.join(", ")),
-            ("writers", entry.writers.join(", ")),
-        ]);
+        let view = &client.view;
+        let mut text = fields(
+            view.screen,
+            &[
+                ("entry_id", entry.entry_id),
+                ("title", entry.title),
+                ("tags", entry.tags.join(", ")),
+                ("version", entry.version.to_string()),
+                ("creator", entry.creator),
+                ("updated by", entry.updated_by),
+                ("updated at", view.when(entry.updated_at_ms)),
+                ("readers", entry.readers.join(", ")),
+                ("writers", entry.writers.join(", ")),
+            ],
+        );
         if self.versions {
             let mut table = Table::new(&["VERSION", "AT", "BY", "TITLE"]);
             for version in answer.versions {
-                table.row([version.version.to_string(), moment(version.at_ms), version.by, version.title]);
+                table.row([version.version.to_string(), view.moment(version.at_ms), version.by, version.title]);
             }
             text.push('\n');
-            text.push_str(&table.render());
+            text.push_str(&table.render(view.screen));
         }
         text.push('\n');
         text.push_str(&entry.content);

@@ -6,11 +6,11 @@ use ghost_proto::v1::ledger_client::LedgerClient;
 use crate::commands::since::since;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
-use crate::text::moment;
 
 /// List tool calls, newest first
 #[derive(Debug, clap::Args)]
@@ -38,12 +38,13 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let turn_id = ids::whole_if(client, ids::TURN, self.turn).await?;
         let calls = collect(&self.bound, async |limit, cursor| {
             let request = ListLedgerRequest {
                 agent_id: self.agent.clone(),
                 tool: self.tool.clone(),
                 status: self.status.clone(),
-                turn_id: self.turn.clone(),
+                turn_id: turn_id.clone(),
                 since_at_ms: self.since_at_ms,
                 limit,
                 cursor,
@@ -52,11 +53,12 @@ impl List {
             Ok((page.rows, page.next_cursor))
         })
         .await?;
-        let mut table = Table::new(&["CALL", "STARTED", "AGENT", "TOOL", "STATUS", "ERROR", "MS", "ARGUMENTS"]);
+        let mut table = Table::new(&["CALL", "STARTED", "AGE", "AGENT", "TOOL", "STATUS", "ERROR", "MS", "ARGUMENTS"]);
         for call in &calls.rows {
             table.row([
                 call.call_id.clone(),
-                moment(call.started_at_ms),
+                client.view.moment(call.started_at_ms),
+                client.view.age(call.started_at_ms),
                 call.agent_id.clone(),
                 call.tool.clone(),
                 call.status.clone(),

@@ -9,7 +9,6 @@ use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};
 use crate::record::schedules as record;
 use crate::table::Table;
-use crate::text::rfc3339;
 
 /// List them, with when they go off next and how the last run went
 #[derive(Debug, clap::Args)]
@@ -35,11 +34,11 @@ impl List {
             let none = || "-".to_owned();
             let next = match (schedule.enabled, schedule.next_at_ms) {
                 (false, _) => "off".to_owned(),
-                (true, Some(at)) => rfc3339(at),
+                (true, Some(at)) => format!("{} ({})", client.view.moment(at), client.view.age(at)),
                 (true, None) => none(),
             };
-            let (agent, name, when) = (schedule.agent_id.clone(), schedule.name.clone(), rule(schedule));
-            let last = schedule.last_at_ms.map_or_else(none, rfc3339);
+            let (agent, name, when) = (schedule.agent_id.clone(), schedule.name.clone(), rule(schedule, &client.view));
+            let last = schedule.last_at_ms.map_or_else(none, |at| client.view.when(at));
             let status = schedule.last_status.clone().unwrap_or_else(none);
             let id = schedule.schedule_id.clone();
             if !jobs {

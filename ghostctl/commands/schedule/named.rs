@@ -7,6 +7,7 @@ use ghost_proto::v1::{GetScheduleRequest, ListSchedulesRequest, ListSchedulesRes
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
+use crate::ids;
 
 /// The schedules of a kind, and whether the daemon has more than it lists.
 pub async fn all(client: &Client, kind: &str, agent: Option<String>) -> Result<ListSchedulesResponse, Failure> {
@@ -24,7 +25,8 @@ pub async fn named(client: &Client, kind: &str, text: &str) -> Result<Schedule, 
             false => none(kind, text),
         });
     }
-    let found = rpc!(client, SchedulesClient::get, GetScheduleRequest { schedule_id: text.to_owned() }).await;
+    let schedule_id = ids::whole(client, ids::SCHEDULE, text.to_owned()).await?;
+    let found = rpc!(client, SchedulesClient::get, GetScheduleRequest { schedule_id }).await;
     let found = found.map_err(|failure| names(kind, failure))?;
     if found.kind == kind { Ok(found) } else { Err(none(kind, text)) }
 }

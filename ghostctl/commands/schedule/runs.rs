@@ -6,10 +6,11 @@ use ghost_proto::v1::schedules_client::SchedulesClient;
 use super::named::{named, names};
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::{Answer, Body, Note};
 use crate::record::schedules as record;
 use crate::table::Table;
-use crate::text::{rfc3339, whole};
+use crate::text::whole;
 
 /// Runs that the daemon lists at once.
 const MOST: u32 = 1_000;
@@ -33,7 +34,7 @@ impl Runs {
     pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
         let schedule_id = match self.id.contains('/') {
             true => named(client, kind, &self.id).await?.schedule_id,
-            false => self.id,
+            false => ids::whole(client, ids::SCHEDULE, self.id).await?,
         };
         let request = ListRunsRequest { schedule_id, limit: self.limit };
         let runs = rpc!(client, SchedulesClient::runs, request).await.map_err(|failure| names(kind, failure))?.runs;
@@ -41,7 +42,7 @@ impl Runs {
         for run in &runs {
             table.row([
                 run.run.to_string(),
-                rfc3339(run.slot_at_ms),
+                client.view.moment(run.slot_at_ms),
                 run.status.clone(),
                 if run.late { "yes" } else { "" }.to_owned(),
                 run.missed.to_string(),

@@ -5,13 +5,13 @@ use serde_json::Value;
 
 use crate::output::Answer;
 use crate::record::schedules as record;
-use crate::text::rfc3339;
+use crate::view::View;
 
 /// A schedule that was set or changed.
-pub fn shown(schedule: &Schedule) -> Answer {
+pub fn shown(schedule: &Schedule, view: &View) -> Answer {
     let next = match (schedule.enabled, schedule.next_at_ms) {
         (false, _) => "is off".to_owned(),
-        (true, Some(at)) => format!("goes off at {}", rfc3339(at)),
+        (true, Some(at)) => format!("goes off at {}", view.when(at)),
         (true, None) => "is set".to_owned(),
     };
     let text = format!("{} {} of {} {next}\n{}", schedule.kind, schedule.name, schedule.agent_id, schedule.schedule_id);
@@ -19,11 +19,14 @@ pub fn shown(schedule: &Schedule) -> Answer {
 }
 
 /// The rule of a schedule in a few words.
-pub fn rule(schedule: &Schedule) -> String {
+pub fn rule(schedule: &Schedule, view: &View) -> String {
     let when: Value = serde_json::from_str(&schedule.when_json).unwrap_or_default();
     let text = |key: &str| when[key].as_str().unwrap_or_default().to_owned();
     match when["type"].as_str() {
-        Some("at") => text("at"),
+        Some("at") => match text("at").parse::<jiff::Timestamp>() {
+            Ok(at) => view.moment(at.as_millisecond()),
+            Err(_) => text("at"),
+        },
         Some("every") => format!("every {} s", when["every_ms"].as_u64().unwrap_or_default() / 1_000),
         Some("cron") => match when["zone"].as_str() {
             Some(zone) => format!("{} {zone}", text("expression")),

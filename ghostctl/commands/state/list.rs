@@ -9,10 +9,6 @@ use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
 use crate::table::Table;
-use crate::text::{moment, one_line};
-
-/// Characters of a value in a table.
-const SHOWN: usize = 60;
 
 /// List the shared state
 #[derive(Debug, clap::Args)]
@@ -38,12 +34,12 @@ impl List {
             table.row([
                 entry.key.clone(),
                 entry.version.to_string(),
-                moment(entry.updated_at_ms),
+                client.view.moment(entry.updated_at_ms),
                 entry.writer.clone(),
-                one_line(&entry.value_json, SHOWN),
+                entry.value_json.clone(),
             ]);
         }
         let json = record::array(entries.rows.iter().map(record::state_text));
-        Ok(Answer { note: entries.note, ..Body::Written { json, text: table.render() }.into() })
+        Ok(Answer { note: entries.note, ..Body::Written { json, text: table.render(client.view.screen) }.into() })
     }
 }

@@ -20,6 +20,8 @@ pub enum Order {
     Attach(String),
     /// `/handoff AGENT`
     Handoff(String),
+    /// `/help`
+    Help,
     /// `/quit`
     Quit,
     /// Nothing.
@@ -40,7 +42,8 @@ pub fn order(line: &str) -> Order {
     match word {
         "attach" if !rest.is_empty() => Order::Attach(rest.to_owned()),
         "handoff" if !rest.is_empty() => Order::Handoff(rest.to_owned()),
-        "quit" | "exit" => Order::Quit,
+        "help" | "?" => Order::Help,
+        "quit" | "exit" | "bye" => Order::Quit,
         _ => Order::Unknown(word.to_owned()),
     }
 }
@@ -111,7 +114,9 @@ mod tests {
             ("/quit", Order::Quit),
             ("  ", Order::Nothing),
             ("/attach", Order::Unknown("attach".into())),
-            ("/help", Order::Unknown("help".into())),
+            ("/help", Order::Help),
+            ("/exit", Order::Quit),
+            ("/dance", Order::Unknown("dance".into())),
         ] {
             assert_eq!(order(line), wanted, "{line}");
         }

@@ -1,11 +1,13 @@
 //! `ghostctl talk`: a conversation with an agent, line by line.
 
 mod input;
+mod prompt;
 mod screen;
 mod session;
 
 use std::io::IsTerminal as _;
 
+use self::prompt::{Lines, Prompt};
 use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
@@ -16,8 +18,9 @@ use crate::output::{Answer, Body, Output};
 Each line is a message. At a terminal the answers come while they are written, and these lines are commands:
   /attach PATH     a workspace file goes with the next message
   /handoff AGENT   give the conversation to another agent
+  /help            these commands
   /quit            leave; Ctrl-D and Ctrl-C do the same
-When standard input is no terminal, the answer to each line is waited for, up to --timeout, before the next is said.
+The arrow keys move in the line and bring back earlier ones, Ctrl-R looks for one. When standard input is no terminal, the answer to each line is waited for, up to --timeout, before the next is said.
 
 Examples:
   ghostctl talk chora
@@ -42,7 +45,16 @@ impl Talk {
         let screen = screen::Screen::new(as_json, person);
         let session =
             session::Session::begin(client, self.agent_id, self.conversation, self.attach, screen, out).await?;
-        let failure = session.talk(client, input::lines(), person, out).await?;
+        // Only where both ends are a terminal is there a line to edit.
+        let edits = person && !as_json && out.screen().is_some();
+        let failure = match edits.then(|| Prompt::open(&session.earlier)).flatten() {
+            Some(prompt) => {
+                out.flush()?;
+                let mut page = Output::new(Box::new(prompt.page()), out.screen());
+                session.talk(client, Lines::Prompt(prompt), person, &mut page).await?
+            }
+            None => session.talk(client, Lines::Plain(input::lines()), person, out).await?,
+        };
         Ok(Answer { body: Body::Printed, note: None, failure })
     }
 }

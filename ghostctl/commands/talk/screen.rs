@@ -18,6 +18,15 @@ pub struct Screen {
     streamed: String,
 }
 
+/// The commands, for whoever asks.
+const HELP: &str = "\
+each line is a message; one that begins with // is said with one slash
+/attach PATH     a workspace file goes with the next message
+/handoff AGENT   give the conversation to another agent
+/help            these commands
+/quit            leave; Ctrl-D and Ctrl-C do the same
+arrow keys move in the line and bring back earlier ones";
+
 fn tagged(kind: &str, mut object: Value) -> String {
     if let Value::Object(fields) = &mut object {
         fields.insert("type".into(), kind.into());
@@ -38,6 +47,23 @@ impl Screen {
             out.flush()?;
         }
         Ok(())
+    }
+
+    /// What can be done at a prompt.
+    pub fn help(&mut self, out: &mut Output) -> Result<(), Failure> {
+        for line in HELP.lines() {
+            self.word(line, out)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the line on which words come, so that something else can stand below; they go on in a new one.
+    pub fn make_room(&mut self, out: &mut Output) -> Result<(), Failure> {
+        if !self.as_json && !self.streamed.is_empty() && !self.streamed.ends_with('\n') {
+            self.streamed.push('\n');
+            out.text("\n")?;
+        }
+        Ok(out.flush()?)
     }
 
     /// The conversation that is talked in.

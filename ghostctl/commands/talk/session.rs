@@ -3,25 +3,31 @@
 //! Must never: say a line twice. The request is repeated as it is, under the same `request_id`.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
 use ghost_proto::v1::watch_conversation_response::What;
 use ghost_proto::v1::{
-    GetAgentRequest, GetConversationRequest, HandoffConversationRequest, SayRequest, TurnOver,
+    CheckAttachmentsRequest, GetAgentRequest, GetConversationRequest, HandoffConversationRequest, SayRequest, TurnOver,
     WatchConversationRequest, WatchConversationResponse,
 };
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::input::{MESSAGE_MAX, Order, order};
+use super::prompt::{Lines, written};
 use super::screen::Screen;
 use crate::connection::{ANSWER_BYTES, Client, Patience, new_request_id, required, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Output;
 use crate::wait::Deadline;
 
+/// An answer of which nothing has come for so long keeps nobody from writing on.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Entries of an earlier conversation among which a person finds what they have said.
+const EARLIER: u32 = 200;
 /// Turns whose end is remembered.
 const TURNS_KEPT: usize = 16;
 
@@ -30,6 +36,8 @@ pub struct Session {
     /// The agent to begin with; the owner from then on.
     owner: String,
     conversation_id: Option<String>,
+    /// What was said in it before, the oldest first.
+    pub earlier: Vec<String>,
     /// Everything up to this entry is on the screen.
     seen: i64,
     /// Files that go with the next message.
@@ -49,6 +57,7 @@ enum Next {
     Line(Option<Result<String, Failure>>),
     Told(Box<Result<Option<WatchConversationResponse>, Status>>),
     TooLate,
+    Silent,
 }
 
 impl Session {
@@ -64,6 +73,7 @@ impl Session {
         let mut session = Self {
             owner: agent_id,
             conversation_id: None,
+            earlier: Vec::new(),
             seen: 0,
             files,
             waits_for: None,
@@ -72,7 +82,8 @@ impl Session {
             over: VecDeque::new(),
             failed: None,
         };
-        if let Some(id) = conversation {
+        if let Some(typed) = conversation {
+            let id = ids::whole(client, ids::CONVERSATION, typed).await?;
             let request = GetConversationRequest { conversation_id: id.clone(), after_seq: None, limit: 1 };
             let found = rpc!(client, ConversationsClient::get, request).await?;
             let found = required(found.conversation, "conversation")?;
@@ -85,6 +96,11 @@ impl Session {
             }
             screen.conversation(&found, out)?;
             session.seen = found.last_seq;
+            let after_seq = Some(found.last_seq.saturating_sub(EARLIER.into()).max(0));
+            let request = GetConversationRequest { conversation_id: id.clone(), after_seq, limit: EARLIER };
+            let past = rpc!(client, ConversationsClient::get, request).await?;
+            let said = past.entries.iter().filter(|entry| entry.direction == "in");
+            session.earlier = said.filter_map(|entry| written(&entry.content)).collect();
             session.conversation_id = Some(id);
         } else {
             check_answers(client, &session.owner).await?;
@@ -98,21 +114,24 @@ impl Session {
     pub async fn talk(
         mut self,
         client: &Client,
-        lines: mpsc::Receiver<Result<String, Failure>>,
+        mut lines: Lines,
         person: bool,
         out: &mut Output,
     ) -> Result<Option<Failure>, Failure> {
         // Listened for all the time: who breaks off does not wait for an answer or for the daemon to come back.
         let mut interrupts = signal(SignalKind::interrupt())
             .map_err(|error| Failure::new("internal", format!("Ctrl-C cannot be listened for: {error}")))?;
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
             _ = interrupts.recv() => {
                 // Who breaks off knows that nothing more is said.
                 self.files.clear();
+                Ok(())
             }
-            ended = self.go_on(client, lines, person, out) => ended?,
-        }
+            ended = self.go_on(client, &mut lines, person, out) => ended,
+        };
+        lines.close();
+        ended?;
         self.leave(person, out)
     }
 
@@ -120,12 +139,14 @@ impl Session {
     async fn go_on(
         &mut self,
         client: &Client,
-        mut lines: mpsc::Receiver<Result<String, Failure>>,
+        lines: &mut Lines,
         person: bool,
         out: &mut Output,
     ) -> Result<(), Failure> {
         let mut away: Option<Patience> = None;
         let mut deadline = None;
+        // Until when a prompt waits for an answer to come first.
+        let mut silence = None;
         let mut ended = false;
         loop {
             if self.stream.is_none() && self.conversation_id.is_some() {
@@ -142,17 +163,24 @@ impl Session {
             }
             // Without a person, each line waits for the answer to the one before.
             let listens = !ended && (person || self.waits_for.is_none());
+            if listens && lines.can_ask() && self.waits_for.is_none() {
+                self.screen.make_room(out)?;
+                lines.ask();
+            }
+            let hears = listens && lines.listen();
             let wait: Option<Deadline> = deadline.filter(|_| self.waits_for.is_some() && (!person || ended));
             let next = tokio::select! {
                 biased;
                 told = told(&mut self.stream) => Next::Told(Box::new(told)),
-                line = lines.recv(), if listens => Next::Line(line),
+                line = lines.next(), if hears => Next::Line(line),
                 () = late(wait) => Next::TooLate,
+                () = late(silence), if listens && !hears => Next::Silent,
             };
             match next {
                 Next::Told(told) => match *told {
                     Ok(Some(response)) => {
                         away = None;
+                        silence = Some(Deadline::after(SILENCE));
                         self.told(response, out)?;
                     }
                     ended => {
@@ -177,10 +205,16 @@ impl Session {
                         Err(failure) => return Err(failure),
                     }
                     deadline = Some(Deadline::after(client.timeout));
+                    silence = Some(Deadline::after(SILENCE));
                 }
                 // A person who closes the line has heard enough.
                 Next::Line(None) if person => break,
                 Next::Line(None) => ended = true,
+                // Who has waited so long may write on; the answer comes above.
+                Next::Silent => {
+                    self.screen.make_room(out)?;
+                    lines.ask();
+                }
                 Next::TooLate => {
                     let owner = &self.owner;
                     return Err(Failure::new(
@@ -275,7 +309,10 @@ impl Session {
         match order(line) {
             Order::Nothing => {}
             Order::Quit => return Ok(false),
+            Order::Help => self.screen.help(out)?,
             Order::Attach(path) => {
+                let request = CheckAttachmentsRequest { attachments: vec![path.clone()] };
+                rpc!(client, ConversationsClient::check_attachments, request).await?;
                 self.screen.word(&format!("{path} goes with the next message"), out)?;
                 self.files.push(path);
             }
@@ -283,7 +320,9 @@ impl Session {
             Order::Say(text) => self.say(text, client, out).await?,
             Order::Unknown(word) => {
                 return Err(Failure::new("invalid_arguments", format!("there is no command /{word} of that form"))
-                    .hint("/attach PATH, /handoff AGENT, /quit; begin a message with // if it should begin with /"));
+                    .hint(
+                        "/attach PATH, /handoff AGENT, /help, /quit; begin a message with // if it should begin with /",
+                    ));
             }
         }
         Ok(true)

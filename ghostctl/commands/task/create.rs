@@ -6,6 +6,7 @@ use ghost_proto::v1::tasks_client::TasksClient;
 use super::options::{due, priority};
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 use crate::record;
 use crate::source::{words, words_if};
@@ -50,8 +51,8 @@ impl Create {
             description: words(self.description)?,
             owner: self.owner,
             priority: self.priority,
-            depends_on: self.depends_on,
-            parent_id: self.parent,
+            depends_on: ids::whole_each(client, ids::TASK, self.depends_on).await?,
+            parent_id: ids::whole_if(client, ids::TASK, self.parent).await?,
             due_at_ms: self.due_at_ms,
         };
         let task = rpc!(client, TasksClient::create, request).await?;

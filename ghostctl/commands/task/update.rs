@@ -6,6 +6,7 @@ use ghost_proto::v1::{TaskIds, UpdateTaskRequest};
 use super::options::{due, priority};
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 use crate::record;
 use crate::source::words_if;
@@ -53,12 +54,16 @@ pub struct Update {
 
 impl Update {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let task_id = ids::whole(client, ids::TASK, self.task_id).await?;
         let none = self.depends_on.iter().all(|word| word == "none");
-        let depends_on = (!self.depends_on.is_empty())
-            .then(|| TaskIds { task_ids: if none { Vec::new() } else { self.depends_on } });
+        let depends_on = (!self.depends_on.is_empty()).then_some(if none { Vec::new() } else { self.depends_on });
+        let depends_on = match depends_on {
+            Some(typed) => Some(TaskIds { task_ids: ids::whole_each(client, ids::TASK, typed).await? }),
+            None => None,
+        };
         let request = UpdateTaskRequest {
             request_id: new_request_id(),
-            task_id: self.task_id,
+            task_id,
             status: self.status,
             owner: self.owner,
             title: words_if(self.title)?,

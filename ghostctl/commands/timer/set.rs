@@ -46,6 +46,6 @@ impl Set {
             at_ms: self.at,
             ..SetScheduleRequest::default()
         };
-        Ok(shown(&rpc!(client, SchedulesClient::set, request).await?))
+        Ok(shown(&rpc!(client, SchedulesClient::set, request).await?, &client.view))
     }
 }

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body};
+use crate::table::Table;
 
-/// List an agent's tools, as a JSON array of {name, description}
+/// List an agent's tools and what they do
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl tool list chora | jq -r '.[].name'")]
+#[command(after_help = "Examples:\n  ghostctl tool list chora\n  ghostctl --json tool list chora | jq -r '.[].name'")]
 pub struct List {
     /// The agent
     agent_id: String,
@@ -21,6 +22,12 @@ impl List {
         let answer = rpc!(client, ToolsClient::list, ListToolsRequest { agent_id: self.agent_id }).await?;
         let tools: Vec<Value> =
             answer.tools.iter().map(|tool| json!({ "name": tool.name, "description": tool.description })).collect();
-        Ok(Body::Json(Value::Array(tools)).into())
+        let mut table = Table::new(&["TOOL", "WHAT IT DOES"]);
+        for tool in answer.tools {
+            // The rest of a description is for models; `agent prompt` shows it.
+            let about = tool.description.lines().next().unwrap_or_default().to_owned();
+            table.row([tool.name, about]);
+        }
+        Ok(Body::List { json: tools, table }.into())
     }
 }

@@ -3,6 +3,7 @@
 mod brief;
 mod call;
 mod list;
+pub mod schema;
 
 use crate::connection::Client;
 use crate::failure::Failure;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 use crate::record;
 
@@ -24,7 +25,8 @@ pub struct Cancel {
 
 impl Cancel {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = CancelTurnRequest { request_id: new_request_id(), turn_id: self.turn_id, reason: self.reason };
+        let turn_id = ids::whole(client, ids::TURN, self.turn_id).await?;
+        let request = CancelTurnRequest { request_id: new_request_id(), turn_id, reason: self.reason };
         let answer = rpc!(client, TurnsClient::cancel, request).await?;
         let turn = required(answer.turn, "turn")?;
         let mut json = record::turn(&turn);

@@ -9,7 +9,7 @@ use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
-use crate::text::{cost, moment};
+use crate::text::cost;
 
 /// List turns, newest first
 #[derive(Debug, clap::Args)]
@@ -43,13 +43,14 @@ impl List {
         })
         .await?;
         let mut table =
-            Table::new(&["TURN", "AGENT", "STATUS", "STARTED", "ROUNDS", "CALLS", "TOKENS", "COST", "ABOUT"]);
+            Table::new(&["TURN", "AGENT", "STATUS", "STARTED", "AGE", "ROUNDS", "CALLS", "TOKENS", "COST", "ABOUT"]);
         for turn in &turns.rows {
             table.row([
                 turn.turn_id.clone(),
                 turn.agent_id.clone(),
                 turn.status.clone(),
-                moment(turn.started_at_ms),
+                client.view.moment(turn.started_at_ms),
+                client.view.age(turn.started_at_ms),
                 turn.rounds.to_string(),
                 turn.calls.to_string(),
                 turn.input_tokens.saturating_add(turn.output_tokens).to_string(),

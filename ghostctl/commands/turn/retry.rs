@@ -5,12 +5,15 @@ use ghost_proto::v1::turns_client::TurnsClient;
 
 use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::Answer;
 use crate::record;
 
 /// Try a parked turn again at once
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl turn list --status parked\n  ghostctl turn retry TURN")]
+#[command(
+    after_help = "Examples:\n  ghostctl turn list --status parked\n  ID=$(ghostctl --json turn list --status parked | jq -r '.[0].turn_id')\n  ghostctl turn retry $ID"
+)]
 pub struct Retry {
     /// The turn
     turn_id: String,
@@ -18,7 +21,8 @@ pub struct Retry {
 
 impl Retry {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = RetryTurnRequest { request_id: new_request_id(), turn_id: self.turn_id };
+        let turn_id = ids::whole(client, ids::TURN, self.turn_id).await?;
+        let request = RetryTurnRequest { request_id: new_request_id(), turn_id };
         let answer = rpc!(client, TurnsClient::retry, request).await?;
         let turn = required(answer.turn, "turn")?;
         let text = format!("turn {} of {} is tried again", turn.turn_id, turn.agent_id);

@@ -6,10 +6,12 @@ use serde_json::Value;
 
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
+use crate::ids;
 use crate::output::{Answer, Note};
 use crate::record;
 use crate::table::{Table, fields};
-use crate::text::{cost, moment};
+use crate::text::cost;
+use crate::view::View;
 
 /// Journal rows asked for at once.
 const PAGE: u32 = 200;
@@ -19,19 +21,23 @@ const ROWS: usize = 100_000;
 /// Show a turn and its journal
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ID=$(ghostctl --json turn list --agent chora --limit 1 | jq -r '.[0].turn_id')\n  ghostctl turn show $ID\n  ghostctl --json turn show $ID | jq '.steps[].step'"
+    after_help = "Examples:\n  ID=$(ghostctl --json turn list --agent chora --limit 1 | jq -r '.[0].turn_id')\n  ghostctl turn show $ID\n  ghostctl turn show $ID --full | less\n  ghostctl --json turn show $ID | jq '.steps[].step'"
 )]
 pub struct Show {
     /// The turn
     turn_id: String,
+    /// Every step whole, and nothing cut
+    #[arg(long)]
+    full: bool,
 }
 
 impl Show {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        let turn_id = ids::whole(client, ids::TURN, self.turn_id).await?;
         let mut steps: Vec<JournalRow> = Vec::new();
         let (turn, cut) = loop {
             let after_seq = steps.last().map_or(0, |row| row.seq);
-            let request = GetTurnRequest { turn_id: self.turn_id.clone(), limit: PAGE, after_seq };
+            let request = GetTurnRequest { turn_id: turn_id.clone(), limit: PAGE, after_seq };
             let page = rpc!(client, TurnsClient::get, request).await?;
             let moved = page.steps.last().is_some_and(|row| row.seq > after_seq);
             steps.extend(page.steps);
@@ -44,33 +50,45 @@ impl Show {
             object.insert("steps".into(), steps.iter().map(record::step).collect());
         }
         let note = cut.then(|| Note::Cut(format!("only the first {} steps are shown", steps.len())));
-        Ok(Answer { note, ..Answer::object(json, text(turn, &steps)) })
+        Ok(Answer { note, ..Answer::object(json, text(turn, &steps, self.full, &client.view)) })
     }
 }
 
-fn text(turn: Turn, steps: &[JournalRow]) -> String {
+fn text(turn: Turn, steps: &[JournalRow], full: bool, view: &View) -> String {
+    let screen = view.screen.filter(|_| !full);
     let reason = turn.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    let mut text = fields(&[
-        ("turn_id", turn.turn_id),
-        ("agent_id", turn.agent_id),
-        ("status", format!("{}{reason}", turn.status)),
-        ("source", turn.source),
-        ("about", turn.about),
-        ("root_id", format!("{} (hop {})", turn.root_id, turn.hop)),
-        ("model", turn.model.unwrap_or_default()),
-        ("rounds", format!("{}, with {} tool calls", turn.rounds, turn.calls)),
-        ("tokens", format!("{} in, {} out", turn.input_tokens, turn.output_tokens)),
-        ("cost", cost(turn.cost_micros, turn.unpriced_tokens)),
-        ("started", moment(turn.started_at_ms)),
-        ("ended", turn.ended_at_ms.map(moment).unwrap_or_default()),
-        ("crashes", if turn.crashes == 0 { String::new() } else { turn.crashes.to_string() }),
-    ]);
-    let mut table = Table::new(&["SEQ", "AT", "STEP", "FACT"]);
-    for row in steps {
-        table.row([row.seq.to_string(), moment(row.recorded_at_ms), row.step.clone(), fact(&row.step_json)]);
-    }
+    let mut text = fields(
+        screen,
+        &[
+            ("turn_id", turn.turn_id),
+            ("agent_id", turn.agent_id),
+            ("status", format!("{}{reason}", turn.status)),
+            ("source", turn.source),
+            ("about", turn.about),
+            ("root_id", format!("{} (hop {})", turn.root_id, turn.hop)),
+            ("model", turn.model.unwrap_or_default()),
+            ("rounds", format!("{}, with {} tool calls", turn.rounds, turn.calls)),
+            ("tokens", format!("{} in, {} out", turn.input_tokens, turn.output_tokens)),
+            ("cost", cost(turn.cost_micros, turn.unpriced_tokens)),
+            ("started", view.when(turn.started_at_ms)),
+            ("ended", turn.ended_at_ms.map(|at| view.when(at)).unwrap_or_default()),
+            ("crashes", if turn.crashes == 0 { String::new() } else { turn.crashes.to_string() }),
+        ],
+    );
     text.push('\n');
-    text.push_str(&table.render());
+    if full {
+        for row in steps {
+            text.push_str(&format!("{}  {}  {}\n", row.seq, view.moment(row.recorded_at_ms), row.step));
+            indented(&fact(&row.step_json), 2, &mut text);
+        }
+    } else {
+        let mut table = Table::new(&["SEQ", "AT", "STEP", "FACT"]);
+        for row in steps {
+            let fact = fact(&row.step_json).to_string();
+            table.row([row.seq.to_string(), view.moment(row.recorded_at_ms), row.step.clone(), fact]);
+        }
+        text.push_str(&table.render(screen));
+    }
     if let Some(last) = turn.text {
         let cut = if turn.truncated {
             "\n\n[cut: the answer reached its token limit, or its provider paused it]"
@@ -83,10 +101,65 @@ fn text(turn: Turn, steps: &[JournalRow]) -> String {
 }
 
 /// What a row says beside the step's name.
-fn fact(json: &str) -> String {
+fn fact(json: &str) -> Value {
     let mut fact = record::parsed(json);
     if let Value::Object(object) = &mut fact {
         object.remove("step");
     }
-    fact.to_string()
+    fact
+}
+
+/// A fact over as many lines as it takes: texts as they were written, with their line breaks.
+fn indented(fact: &Value, by: usize, text: &mut String) {
+    match fact {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+                match value {
+                    Value::String(words) if words.contains('\n') => {
+                        text.push_str(&format!("{:by$}{name}:\n", ""));
+                        for line in words.lines() {
+                            text.push_str(&format!("{:by$}  {line}\n", ""));
+                        }
+                    }
+                    Value::String(words) => text.push_str(&format!("{:by$}{name}: {words}\n", "")),
+                    Value::Object(_) => {
+                        text.push_str(&format!("{:by$}{name}:\n", ""));
+                        indented(value, by + 2, text);
+                    }
+                    Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+                        text.push_str(&format!("{:by$}{name}:\n", ""));
+                        for item in items {
+                            text.push_str(&format!("{:by$}  -\n", ""));
+                            indented(item, by + 4, text);
+                        }
+                    }
+                    other => text.push_str(&format!("{:by$}{name}: {other}\n", "")),
+                }
+            }
+        }
+        Value::Null => {}
+        Value::String(words) => words.lines().for_each(|line| text.push_str(&format!("{:by$}{line}\n", ""))),
+        other => text.push_str(&format!("{:by$}{other}\n", "")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_whole_fact_loses_nothing_and_keeps_its_lines() {
+        let long = "x".repeat(1_000);
+        let fact = json!({ "text": "one\ntwo", "calls": [{ "tool": "t", "n": 1 }], "long": long, "none": null, "of": { "a": [1, 2] } });
+        let mut text = String::new();
+        indented(&fact, 2, &mut text);
+        for part in
+            ["  text:\n    one\n    two\n", "  calls:\n    -\n", "      tool: t\n", long.as_str(), "    a: [1,2]\n"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("none"), "{text}");
+    }
 }

@@ -53,6 +53,6 @@ impl Add {
             debounce_ms: self.debounce_ms,
             ..SetScheduleRequest::default()
         };
-        Ok(shown(&rpc!(client, SchedulesClient::set, request).await?))
+        Ok(shown(&rpc!(client, SchedulesClient::set, request).await?, &client.view))
     }
 }

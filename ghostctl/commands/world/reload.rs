@@ -36,7 +36,7 @@ impl Reload {
             table.row([change.action, change.subject, change.detail]);
         }
         if !changes.is_empty() {
-            text.push_str(&table.render());
+            text.push_str(&table.render(client.view.screen));
         } else if failure.is_none() {
             text.push_str("nothing has changed\n");
         }

@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
 use crate::table::fields;
-use crate::text::{cost, dollars, moment, one_line};
+use crate::text::{cost, dollars, one_line};
+use crate::view::View;
 
 /// Show how the world stands
 #[derive(Debug, clap::Args)]
@@ -18,7 +19,7 @@ pub struct Status {}
 impl Status {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let status = rpc!(client, WorldClient::status, StatusRequest {}).await?;
-        Ok(Answer::object(record::world(&status), text(&status)))
+        Ok(Answer::object(record::world(&status), text(&status, &client.view)))
     }
 }
 
@@ -40,29 +41,32 @@ fn turns(status: &WorldStatus) -> String {
     text
 }
 
-fn text(status: &WorldStatus) -> String {
-    let mut text = fields(&[
-        ("world", format!("{} ({})", status.name, status.world_id)),
-        ("daemon", format!("ghostd {} on {}", status.version, status.node)),
-        ("started", moment(status.started_at_ms)),
-        ("turns", turns(status)),
-        ("agents", counted(&status.agents_by_status)),
-        ("activity", counted(&status.agents_by_activity)),
-        ("inbox", format!("{} pending", status.inbox_total)),
-        ("dead letters", format!("{} held", status.dead_letters_held)),
-        ("last event", status.last_seq.to_string()),
-        ("endpoints", status.endpoints.join(", ")),
-    ]);
+fn text(status: &WorldStatus, view: &View) -> String {
+    let mut text = fields(
+        view.screen,
+        &[
+            ("world", format!("{} ({})", status.name, status.world_id)),
+            ("daemon", format!("ghostd {} on {}", status.version, status.node)),
+            ("started", view.when(status.started_at_ms)),
+            ("turns", turns(status)),
+            ("agents", counted(&status.agents_by_status)),
+            ("activity", counted(&status.agents_by_activity)),
+            ("inbox", format!("{} pending", status.inbox_total)),
+            ("dead letters", format!("{} held", status.dead_letters_held)),
+            ("last event", status.last_seq.to_string()),
+            ("endpoints", status.endpoints.join(", ")),
+        ],
+    );
     for down in &status.models_down {
         let model = format!(
             "{} at {} since {}, {} probes: {}",
             down.model,
             down.provider,
-            moment(down.since_ms),
+            view.when(down.since_ms),
             down.probes,
             one_line(&down.reason, 200)
         );
-        text.push_str(&fields(&[("model down  ", model)]));
+        text.push_str(&fields(view.screen, &[("model down  ", model)]));
     }
     if let Some(job) = &status.job {
         let result = job.result_path.as_deref().map(|path| format!(", result in {path}")).unwrap_or_default();
@@ -73,22 +77,28 @@ fn text(status: &WorldStatus) -> String {
             job.files,
             cost(job.cost_micros, job.unpriced_tokens)
         );
-        text.push_str(&fields(&[("job         ", job)]));
+        text.push_str(&fields(view.screen, &[("job         ", job)]));
     }
     for budget in &status.budgets_near_bound {
         let tokens = budget.limit_tokens.map(|limit| format!("{} of {limit} tokens", budget.spent_tokens));
         let money = budget.limit_micros.map(|limit| format!("{} of {}", dollars(budget.spent_micros), dollars(limit)));
         let spent: Vec<String> = tokens.into_iter().chain(money).collect();
-        text.push_str(&fields(&[("budget      ", format!("{}: {} spent", budget.scope, spent.join(", ")))]));
+        text.push_str(&fields(
+            view.screen,
+            &[("budget      ", format!("{}: {} spent", budget.scope, spent.join(", ")))],
+        ));
     }
     for near in &status.bounds_near {
         let about = if near.about.is_empty() { String::new() } else { format!(" of {}", near.about) };
-        text.push_str(&fields(&[("bound       ", format!("{}{about}: {} of {}", near.limit, near.value, near.most))]));
+        text.push_str(&fields(
+            view.screen,
+            &[("bound       ", format!("{}{about}: {} of {}", near.limit, near.value, near.most))],
+        ));
     }
     for down in &status.loops_down {
-        let since = format!("{}: down since {}", down.name, moment(down.since_ms));
+        let since = format!("{}: down since {}", down.name, view.when(down.since_ms));
         let why = format!("{since}, failed {} times: {}", down.failures, one_line(&down.error, 400));
-        text.push_str(&fields(&[("loop        ", why)]));
+        text.push_str(&fields(view.screen, &[("loop        ", why)]));
     }
     for warning in &status.warnings {
         text.push_str(&format!("warning: {}\n", one_line(warning, 400)));

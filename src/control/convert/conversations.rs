@@ -61,7 +61,8 @@ fn action(action: &Action, redactor: &Redactor) -> v1::ConversationAction {
     }
 }
 
-fn attachment(file: &Attachment) -> v1::Attachment {
+/// A file of a conversation.
+pub fn attachment(file: &Attachment) -> v1::Attachment {
     v1::Attachment {
         path: file.path.clone(),
         name: file.name.clone(),

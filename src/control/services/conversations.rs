@@ -151,6 +151,16 @@ impl Conversations for ConversationsService {
         self.with_entries(request.into_inner()).await.map(Response::new).map_err(to_status)
     }
 
+    async fn check_attachments(
+        &self,
+        request: Request<v1::CheckAttachmentsRequest>,
+    ) -> Result<Response<v1::CheckAttachmentsResponse>, Status> {
+        caller::party(&request)?;
+        let found = attachments(&self.0.world, &request.get_ref().attachments).map_err(to_status)?;
+        let attachments = found.iter().map(convert::attachment).collect();
+        Ok(Response::new(v1::CheckAttachmentsResponse { attachments }))
+    }
+
     async fn say(&self, request: Request<v1::SayRequest>) -> Result<Response<v1::SayResponse>, Status> {
         let heard = self.say_once(request).await?;
         Ok(Response::new(v1::SayResponse {

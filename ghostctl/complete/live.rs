@@ -1,0 +1,134 @@
+//! What the daemon knows that could stand on a command line: its lists, a page of each.
+//!
+//! Must never: ask for more than a page.
+
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::chat_client::ChatClient;
+use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::knowledge_client::KnowledgeClient;
+use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::schedules_client::SchedulesClient;
+use ghost_proto::v1::state_client::StateClient;
+use ghost_proto::v1::tasks_client::TasksClient;
+use ghost_proto::v1::tools_client::ToolsClient;
+use ghost_proto::v1::turns_client::TurnsClient;
+use ghost_proto::v1::{
+    ListAgentsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest, ListKnowledgeRequest,
+    ListSchedulesRequest, ListStateRequest, ListTasksRequest, ListToolsRequest, ListTurnsRequest,
+};
+
+use super::candidate::Candidate;
+use crate::connection::{Client, rpc};
+use crate::failure::Failure;
+
+/// Rows of a list that are asked for.
+const PAGE: u32 = 200;
+
+/// What a word could name.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Live {
+    /// An agent.
+    Agent,
+    /// A turn, the newest first.
+    Turn,
+    /// A task.
+    Task,
+    /// A dead letter that is held.
+    DeadLetter,
+    /// A conversation.
+    Conversation,
+    /// A timer, cron job or watch, as `AGENT/NAME`.
+    Schedule(String),
+    /// A channel.
+    Channel,
+    /// A knowledge entry.
+    Entry,
+    /// A key of the shared state.
+    Key,
+    /// A tool of this agent.
+    Tool(String),
+}
+
+impl Live {
+    /// What an argument or option of that name takes, in the command of this path, behind this first argument.
+    pub fn named(name: &str, path: &[&str], first: Option<&str>) -> Option<Self> {
+        Some(match name {
+            "ENTRY_ID" => Self::Entry,
+            "AGENT_ID" | "AGENT" | "--agent" | "--owner" | "--as" | "--members" => Self::Agent,
+            "TURN_ID" | "--turn" => Self::Turn,
+            "TASK_ID" | "--depends-on" | "--parent" => Self::Task,
+            "DEAD_LETTER_ID" => Self::DeadLetter,
+            "CONVERSATION_ID" | "--conversation" => Self::Conversation,
+            "CHANNEL" | "--channel" if path != ["chat", "create"] => Self::Channel,
+            "KEY" | "PREFIX" => Self::Key,
+            "ID" => Self::Schedule((*path.first()?).to_owned()),
+            "TOOL" => Self::Tool(first?.to_owned()),
+            _ => return None,
+        })
+    }
+}
+
+/// What there is of it.
+pub async fn candidates(client: &Client, kind: &Live) -> Result<Vec<Candidate>, Failure> {
+    let (limit, cursor) = (PAGE, String::new());
+    Ok(match kind {
+        Live::Agent => {
+            let request = ListAgentsRequest { limit, ..ListAgentsRequest::default() };
+            let agents = rpc!(client, AgentsClient::list, request).await?.agents;
+            agents
+                .iter()
+                .map(|row| Candidate::new(&row.agent_id, &format!("{} {}", row.archetype, row.status)))
+                .collect()
+        }
+        Live::Turn => {
+            let request = ListTurnsRequest { limit, ..ListTurnsRequest::default() };
+            let turns = rpc!(client, TurnsClient::list, request).await?.turns;
+            let about = |row: &ghost_proto::v1::Turn| format!("{} {}: {}", row.agent_id, row.status, row.about);
+            turns.iter().map(|row| Candidate::new(&row.turn_id, &about(row))).collect()
+        }
+        Live::Task => {
+            let request = ListTasksRequest { limit, cursor, ..ListTasksRequest::default() };
+            let tasks = rpc!(client, TasksClient::list, request).await?.tasks;
+            let about = |row: &ghost_proto::v1::Task| format!("{} {}: {}", row.owner, row.status, row.title);
+            tasks.iter().map(|row| Candidate::new(&row.task_id, &about(row))).collect()
+        }
+        Live::DeadLetter => {
+            let request = ListDeadRequest { limit, ..ListDeadRequest::default() };
+            let letters = rpc!(client, MessagesClient::list_dead, request).await?.dead_letters;
+            let about = |row: &ghost_proto::v1::DeadLetter| format!("{}: {}", row.agent_id, row.reason);
+            letters.iter().map(|row| Candidate::new(&row.dead_letter_id, &about(row))).collect()
+        }
+        Live::Conversation => {
+            let request = ListConversationsRequest::default();
+            let found = rpc!(client, ConversationsClient::list, request).await?.conversations;
+            let about = |row: &ghost_proto::v1::Conversation| format!("{} with {}", row.owner, row.party);
+            found.iter().take(PAGE as usize).map(|row| Candidate::new(&row.conversation_id, &about(row))).collect()
+        }
+        Live::Schedule(kind) => {
+            let request = ListSchedulesRequest { kind: Some(kind.clone()), ..ListSchedulesRequest::default() };
+            let found = rpc!(client, SchedulesClient::list, request).await?.schedules;
+            let shown = found.iter().take(PAGE as usize);
+            shown.map(|row| Candidate::new(format!("{}/{}", row.agent_id, row.name), &row.message)).collect()
+        }
+        Live::Channel => {
+            let channels = rpc!(client, ChatClient::list, ListChannelsRequest::default()).await?.channels;
+            let shown = channels.iter().take(PAGE as usize);
+            shown.map(|row| Candidate::new(&row.channel, row.topic.as_deref().unwrap_or_default())).collect()
+        }
+        Live::Entry => {
+            let request = ListKnowledgeRequest { limit, ..ListKnowledgeRequest::default() };
+            let entries = rpc!(client, KnowledgeClient::list, request).await?.entries;
+            entries.iter().map(|row| Candidate::new(&row.entry_id, &row.title)).collect()
+        }
+        Live::Key => {
+            let request = ListStateRequest { limit, ..ListStateRequest::default() };
+            let entries = rpc!(client, StateClient::list, request).await?.entries;
+            entries.iter().map(|row| Candidate::new(&row.key, &row.value_json)).collect()
+        }
+        Live::Tool(agent_id) => {
+            let request = ListToolsRequest { agent_id: agent_id.clone() };
+            let tools = rpc!(client, ToolsClient::list, request).await?.tools;
+            tools.iter().map(|row| Candidate::new(&row.name, &row.description)).collect()
+        }
+    })
+}

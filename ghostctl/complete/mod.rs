@@ -1,0 +1,73 @@
+//! Completions: what could stand where the cursor is, from the command line's own definition and from the running daemon.
+//!
+//! Must never: keep a shell waiting, say anything when something fails, or change anything.
+
+mod candidate;
+mod live;
+mod place;
+mod scripts;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Command;
+
+use crate::connection::Client;
+use crate::discovery::{Environment, Wish, find};
+use crate::output::Output;
+use crate::view::View;
+use crate::wait::Deadline;
+
+pub use scripts::script;
+
+use candidate::Candidate;
+use place::{Place, Wanted};
+
+/// The word that scripts begin with, which no command is called.
+pub const WORD: &str = "__complete";
+/// A shell waits no longer for the daemon.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// The words behind [`WORD`], if that is what is asked for: those of the line up to the cursor, the last as far as it is
+/// written.
+pub fn asked(args: &[OsString]) -> Option<Vec<String>> {
+    let word = args.get(1).is_some_and(|word| word == WORD);
+    word.then(|| args.iter().skip(2).map(|word| word.to_string_lossy().into_owned()).collect())
+}
+
+/// Prints the candidates, one a line, with a tab before what each is. Gives the exit code, which is always that of success.
+pub async fn run(command: &Command, words: &[String], environment: &Environment, out: &mut Output) -> u8 {
+    let place = Place::of(command, words);
+    let candidates = match place.wanted {
+        Wanted::Words(candidates) => candidates,
+        Wanted::Nothing => Vec::new(),
+        Wanted::Worlds => crate::discovery::known_worlds(environment)
+            .into_iter()
+            .map(|world| Candidate::new(world, "world"))
+            .collect(),
+        Wanted::Live(kind) => live(&place.wish, environment, &kind).await.unwrap_or_default(),
+    };
+    for Candidate { value, about } in candidates {
+        if !value.starts_with(&place.typed) || value.contains(['\n', '\t']) {
+            continue;
+        }
+        let line = match about.is_empty() {
+            true => format!("{}{value}\n", place.before),
+            false => format!("{}{value}\t{about}\n", place.before),
+        };
+        // A shell that reads no more has what it wanted.
+        if out.text(&line).is_err() {
+            break;
+        }
+    }
+    drop(out.flush());
+    0
+}
+
+async fn live(wish: &Wish, environment: &Environment, kind: &live::Live) -> Option<Vec<Candidate>> {
+    let target = find(wish, environment).ok()?;
+    let client = Client::new(target, &environment.tls, PATIENCE, View::default(), Box::new(|_| {})).ok()?;
+    Deadline::after(PATIENCE).within(live::candidates(&client, kind)).await?.ok()
+}
+
+#[cfg(test)]
+mod tests;

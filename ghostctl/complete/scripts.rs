@@ -1,0 +1,60 @@
+//! The shells' sides of completion: each asks this program for what could stand at the cursor.
+
+const BASH: &str = r#"# Completions of ghostctl for bash.
+_ghostctl() {
+    local line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        COMPREPLY+=("${line%%$'\t'*}")
+    done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    # bash takes --option=value apart and wants the value alone.
+    if [[ ${COMP_WORDS[COMP_CWORD]} == "=" || ${COMP_WORDS[COMP_CWORD - 1]} == "=" ]]; then
+        COMPREPLY=("${COMPREPLY[@]#--*=}")
+    fi
+}
+complete -o default -F _ghostctl ghostctl
+"#;
+
+const ZSH: &str = r#"#compdef ghostctl
+# Completions of ghostctl for zsh.
+_ghostctl() {
+    local line
+    local -a found
+    while IFS= read -r line; do
+        if [[ $line == *$'\t'* ]]; then
+            found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+        else
+            found+=("${line//:/\\:}")
+        fi
+    done < <("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
+    if (( $#found )); then
+        _describe -V 'ghostctl' found
+    else
+        _files
+    fi
+}
+if [ "$funcstack[1]" = "_ghostctl" ]; then
+    _ghostctl "$@"
+else
+    compdef _ghostctl ghostctl
+fi
+"#;
+
+const FISH: &str = r#"# Completions of ghostctl for fish.
+function __ghostctl_complete
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    $words[1] __complete $words[2..-1] "$current" 2>/dev/null
+end
+complete -c ghostctl -a '(__ghostctl_complete)'
+"#;
+
+/// The script for that shell.
+pub fn script(shell: &str) -> Option<&'static str> {
+    match shell {
+        "bash" => Some(BASH),
+        "zsh" => Some(ZSH),
+        "fish" => Some(FISH),
+        _ => None,
+    }
+}

@@ -1,0 +1,100 @@
+//! What is offered at a cursor, from the definition and from a daemon.
+
+use crate::discovery::Environment;
+use crate::testing::fake::{End, Fake};
+use crate::testing::ran::ghostctl;
+
+/// The candidates for the words, without what they are.
+async fn offered(endpoint: &str, words: &[&str]) -> Vec<String> {
+    let ran = ghostctl(endpoint, &[&["__complete"], words].concat()).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}");
+    ran.out.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn commands_options_and_their_values_need_no_daemon() {
+    for (words, wanted) in [
+        (&["st"][..], &["status", "state"][..]),
+        (&["--json", "knowledge", ""], &["list", "read", "write", "delete"]),
+        (&["ledger", "--status", ""], &["started", "ok", "failed", "unknown"]),
+        (&["ledger", "--status=o"], &["--status=ok"]),
+        (&["ledger", "--status", "=", "f"], &["--status=failed"]),
+        (&["turn", "show", "--fu"], &["--full"]),
+        (&["status", "--endp"], &["--endpoint"]),
+        (&["completions", "z"], &["zsh"]),
+        (&["send", "chora", ""], &[]),
+        (&["send", "--", "--h"], &[]),
+        (&["no", "such", "thing"], &[]),
+        (&["agent", "nonsense", ""], &[]),
+        (&[], &["status"]),
+    ] {
+        let found = offered("unix:/nowhere/at/all", words).await;
+        match wanted {
+            ["status"] => assert!(found.len() > 20 && found.contains(&"status".to_owned()), "{found:?}"),
+            _ => {
+                let mut found = found.iter().map(String::as_str).collect::<Vec<_>>();
+                let mut wanted = wanted.to_vec();
+                found.sort_unstable();
+                wanted.sort_unstable();
+                assert_eq!(found, wanted, "{words:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_daemon_knows_is_offered_where_it_could_stand() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Fake::default().rows(12).serve(&dir.path().join("g.sock"));
+    let some = |first: &str| vec![first.to_owned(), format!("{first}0"), format!("{first}1")];
+    for words in [
+        &["agent", "get", "1"][..],
+        &["turn", "list", "--agent", "1"],
+        &["turn", "show", "1"],
+        &["task", "get", "1"],
+        &["task", "create", "x", "--depends-on", "1"],
+        &["dead", "retry", "1"],
+        &["chat", "history", "1"],
+        &["knowledge", "read", "1"],
+        &["tool", "list", "1"],
+        &["ask", "1"],
+    ] {
+        assert_eq!(offered(&daemon.endpoint, words).await, some("1"), "{words:?}");
+    }
+    for (words, wanted) in [
+        (&["state", "get", "k1"][..], &["k1", "k10", "k11"][..]),
+        (&["tool", "call", "ada", "work"], &["workspace.read"]),
+        // Each part of a list by itself.
+        (&["chat", "create", "room", "--members", "3,1"], &["3,1", "3,10", "3,11"]),
+        (&["chat", "create", "room", "--members=3,9"], &["--members=3,9"]),
+        (&["chat", "create", "1"], &[]),
+        (&["agent", "create", "x", "--id", "1"], &[]),
+    ] {
+        assert_eq!(offered(&daemon.endpoint, words).await, wanted, "{words:?}");
+    }
+    let told = ghostctl(&daemon.endpoint, &["__complete", "agent", "get", "0"]).await.out;
+    assert_eq!(told, "0\teditor running\n");
+}
+
+#[tokio::test]
+async fn a_shell_is_never_kept_waiting_and_hears_of_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    for endpoint in ["unix:/nowhere/at/all", "127.0.0.1:1", "no endpoint://"] {
+        let begun = crate::wait::Deadline::after(std::time::Duration::from_secs(10));
+        assert_eq!(offered(endpoint, &["agent", "get", ""]).await, Vec::<String>::new(), "{endpoint}");
+        assert!(!begun.remaining().is_zero(), "{endpoint}");
+    }
+    let daemon = Fake::default().first([End::Hold]).serve(&dir.path().join("g.sock"));
+    assert_eq!(offered(&daemon.endpoint, &["agent", "get", ""]).await, Vec::<String>::new());
+    // No world runs, and none is named.
+    assert_eq!(super::super::discovery::known_worlds(&Environment::default()), Vec::<String>::new());
+}
+
+#[test]
+fn every_shell_has_a_script_that_asks_this_program() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = super::script(shell).unwrap();
+        assert!(script.contains("__complete") && script.contains("2>/dev/null"), "{shell}");
+    }
+    assert_eq!(super::script("tcsh"), None);
+}
