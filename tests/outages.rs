@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ghost_proto::v1::SendRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
@@ -106,7 +106,7 @@ fn send_all(house: &House) {
 fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn() {
     let scene = Scene::new();
     let daemon = scene.up();
-    let began = Instant::now();
+    let over = Deadline::after(OUTAGE);
     send_all(&scene.house);
     Deadline::seconds(60).until("the model is down", || {
         let status = scene.status();
@@ -125,8 +125,7 @@ fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn
         });
     }
     Deadline::after(OUTAGE * 2).until("the outage has lasted", || {
-        let lasted = began.elapsed();
-        if lasted >= OUTAGE { Ok(()) } else { Err(format!("{lasted:?}")) }
+        if over.passed() { Ok(()) } else { Err(format!("{:?} are left", over.left())) }
     });
     let status = scene.status();
     assert!(status["parked_turns"].as_u64() <= Some(AGENTS as u64), "{status}");

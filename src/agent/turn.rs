@@ -30,6 +30,7 @@ use ghost_commons::agents;
 use ghost_commons::turns::{self, Ending, Next, Seen, Taken};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
+use ghost_provider::Pass;
 use serde_json::json;
 
 use self::open::Unopened;
@@ -56,9 +57,13 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             Ok(looked) => looked,
             Err(why) => return unfit(engine, agent_id, why).await,
         };
-        if matches!(next, Next::Mail { .. }) && gate::door(engine, agent_id, bench, &room.models).await {
-            continue;
-        }
+        let pass = match &next {
+            Next::Mail { .. } => match gate::door(engine, agent_id, bench, &room.models).await {
+                Some(pass) => pass,
+                None => continue,
+            },
+            Next::Nothing | Next::Resume => None,
+        };
         let (seen, more) = match next {
             Next::Nothing => return Ok(()),
             Next::Resume => (None, true),
@@ -71,7 +76,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
         let turn_id = taken.turn.turn_id;
         bench.set(Some(turn_id));
         let recent = sources.as_ref().map(|sources| sources.history.clone());
-        let ran = run(engine, taken, sources, bench).await;
+        let ran = run(engine, taken, sources, bench, pass).await;
         bench.set(None);
         match ran {
             Ok(Ran::Finished(turn)) => bench.remember(recent, *turn, engine.office.cx.limits().history_turns),
@@ -136,13 +141,14 @@ async fn run(
     taken: Taken,
     sources: Option<open::Sources>,
     bench: &Arc<Bench>,
+    pass: Option<Pass>,
 ) -> Result<Ran, Refusal> {
     let turn_id = taken.turn.turn_id;
     if let Some(refusal) = &taken.over {
         return end(engine, turn_id, Ending::Failed(refusal.clone())).await.map(|()| Ran::Ended);
     }
     let mut runner = match Runner::open(engine, taken, sources, bench).await? {
-        Ok(runner) => runner,
+        Ok(runner) => Runner { pass, ..runner },
         // The files have changed since the agent looked for its place in them.
         Err(Unopened::Unfit(why)) => return Ok(Ran::Unfit(why)),
         Err(Unopened::Failed(refusal)) => {

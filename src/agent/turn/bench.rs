@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use ghost_config::plan::Plan;
 use ghost_domain::{Timestamp, Turn, TurnId};
-use ghost_provider::Pass;
 use tokio::sync::Notify;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -48,8 +47,6 @@ pub struct Bench {
     pub(super) again: Notify,
     /// Whether the agent waits for a model that is down or for a budget: nothing is lost by letting that wait go.
     parked: AtomicBool,
-    /// The right to try a model that was down, won before the turn was opened.
-    pass: Mutex<Option<Pass>>,
     pace: Mutex<Pace>,
     /// What the agent's next prompt recalls, so that it is not read for every turn of a busy agent.
     recent: Mutex<Option<Vec<Arc<Turn>>>>,
@@ -118,14 +115,6 @@ impl Bench {
 
     pub(super) fn set_parked(&self, parked: bool) {
         self.parked.store(parked, Ordering::Release);
-    }
-
-    pub(super) fn put_pass(&self, pass: Pass) {
-        *self.pass.lock().unwrap_or_else(PoisonError::into_inner) = Some(pass);
-    }
-
-    pub(super) fn take_pass(&self) -> Option<Pass> {
-        self.pass.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The finished turns that the last look saw or that ended since, newest first. Forgotten by asking: only a turn that

@@ -72,8 +72,13 @@ fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp>
 }
 
 /// Waits before a turn is opened, while all the models are down that its agent may ask. Whoever is let through with the right to
-/// try one keeps it for the turn. Says whether it has waited: what was looked at before may be another then.
-pub(super) async fn door(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Bench, models: &[(String, String)]) -> bool {
+/// try one keeps it for the turn. `None` if it has waited: what was looked at before may be another then.
+pub(super) async fn door(
+    engine: &Arc<Engine>,
+    agent_id: &AgentId,
+    bench: &Bench,
+    models: &[(String, String)],
+) -> Option<Option<Pass>> {
     let mut waiting = None;
     loop {
         let providers = engine.providers();
@@ -81,17 +86,16 @@ pub(super) async fn door(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Bench
             models.iter().filter_map(|(provider, model)| Some((providers.get(provider)?, model.as_str()))).collect();
         if entries.len() < models.len() || entries.is_empty() {
             // That a provider is not there is for the turn to say.
-            return waiting.is_some();
+            return Some(None);
         }
         let again = armed(bench.again.notified());
         let bells: Vec<_> = entries.iter().map(|(entry, _)| armed(entry.breaker.changed())).collect();
         let mut until = None;
         for (entry, model) in &entries {
             match entry.breaker.admit(model) {
-                Admitted::Pass(pass) => {
-                    bench.put_pass(pass);
-                    return waiting.is_some();
-                }
+                // The right to try a model is won again after the next look, or by another.
+                Admitted::Pass(_) if waiting.is_some() => return None,
+                Admitted::Pass(pass) => return Some(Some(pass)),
                 Admitted::Wait(at) => until = sooner(until, at),
             }
         }
@@ -131,7 +135,7 @@ impl Runner {
         place: &mut Place,
     ) -> Result<Option<(usize, Pass)>, Refusal> {
         let (engine, bench, agent_id) = (Arc::clone(&self.engine), Arc::clone(&self.bench), self.agent_id.clone());
-        if let Some(pass) = bench.take_pass()
+        if let Some(pass) = self.pass.take()
             && let Some(at) = choices.iter().position(|choice| pass.is_of(&choice.entry.breaker, &choice.model))
             && !refused.contains(&at)
         {

@@ -191,6 +191,7 @@ impl Runner {
             timed,
             class,
             alone,
+            pass: None,
             shown: true,
         }))
     }

@@ -135,6 +135,7 @@ pub async fn call_for_operator(
         timed: false,
         class: Class::Person,
         alone: 0,
+        pass: None,
         shown: false,
     };
     // A tool that panics here must not take the control plane's task with it, nor leave the turn open behind it.

@@ -10,7 +10,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::time::Clock;
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, AgentId, CallId, Code, Limits, Refusal, Turn};
-use ghost_provider::Class;
+use ghost_provider::{Class, Pass};
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::view::model_view;
 use ghost_tools::{CallCx, Registry};
@@ -69,6 +69,8 @@ pub(super) struct Runner {
     pub(super) class: Class,
     /// Rounds of attempts that failed while the same model answered others.
     pub(super) alone: u32,
+    /// The right to call a model, won before the turn was opened.
+    pub(super) pass: Option<Pass>,
     /// Whether the board shows what this turn does; an operator's call stands beside the agent's own turns.
     pub(super) shown: bool,
 }
