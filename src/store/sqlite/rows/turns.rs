@@ -312,7 +312,8 @@ mod tests {
         for agent_id in [None, Some("bob".parse::<AgentId>().unwrap())] {
             for status in statuses.map(Some).into_iter().chain([None]) {
                 for (source, before) in [(None, None), (Some("mail"), None), (None, Some(Timestamp(9)))] {
-                    let filter = TurnFilter { agent_id: agent_id.clone(), status, source, before, limit: 9, parked: None };
+                    let filter =
+                        TurnFilter { agent_id: agent_id.clone(), status, source, before, limit: 9, parked: None };
                     let (sql, args) = list(&filter);
                     let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
                     let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();
