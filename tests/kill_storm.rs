@@ -117,7 +117,7 @@ fn world(house: &House, base_url: &str) -> std::path::PathBuf {
          storm: {{ kind: openai, base_url: '{base_url}', concurrency: 16, retry_base: 10ms }}\n\
          # Chains that share a turn take over the longest one's hops, and its root: what one agent asks another then adds\n\
          # up over many chains. Twenty-eight starts in a minute are no sign of a message that cannot be worked off.\n\
-         limits: {{ hops_max: 10000, reply_rounds_max: 1000, turn_mail_max: 4, stalled_boots_max: 1000 }}\n"
+         limits: {{ hops_max: 10000, reply_rounds_max: 1000, turn_mail_max: 4, stalled_boots_max: 1000, root_tokens_max: 0 }}\n"
     ));
     world.path().to_owned()
 }
