@@ -10,11 +10,11 @@ use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::model::NoDeltas;
 use crate::testing::FakeEnd;
 
-const KINDS: [ProviderKind; 4] =
+pub(super) const KINDS: [ProviderKind; 4] =
     [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::Ollama];
 
 /// The content type of a stream, and one in which a tool call is under way, by protocol.
-fn half(kind: ProviderKind) -> (&'static str, String) {
+pub(super) fn half(kind: ProviderKind) -> (&'static str, String) {
     match kind {
         ProviderKind::Anthropic => ("text/event-stream", anthropic::events(&anthropic::answer()[..16])),
         ProviderKind::Gemini => ("text/event-stream", sse(&gemini::answer()[..4])),

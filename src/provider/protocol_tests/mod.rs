@@ -6,6 +6,7 @@ mod anthropic;
 mod failures;
 mod fuzz;
 mod gemini;
+mod idle;
 mod ollama;
 mod openai;
 
