@@ -123,8 +123,9 @@ pub async fn begin(w: &mut dyn Writes, cx: &Cx, start: Start) -> Result<Conversa
 fn named_thread(thread: &str) -> Result<String> {
     let length = thread.chars().count();
     if length == 0 || length > THREAD_MAX || thread.chars().any(char::is_control) || thread.trim() != thread {
+        let code = if length > THREAD_MAX { Code::TooLarge } else { Code::InvalidArguments };
         return Err(Refusal::new(
-            Code::InvalidArguments,
+            code,
             format!("thread must have 1 to {THREAD_MAX} characters, no control characters and no space at its ends"),
         )
         .hint("name the thread by the id that it has outside")

@@ -60,10 +60,7 @@ async fn agent_or(
 ) -> Result<Agent> {
     match r.agent_get(agent_id).await? {
         Some(agent) if !agent.is_deleted() => Ok(agent),
-        Some(deleted) => {
-            let what = format!("there is no agent `{agent_id}` any more: it was deleted");
-            Err(Refusal::new(Code::NotFound, what).hint(way_back(&deleted)))
-        }
+        Some(deleted) => Err(Refusal::new(Code::NotFound, deleted_words(agent_id)).hint(way_back(&deleted))),
         None => {
             let all = r.agent_list(false).await?;
             let near = nearest(agent_id.as_str(), all.iter().map(|agent| agent.agent_id.as_str()));
@@ -71,6 +68,17 @@ async fn agent_or(
             Err(if near.is_some() { refusal } else { refusal.hint(LIST) })
         }
     }
+}
+
+/// What everyone is told of an agent that was deleted, whether they waited for it or come too late. Its code is `NotFound`.
+#[must_use]
+pub fn deleted_words(agent_id: &AgentId) -> String {
+    format!("there is no agent `{agent_id}` any more: it was deleted")
+}
+
+/// What those are told who wait for an agent that is being deleted.
+pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
+    Refusal::new(Code::NotFound, deleted_words(agent_id)).hint("ask someone else")
 }
 
 /// Why nothing is done that is an agent's to do.

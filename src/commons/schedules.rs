@@ -236,7 +236,7 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
     match (kind, when) {
         (ScheduleKind::Watch, When::Change { path, recursive, changes, debounce_ms }) => {
             if path.len() > PATH_MAX {
-                return Err(Refusal::new(Code::InvalidArguments, format!("path is longer than {PATH_MAX} bytes"))
+                return Err(Refusal::new(Code::TooLarge, format!("path is longer than {PATH_MAX} bytes"))
                     .hint("watch a directory nearer to the root"));
             }
             if !(50..=60_000).contains(&debounce_ms) {

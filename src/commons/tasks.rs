@@ -49,7 +49,8 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewTask) -> Re
     let limits = cx.limits();
     let title = one_line(&new.title);
     if title.is_empty() || title.chars().count() > TITLE_MAX {
-        return Err(Refusal::new(Code::InvalidArguments, format!("title must have 1 to {TITLE_MAX} characters"))
+        let code = if title.is_empty() { Code::InvalidArguments } else { Code::TooLarge };
+        return Err(Refusal::new(code, format!("title must have 1 to {TITLE_MAX} characters"))
             .hint("say in one line what to do, and the rest in description"));
     }
     if new.description.len() > limits.message_bytes as usize {

@@ -278,6 +278,7 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("job", old.job != new.job),
         ("channels", old.webhooks != new.webhooks || old.reactions != new.reactions),
         ("metrics", old.metrics_open != new.metrics_open),
+        ("http", old.http != new.http),
         ("heartbeat", old.heartbeats != new.heartbeats),
     ])
 }

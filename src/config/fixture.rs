@@ -40,6 +40,7 @@ write_acls: { chora: [agents/chora/, output/reports/] }
 tasks: { owner_may_update: false }
 secrets_env: [DEPLOY_KEY]
 metrics: { open: true }
+http: { allowed_hosts: [Ghost.Example, 'ghost:8080'], allowed_origins: ['https://dash.example'] }
 x-notes: anything
 ";
 

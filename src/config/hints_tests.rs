@@ -71,6 +71,8 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("limits: { hops_max: 0 }", "0 is not within 1 to 10000", "write at least 1"),
         ("limits: { hops_max: }", "nothing is not a whole number", "or leave the key out"),
         ("limits: 5", "`5` is not a map", "write `key: value` on indented lines"),
+        ("http: { allowed_hosts: ['http://a'] }", "`http://a` is not a host", "a name or an address"),
+        ("http: { allowed_origins: [a] }", "`a` is not an origin", "scheme and host alone"),
         ("metrics: { open: 'true' }", "`true` is not a truth value", "without quotes"),
         ("chat: { wake: }", "nothing is not a value for this", "it may be: all, mentions, none"),
         ("chat: { wake: mention }", "`mention` is not a value for this", "did you mean `mentions`?"),

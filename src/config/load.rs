@@ -167,6 +167,7 @@ fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> O
         secret_env,
         job,
         metrics_open: world.metrics_open,
+        http: world.http.clone(),
         webhooks,
         reactions: world.reactions,
         declared: Declared::default(),

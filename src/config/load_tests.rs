@@ -21,6 +21,9 @@ fn a_good_world_becomes_a_plan() {
     assert_eq!((plan.world_id.as_str(), plan.name.as_str(), plan.laws.as_str()), ("demo", "Demo World", "Be exact."));
     assert_eq!(plan.limits.hops_max, 8);
     assert!(!plan.owner_may_update_tasks && plan.metrics_open);
+    let hosts: Vec<_> = plan.http.allowed_hosts.iter().map(|found| (found.host.as_str(), found.port)).collect();
+    assert_eq!(hosts, [("ghost.example", None), ("ghost", Some(8_080))]);
+    assert_eq!(plan.http.allowed_origins, ["https://dash.example"]);
     assert_eq!(plan.secret_env.iter().collect::<Vec<_>>(), ["DEPLOY_KEY"]);
     assert_eq!(plan.creatable.iter().collect::<Vec<_>>(), ["doer"]);
 

@@ -5,6 +5,7 @@
 
 pub mod archetype;
 pub mod heartbeat;
+pub mod http;
 pub mod models;
 pub mod origins;
 
@@ -19,6 +20,7 @@ use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, Declared, Knowle
 
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
 pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
+pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderKind, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
@@ -73,6 +75,8 @@ pub struct Plan {
     pub job: Option<JobPlan>,
     /// The origin of the HTTP side's metrics: whether `/metrics` is open.
     pub metrics_open: bool,
+    /// Whom the HTTP side answers besides its own address.
+    pub http: HttpPlan,
     /// The webhooks over which someone outside talks with agents, by name.
     pub webhooks: BTreeMap<String, WebhookPlan>,
     /// How freely agents react whose archetype says nothing (MSG-14).

@@ -1,8 +1,10 @@
-//! gRPC reflection, whose tables are made when someone first asks for them: few do, and every start would wait for them.
+//! gRPC reflection in both of its versions, whose tables are made when someone first asks for them: few do, and every start
+//! would wait for them. Most clients that ask still speak v1alpha alone.
 //!
 //! Must never: fail a start. That the descriptors are whole is tested.
 
 use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -12,21 +14,70 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService;
+use tonic_reflection::server::Builder;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 /// What answers, once it is made.
 type Made = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
-/// The reflection service.
-#[derive(Clone, Default)]
-pub(crate) struct Reflection(Arc<OnceLock<Result<Made, String>>>);
+/// A version of the reflection service.
+pub(crate) trait Version: Send + 'static {
+    /// The service's full name.
+    const NAME: &'static str;
 
-impl NamedService for Reflection {
-    const NAME: &'static str = "grpc.reflection.v1.ServerReflection";
+    /// Makes its tables.
+    fn make() -> Result<Made, String>;
 }
 
-impl Service<Request<Body>> for Reflection {
+/// The version that newer clients speak.
+pub(crate) enum V1 {}
+
+/// The version that most clients speak.
+pub(crate) enum V1Alpha {}
+
+impl Version for V1 {
+    const NAME: &'static str = "grpc.reflection.v1.ServerReflection";
+
+    fn make() -> Result<Made, String> {
+        builder().build_v1().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
+    }
+}
+
+impl Version for V1Alpha {
+    const NAME: &'static str = "grpc.reflection.v1alpha.ServerReflection";
+
+    fn make() -> Result<Made, String> {
+        builder().build_v1alpha().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
+    }
+}
+
+fn builder() -> Builder<'static> {
+    Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// The reflection service.
+pub(crate) struct Reflection<V>(Arc<OnceLock<Result<Made, String>>>, PhantomData<fn() -> V>);
+
+impl<V> Default for Reflection<V> {
+    fn default() -> Self {
+        Self(Arc::default(), PhantomData)
+    }
+}
+
+impl<V> Clone for Reflection<V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0), PhantomData)
+    }
+}
+
+impl<V: Version> NamedService for Reflection<V> {
+    const NAME: &'static str = V::NAME;
+}
+
+impl<V: Version> Service<Request<Body>> for Reflection<V> {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
@@ -38,20 +89,12 @@ impl Service<Request<Body>> for Reflection {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let made = Arc::clone(&self.0);
         Box::pin(async move {
-            match made.get_or_init(make) {
+            match made.get_or_init(V::make) {
                 Ok(service) => service.clone().oneshot(request).await,
                 Err(error) => Ok(Status::internal(format!("reflection cannot be built: {error}")).into_http()),
             }
         })
     }
-}
-
-fn make() -> Result<Made, String> {
-    let service = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1();
-    service.map(BoxCloneSyncService::new).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -60,6 +103,6 @@ mod tests {
 
     #[test]
     fn the_descriptors_are_whole() {
-        assert!(make().is_ok());
+        assert!(V1::make().is_ok() && V1Alpha::make().is_ok());
     }
 }

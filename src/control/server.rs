@@ -11,17 +11,27 @@ use std::time::Duration;
 
 use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::v1::{
-    agents_server::AgentsServer, budgets_server::BudgetsServer, chat_server::ChatServer,
-    conversations_server::ConversationsServer, events_server::EventsServer, knowledge_server::KnowledgeServer,
-    ledger_server::LedgerServer, messages_server::MessagesServer, schedules_server::SchedulesServer,
-    state_server::StateServer, tasks_server::TasksServer, tools_server::ToolsServer, turns_server::TurnsServer,
-    world_server::WorldServer,
+    agents_server::{self, AgentsServer},
+    budgets_server::{self, BudgetsServer},
+    chat_server::{self, ChatServer},
+    conversations_server::{self, ConversationsServer},
+    events_server::{self, EventsServer},
+    knowledge_server::{self, KnowledgeServer},
+    ledger_server::{self, LedgerServer},
+    messages_server::{self, MessagesServer},
+    schedules_server::{self, SchedulesServer},
+    state_server::{self, StateServer},
+    tasks_server::{self, TasksServer},
+    tools_server::{self, ToolsServer},
+    turns_server::{self, TurnsServer},
+    world_server::{self, WorldServer},
 };
 use ghost_world::World;
 use ghost_world::loops::DELIVERIES;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 
@@ -30,7 +40,7 @@ use crate::auth::{Gate, TOKEN_FILE, fit, token};
 use crate::control::Control;
 use crate::http;
 use crate::places::Places;
-use crate::reflection::Reflection;
+use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services::{
     AgentsService, BudgetsService, ChatService, ConversationsService, EventsService, KnowledgeService, LedgerService,
     MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService, WorldService,
@@ -295,7 +305,7 @@ impl Bound {
         let (closing, closed) = watch::channel(false);
         let control = Control::new(world, self.endpoints.into(), Arc::clone(&self.on_shutdown), closed.clone());
         let (health, health_service) = tonic_health::server::health_reporter();
-        health.set_service_status("", tonic_health::ServingStatus::Serving).await;
+        tell(&health, tonic_health::ServingStatus::Serving).await;
         let mut tasks = JoinSet::new();
         let (own, network) = (Places::default(), Places::default());
         for Socket { door, gate } in &self.doors.0.sockets {
@@ -320,7 +330,7 @@ impl Bound {
                 Err(error) => Refusal::new(Code::Internal, format!("a listener panicked: {error}")),
             }),
         };
-        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        tell(&health, tonic_health::ServingStatus::NotServing).await;
         closing.send_replace(true);
         courier.abort();
         let clock = Arc::clone(&control.world.cx().ports.clock);
@@ -331,6 +341,29 @@ impl Bound {
             () = clock.sleep(CLOSING) => tasks.abort_all(),
         }
         failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Tells the health of the daemon, and of each of its services, which are well or not together.
+async fn tell(health: &tonic_health::server::HealthReporter, status: tonic_health::ServingStatus) {
+    for service in [
+        "",
+        agents_server::SERVICE_NAME,
+        budgets_server::SERVICE_NAME,
+        chat_server::SERVICE_NAME,
+        conversations_server::SERVICE_NAME,
+        events_server::SERVICE_NAME,
+        knowledge_server::SERVICE_NAME,
+        ledger_server::SERVICE_NAME,
+        messages_server::SERVICE_NAME,
+        schedules_server::SERVICE_NAME,
+        state_server::SERVICE_NAME,
+        tasks_server::SERVICE_NAME,
+        tools_server::SERVICE_NAME,
+        turns_server::SERVICE_NAME,
+        world_server::SERVICE_NAME,
+    ] {
+        health.set_service_status(service, status).await;
     }
 }
 
@@ -345,13 +378,20 @@ where
 {
     macro_rules! gated {
         ($server:ident, $service:expr) => {
-            InterceptedService::new($server::new($service).max_decoding_message_size(REQUEST_MAX), gate.clone())
+            InterceptedService::new(
+                $server::new($service)
+                    .max_decoding_message_size(REQUEST_MAX)
+                    // What is unpacked is bounded by the same size. Answers are not packed: most go no further than this machine.
+                    .accept_compressed(CompressionEncoding::Gzip),
+                gate.clone(),
+            )
         };
     }
     let mut routes = Routes::builder();
     routes
         .add_service(health)
-        .add_service(InterceptedService::new(Reflection::default(), gate.clone()))
+        .add_service(InterceptedService::new(Reflection::<V1>::default(), gate.clone()))
+        .add_service(InterceptedService::new(Reflection::<V1Alpha>::default(), gate.clone()))
         .add_service(gated!(AgentsServer, AgentsService::new(control.clone())))
         .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
         .add_service(gated!(ChatServer, ChatService(control.clone())))

@@ -41,7 +41,7 @@ const CHANNEL_MAX: usize = 128;
 /// What a reader asks for, as it said it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
-    /// Of these kinds, or families such as `turn.`; empty is all.
+    /// Of these kinds, or families such as `turn.` or `turn.*`; empty is all.
     pub kinds: Vec<String>,
     /// About this agent.
     pub agent_id: Option<String>,
@@ -117,7 +117,10 @@ pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
         return Err(input::bad("kinds", format!("has {} entries", wanted.kinds.len()))
             .hint(format!("name at most {KINDS_MAX}, or families such as `turn.`")));
     }
-    for kind in &wanted.kinds {
+    // A family may be written as people write it, over every transport: `turn.*` is `turn.`.
+    let kinds: Vec<String> =
+        wanted.kinds.iter().map(|kind| kind.strip_suffix('*').unwrap_or(kind).to_owned()).collect();
+    for kind in &kinds {
         let mut known = EventKind::ALL.iter().map(|known| known.as_str());
         let is_known = match kind.strip_suffix('.') {
             Some(family) => !family.is_empty() && known.any(|known| known.starts_with(kind.as_str())),
@@ -134,7 +137,7 @@ pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
         }
     }
     Ok(EventFilter {
-        kinds: wanted.kinds.clone(),
+        kinds,
         agent_id: input::parsed_if("agent_id", wanted.agent_id.as_deref())?,
         channel: input::line_if("channel", wanted.channel.as_deref(), CHANNEL_MAX)?,
     })

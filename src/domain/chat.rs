@@ -273,19 +273,20 @@ pub const TOPIC_MAX: usize = 200;
 /// A topic without blanks around it: one line that says something.
 ///
 /// # Errors
-/// `InvalidArguments` with the field and what to do.
+/// `InvalidArguments`, or `TooLarge`, with the field and what to do.
 pub fn check_topic(text: &str) -> Result<String, Refusal> {
-    let refused = |what: String| {
-        Err(Refusal::new(Code::InvalidArguments, what)
+    let refused = |code, what: String| {
+        Err(Refusal::new(code, what)
             .hint("say in one line what the channel is about, or leave topic out")
             .details(serde_json::json!({ "field": "topic" })))
     };
     let topic = text.trim();
     if topic.chars().any(char::is_control) {
-        return refused("topic has a control character".to_owned());
+        return refused(Code::InvalidArguments, "topic has a control character".to_owned());
     }
     if topic.is_empty() || topic.chars().count() > TOPIC_MAX {
-        return refused(format!("topic must have 1 to {TOPIC_MAX} characters"));
+        let code = if topic.is_empty() { Code::InvalidArguments } else { Code::TooLarge };
+        return refused(code, format!("topic must have 1 to {TOPIC_MAX} characters"));
     }
     Ok(topic.to_owned())
 }

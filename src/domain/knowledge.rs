@@ -127,10 +127,13 @@ pub fn check_entry_id(entry_id: &str) -> Result<(), Refusal> {
 /// Whether a text can be a title: one line of 1 to 200 characters.
 pub fn check_title(title: &str) -> Result<(), Refusal> {
     let plain = !title.trim().is_empty() && !title.chars().any(char::is_control);
-    if plain && title.chars().count() <= TITLE_MAX {
-        return Ok(());
+    let refusal =
+        wrong(format!("title must be one line of 1 to {TITLE_MAX} characters"), "put the rest into the content");
+    match plain {
+        true if title.chars().count() <= TITLE_MAX => Ok(()),
+        true => Err(Refusal { code: Code::TooLarge, ..refusal }),
+        false => Err(refusal),
     }
-    Err(wrong(format!("title must be one line of 1 to {TITLE_MAX} characters"), "put the rest into the content"))
 }
 
 /// Whether a text can be the content of an entry: not blank, no control characters but line breaks and tabs, at most
@@ -169,10 +172,14 @@ pub fn check_tags(tags: &[String]) -> Result<(), Refusal> {
             && !tag.chars().any(|c| c.is_control() || c == ',')
     };
     match tags.iter().find(|tag| !fits(tag)) {
-        Some(bad) => Err(wrong(
-            format!("`{}` is not a tag", one_line(&clip(bad, 80))),
-            format!("a tag is 1 to {TAG_CHARS} characters without commas or line breaks"),
-        )),
+        Some(bad) => {
+            let refusal = wrong(
+                format!("`{}` is not a tag", one_line(&clip(bad, 80))),
+                format!("a tag is 1 to {TAG_CHARS} characters without commas or line breaks"),
+            );
+            let long = bad.chars().count() > TAG_CHARS;
+            Err(if long { Refusal { code: Code::TooLarge, ..refusal } } else { refusal })
+        }
         None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::roster::{agent_for, gone, put};
+use crate::roster::{agent_for, deleted, put};
 use crate::turns::{self, Ending};
 use crate::{Cx, Result, asks, budgets, chat, conversations, schedules, tasks};
 
@@ -50,8 +50,10 @@ pub async fn delete_because(
     reason: Option<&str>,
 ) -> Result<Deleted> {
     let mut agent = agent_for(w, cx, by, agent_id).await?;
-    let refusal = gone(&agent, "was deleted");
     let ending = format!("{agent_id} was deleted by {by}");
+    // Before its turns end, which would tell those who wait on one of them that it was cancelled: whoever asked it learns the
+    // same, and the same as who asks it later.
+    asks::fail_all_to(w, cx, agent_id, &deleted(agent_id)).await?;
     // The operator's turns in its name are among them.
     for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
         turns::finish(w, cx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;
@@ -73,7 +75,6 @@ pub async fn delete_because(
         let pending: Vec<MessageId> = mail.into_iter().map(|mail| mail.message_id).collect();
         w.message_mark(&pending, MailState::Consumed, None, 0).await?;
     }
-    asks::fail_all_to(w, cx, agent_id, &refusal).await?;
     chat::leave_all(w, cx, by, agent_id).await?;
     schedules::cancel_all(w, cx, by, agent_id).await?;
     let left = tasks::left_behind(w, cx, agent_id).await?;

@@ -236,8 +236,9 @@ fn choices(options: Vec<String>) -> Result<Vec<String>> {
         return Ok(options);
     }
     let (least, most) = (OPTIONS.start(), OPTIONS.end());
+    let long = options.iter().any(|option| option.chars().count() > OPTION_MAX);
     Err(Refusal::new(
-        Code::InvalidArguments,
+        if long { Code::TooLarge } else { Code::InvalidArguments },
         format!("a poll has {least} to {most} options of 1 to {OPTION_MAX} characters each"),
     )
     .hint("give options as a list of short answers")

@@ -8,6 +8,7 @@ pub mod budgets;
 pub mod channels;
 pub mod chat_channels;
 pub mod cron;
+pub mod http;
 pub mod later;
 pub mod llm;
 pub mod parts;
@@ -21,6 +22,7 @@ use ghost_domain::{AgentId, ChatWake, Limits, Reactions, Scope};
 
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
+use crate::plan::HttpPlan;
 use crate::reader::{Field, Map};
 
 use agents::{AgentEntry, TeamEntry};
@@ -76,6 +78,8 @@ pub struct WorldFile<'n> {
     pub job: Option<JobEntry<'n>>,
     /// `metrics.open`.
     pub metrics_open: bool,
+    /// `http`.
+    pub http: HttpPlan,
     /// `channels.webhooks`.
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
     /// `channels.reactions`.
@@ -139,7 +143,9 @@ const LIMITS_ELSEWHERE: [(&str, &str); 5] = [
 ];
 
 /// Keys of sections that people write at the top of the file.
-const WITHIN: [(&str, &str); 20] = [
+const WITHIN: [(&str, &str); 22] = [
+    ("allowed_hosts", "http"),
+    ("allowed_origins", "http"),
     ("brief", "job"),
     ("default_model", "llm"),
     ("default_provider", "llm"),
@@ -218,6 +224,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         secret_env: map.get("secrets_env").map(|field| variables(&field)).unwrap_or_default(),
         job: section(&map, "job", job),
         metrics_open: section(&map, "metrics", |metrics| metrics.get("open")?.flag()).unwrap_or(false),
+        http: http::http(&map),
         webhooks: channels.webhooks,
         reactions: channels.reactions,
         chat_channels: chat_channels::chat_channels(&map),

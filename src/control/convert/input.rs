@@ -62,9 +62,14 @@ pub fn line(field: &str, text: &str, most: usize) -> Result<String, Refusal> {
         return Err(bad(field, "holds a control character").hint("give one line of plain text"));
     }
     if text.chars().count() > most {
-        return Err(bad(field, format!("has more than {most} characters")).hint("make it shorter"));
+        return Err(too_long(field, format!("has more than {most} characters")).hint("make it shorter"));
     }
     Ok(text.to_owned())
+}
+
+/// A text of one field that is longer than it may be: the same code for every text, short or long.
+fn too_long(field: &str, what: impl std::fmt::Display) -> Refusal {
+    Refusal { code: Code::TooLarge, ..bad(field, what) }
 }
 
 /// The same where the field may be absent.
@@ -88,12 +93,8 @@ pub fn prose(field: &str, text: &str, most: u32) -> Result<String, Refusal> {
 /// The same, but it may be blank.
 pub fn prose_or_none(field: &str, text: &str, most: u32) -> Result<String, Refusal> {
     if text.len() > most as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("{field} has {} bytes; at most {most} are taken", text.len()),
-        )
-        .hint("write the long part to a workspace file and name its path")
-        .details(json!({ "field": field })));
+        return Err(too_long(field, format!("has {} bytes; at most {most} are taken", text.len()))
+            .hint("write the long part to a workspace file and name its path"));
     }
     let strange = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     if let Some(at) = text.find(strange) {
@@ -105,12 +106,8 @@ pub fn prose_or_none(field: &str, text: &str, most: u32) -> Result<String, Refus
 /// A JSON object of at most `most` bytes that names no key twice; blank is null.
 pub fn object(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
     if text.len() > most as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("{field} has {} bytes; at most {most} are taken", text.len()),
-        )
-        .hint("make it shorter, or write a workspace file and name its path")
-        .details(json!({ "field": field })));
+        return Err(too_long(field, format!("has {} bytes; at most {most} are taken", text.len()))
+            .hint("make it shorter, or write a workspace file and name its path"));
     }
     if text.trim().is_empty() {
         return Ok(Value::Null);
@@ -127,12 +124,8 @@ pub fn object(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
 /// never blank.
 pub fn json(field: &str, text: &str, most: u32) -> Result<JsonText, Refusal> {
     if text.len() > most as usize {
-        return Err(Refusal::new(
-            Code::TooLarge,
-            format!("{field} has {} bytes; at most {most} are taken", text.len()),
-        )
-        .hint("split it up, or write a workspace file and name its path")
-        .details(json!({ "field": field })));
+        return Err(too_long(field, format!("has {} bytes; at most {most} are taken", text.len()))
+            .hint("split it up, or write a workspace file and name its path"));
     }
     let hint = "text is written in quotes, such as \"calm\"; null deletes";
     // First, because of a number that is too great it has more to say.
@@ -270,6 +263,7 @@ mod tests {
         let refusal = parsed::<AgentId>("owner", "../x").unwrap_err();
         assert_eq!(refusal.details, Some(json!({ "field": "owner" })));
         assert!(refusal.message.starts_with("owner: ") && refusal.hint.is_some());
+        assert_eq!(line("name", "elevenchars", 10).unwrap_err().code, Code::TooLarge);
         for (text, fits) in [("a b", true), ("", false), ("a\nb", false), ("a\u{7}", false)] {
             assert_eq!(line("name", text, 10).is_ok(), fits, "{text:?}");
         }

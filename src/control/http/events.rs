@@ -59,8 +59,7 @@ fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
         },
     };
     Ok(Wanted {
-        // A family may be written as people write it.
-        kinds: params.all("kind").iter().map(|kind| kind.strip_suffix('*').unwrap_or(kind).to_owned()).collect(),
+        kinds: params.all("kind"),
         agent_id: params.text("agent"),
         channel: params.text("channel"),
         start,

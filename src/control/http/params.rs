@@ -30,7 +30,7 @@ impl Params {
                     None if known().next().is_none() => "this takes none".to_owned(),
                     None => format!("there are: {}", known().collect::<Vec<_>>().join(", ")),
                 };
-                return Err(bad("query", format!("has `{}`, which is no parameter here", clip(name, 80))).hint(hint));
+                return Err(bad(&clip(name, 80), "is no parameter here").hint(hint));
             }
             if !many.contains(&name.as_str()) && pairs.iter().take(at).any(|(before, _)| before == name) {
                 return Err(bad(name, "is given twice").hint("give it once"));

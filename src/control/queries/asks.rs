@@ -2,6 +2,7 @@
 //!
 //! Must never: say more of an ask than was recorded when it ended.
 
+use ghost_commons::mail::deleted_words;
 use ghost_domain::{Ask, AskStatus, Code, Refusal, Turn, TurnStatus};
 use ghost_world::World;
 
@@ -17,6 +18,9 @@ pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>>
             Refusal::new(Code::Timeout, words)
                 .hint("a late reply is kept, see `ghostctl events --kind ask.late`; a longer timeout waits for it"),
         )),
+        AskStatus::Failed if words == deleted_words(&ask.target) => {
+            Ok(Some(Refusal::new(Code::NotFound, words).hint("ask someone else")))
+        }
         AskStatus::Failed => {
             let message_id = ask.message_id;
             let turn: Option<Turn> = world

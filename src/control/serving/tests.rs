@@ -62,6 +62,11 @@ impl Served {
         UnixStream::connect(&self.socket).await.unwrap()
     }
 
+    /// A request for `path`, with more of a head if there is more.
+    fn asking(&self, path: &str, more: &str) -> String {
+        format!("GET {path} HTTP/1.1\r\nHost: localhost:{}\r\n{more}\r\n", self.http.port())
+    }
+
     async fn rest(&self, sent: &str) -> TcpStream {
         let mut io = TcpStream::connect(self.http).await.unwrap();
         io.write_all(sent.as_bytes()).await.unwrap();
@@ -70,8 +75,8 @@ impl Served {
 
     /// A stream of server-sent events whose head has come.
     async fn events(&self) -> TcpStream {
-        let head = "GET /api/events?after=now HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-long-enough-token\r\n\r\n";
-        let mut io = self.rest(head).await;
+        let mut io =
+            self.rest(&self.asking("/api/events?after=now", "Authorization: Bearer a-long-enough-token\r\n")).await;
         let told = read_until(&mut io, "\r\n\r\n").await;
         assert!(told.starts_with("HTTP/1.1 200"), "{told}");
         io
@@ -106,7 +111,7 @@ async fn in_time<T>(clock: &ManualClock, done: impl Future<Output = T>) -> T {
 async fn a_connection_without_a_request_is_closed_and_one_with_a_request_is_not() {
     let scene = Scene::new().await;
     let served = serve(&scene).await;
-    let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let asked = &served.asking("/healthz", "");
     let mut events = served.events().await;
     let mut again = served.rest(asked).await;
     assert!(read_until(&mut again, "ok\n").await.starts_with("HTTP/1.1 200"));
@@ -135,7 +140,7 @@ async fn silent_peers_do_not_hold_up_the_end() {
     let (_silent, _mute) = (served.grpc().await, served.rest("").await);
     let _half = served.rest("GET /healthz HT").await;
     // Connections are taken in their order, so these were taken after all of those.
-    let mut asked = served.rest("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let mut asked = served.rest(&served.asking("/healthz", "Connection: close\r\n")).await;
     read_until(&mut asked, "ok\n").await;
     let mut world = WorldClient::new(served.channel().await);
     world.status(StatusRequest::default()).await.unwrap();
@@ -150,7 +155,7 @@ async fn the_network_has_only_so_many_connections_and_the_own_socket_as_many_of_
     let scene = Scene::with("limits: { connections_max: 2 }\n").await;
     let served = serve(&scene).await;
     let (first, _second) = (served.events().await, served.events().await);
-    let asked = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let asked = &served.asking("/healthz", "");
     let mut third = served.rest(asked).await;
     let third = tokio::spawn(async move { read_until(&mut third, "ok\n").await });
     // Whoever fills the network keeps nobody from the socket.

@@ -43,7 +43,7 @@ fn told(given: &Status) -> Status {
         ),
         tonic::Code::NotFound => status(
             &Refusal::new(Code::NotFound, or(said, "there is no such thing"))
-                .hint("health is told of the whole daemon alone: leave the service's name empty"),
+                .hint("health is told of `ghost.v1.World` and the other services of ghost.v1, and of the whole daemon under an empty name"),
         ),
         code => status_as(
             code,

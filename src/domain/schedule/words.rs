@@ -118,10 +118,11 @@ fn read_instant(text: &str) -> Option<Timestamp> {
 /// What a schedule is called, without blanks around it.
 ///
 /// # Errors
-/// `InvalidArguments` with what a name is.
+/// `InvalidArguments`, or `TooLarge`, with what a name is.
 pub fn checked_name(name: &str) -> Result<String, Refusal> {
     let bad = |why: &str| {
-        Err(Refusal::new(Code::InvalidArguments, format!("name: `{}` {why}", clip(&one_line(name), 80)))
+        let code = if name.trim().chars().count() > NAME_MAX { Code::TooLarge } else { Code::InvalidArguments };
+        Err(Refusal::new(code, format!("name: `{}` {why}", clip(&one_line(name), 80)))
             .hint(format!("use 1 to {NAME_MAX} characters, no line breaks and no `/`")))
     };
     let trimmed = name.trim();

@@ -136,6 +136,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         secret_env: BTreeSet::new(),
         job: None,
         metrics_open: false,
+        http: ghost_config::plan::HttpPlan::default(),
         reactions: ghost_domain::Reactions::Minimal,
         webhooks: BTreeMap::new(),
         heartbeats: BTreeMap::new(),

@@ -11,3 +11,4 @@ mod messages;
 mod rig;
 mod tls;
 mod tools;
+mod wire;

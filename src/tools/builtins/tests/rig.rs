@@ -115,6 +115,7 @@ fn plan(dir: &TempDir) -> Plan {
         secret_env: BTreeSet::new(),
         job: None,
         metrics_open: false,
+        http: ghost_config::plan::HttpPlan::default(),
         reactions: ghost_domain::Reactions::Minimal,
         webhooks: BTreeMap::new(),
         heartbeats: BTreeMap::new(),

@@ -1,0 +1,114 @@
+//! Whom the HTTP side answers besides its own address: names that proxies, containers and clusters call it by, and pages of
+//! other origins.
+//!
+//! Must never: take a text for a host that a browser would read as another one.
+
+use std::net::Ipv6Addr;
+
+/// Settings of the HTTP side. Without them it answers its own address alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpPlan {
+    /// Hosts that requests may name. One without a port is taken with any.
+    pub allowed_hosts: Vec<HostPort>,
+    /// Origins whose pages may ask, such as `https://dash.example.com`, in lower case.
+    pub allowed_origins: Vec<String>,
+}
+
+/// What a `Host` header holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// A name or an address, in lower case; an IPv6 address without its brackets.
+    pub host: String,
+    /// The port, if it was written.
+    pub port: Option<u16>,
+}
+
+impl HostPort {
+    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`, whole and exact: nothing may follow the port.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (host, rest) = match text.strip_prefix('[') {
+            Some(text) => {
+                let (address, rest) = text.split_once(']')?;
+                (address.parse::<Ipv6Addr>().ok()?.to_string(), rest)
+            }
+            None => {
+                let end = text.find(':').unwrap_or(text.len());
+                let (host, rest) = text.split_at(end);
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                if host.is_empty() || host.len() > 253 || !host.bytes().all(fits) {
+                    return None;
+                }
+                (host.to_ascii_lowercase(), rest)
+            }
+        };
+        let port = match rest.strip_prefix(':') {
+            // `+80` would be read as a number, too.
+            Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(digits.parse().ok()?)
+            }
+            None if rest.is_empty() => None,
+            Some(_) | None => return None,
+        };
+        Some(Self { host, port })
+    }
+}
+
+/// An origin as browsers write it, `scheme://host` with a port if it is not the scheme's own; in lower case.
+#[must_use]
+pub fn origin(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
+    let port = HostPort::parse(host)?.port;
+    let own = if text.starts_with("https:") { 443 } else { 80 };
+    (port != Some(own)).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_read_whole_or_not_at_all() {
+        let read = |text: &str| HostPort::parse(text).map(|found| (found.host, found.port));
+        for (text, host, port) in [
+            ("localhost", "localhost", None),
+            ("LOCALHOST:80", "localhost", Some(80)),
+            ("ghost_1.svc.cluster.local:8080", "ghost_1.svc.cluster.local", Some(8_080)),
+            ("127.0.0.1:28083", "127.0.0.1", Some(28_083)),
+            ("[::1]", "::1", None),
+            ("[0:0::1]:9", "::1", Some(9)),
+        ] {
+            assert_eq!(read(text), Some((host.to_owned(), port)), "{text}");
+        }
+        for text in [
+            "",
+            ":80",
+            "a:",
+            "a:+80",
+            "a:65536",
+            "a:80:80",
+            "127.0.0.1:28083.evil.com",
+            "a b",
+            "a@b",
+            "a/b",
+            "*",
+            "[::1",
+            "[a]",
+            "[::1]x",
+            "::1",
+            "ü",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_what_a_browser_sends() {
+        assert_eq!(origin("https://Dash.example").as_deref(), Some("https://dash.example"));
+        assert_eq!(origin("http://a:3000").as_deref(), Some("http://a:3000"));
+        for text in ["dash.example", "https://a/", "https://a:443", "http://a:80", "ftp://a", "null", "https://", "*"] {
+            assert_eq!(origin(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What clients of other makers need: packed messages, health of each service, both versions of reflection, families of
+//! events as people write them, and the same code for the same thing everywhere.
+
+use ghost_proto::v1;
+use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::events_client::EventsClient;
+use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::tasks_client::TasksClient;
+use tonic::codec::CompressionEncoding;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::rig::{Ground, refused};
+
+#[tokio::test]
+async fn packed_messages_are_taken_and_what_they_unpack_to_is_bounded() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut messages = MessagesClient::new(rig.channel.clone()).send_compressed(CompressionEncoding::Gzip);
+    let send = |body: String| v1::SendRequest {
+        request_id: body.len().to_string(),
+        agent_id: "ben".into(),
+        body,
+        ..Default::default()
+    };
+    assert!(messages.send(send("hello ".repeat(100))).await.unwrap().into_inner().seq > 0);
+    // A few kilobytes on the wire that are many megabytes when they are read.
+    let bomb = messages.send(send("x".repeat(64 * 1024 * 1024))).await.unwrap_err();
+    assert!(!matches!(bomb.code(), tonic::Code::Ok | tonic::Code::Unavailable), "{bomb:?}");
+    assert!(messages.send(send("still there".into())).await.is_ok());
+}
+
+#[tokio::test]
+async fn each_service_tells_its_health() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut health = HealthClient::new(rig.channel.clone());
+    for service in ["", "ghost.v1.World", "ghost.v1.Agents", "ghost.v1.Conversations", "ghost.v1.Schedules"] {
+        let told = health.check(HealthCheckRequest { service: service.into() }).await.unwrap().into_inner();
+        assert_eq!(told.status().as_str_name(), "SERVING", "{service}");
+    }
+    let none = health.check(HealthCheckRequest { service: "ghost.v1.Nothing".into() }).await;
+    refused(none, tonic::Code::NotFound, None);
+}
+
+#[tokio::test]
+async fn reflection_answers_in_both_versions() {
+    use tonic_reflection::pb::{v1, v1alpha};
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let newer = v1::ServerReflectionRequest {
+        message_request: Some(v1::server_reflection_request::MessageRequest::ListServices(String::new())),
+        ..Default::default()
+    };
+    let older = v1alpha::ServerReflectionRequest {
+        message_request: Some(v1alpha::server_reflection_request::MessageRequest::ListServices(String::new())),
+        ..Default::default()
+    };
+    let mut client = v1::server_reflection_client::ServerReflectionClient::new(rig.channel.clone());
+    let mut answers = client.server_reflection_info(tokio_stream::once(newer)).await.unwrap().into_inner();
+    let Some(v1::server_reflection_response::MessageResponse::ListServicesResponse(newer)) =
+        answers.message().await.unwrap().unwrap().message_response
+    else {
+        panic!("no list of services");
+    };
+    let mut client = v1alpha::server_reflection_client::ServerReflectionClient::new(rig.channel.clone());
+    let mut answers = client.server_reflection_info(tokio_stream::once(older)).await.unwrap().into_inner();
+    let Some(v1alpha::server_reflection_response::MessageResponse::ListServicesResponse(older)) =
+        answers.message().await.unwrap().unwrap().message_response
+    else {
+        panic!("no list of services");
+    };
+    let newer: Vec<String> = newer.service.into_iter().map(|service| service.name).collect();
+    let older: Vec<String> = older.service.into_iter().map(|service| service.name).collect();
+    assert!(newer.iter().any(|name| name == "ghost.v1.Agents"), "{newer:?}");
+    let ours = |names: &[String]| names.iter().filter(|name| name.starts_with("ghost.")).cloned().collect::<Vec<_>>();
+    assert_eq!(ours(&newer), ours(&older));
+}
+
+#[tokio::test]
+async fn a_family_of_events_may_be_written_with_a_star() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut events = EventsClient::new(rig.channel.clone());
+    let asked = |kind: &str| v1::SubscribeRequest { kinds: vec![kind.into()], ..Default::default() };
+    let mut seen = Vec::new();
+    for kind in ["agent.", "agent.*"] {
+        let mut stream = events.subscribe(asked(kind)).await.unwrap().into_inner();
+        let mut kinds = Vec::new();
+        while let Some(message) = stream.message().await.unwrap() {
+            kinds.extend(message.event.map(|event| event.kind));
+        }
+        seen.push(kinds);
+    }
+    assert!(!seen[0].is_empty() && seen[0] == seen[1], "{seen:?}");
+    refused(events.subscribe(asked("*")).await, tonic::Code::InvalidArgument, Some("kinds"));
+}
+
+#[tokio::test]
+async fn texts_that_are_too_long_have_one_code() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let (title, text) = ("x".repeat(201), "x".repeat(100_000));
+    let task = v1::CreateTaskRequest { request_id: "1".into(), owner: "ben".into(), ..Default::default() };
+    let mut tasks = TasksClient::new(rig.channel.clone());
+    let long = v1::CreateTaskRequest { title: title.clone(), ..task.clone() };
+    refused(tasks.create(long).await, tonic::Code::ResourceExhausted, Some("title"));
+    let long = v1::CreateTaskRequest { title: "t".into(), description: text.clone(), ..task };
+    refused(tasks.create(long).await, tonic::Code::ResourceExhausted, Some("description"));
+    let send = v1::SendRequest { request_id: "2".into(), agent_id: "ben".into(), ..Default::default() };
+    let mut messages = MessagesClient::new(rig.channel.clone());
+    let long = v1::SendRequest { subject: Some(title.clone()), body: "b".into(), ..send.clone() };
+    refused(messages.send(long).await, tonic::Code::ResourceExhausted, Some("subject"));
+    refused(messages.send(v1::SendRequest { body: text, ..send }).await, tonic::Code::ResourceExhausted, Some("body"));
+    let stop = v1::StopAgentRequest {
+        request_id: "3".into(),
+        agent_id: "ben".into(),
+        reason: Some(title.repeat(2)),
+        ..Default::default()
+    };
+    let mut agents = AgentsClient::new(rig.channel.clone());
+    refused(agents.stop(stop).await, tonic::Code::ResourceExhausted, Some("reason"));
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_deleted_agent_is_told_what_whoever_comes_later_is_told() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let ask = |request_id: &str, body: &str| v1::AskRequest {
+        request_id: request_id.into(),
+        agent_id: "ben".into(),
+        body: body.into(),
+        timeout_ms: None,
+    };
+    // The first is being worked on, the second waits behind it.
+    let mut asking = Vec::new();
+    for (id, body) in [("1", "please wait"), ("2", "and then")] {
+        let (mut messages, asked) = (MessagesClient::new(rig.channel.clone()), ask(id, body));
+        asking.push(tokio::spawn(async move { messages.ask(asked).await.unwrap().into_inner() }));
+    }
+    let mut agents = AgentsClient::new(rig.channel.clone());
+    loop {
+        let got = agents.get(v1::GetAgentRequest { agent_id: "ben".into() }).await.unwrap().into_inner();
+        if got.turn_id.is_some() && got.inbox_pending == 1 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let delete = v1::DeleteAgentRequest { request_id: "3".into(), agent_id: "ben".into(), reason: None };
+    agents.delete(delete).await.unwrap();
+    for asked in asking {
+        let answer = asked.await.unwrap();
+        assert_eq!((answer.status.as_str(), answer.error_code.as_deref()), ("failed", Some("not_found")), "{answer:?}");
+    }
+    let late =
+        refused(MessagesClient::new(rig.channel.clone()).ask(ask("4", "late")).await, tonic::Code::NotFound, None);
+    assert_eq!(late.code, ghost_domain::Code::NotFound);
+}
