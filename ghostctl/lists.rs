@@ -53,6 +53,20 @@ pub async fn collect<T>(
     }
 }
 
+/// Fetches every page, for what is read whole, and whether the daemon has more than it lists. `fetch` gets the page size and
+/// the cursor, and gives the rows, the next cursor and whether the list was cut.
+pub async fn whole<T>(
+    fetch: impl AsyncFn(u32, String) -> Result<(Vec<T>, String, bool), Failure>,
+) -> Result<(Vec<T>, bool), Failure> {
+    let cut = std::cell::Cell::new(false);
+    let all = collect(&Bound { limit: u32::MAX }, async |limit, cursor| {
+        let (rows, next, truncated) = fetch(limit, cursor).await?;
+        cut.set(truncated);
+        Ok((rows, next))
+    });
+    Ok((all.await?.rows, cut.get()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -308,8 +308,8 @@ fn one_of_many_writers_wins_and_the_others_hear_of_the_conflict() {
                 sets.spawn(async move { state.set(set).await });
                 writes.spawn(async move { knowledge.write(write).await });
             }
-            assert_eq!(refusals(sets.join_all().await), [Code::FailedPrecondition; 7]);
-            assert_eq!(refusals(writes.join_all().await), [Code::FailedPrecondition; 7]);
+            assert_eq!(refusals(sets.join_all().await), [Code::Aborted; 7]);
+            assert_eq!(refusals(writes.join_all().await), [Code::Aborted; 7]);
         }
         let race = StateClient::new(channel.clone()).get(GetStateRequest { key: "race".into() }).await.unwrap();
         assert_eq!(race.into_inner().version, 5);

@@ -99,19 +99,20 @@ pub async fn candidates(client: &Client, kind: &Live) -> Result<Vec<Candidate>, 
             letters.iter().map(|row| Candidate::new(&row.dead_letter_id, &about(row))).collect()
         }
         Live::Conversation => {
-            let request = ListConversationsRequest::default();
+            let request = ListConversationsRequest { limit, ..ListConversationsRequest::default() };
             let found = rpc!(client, ConversationsClient::list, request).await?.conversations;
             let about = |row: &ghost_proto::v1::Conversation| format!("{} with {}", row.owner, row.party);
             found.iter().take(PAGE as usize).map(|row| Candidate::new(&row.conversation_id, &about(row))).collect()
         }
         Live::Schedule(kind) => {
-            let request = ListSchedulesRequest { kind: Some(kind.clone()), ..ListSchedulesRequest::default() };
+            let request = ListSchedulesRequest { kind: Some(kind.clone()), limit, ..ListSchedulesRequest::default() };
             let found = rpc!(client, SchedulesClient::list, request).await?.schedules;
             let shown = found.iter().take(PAGE as usize);
             shown.map(|row| Candidate::new(format!("{}/{}", row.agent_id, row.name), &row.message)).collect()
         }
         Live::Channel => {
-            let channels = rpc!(client, ChatClient::list, ListChannelsRequest::default()).await?.channels;
+            let request = ListChannelsRequest { limit, ..ListChannelsRequest::default() };
+            let channels = rpc!(client, ChatClient::list, request).await?.channels;
             let shown = channels.iter().take(PAGE as usize);
             shown.map(|row| Candidate::new(&row.channel, row.topic.as_deref().unwrap_or_default())).collect()
         }
@@ -126,7 +127,7 @@ pub async fn candidates(client: &Client, kind: &Live) -> Result<Vec<Candidate>, 
             entries.iter().map(|row| Candidate::new(&row.key, &row.value_json)).collect()
         }
         Live::Tool(agent_id) => {
-            let request = ListToolsRequest { agent_id: agent_id.clone() };
+            let request = ListToolsRequest { agent_id: agent_id.clone(), limit, ..ListToolsRequest::default() };
             let tools = rpc!(client, ToolsClient::list, request).await?.tools;
             tools.iter().map(|row| Candidate::new(&row.name, &row.description)).collect()
         }

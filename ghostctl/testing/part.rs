@@ -143,6 +143,7 @@ unary!(Turns {
 
 unary!(Tools {
     list(ListToolsRequest) -> ListToolsResponse = |_fake, _asked| ListToolsResponse {
+        next_cursor: String::new(),
         tools: vec![ToolSummary {
             name: "workspace.read".into(),
             description: "Reads a file".into(),
@@ -172,6 +173,7 @@ unary!(Messages {
     get_dead(GetDeadRequest) -> GetDeadResponse = |_fake, _asked| GetDeadResponse {
         dead_letter: Some(DeadLetter::default()),
         envelopes: vec![Envelope { body: "poison".into(), ..Envelope::default() }],
+        truncated: false,
     };
     retry_dead(RetryDeadRequest) -> DeadChange = |_fake, _asked| DeadChange {
         dead_letter: Some(DeadLetter { status: "retried".into(), ..DeadLetter::default() }),
@@ -270,8 +272,9 @@ unary!(Budgets {
         .collect(),
         ..Budget::default()
     };
-    usage(UsageRequest) -> UsageResponse = |fake, _asked| UsageResponse {
-        sums: (0..fake.script().rows)
+    usage(UsageRequest) -> UsageResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let sums = rows
             .map(|n| UsageSum {
                 agent_id: n.to_string(),
                 calls: 2,
@@ -283,7 +286,8 @@ unary!(Budgets {
                 unpriced_tokens: if n == 0 { 0 } else { 15 },
                 ..UsageSum::default()
             })
-            .collect(),
+            .collect();
+        UsageResponse { sums, next_cursor }
     };
 });
 
@@ -308,8 +312,10 @@ unary!(Chat {
     };
     invite(InviteRequest) -> Channel = |_fake, asked| channel(asked.channel, vec![asked.agent_id]);
     remove(RemoveMemberRequest) -> Channel = |_fake, asked| channel(asked.channel, Vec::new());
-    list(ListChannelsRequest) -> ListChannelsResponse = |fake, _asked| ListChannelsResponse {
-        channels: (0..fake.script().rows).map(|n| channel(n.to_string(), vec!["ada".into()])).collect(),
+    list(ListChannelsRequest) -> ListChannelsResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let channels = rows.map(|n| channel(n.to_string(), vec!["ada".into()])).collect();
+        ListChannelsResponse { channels, next_cursor }
     };
     history(HistoryRequest) -> HistoryResponse = |fake, asked| {
         // Posts 1 to `rows`, 100 to an answer.
@@ -348,9 +354,10 @@ fn schedule(schedule_id: String, kind: &str) -> Schedule {
 
 unary!(Schedules {
     list(ListSchedulesRequest) -> ListSchedulesResponse = |fake, asked| {
-        let truncated = fake.script().truncated;
-        let schedules = (0..fake.script().rows).map(|n| schedule(n.to_string(), asked.kind())).collect();
-        ListSchedulesResponse { schedules, truncated }
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let truncated = next_cursor.is_empty() && fake.script().truncated;
+        let schedules = rows.map(|n| schedule(n.to_string(), asked.kind())).collect();
+        ListSchedulesResponse { schedules, truncated, next_cursor }
     };
     get(GetScheduleRequest) -> Schedule = |_fake, asked| schedule(asked.schedule_id, "cron");
     set(SetScheduleRequest) -> Schedule = |_fake, asked| schedule("s".into(), &asked.kind);

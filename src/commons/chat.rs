@@ -299,17 +299,30 @@ fn not_yours(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
 
 /// The channels of an agent, which are those that it is in or has created, or all; in order of name.
 pub async fn list(r: &mut dyn Reads, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
+    Ok(list_after(r, of, "", usize::MAX).await?.0)
+}
+
+/// At most `limit` of them whose names come after `after`, and whether more follow. Members are read of these alone.
+pub async fn list_after(
+    r: &mut dyn Reads,
+    of: Option<&AgentId>,
+    after: &str,
+    limit: usize,
+) -> Result<(Vec<ChannelView>, bool)> {
     let mut channels = r.chat_channel_list().await?;
     if let Some(agent_id) = of {
         let joined: BTreeSet<ChannelName> =
             r.chat_memberships(agent_id).await?.into_iter().map(|member| member.channel).collect();
         channels.retain(|channel| joined.contains(&channel.channel) || channel.creator.agent() == Some(agent_id));
     }
+    channels.retain(|channel| channel.channel.as_str() > after);
+    let more = channels.len() > limit;
+    channels.truncate(limit);
     let mut views = Vec::with_capacity(channels.len());
     for channel in channels {
         views.push(view(r, channel, MEMBERS_LISTED).await?);
     }
-    Ok(views)
+    Ok((views, more))
 }
 
 async fn view(r: &mut dyn Reads, channel: ChatChannel, most: usize) -> Result<ChannelView> {

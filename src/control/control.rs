@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::streams::readers::Readers;
 use crate::streams::shown::Lately;
+use crate::tallies::Tallies;
 
 /// What every service works with. Cheap to clone.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub struct Control {
     pub(crate) readers: Arc<Readers>,
     /// The events that their readers got lately.
     pub(crate) lately: Arc<Lately>,
+    /// What happened since the start, for metrics.
+    pub(crate) tallies: Arc<Tallies>,
 }
 
 impl Control {
@@ -37,6 +40,14 @@ impl Control {
         on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
         closed: watch::Receiver<bool>,
     ) -> Self {
-        Self { world, endpoints, on_shutdown, closed, readers: Arc::default(), lately: Arc::default() }
+        Self {
+            world,
+            endpoints,
+            on_shutdown,
+            closed,
+            readers: Arc::default(),
+            lately: Arc::default(),
+            tallies: Arc::default(),
+        }
     }
 }

@@ -137,6 +137,12 @@ impl Scene {
         self.world.store().write(move |w| Box::pin(async move { cx.emit(w, event).await })).await.unwrap();
     }
 
+    /// One more event that tells this.
+    pub(crate) async fn emit_with(&self, kind: EventKind, payload: serde_json::Value) {
+        let (cx, event) = (self.world.cx().clone(), NewEvent::new(kind, payload));
+        self.world.store().write(move |w| Box::pin(async move { cx.emit(w, event).await })).await.unwrap();
+    }
+
     /// As many events of no particular subject.
     pub(crate) async fn emit_many(&self, count: usize) {
         for _ in 0..count {

@@ -47,8 +47,54 @@ impl Usage {
     }
 }
 
-/// Resident memory of this process.
-pub(crate) fn rss_bytes() -> u64 {
+/// This process, for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Process {
+    /// Processor time, in milliseconds.
+    pub cpu_ms: u64,
+    /// Resident memory, in bytes.
+    pub resident: u64,
+    /// Virtual memory, in bytes.
+    pub virtual_size: u64,
+    /// File descriptors that are open.
+    pub open_fds: u64,
+    /// File descriptors that may be open.
+    pub max_fds: u64,
+    /// When it started, in seconds since the Unix epoch.
+    pub started: u64,
+}
+
+impl Process {
+    /// Reads it all. Blocks for as long as a few small files of the kernel take.
+    pub(crate) fn read() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        Self {
+            cpu_ms: cpu_ms(),
+            resident: kilobytes(&status, "VmRSS:"),
+            virtual_size: kilobytes(&status, "VmSize:"),
+            // Looking has one of them open.
+            open_fds: u64::try_from(open.saturating_sub(1)).unwrap_or(0),
+            max_fds: rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX),
+            started: started(),
+        }
+    }
+}
+
+/// The 22nd field of `/proc/self/stat` counts ticks since the boot, of which the kernel shows 100 a second to everyone.
+fn started() -> u64 {
+    let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
+        // The name of the program, in brackets, may hold anything.
+        let fields = stat.rsplit_once(')')?.1;
+        fields.split_whitespace().nth(19)?.parse::<u64>().ok()
+    });
+    let boot = std::fs::read_to_string("/proc/stat")
+        .ok()
+        .and_then(|stat| stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse::<u64>().ok());
+    ticks.zip(boot).map_or(0, |(ticks, boot)| boot.saturating_add(ticks / 100))
+}
+
+fn rss_bytes() -> u64 {
     kilobytes(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmRSS:")
 }
 
@@ -113,5 +159,14 @@ mod tests {
         assert_eq!(usage.store_bytes, 111);
         assert!(usage.rss_bytes > 0 && usage.cpus > 0 && usage.memory_total > 0 && usage.disk_total > 0, "{usage:?}");
         assert_eq!(Usage::read(None).disk_total, 0);
+        let process = Process::read();
+        assert!(process.resident > 0 && process.virtual_size >= process.resident, "{process:?}");
+        assert!((1..=process.max_fds).contains(&process.open_fds), "{process:?}");
+        // The kernel's own clock: the boot and what has passed since.
+        let boot = std::fs::read_to_string("/proc/stat").unwrap();
+        let boot: u64 = boot.lines().find_map(|line| line.strip_prefix("btime ")).unwrap().trim().parse().unwrap();
+        let up = std::fs::read_to_string("/proc/uptime").unwrap();
+        let up: u64 = up.split('.').next().unwrap().parse().unwrap();
+        assert!((boot..=boot + up + 1).contains(&process.started), "{process:?}");
     }
 }

@@ -10,6 +10,7 @@ pub mod caller;
 mod connections;
 pub mod control;
 pub mod convert;
+mod details;
 #[cfg(test)]
 mod fixture;
 mod host;
@@ -22,5 +23,6 @@ pub mod server;
 pub mod services;
 mod serving;
 mod streams;
+mod tallies;
 
 pub use server::{Bound, ControlOptions, Doors, Listener, TlsFiles, bind};

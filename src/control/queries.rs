@@ -19,12 +19,12 @@ mod turns;
 pub use agents::{AtWork, agents, all_agents, at_work};
 pub use asks::why_unanswered;
 pub use beginning::beginning_with;
-pub use budgets::{budgets, usage};
+pub use budgets::{budgets, usage, usage_page};
 pub use commands::{CutOff, TaskText, cancel_turn, deliver, edit_task, keep_answer, take_over_call};
 pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn};
 pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_filter};
 pub use meant::{Sort, meant};
-pub use pages::{Page, Whole};
+pub use pages::{PAGE_BYTES, Page, within_bytes};
 pub use roots::root_named;
 pub use turns::{turn, turns, turns_of_root, why_ended};
 
@@ -40,14 +40,23 @@ use self::outcome::{Result, refused};
 use self::pages::{WINDOW, before, newest, window};
 use crate::convert::input::{Place, bad_cursor};
 
-/// Schedules in order of agent, kind and name, as many as the store gives at once.
+/// Schedules in order of agent, kind and name, of the first thousand. Besides them, whether the list ends there and there may
+/// be more.
 pub async fn schedules(
     world: &World,
     agent_id: Option<AgentId>,
     kind: Option<ghost_domain::ScheduleKind>,
-) -> Result<Whole<ghost_domain::Schedule>> {
+    cursor: &str,
+    limit: usize,
+) -> Result<(Page<ghost_domain::Schedule>, bool)> {
     let read = world.store().read(move |r| Box::pin(async move { r.schedule_list(agent_id.as_ref(), kind).await }));
-    read.await.map(Whole::from).map_err(refused)
+    let rows: Vec<ghost_domain::Schedule> = read.await.map_err(refused)?;
+    let full = rows.len() >= WINDOW as usize;
+    // The sign between the parts is smaller than any that they may have, so that the text has the order of the list.
+    let place = |row: &ghost_domain::Schedule| format!("{}\u{1}{}\u{1}{}", row.agent_id, row.kind.as_str(), row.name);
+    let page = Page::of(rows, cursor, limit, place);
+    let truncated = full && page.next.is_empty();
+    Ok((page, truncated))
 }
 
 /// Dead letters, newest first, of the newest thousand. Besides them, whether the list ends there and there may be older
@@ -118,12 +127,10 @@ pub async fn task_page(
     let mut rows: Vec<Task> = rows.into_iter().filter(|task| after.is_none_or(|after| order(task) > after)).collect();
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next = match rows.last() {
-        Some(last) if more => format!("{}/{}", last.priority, order(last).1.cursor()),
-        _ => String::new(),
-    };
+    let places: Vec<String> = rows.iter().map(|task| format!("{}/{}", task.priority, order(task).1.cursor())).collect();
+    let next = if more { places.last().cloned().unwrap_or_default() } else { String::new() };
     let truncated = full && next.is_empty();
-    Ok((Page { rows, next }, truncated))
+    Ok((Page { rows, places, next }, truncated))
 }
 
 /// A task with its history.
@@ -227,8 +234,6 @@ mod tests {
         write.await.map_err(Refusal::from).unwrap();
         let others = budgets(&scene.world, None, "", 500).await.unwrap().rows;
         assert!(others.iter().any(|budget| budget.scope.to_string() == "world/day"), "{others:?}");
-        // So does one that is read at once.
-        assert!(Whole::from(vec![(); 1_000]).truncated && !Whole::from(vec![(); 999]).truncated);
         // A page that is not the last one of what is given says nothing of it.
         let (page, cut) = dead_letters(&scene.world, None, None, None, 10).await.unwrap();
         assert!(!page.next.is_empty() && !cut);

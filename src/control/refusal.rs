@@ -1,5 +1,5 @@
 //! The one place where refusals become gRPC statuses. The whole refusal travels in a trailer, so that the same hint shows
-//! everywhere (CP-10, DESIGN.md section 8).
+//! everywhere (CP-10, DESIGN.md section 8), and in the details of `google.rpc`, which tools of other makers show.
 
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
@@ -7,10 +7,24 @@ use ghost_proto::REFUSAL_TRAILER;
 use tonic::Status;
 use tonic::metadata::{BinaryMetadataKey, MetadataMap, MetadataValue};
 
+use crate::details;
+
 /// Bytes of the trailer: foreign clients accept 8 KiB of headers in all.
 const TRAILER_MAX: usize = 6 * 1024;
+/// Bytes that the words, our trailer and the details of `google.rpc` have together, as they travel. Beyond it the details are
+/// left out.
+const HEADERS_MAX: usize = 7 * 1024;
 
-/// The gRPC code of a refusal.
+/// The gRPC code of a refusal. Another version than the one that was expected is ABORTED: read again, then write (AIP-154).
+fn code_of(refusal: &Refusal) -> tonic::Code {
+    let has_version = || refusal.details.as_ref().is_some_and(|details| details.get("version").is_some());
+    match refusal.code {
+        Code::Conflict if has_version() => tonic::Code::Aborted,
+        code => grpc_code(code),
+    }
+}
+
+/// The gRPC code of a refusal's code.
 #[must_use]
 pub fn grpc_code(code: Code) -> tonic::Code {
     match code {
@@ -39,7 +53,7 @@ pub fn grpc_code(code: Code) -> tonic::Code {
 /// A refusal as a status with its trailer.
 #[must_use]
 pub fn status(refusal: &Refusal) -> Status {
-    status_as(grpc_code(refusal.code), refusal)
+    status_as(code_of(refusal), refusal)
 }
 
 /// A caller that has not shown who it is: the gRPC code is that of no other refusal.
@@ -63,7 +77,13 @@ pub(crate) fn status_as(code: tonic::Code, refusal: &Refusal) -> Status {
     if let Ok(key) = BinaryMetadataKey::from_bytes(REFUSAL_TRAILER.as_bytes()) {
         trailer.insert_bin(key, MetadataValue::from_bytes(&bytes));
     }
-    Status::with_metadata(code, sent.message, trailer)
+    // Both travel in base 64, and words beyond ASCII as percent signs and digits.
+    let packed = |length: usize| length.div_ceil(3) * 4;
+    let words: usize = sent.message.bytes().map(|byte| if byte.is_ascii() { 1 } else { 3 }).sum();
+    let details = details::encoded(code, &sent);
+    let fits = words + packed(bytes.len()) + packed(details.len()) <= HEADERS_MAX;
+    let details = if fits { details } else { Vec::new() };
+    Status::with_details_and_metadata(code, sent.message, details.into(), trailer)
 }
 
 /// For `map_err` at the edge of every service.
@@ -85,6 +105,26 @@ mod tests {
             let bytes = status.metadata().get_bin(REFUSAL_TRAILER).unwrap().to_bytes().unwrap();
             assert_eq!(serde_json::from_slice::<Refusal>(&bytes).unwrap(), refusal);
         }
+    }
+
+    #[test]
+    fn another_version_is_aborted_and_other_conflicts_are_not() {
+        let conflict = Refusal::new(Code::Conflict, "it is at version 2, not at 1");
+        assert_eq!(status(&conflict).code(), tonic::Code::FailedPrecondition);
+        let stale = conflict.details(serde_json::json!({ "key": "plan", "version": 2 }));
+        assert_eq!(status(&stale).code(), tonic::Code::Aborted);
+    }
+
+    #[test]
+    fn details_for_other_tools_travel_beside_the_trailer_as_far_as_there_is_room() {
+        use prost::Message as _;
+        let refusal = Refusal::new(Code::NotFound, "there is no agent `adda`").hint("did you mean `ada`?");
+        let sent = status(&refusal);
+        let told = details::RpcStatus::decode(sent.details()).unwrap();
+        assert_eq!((told.code, told.message.as_str()), (5, sent.message()));
+        let long = refusal.details(serde_json::json!("y".repeat(5_600)));
+        let sent = status(&long);
+        assert!(sent.details().is_empty() && sent.metadata().get_bin(REFUSAL_TRAILER).is_some());
     }
 
     #[test]

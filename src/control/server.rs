@@ -46,6 +46,7 @@ use crate::services::{
     MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService, WorldService,
 };
 use crate::serving::{self, Door, Speech};
+use crate::tallies;
 
 /// Bytes of one request: a message body with room around it.
 const REQUEST_MAX: usize = 4 * 1024 * 1024;
@@ -319,6 +320,10 @@ impl Bound {
             let world = Arc::clone(&control.world);
             tasks.spawn(serving::serve(Arc::new(Door::Tcp(listener)), speech, network, world, closed));
         }
+        let (counted, counts) = (Arc::clone(&control.world), Arc::clone(&control.tallies));
+        let counting = control.world.keep_running(tallies::METRICS, move || {
+            Box::pin(tallies::follow(Arc::clone(&counted), Arc::clone(&counts)))
+        });
         let outside = Arc::clone(&control.world);
         let courier = control.world.keep_running(DELIVERIES, move || Box::pin(adapters::courier(Arc::clone(&outside))));
         tokio::pin!(shutdown);
@@ -333,6 +338,7 @@ impl Bound {
         tell(&health, tonic_health::ServingStatus::NotServing).await;
         closing.send_replace(true);
         courier.abort();
+        counting.abort();
         let clock = Arc::clone(&control.world.cx().ports.clock);
         tokio::select! {
             biased;

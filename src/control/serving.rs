@@ -5,6 +5,7 @@
 mod deadlines;
 mod first;
 mod grpc;
+mod percent;
 mod rest;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use tonic::service::Routes;
 use tonic::transport::server::Connected;
 
 use self::first::First;
+use self::percent::Percentless;
 use crate::connections::Patient;
 use crate::places::{Place, Places};
 
@@ -125,7 +127,9 @@ async fn take(door: &Door) -> io::Result<Taken> {
 async fn welcome(taken: Taken, place: Place, speech: Speech, world: Arc<World>, mut closed: watch::Receiver<bool>) {
     let mut first = First::new(&world);
     match taken {
-        Taken::Unix(io) => speak(Patient::new(io, &world, place), speech, &world, first, closed).await,
+        Taken::Unix(io) => {
+            speak(Percentless::new(Patient::new(io, &world, place)), speech, &world, first, closed).await;
+        }
         Taken::Tcp(io) => speak(Patient::new(io, &world, place), speech, &world, first, closed).await,
         Taken::Tls(io, config) => {
             let handshake = TlsAcceptor::from(config).accept(Patient::new(io, &world, place));

@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_kind_of_a_family_that_there_is_is_looked_for_in_it() {
-        let hint = nearest_kind("turn.failed");
+        let hint = nearest_kind("turn.wholly-unknown");
         assert!(hint.starts_with("of `turn.` there are: ") && hint.contains("turn.finished"), "{hint}");
         assert_eq!(nearest_kind("turn.startd"), "did you mean `turn.started`?");
         assert_eq!(nearest_kind("tern.started"), "did you mean `turn.started`?");

@@ -6,6 +6,7 @@ use ghost_proto::v1::{UsageRequest, UsageSum};
 use crate::commands::since::since;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
+use crate::lists::whole;
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
@@ -27,8 +28,12 @@ pub struct Usage {
 
 impl Usage {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = UsageRequest { agent_id: self.agent, since_at_ms: self.since_at_ms };
-        let usage = rpc!(client, BudgetsClient::usage, request).await?;
+        let (sums, _) = whole(async |limit, cursor| {
+            let request = UsageRequest { agent_id: self.agent.clone(), since_at_ms: self.since_at_ms, limit, cursor };
+            let page = rpc!(client, BudgetsClient::usage, request).await?;
+            Ok((page.sums, page.next_cursor, false))
+        })
+        .await?;
         let mut table = Table::new(&[
             "AGENT",
             "MODEL",
@@ -60,12 +65,12 @@ impl Usage {
             ]);
         };
         let mut total = UsageSum { agent_id: "total".into(), ..UsageSum::default() };
-        for sum in &usage.sums {
+        for sum in &sums {
             row(sum);
             add(&mut total, sum);
         }
         row(&total);
-        let json = usage.sums.iter().map(record::usage_sum).collect();
+        let json = sums.iter().map(record::usage_sum).collect();
         Ok(Body::List { json, table }.into())
     }
 }

@@ -6,6 +6,7 @@ use ghost_proto::v1::chat_client::ChatClient;
 use super::members::members;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
+use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
@@ -17,13 +18,20 @@ pub struct List {
     /// Only those that this agent is in or has created
     #[arg(long, value_name = "A")]
     agent: Option<String>,
+    #[command(flatten)]
+    bound: Bound,
 }
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let list = rpc!(client, ChatClient::list, ListChannelsRequest { agent_id: self.agent.clone() }).await?;
+        let list = collect(&self.bound, async |limit, cursor| {
+            let request = ListChannelsRequest { agent_id: self.agent.clone(), limit, cursor };
+            let page = rpc!(client, ChatClient::list, request).await?;
+            Ok((page.channels, page.next_cursor))
+        })
+        .await?;
         let mut table = Table::new(&["CHANNEL", "GATED", "POSTS", "CREATOR", "MEMBERS", "TOPIC"]);
-        for channel in &list.channels {
+        for channel in &list.rows {
             table.row([
                 channel.channel.clone(),
                 if channel.gated { "yes".to_owned() } else { "no".to_owned() },
@@ -33,6 +41,7 @@ impl List {
                 channel.topic.clone().unwrap_or_default(),
             ]);
         }
-        Ok(Body::List { json: list.channels.iter().map(record::channel).collect(), table }.into())
+        let json = list.rows.iter().map(record::channel).collect();
+        Ok(Answer { body: Body::List { json, table }, note: list.note, failure: None })
     }
 }

@@ -1,10 +1,11 @@
 //! `ghostctl conversation list`
 
+use ghost_proto::v1::ListConversationsRequest;
 use ghost_proto::v1::conversations_client::ConversationsClient;
-use ghost_proto::v1::{ListConversationsRequest, ListConversationsResponse};
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
+use crate::lists::whole;
 use crate::output::{Answer, Body, Note};
 use crate::record::conversations as record;
 use crate::table::Table;
@@ -20,9 +21,12 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let request = ListConversationsRequest { owner: self.agent };
-        let ListConversationsResponse { conversations: found, truncated } =
-            rpc!(client, ConversationsClient::list, request).await?;
+        let (found, truncated) = whole(async |limit, cursor| {
+            let request = ListConversationsRequest { owner: self.agent.clone(), limit, cursor };
+            let page = rpc!(client, ConversationsClient::list, request).await?;
+            Ok((page.conversations, page.next_cursor, page.truncated))
+        })
+        .await?;
         let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "OVER", "LAST", "SPOKEN IN", "AGE", "THREAD"]);
         for conversation in &found {
             table.row([

@@ -63,9 +63,10 @@ pub async fn read(client: &Client, id: &str, after: i64) -> Result<(Conversation
         let after_seq = Some(entries.last().map_or(after, |entry| entry.seq));
         let request = GetConversationRequest { conversation_id: id.to_owned(), after_seq, limit: PAGE };
         let page = rpc!(client, ConversationsClient::get, request).await?;
-        let full = page.entries.len() >= PAGE as usize;
+        // More of nothing would never end.
+        let more = page.more && !page.entries.is_empty();
         entries.extend(page.entries);
-        if !full {
+        if !more {
             return Ok((required(page.conversation, "conversation")?, entries));
         }
     }

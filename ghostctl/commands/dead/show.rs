@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
-use crate::output::Answer;
+use crate::output::{Answer, Note};
 use crate::record;
 use crate::table::fields;
 
@@ -50,6 +50,8 @@ impl Show {
             let head = format!("{} {} from {}{subject}", mail.kind, mail.message_id, mail.from);
             text.push_str(&format!("\n{head}\n{}\n", mail.body));
         }
-        Ok(Answer::object(json, text))
+        let note = "the last of its mail is left out: its words have more than a mebibyte".to_owned();
+        let note = answer.truncated.then_some(Note::Cut(note));
+        Ok(Answer { note, ..Answer::object(json, text) })
     }
 }

@@ -1,7 +1,5 @@
 //! `ghostctl timer|cron|watch list`
 
-use ghost_proto::v1::ListSchedulesResponse;
-
 use super::named::all;
 use super::shown::rule;
 use crate::connection::Client;
@@ -20,7 +18,7 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
-        let ListSchedulesResponse { schedules, truncated } = all(client, kind, self.agent).await?;
+        let (schedules, truncated) = all(client, kind, self.agent).await?;
         // Only a cron job can be a turn of its own, with bounds and a way out of its own.
         let jobs = kind == "cron";
         let mut table = match jobs {

@@ -3,24 +3,28 @@
 //! Must never: take one of another kind for it.
 
 use ghost_proto::v1::schedules_client::SchedulesClient;
-use ghost_proto::v1::{GetScheduleRequest, ListSchedulesRequest, ListSchedulesResponse, Schedule};
+use ghost_proto::v1::{GetScheduleRequest, ListSchedulesRequest, Schedule};
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::ids;
+use crate::lists::whole;
 
 /// The schedules of a kind, and whether the daemon has more than it lists.
-pub async fn all(client: &Client, kind: &str, agent: Option<String>) -> Result<ListSchedulesResponse, Failure> {
-    let request = ListSchedulesRequest { agent_id: agent, kind: Some(kind.to_owned()) };
-    rpc!(client, SchedulesClient::list, request).await
+pub async fn all(client: &Client, kind: &str, agent: Option<String>) -> Result<(Vec<Schedule>, bool), Failure> {
+    whole(async |limit, cursor| {
+        let request = ListSchedulesRequest { agent_id: agent.clone(), kind: Some(kind.to_owned()), limit, cursor };
+        let page = rpc!(client, SchedulesClient::list, request).await?;
+        Ok((page.schedules, page.next_cursor, page.truncated))
+    })
+    .await
 }
 
 /// The one that is meant, by its id or as `<agent>/<name>`. It must be of that kind: a slip must not cancel another's.
 pub async fn named(client: &Client, kind: &str, text: &str) -> Result<Schedule, Failure> {
     if let Some((agent, name)) = text.split_once('/') {
-        let all = all(client, kind, Some(agent.to_owned())).await?;
-        let (cut, mut schedules) = (all.truncated, all.schedules.into_iter());
-        return schedules.find(|schedule| schedule.name == name).ok_or_else(|| match cut {
+        let (schedules, cut) = all(client, kind, Some(agent.to_owned())).await?;
+        return schedules.into_iter().find(|schedule| schedule.name == name).ok_or_else(|| match cut {
             true => none(kind, text).hint("this agent has more than the daemon lists; give its id"),
             false => none(kind, text),
         });

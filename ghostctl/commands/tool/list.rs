@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
+use crate::lists::whole;
 use crate::output::{Answer, Body};
 use crate::table::Table;
 
@@ -19,15 +20,20 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let answer = rpc!(client, ToolsClient::list, ListToolsRequest { agent_id: self.agent_id }).await?;
-        let tools: Vec<Value> =
-            answer.tools.iter().map(|tool| json!({ "name": tool.name, "description": tool.description })).collect();
+        let (tools, _) = whole(async |limit, cursor| {
+            let request = ListToolsRequest { agent_id: self.agent_id.clone(), limit, cursor };
+            let page = rpc!(client, ToolsClient::list, request).await?;
+            Ok((page.tools, page.next_cursor, false))
+        })
+        .await?;
+        let json: Vec<Value> =
+            tools.iter().map(|tool| json!({ "name": tool.name, "description": tool.description })).collect();
         let mut table = Table::new(&["TOOL", "WHAT IT DOES"]);
-        for tool in answer.tools {
+        for tool in tools {
             // The rest of a description is for models; `agent prompt` shows it.
             let about = tool.description.lines().next().unwrap_or_default().to_owned();
             table.row([tool.name, about]);
         }
-        Ok(Body::List { json: tools, table }.into())
+        Ok(Body::List { json, table }.into())
     }
 }

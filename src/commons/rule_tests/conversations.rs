@@ -246,9 +246,10 @@ async fn bounds_are_refusals() {
     assert_eq!(code(arrive(&rig, CONTROL, "t", &"x".repeat(101)).await), Code::TooLarge);
     assert_eq!(code(arrive(&rig, CONTROL, "t", " \n").await), Code::InvalidArguments);
     rig.limits(|limits| limits.conversations_max = 10);
-    for thread in ["", "a\nb", " a", &"x".repeat(201)] {
+    for thread in ["", "a\nb", " a"] {
         assert_eq!(code(arrive(&rig, "webhook:shop", thread, "one").await), Code::InvalidArguments, "{thread:?}");
     }
+    assert_eq!(code(arrive(&rig, "webhook:shop", &"x".repeat(201), "one").await), Code::TooLarge);
     let id = arrive(&rig, "webhook:shop", "t", "one").await.unwrap().conversation.conversation_id;
     let by_hand = said("as if I were eve");
     let refusal = write!(rig, |w, cx| rules::say(w, &cx, id, by_hand).await).unwrap_err();

@@ -98,9 +98,10 @@ async fn bounds_and_bad_input_are_refused_and_nothing_is_half_done() {
         code(set(&rig, party("ada"), wanted).await)
     };
     assert_eq!(try_with(&|new| new.name = "two".into()).await, Code::RateLimited);
-    for name in ["", "a\u{7}b", "a/b", "a\nb", "x".repeat(65).as_str()] {
+    for name in ["", "a\u{7}b", "a/b", "a\nb"] {
         assert_eq!(try_with(&|new| new.name = name.to_owned()).await, Code::InvalidArguments, "{name:?}");
     }
+    assert_eq!(try_with(&|new| new.name = "x".repeat(65)).await, Code::TooLarge);
     assert_eq!(try_with(&|new| new.message = "x".repeat(51)).await, Code::TooLarge);
     assert_eq!(try_with(&|new| new.chain.hop = 33).await, Code::HopLimit);
     assert_eq!(try_with(&|new| new.agent_id = id("nobody")).await, Code::NotFound);

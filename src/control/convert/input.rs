@@ -137,6 +137,14 @@ pub fn json(field: &str, text: &str, most: u32) -> Result<JsonText, Refusal> {
     Ok(kept)
 }
 
+/// One JSON text whose objects name each key once.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn strict_json(text: &str) -> Result<Value, String> {
+    super::json::strict(text)
+}
+
 /// Workspace paths.
 pub fn paths(field: &str, texts: &[String]) -> Result<Vec<String>, Refusal> {
     if texts.len() > ATTACHMENTS_MAX {
@@ -173,21 +181,19 @@ pub fn wait(field: &str, ms: Option<u64>) -> Result<Option<Duration>, Refusal> {
     }
 }
 
-/// Rows of a page: 0, which is what a request has that names none, is the default.
-///
-/// # Errors
-/// When it is more than [`PAGE_MAX`]: who asks for more and gets less would take the page for the whole list.
-pub fn page(limit: u32) -> Result<usize, Refusal> {
+/// Rows of a page: 0, which is what a request has that names none, is the default, and more than [`PAGE_MAX`] is that (AIP-158).
+/// Whether a page is the last one says its cursor and not its length.
+#[must_use]
+pub fn page(limit: u32) -> usize {
     match usize::try_from(limit).unwrap_or(usize::MAX) {
-        0 => Ok(PAGE),
-        limit if limit <= PAGE_MAX => Ok(limit),
-        limit => Err(bad_limit(limit)),
+        0 => PAGE,
+        limit => limit.min(PAGE_MAX),
     }
 }
 
-/// A number of rows that no page has.
-pub fn bad_limit(limit: usize) -> Refusal {
-    bad("limit", format!("is {limit}; it must be 1 to {PAGE_MAX}")).hint("read a long list page by page")
+/// Asking for no rows in so many words, which an address can and a message cannot.
+pub fn no_rows() -> Refusal {
+    bad("limit", format!("is 0; a page has 1 to {PAGE_MAX} rows")).hint("leave it out for the default")
 }
 
 /// A place in a list that is ordered by time and id.
@@ -296,11 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_as_long_as_it_was_asked_to_be_or_refused() {
-        assert_eq!((page(0).unwrap(), page(1).unwrap(), page(500).unwrap()), (PAGE, 1, PAGE_MAX));
-        for limit in [501, u32::MAX] {
-            let refusal = page(limit).unwrap_err();
-            assert!(refusal.message.starts_with("limit is ") && refusal.hint.is_some(), "{refusal}");
-        }
+    fn a_page_is_as_long_as_it_was_asked_to_be_within_its_bounds() {
+        assert_eq!([0, 1, 500, 501, u32::MAX].map(page), [PAGE, 1, PAGE_MAX, PAGE_MAX, PAGE_MAX]);
     }
 }

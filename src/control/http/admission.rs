@@ -71,7 +71,7 @@ pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request
         Some(ticket) if !rest.tickets.holds(ticket, rest.control.world.cx().now()) => return unknown(&no_ticket()),
         Some(_) => {}
         None => {
-            if let Err(unknown) = guard::has_token(&rest, request.headers()) {
+            if let Err(unknown) = guard::has_token(&rest, request.method(), request.headers()) {
                 return unknown.into_response();
             }
         }
@@ -84,12 +84,6 @@ pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request
 fn given(uri: &Uri) -> Option<String> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
     pairs.into_iter().find_map(|(name, value)| (name == TICKET).then_some(value))
-}
-
-/// Anything but a POST.
-pub(super) async fn only_posting() -> Response {
-    let refusal = Refusal::new(Code::InvalidArguments, "a ticket is asked for with POST").hint("use POST");
-    (StatusCode::METHOD_NOT_ALLOWED, Json(body(&refusal))).into_response()
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ fn farewell(rest: &Rest) -> Farewell {
     Farewell::new(Arc::clone(&cx.ports.clock), Limits::seconds(cx.limits().reader_stall_seconds))
 }
 
-fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
-    let params = Params::read(uri, &["agent", "channel", "after", "ephemeral", TICKET], &["kind"])?;
+fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<(Wanted, Naming), Refusal> {
+    let params = Params::read(uri, &["agent", "channel", "after", "ephemeral", "unnamed", TICKET], &["kind"])?;
     // A browser that comes back repeats its first address, and says in the header how far it got since.
     let start = match headers.get("last-event-id").filter(|value| !value.is_empty()) {
         Some(value) => {
@@ -58,14 +58,34 @@ fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<Wanted, Refusal> {
             })?),
         },
     };
-    Ok(Wanted {
+    let naming = if params.flag("unnamed")? { Naming::None } else { Naming::Kind };
+    let wanted = Wanted {
         kinds: params.all("kind"),
         agent_id: params.text("agent"),
         channel: params.text("channel"),
         start,
         follow: true,
         ephemeral: params.flag("ephemeral")?,
-    })
+    };
+    Ok((wanted, naming))
+}
+
+/// What server-sent events are called. `EventSource.onmessage` gets only those without a name, so a page may ask for them.
+#[derive(Clone, Copy)]
+enum Naming {
+    /// By their kind.
+    Kind,
+    /// Not at all: the kind stands in the object.
+    None,
+}
+
+impl Naming {
+    fn event(self, name: &str) -> Event {
+        match self {
+            Self::Kind => Event::default().event(name),
+            Self::None => Event::default(),
+        }
+    }
 }
 
 /// `GET /api/events`
@@ -75,14 +95,15 @@ pub(super) async fn sent(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Failed> {
-    let stream = streams::open(&rest.control, wanted(&uri, &headers)?).await?;
+    let (wanted, naming) = wanted(&uri, &headers)?;
+    let stream = streams::open(&rest.control, wanted).await?;
     if let Err(refusal) = admission.use_up(&rest) {
         return Ok(admission::unknown(&refusal));
     }
-    Ok(Sse::new(server_sent(stream, farewell(&rest))).into_response())
+    Ok(Sse::new(server_sent(stream, farewell(&rest), naming)).into_response())
 }
 
-fn server_sent(stream: Stream, end: Farewell) -> impl Flow<Item = Result<Event, Infallible>> {
+fn server_sent(stream: Stream, end: Farewell, naming: Naming) -> impl Flow<Item = Result<Event, Infallible>> {
     let Stream { mut items, feeder, seat } = stream;
     // A task of its own, since nobody looks here while a reader does not read; it ends with the body.
     let mut farewell = JoinSet::new();
@@ -119,7 +140,7 @@ fn server_sent(stream: Stream, end: Farewell) -> impl Flow<Item = Result<Event, 
                 }
                 Ok(match item {
                     Item::Event(shown, _) => {
-                        let event = Event::default().event(&shown.wire.kind).data(shown.text());
+                        let event = naming.event(&shown.wire.kind).data(shown.text());
                         // What is never stored is no place to go on from.
                         if shown.ephemeral { event } else { event.id(shown.wire.seq.to_string()) }
                     }
@@ -131,7 +152,7 @@ fn server_sent(stream: Stream, end: Farewell) -> impl Flow<Item = Result<Event, 
                             Why::Stopping => "stopping",
                             Why::Failed => "failed",
                         };
-                        let event = Event::default().event(name).data(last_word(&ended).to_string());
+                        let event = naming.event(name).data(last_word(&ended).to_string());
                         event.id(ended.position.to_string())
                     }
                 })
@@ -163,7 +184,8 @@ pub(super) async fn socket(
     })?;
     // A page sees nothing of a refused upgrade but that it failed, so refusals are told over the socket.
     let opened = match wanted(&uri, &headers) {
-        Ok(wanted) => streams::open(&rest.control, wanted).await,
+        // A frame of a WebSocket has no name in any case.
+        Ok((wanted, _)) => streams::open(&rest.control, wanted).await,
         Err(refusal) => Err(refusal),
     };
     let opened = match opened {
@@ -305,7 +327,7 @@ mod tests {
         if let Some(last) = last {
             headers.insert("last-event-id", last.parse().unwrap());
         }
-        wanted(&format!("/api/events?{query}").parse().unwrap(), &headers)
+        wanted(&format!("/api/events?{query}").parse().unwrap(), &headers).map(|(wanted, _)| wanted)
     }
 
     #[test]
@@ -326,7 +348,8 @@ mod tests {
     #[test]
     fn families_may_be_written_with_a_star() {
         let wanted = ask("kind=turn.*&kind=task.,tool.started&ephemeral=true", None).unwrap();
-        assert_eq!(wanted.kinds, ["turn.", "task.", "tool.started"]);
+        // What is taken off is the stream's to say, for every transport.
+        assert_eq!(wanted.kinds, ["turn.*", "task.", "tool.started"]);
         assert!(wanted.ephemeral && wanted.follow);
     }
 

@@ -17,6 +17,7 @@ use ghost_domain::{Code, Refusal};
 
 use super::failed::{Failed, body};
 use super::rest::Rest;
+use super::session;
 use crate::auth::bearer_matches;
 
 /// The port of an address that names none.
@@ -54,7 +55,7 @@ pub(super) async fn host(State(rest): State<Arc<Rest>>, request: Request, next: 
 
 /// Lets requests through that carry the token.
 pub(super) async fn token(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
-    match has_token(&rest, request.headers()) {
+    match has_token(&rest, request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(unknown) => unknown.into_response(),
     }
@@ -79,10 +80,13 @@ fn unknown_caller() -> Response {
     response
 }
 
-pub(super) fn has_token(rest: &Rest, headers: &HeaderMap) -> Result<(), Unknown> {
+/// Whether a request carries the token, or the cookie that was given for it.
+pub(super) fn has_token(rest: &Rest, method: &Method, headers: &HeaderMap) -> Result<(), Unknown> {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     match (given, &rest.token) {
         (Some(given), Some(token)) if bearer_matches(given, token) => Ok(()),
+        // Who shows a wrong token has not forgotten it.
+        (None, Some(_)) if session::holds(rest, method, headers) => Ok(()),
         _ => Err(Unknown),
     }
 }

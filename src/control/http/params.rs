@@ -7,7 +7,7 @@ use axum::http::Uri;
 use ghost_domain::Refusal;
 use ghost_domain::text::{clip, nearest};
 
-use crate::convert::input::{bad, bad_limit};
+use crate::convert::input::{bad, no_rows};
 
 /// The parameters of one request.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Params {
     /// Rows of a page; 0, which cannot be asked for, if nothing is.
     pub(super) fn limit(&self) -> Result<u32, Refusal> {
         match self.number("limit")? {
-            Some(0) => Err(bad_limit(0)),
+            Some(0) => Err(no_rows()),
             limit => Ok(limit.unwrap_or(0)),
         }
     }

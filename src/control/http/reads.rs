@@ -3,18 +3,24 @@
 //!
 //! Must never: answer other than gRPC does.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
-use ghost_domain::text::clip;
-use ghost_domain::{Code, Party, Refusal};
+use ghost_commons::mail::agent_for_operator;
+use ghost_domain::text::{clip, one_line};
+use ghost_domain::transcript::ToolSpec;
+use ghost_domain::{AgentId, Code, Party, Refusal};
 use ghost_proto::v1;
 use serde_json::{Value, json};
 
 use super::failed::Failed;
 use super::params::Params;
 use super::rest::Shared;
+use crate::control::Control;
+use crate::convert::input::PAGE_MAX;
 use crate::services::{ChatService, LedgerService, TasksService};
 
 /// What a path names.
@@ -60,10 +66,40 @@ pub(super) async fn agent(State(rest): Shared, id: Named, uri: Uri) -> Answer {
 }
 
 pub(super) async fn channels(State(rest): Shared, uri: Uri) -> Answer {
-    let params = Params::read(&uri, &["agent"], &[])?;
-    let request = v1::ListChannelsRequest { agent_id: params.text("agent") };
-    let list = ChatService(rest.control.clone()).channels(request).await?;
-    Ok(Json(json!({ "channels": rows(&list.channels, ghost_record::channel) })))
+    let params = Params::read(&uri, &["agent", "limit", "cursor"], &[])?;
+    let request = v1::ListChannelsRequest {
+        agent_id: params.text("agent"),
+        limit: params.limit()?,
+        cursor: params.text("cursor").unwrap_or_default(),
+    };
+    let page = ChatService(rest.control.clone()).channels(request).await?;
+    let channels = rows(&page.channels, ghost_record::channel);
+    Ok(Json(json!({ "channels": channels, "next_cursor": cursor(page.next_cursor) })))
+}
+
+pub(super) async fn tools(State(rest): Shared, id: Named, uri: Uri) -> Result<Json<Vec<Value>>, Failed> {
+    Params::read(&uri, &[], &[])?;
+    let specs = specs(&rest.control, id).await?;
+    let row = |spec: &ToolSpec| json!({ "name": spec.name, "description": one_line(&spec.description) });
+    Ok(Json(specs.iter().map(row).collect()))
+}
+
+pub(super) async fn brief(State(rest): Shared, id: Named, uri: Uri) -> Result<String, Failed> {
+    Params::read(&uri, &[], &[])?;
+    let specs = specs(&rest.control, id).await?;
+    Ok(specs.iter().map(|spec| format!("- {}: {}\n", spec.name, one_line(&spec.description))).collect())
+}
+
+async fn specs(control: &Control, id: Named) -> Result<Arc<[ToolSpec]>, Failed> {
+    let agent_id: AgentId = named(id)?.parse()?;
+    let world = &control.world;
+    let cx = world.cx().clone();
+    let agent = world
+        .store()
+        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| cx.may_run(agent), &agent_id).await }))
+        .await?;
+    let (_, registry) = world.engine().outfit(&agent)?;
+    Ok(registry.specs())
 }
 
 /// Posts of a page unless more or fewer are asked for (CHAT-08).
@@ -81,7 +117,7 @@ pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> A
     let (limit, after) = (request.limit, request.after_seq.unwrap_or(0));
     let history = ChatService(rest.control.clone()).posts(Party::Operator("http".into()), request).await?;
     // The newest are given: what a full page leaves out lies before it.
-    let full = history.messages.len() >= if limit == 0 { HISTORY_LIMIT } else { limit as usize };
+    let full = history.messages.len() >= if limit == 0 { HISTORY_LIMIT } else { (limit as usize).min(PAGE_MAX) };
     let before = history.messages.first().is_some_and(|first| first.seq > after.saturating_add(1));
     let truncated = history.cut || (full && before);
     Ok(Json(json!({ "messages": rows(&history.messages, ghost_record::chat_message), "truncated": truncated })))

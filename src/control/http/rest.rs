@@ -1,7 +1,7 @@
 //! What the routes of the HTTP side share.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
 
@@ -18,6 +18,24 @@ pub(super) struct Rest {
     pub(super) token: Option<Arc<str>>,
     pub(super) bound: SocketAddr,
     pub(super) tickets: Tickets,
+    pub(super) sessions: Tickets,
+    pub(super) description: Description,
+}
+
+/// The description of all routes, made when someone first asks for it.
+pub(super) struct Description {
+    made: OnceLock<String>,
+    make: fn() -> String,
+}
+
+impl Description {
+    pub(super) fn new(make: fn() -> String) -> Self {
+        Self { made: OnceLock::new(), make }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        self.made.get_or_init(self.make)
+    }
 }
 
 pub(super) type Shared = State<Arc<Rest>>;

@@ -2,5 +2,7 @@
 
 mod asking;
 mod events;
+mod figures;
 mod health;
 mod reads;
+mod writes;

@@ -34,11 +34,19 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
     let mut rows = found?;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|budget| budget.scope.to_string()).unwrap_or_default();
-    Ok(Page { rows: rows.into_iter().map(|budget| budget.at(now).with_default(root_tokens)).collect(), next })
+    let places: Vec<String> = rows.iter().map(|budget| budget.scope.to_string()).collect();
+    let next = places.last().filter(|_| more).cloned().unwrap_or_default();
+    Ok(Page { rows: rows.into_iter().map(|budget| budget.at(now).with_default(root_tokens)).collect(), places, next })
 }
 
-/// Sums of settled model calls.
+/// Sums of settled model calls, in the order of agent and model.
 pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> {
     world.store().read(move |r| Box::pin(async move { ghost_commons::budgets::usage(r, &filter).await })).await
+}
+
+/// The same in parts; a `limit` of 0 is none.
+pub async fn usage_page(world: &World, filter: UsageFilter, cursor: &str, limit: u32) -> Result<Page<UsageSum>> {
+    let limit = if limit == 0 { usize::MAX } else { limit as usize };
+    // The sign between the parts is smaller than any that they may have, so that the text has the order of the list.
+    Ok(Page::of(usage(world, filter).await?, cursor, limit, |sum| format!("{}\u{1}{}", sum.agent_id, sum.model)))
 }

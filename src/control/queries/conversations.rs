@@ -7,16 +7,30 @@ use ghost_domain::{
 };
 use ghost_world::World;
 
-use super::outcome::Result;
-use super::pages::Whole;
+use super::outcome::{Result, refused};
+use super::pages::{Page, WINDOW, newest};
+use crate::convert::input::Place;
 
 /// Entries that are looked back over for the last thing said from outside.
 const LOOK_BACK: i64 = 200;
 
-/// Every conversation, last spoken in first; of this owner if given.
-pub async fn conversations(world: &World, owner: Option<AgentId>) -> Result<Whole<Conversation>> {
-    let list = world.store().read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref()).await })).await;
-    list.map(Whole::from).map_err(Refusal::from)
+/// Conversations, last spoken in first, of the first thousand; of this owner if given. Besides them, whether the list ends there
+/// and there may be more.
+pub async fn conversations(
+    world: &World,
+    owner: Option<AgentId>,
+    after: Option<Place>,
+    limit: usize,
+) -> Result<(Page<Conversation>, bool)> {
+    let read = world.store().read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref()).await }));
+    let mut rows: Vec<Conversation> = read.await.map_err(refused)?;
+    let full = rows.len() >= WINDOW as usize;
+    let place = |row: &Conversation| Place { at: row.updated_at, id: row.conversation_id.0.as_u128() };
+    // The store has its own order among those of one millisecond.
+    rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
+    let page = newest(rows, false, after, limit, place, |_| true);
+    let truncated = full && page.next.is_empty();
+    Ok((page, truncated))
 }
 
 /// One conversation with at most `limit` entries after `after`.

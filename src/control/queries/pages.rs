@@ -1,4 +1,5 @@
-//! Parts of long lists: how many rows the store is asked for, and where the next part begins.
+//! Parts of long lists: how many rows the store is asked for, how many of them one answer takes, and where the next part
+//! begins.
 //!
 //! Must never: leave a row out between two parts, or give one twice.
 
@@ -11,35 +12,54 @@ pub(super) const WINDOW: u32 = 1_000;
 /// Rows read beyond a page: those that share a cursor's millisecond are read again and left out.
 const MARGIN: u32 = 500;
 
+/// Bytes of an answer's rows. Rows may be long, and clients take 4 MiB at once unless they are told otherwise.
+pub const PAGE_BYTES: usize = 1024 * 1024;
+
 /// A part of a list, and where the next part begins.
 #[derive(Debug)]
 pub struct Page<T> {
     /// The rows.
     pub rows: Vec<T>,
+    /// The place of each row: the cursor of a part that begins after it.
+    pub places: Vec<String>,
     /// The cursor of the next part; empty at the end.
     pub next: String,
 }
 
-/// A list that is not read page by page.
-#[derive(Debug)]
-pub struct Whole<T> {
-    /// The rows.
-    pub rows: Vec<T>,
-    /// Whether they are as many as the store gives at once, so that there may be more.
-    pub truncated: bool,
-}
-
-impl<T> From<Vec<T>> for Whole<T> {
-    fn from(rows: Vec<T>) -> Self {
-        Self { truncated: rows.len() >= WINDOW as usize, rows }
-    }
-}
-
 impl<T> Page<T> {
-    /// The page with its rows turned into something else.
-    pub fn map<U>(self, turned: impl FnMut(&T) -> U) -> (Vec<U>, String) {
-        (self.rows.iter().map(turned).collect(), self.next)
+    /// The first `limit` of `rows` that stand after `cursor`, in the order that `place` gives them too; `cursor` is empty, or
+    /// was such a place.
+    pub(super) fn of(rows: Vec<T>, cursor: &str, limit: usize, place: impl Fn(&T) -> String) -> Self {
+        let mut left = rows.into_iter().filter(|row| place(row).as_str() > cursor);
+        let rows: Vec<T> = left.by_ref().take(limit).collect();
+        let places: Vec<String> = rows.iter().map(&place).collect();
+        let next = if left.next().is_some() { places.last().cloned().unwrap_or_default() } else { String::new() };
+        Self { rows, places, next }
     }
+
+    /// The rows as messages, as many as fit the bytes of an answer, the first one always; and where the next part begins.
+    pub fn map<U: prost::Message>(self, turned: impl FnMut(&T) -> U) -> (Vec<U>, String) {
+        let whole = self.rows.len();
+        let (rows, _) = within_bytes(self.rows.iter().map(turned), false);
+        let next = match rows.len() {
+            fits if fits < whole => self.places.into_iter().nth(fits.saturating_sub(1)).unwrap_or_default(),
+            _ => self.next,
+        };
+        (rows, next)
+    }
+}
+
+/// As many rows as fit the bytes of an answer, the first one always; and whether more follow, be it after all of them.
+pub fn within_bytes<T: prost::Message>(rows: impl IntoIterator<Item = T>, more: bool) -> (Vec<T>, bool) {
+    let (mut fits, mut used) = (Vec::new(), 0);
+    for row in rows {
+        used += row.encoded_len();
+        if used > PAGE_BYTES && !fits.is_empty() {
+            return (fits, true);
+        }
+        fits.push(row);
+    }
+    (fits, more)
 }
 
 /// Cuts a page out of `rows`, newest first. `more` says that the store may hold older ones.
@@ -73,7 +93,8 @@ pub(super) fn newest<T>(
         (None, Some(after)) if rest => Place { at: Timestamp(after.at.0.saturating_sub(1)), id: u128::MAX }.cursor(),
         _ => String::new(),
     };
-    Page { rows: taken, next }
+    let places = taken.iter().map(|row| place(row).cursor()).collect();
+    Page { rows: taken, places, next }
 }
 
 pub(super) fn window(limit: usize) -> u32 {
@@ -93,6 +114,39 @@ mod tests {
         let place = |row: &(i64, u128)| Place { at: Timestamp(row.0), id: row.1 };
         let page = newest(rows.to_vec(), more, after, limit, place, |_| true);
         (page.rows, page.next)
+    }
+
+    #[test]
+    fn an_answer_takes_what_fits_its_bytes_and_the_first_row_always() {
+        let long = |n: usize| vec!["x".repeat(n)];
+        let page = |rows: &[usize]| Page {
+            rows: rows.to_vec(),
+            places: (0..rows.len()).map(|at| format!("after {at}")).collect(),
+            next: "the next page".into(),
+        };
+        let told = |n: &usize| ghost_proto::v1::TaskIds { task_ids: long(*n) };
+        let sizes = |rows: &[usize]| {
+            let (rows, next) = page(rows).map(told);
+            (rows.len(), next)
+        };
+        assert_eq!(sizes(&[10, 10]), (2, "the next page".to_owned()));
+        assert_eq!(sizes(&[600_000, 400_000, 100_000, 1]), (2, "after 1".to_owned()));
+        assert_eq!(sizes(&[PAGE_BYTES * 2, 1]), (1, "after 0".to_owned()), "or it would never be given");
+        assert_eq!(sizes(&[]), (0, "the next page".to_owned()));
+    }
+
+    #[test]
+    fn a_list_that_is_read_at_once_is_given_in_parts() {
+        let rows = || vec!["ada", "ben", "cyd"];
+        let part = |cursor: &str, limit| {
+            let page = Page::of(rows(), cursor, limit, |row| (*row).to_owned());
+            (page.rows, page.next)
+        };
+        assert_eq!(part("", 2), (vec!["ada", "ben"], "ben".to_owned()));
+        assert_eq!(part("ben", 2), (vec!["cyd"], String::new()));
+        // The row of the cursor may be gone.
+        assert_eq!(part("bea", 1), (vec!["ben"], "ben".to_owned()));
+        assert_eq!(part("", 3), (rows(), String::new()));
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl AgentsService {
             "" => None,
             cursor => Some(cursor.parse().map_err(|_: Refusal| input::bad_cursor(&request.cursor))?),
         };
-        let limit = input::page(request.limit)?;
+        let limit = input::page(request.limit);
         let wanted = |id: &AgentId, has: AgentStatus, of: &str| {
             after.as_ref().is_none_or(|after| id > after)
                 && status.is_none_or(|status| has == status)
@@ -157,7 +157,8 @@ impl AgentsService {
             };
             (cards.iter().zip(&records).filter_map(shown).collect(), more)
         };
-        let next_cursor = agents.last().filter(|_| more).map(|agent| input::seal(LIST, &agent.agent_id));
+        let (agents, more) = queries::within_bytes(agents, more);
+        let next_cursor = agents.last().filter(|_| more).map(|agent: &v1::Agent| input::seal(LIST, &agent.agent_id));
         Ok(v1::ListAgentsResponse { agents, next_cursor: next_cursor.unwrap_or_default() })
     }
 

@@ -46,7 +46,7 @@ impl BudgetsService {
     async fn page(&self, request: v1::ListBudgetsRequest) -> Result<v1::ListBudgetsResponse, Refusal> {
         let sort = input::parsed_if("sort", request.sort.as_deref())?;
         let cursor = input::unseal("budgets", &request.cursor)?;
-        let page = queries::budgets(&self.0.world, sort, cursor, input::page(request.limit)?).await?;
+        let page = queries::budgets(&self.0.world, sort, cursor, input::page(request.limit)).await?;
         let (budgets, next) = page.map(convert::budget);
         Ok(v1::ListBudgetsResponse { budgets, next_cursor: input::seal("budgets", &next) })
     }
@@ -86,8 +86,10 @@ impl BudgetsService {
         let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let since = input::instant("since_at_ms", request.since_at_ms)?;
         let filter = UsageFilter { agent_id, since, ..UsageFilter::default() };
-        let sums = queries::usage(&self.0.world, filter).await?;
-        Ok(v1::UsageResponse { sums: sums.iter().map(convert::usage_sum).collect() })
+        let cursor = input::unseal("usage", &request.cursor)?;
+        let page = queries::usage_page(&self.0.world, filter, cursor, request.limit).await?;
+        let (sums, next) = page.map(convert::usage_sum);
+        Ok(v1::UsageResponse { sums, next_cursor: input::seal("usage", &next) })
     }
 }
 

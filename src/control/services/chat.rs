@@ -1,6 +1,6 @@
 //! Chat channels.
 
-use ghost_commons::chat::{self as rules, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost};
+use ghost_commons::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, NewChannel, NewPost};
 use ghost_commons::mail::Chain;
 use ghost_commons::requests;
 use ghost_domain::{AgentId, ChannelName, Party, Refusal, RequestKey};
@@ -9,7 +9,6 @@ use ghost_proto::v1::chat_server::Chat;
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
-use super::page_bytes::PAGE_BYTES;
 use crate::control::Control;
 use crate::convert::{chat as convert, input};
 use crate::refusal::to_status;
@@ -97,17 +96,22 @@ impl ChatService {
     pub(crate) async fn channels(&self, request: v1::ListChannelsRequest) -> Result<v1::ListChannelsResponse, Refusal> {
         let of = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let store = self.0.world.store();
-        let views = store.read(move |r| Box::pin(async move { rules::list(r, of.as_ref()).await })).await?;
+        let after = input::unseal("channels", &request.cursor)?.to_owned();
+        let limit = input::page(request.limit);
+        let (views, more) = store
+            .read(move |r| Box::pin(async move { rules::list_after(r, of.as_ref(), &after, limit).await }))
+            .await?;
         let redactor = &self.0.world.cx().redactor;
-        let channels = views.iter().map(|view| convert::channel(view, redactor)).collect();
-        Ok(v1::ListChannelsResponse { channels })
+        let (channels, more) = queries::within_bytes(views.iter().map(|view| convert::channel(view, redactor)), more);
+        let next_cursor = channels.last().filter(|_| more).map(|channel| input::seal("channels", &channel.channel));
+        Ok(v1::ListChannelsResponse { next_cursor: next_cursor.unwrap_or_default(), channels })
     }
 
     pub(crate) async fn posts(&self, by: Party, request: v1::HistoryRequest) -> Result<v1::HistoryResponse, Refusal> {
         let as_agent = acting::wanted(request.as_agent.as_deref())?;
         let query = HistoryQuery {
             channel: input::parsed("channel", &request.channel)?,
-            limit: if request.limit == 0 { HISTORY_DEFAULT } else { request.limit },
+            limit: if request.limit == 0 { HISTORY_DEFAULT } else { request.limit.min(HISTORY_MAX) },
             before_seq: request.before_seq,
             after_seq: request.after_seq,
         };
@@ -131,7 +135,7 @@ impl ChatService {
         for post in posts {
             let message = convert::message(&post, &self.0.world.cx().redactor);
             used += message.encoded_len();
-            if used > PAGE_BYTES && !messages.is_empty() {
+            if used > queries::PAGE_BYTES && !messages.is_empty() {
                 break;
             }
             messages.push(message);

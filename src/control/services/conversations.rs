@@ -10,7 +10,7 @@ use ghost_commons::mail::Chain;
 use ghost_commons::requests;
 use ghost_domain::conversation::{CONTROL, mime_of};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Attachment, Code, Conversation, ConversationId, Refusal};
+use ghost_domain::{AgentId, Attachment, Code, ConversationId, Refusal};
 use ghost_proto::v1;
 use ghost_proto::v1::conversations_server::Conversations;
 use ghost_world::World;
@@ -20,7 +20,6 @@ use tonic::{Request, Response, Status};
 use crate::control::Control;
 use crate::convert::{conversations as convert, input};
 use crate::queries::Sort;
-use crate::queries::Whole;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -88,9 +87,12 @@ impl ConversationsService {
         .map_err(to_status)
     }
 
-    async fn list_of(&self, owner: Option<&str>) -> Result<Whole<Conversation>, Refusal> {
-        let owner = queries::agent_in_filter(&self.0.world, "owner", owner).await?;
-        queries::conversations(&self.0.world, owner).await
+    async fn page(&self, request: v1::ListConversationsRequest) -> Result<v1::ListConversationsResponse, Refusal> {
+        let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
+        let after = input::place(input::unseal("conversations", &request.cursor)?)?;
+        let (page, truncated) = queries::conversations(&self.0.world, owner, after, input::page(request.limit)).await?;
+        let (conversations, next) = page.map(convert::conversation);
+        Ok(v1::ListConversationsResponse { conversations, truncated, next_cursor: input::seal("conversations", &next) })
     }
 
     /// The outcome of what is asked about this conversation.
@@ -103,7 +105,7 @@ impl ConversationsService {
         if after < 0 {
             return Err(input::bad("after_seq", format!("is {after}")).hint("give 0 or the seq of an entry"));
         }
-        let limit = u32::try_from(input::page(request.limit)?).unwrap_or(u32::MAX);
+        let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
         let found = async {
             let id = input::parsed("conversation_id", &request.conversation_id)?;
             queries::conversation(&self.0.world, id, after, limit).await
@@ -113,10 +115,9 @@ impl ConversationsService {
             return Err(queries::beyond_the_end(&conversation, after));
         }
         let redactor = &self.0.world.cx().redactor;
-        Ok(v1::GetConversationResponse {
-            conversation: Some(convert::conversation(&conversation)),
-            entries: entries.iter().map(|entry| convert::entry(entry, redactor)).collect(),
-        })
+        let (entries, _) = queries::within_bytes(entries.iter().map(|entry| convert::entry(entry, redactor)), false);
+        let more = entries.last().is_some_and(|last| last.seq < conversation.last_seq);
+        Ok(v1::GetConversationResponse { conversation: Some(convert::conversation(&conversation)), entries, more })
     }
 }
 
@@ -136,11 +137,7 @@ impl Conversations for ConversationsService {
         request: Request<v1::ListConversationsRequest>,
     ) -> Result<Response<v1::ListConversationsResponse>, Status> {
         caller::party(&request)?;
-        let found = self.list_of(request.get_ref().owner.as_deref()).await.map_err(to_status)?;
-        Ok(Response::new(v1::ListConversationsResponse {
-            conversations: found.rows.iter().map(convert::conversation).collect(),
-            truncated: found.truncated,
-        }))
+        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
     }
 
     async fn get(

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use crate::caller;
 use crate::control::Control;
-use crate::refusal::{status, to_status};
+use crate::refusal::{status, status_as, to_status};
 use crate::streams::{self, Ended, Held, Item, Start, Wanted, Why};
 
 /// `ghost.v1.Events`.
@@ -72,10 +72,9 @@ impl Stream for Subscriber {
 
 /// An end that a reader can go on from.
 fn ended(code: tonic::Code, refusal: &Refusal, position: i64) -> Status {
-    let told = status(refusal);
-    let mut trailer = told.metadata().clone();
-    trailer.insert(LAST_SEQ_TRAILER, MetadataValue::from(position));
-    Status::with_metadata(code, told.message(), trailer)
+    let mut told = status_as(code, refusal);
+    told.metadata_mut().insert(LAST_SEQ_TRAILER, MetadataValue::from(position));
+    told
 }
 
 #[cfg(test)]

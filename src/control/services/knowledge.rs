@@ -9,11 +9,10 @@ use ghost_proto::v1;
 use ghost_proto::v1::knowledge_server::Knowledge;
 use tonic::{Request, Response, Status};
 
-use super::page_bytes::within_bytes;
 use crate::control::Control;
 use crate::convert::{input, knowledge as convert};
 use crate::refusal::to_status;
-use crate::{acting, caller};
+use crate::{acting, caller, queries};
 
 /// Characters of what a list looks for.
 const QUERY_MAX: usize = 200;
@@ -69,7 +68,7 @@ impl KnowledgeService {
             tag: input::line_if("tag", request.tag.as_deref(), QUERY_MAX)?,
             query: input::line_if("query", request.query.as_deref(), QUERY_MAX)?,
             after,
-            limit: input::page(request.limit)?,
+            limit: input::page(request.limit),
         };
         let plan = self.0.world.plan();
         let listed = self
@@ -84,8 +83,8 @@ impl KnowledgeService {
             })
             .await?;
         let redactor = &self.0.world.cx().redactor;
-        let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false)).collect();
-        let (entries, more) = within_bytes(entries, listed.more);
+        let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false));
+        let (entries, more) = queries::within_bytes(entries, listed.more);
         let last = entries.last().filter(|_| more);
         let next_cursor = last.map(|entry: &v1::KnowledgeEntry| input::seal("knowledge", &entry.entry_id));
         Ok(v1::ListKnowledgeResponse { next_cursor: next_cursor.unwrap_or_default(), entries })

@@ -35,7 +35,7 @@ impl LedgerService {
         };
         let after = input::place(input::unseal("ledger", &request.cursor)?)?;
         let turn_id = filter.turn_id;
-        let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)?).await?;
+        let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)).await?;
         if let (Some(turn_id), true) = (turn_id, after.is_none() && page.rows.is_empty()) {
             let looked = queries::turn_in_filter(&self.0.world, turn_id).await;
             queries::meant(&self.0.world, Sort::Turn, &[turn_id.to_string()], looked).await?;

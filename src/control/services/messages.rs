@@ -71,7 +71,7 @@ impl MessagesService {
             })?),
         };
         let after = input::place(input::unseal("dead letters", &request.cursor)?)?;
-        let limit = input::page(request.limit)?;
+        let limit = input::page(request.limit);
         let (page, truncated) = queries::dead_letters(&self.0.world, agent_id, status, after, limit).await?;
         let (dead_letters, next) = page.map(convert::dead_letter);
         Ok(v1::ListDeadResponse { dead_letters, next_cursor: input::seal("dead letters", &next), truncated })
@@ -93,10 +93,9 @@ impl MessagesService {
         };
         let (letter, envelopes) = self.letter_meant(&request.dead_letter_id, found).await?;
         let redactor = &self.0.world.cx().redactor;
-        Ok(v1::GetDeadResponse {
-            dead_letter: Some(convert::dead_letter(&letter)),
-            envelopes: envelopes.iter().map(|envelope| convert::envelope(envelope, redactor)).collect(),
-        })
+        let mail = envelopes.iter().map(|envelope| convert::envelope(envelope, redactor));
+        let (envelopes, truncated) = queries::within_bytes(mail, false);
+        Ok(v1::GetDeadResponse { dead_letter: Some(convert::dead_letter(&letter)), envelopes, truncated })
     }
 }
 

@@ -8,7 +8,6 @@ mod events;
 mod knowledge;
 mod ledger;
 mod messages;
-mod page_bytes;
 mod schedules;
 mod state;
 mod tasks;

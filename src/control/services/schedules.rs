@@ -177,10 +177,12 @@ impl SchedulesService {
     async fn all(&self, request: v1::ListSchedulesRequest) -> Result<v1::ListSchedulesResponse, Refusal> {
         let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let kind = input::parsed_if("kind", request.kind.as_deref())?;
-        let found = queries::schedules(&self.0.world, agent_id, kind).await?;
+        let cursor = input::unseal("schedules", &request.cursor)?;
+        let (page, truncated) =
+            queries::schedules(&self.0.world, agent_id, kind, cursor, input::page(request.limit)).await?;
         let redactor = &self.0.world.cx().redactor;
-        let schedules = found.rows.iter().map(|schedule| convert::schedule(schedule, redactor)).collect();
-        Ok(v1::ListSchedulesResponse { schedules, truncated: found.truncated })
+        let (schedules, next) = page.map(|schedule| convert::schedule(schedule, redactor));
+        Ok(v1::ListSchedulesResponse { schedules, truncated, next_cursor: input::seal("schedules", &next) })
     }
 
     /// The outcome of what is asked about this schedule.
@@ -189,11 +191,7 @@ impl SchedulesService {
     }
 
     async fn record(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {
-        if request.limit > rules::RUNS_MAX {
-            return Err(input::bad("limit", format!("is {}", request.limit))
-                .hint(format!("give 1 to {}, or 0 for {RUNS}", rules::RUNS_MAX)));
-        }
-        let limit = if request.limit == 0 { RUNS } else { request.limit };
+        let limit = if request.limit == 0 { RUNS } else { request.limit.min(rules::RUNS_MAX) };
         let found = async {
             let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
             let store = self.0.world.store();

@@ -7,11 +7,10 @@ use ghost_proto::v1;
 use ghost_proto::v1::state_server::State;
 use tonic::{Request, Response, Status};
 
-use super::page_bytes::within_bytes;
 use crate::control::Control;
 use crate::convert::{input, state as convert};
 use crate::refusal::to_status;
-use crate::{acting, caller};
+use crate::{acting, caller, queries};
 
 /// The service.
 pub struct StateService(pub Control);
@@ -25,7 +24,7 @@ impl StateService {
 
     async fn page(&self, request: v1::ListStateRequest) -> Result<v1::ListStateResponse, Refusal> {
         let after = input::unseal("state", &request.cursor)?.to_owned();
-        let limit = u32::try_from(input::page(request.limit)?).unwrap_or(u32::MAX);
+        let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
         let listed: Listed = self
             .0
             .world
@@ -33,8 +32,8 @@ impl StateService {
             .read(move |r| Box::pin(async move { rules::list(r, &request.prefix, &after, limit).await }))
             .await?;
         let redactor = &self.0.world.cx().redactor;
-        let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor)).collect();
-        let (entries, more) = within_bytes(entries, listed.more);
+        let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor));
+        let (entries, more) = queries::within_bytes(entries, listed.more);
         let last = entries.last().filter(|_| more);
         let next_cursor = last.map(|entry: &v1::StateEntry| input::seal("state", &entry.key));
         Ok(v1::ListStateResponse { next_cursor: next_cursor.unwrap_or_default(), entries })

@@ -70,7 +70,7 @@ impl TasksService {
         let status = input::parsed_if("status", request.status.as_deref())?;
         let cursor = input::unseal("tasks", &request.cursor)?;
         let (page, truncated) =
-            queries::task_page(&self.0.world, owner, status, cursor, input::page(request.limit)?).await?;
+            queries::task_page(&self.0.world, owner, status, cursor, input::page(request.limit)).await?;
         let (tasks, next) = page.map(|task| convert::task(task, &self.0.world.cx().redactor));
         Ok(v1::ListTasksResponse { tasks, next_cursor: input::seal("tasks", &next), truncated })
     }

@@ -96,6 +96,25 @@ pub(crate) fn brief(tools: &[ToolSpec]) -> String {
 }
 
 impl ToolsService {
+    async fn page(&self, request: &v1::ListToolsRequest) -> Result<v1::ListToolsResponse, Refusal> {
+        let agent_id = input::parsed("agent_id", &request.agent_id)?;
+        let after = input::unseal("tools", &request.cursor)?;
+        let tools = listed(&self.0.world, &agent_id).await?;
+        // The list has the order of the briefing, and a tool stands in it once. One that is gone since begins it anew.
+        let start = tools.iter().position(|tool| tool.name == after).map_or(0, |at| at + 1);
+        let rest = tools.get(start..).unwrap_or_default();
+        let summaries = rest.iter().take(input::page(request.limit)).map(|tool| v1::ToolSummary {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            label: tool.label().to_owned(),
+            section: tool.section().unwrap_or_default().to_owned(),
+        });
+        let (tools, _) = queries::within_bytes(summaries, false);
+        let next_cursor =
+            tools.last().filter(|_| tools.len() < rest.len()).map(|last| input::seal("tools", &last.name));
+        Ok(v1::ListToolsResponse { next_cursor: next_cursor.unwrap_or_default(), tools })
+    }
+
     fn checked(&self, request: &v1::CallToolRequest) -> Result<Call, Refusal> {
         let most = self.0.world.cx().limits().arguments_bytes;
         let arguments = match input::object("arguments_json", &request.arguments_json, most)? {
@@ -243,18 +262,7 @@ async fn ended(world: &World, key: &RequestKey) -> Result<Answer, Refusal> {
 impl Tools for ToolsService {
     async fn list(&self, request: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
         caller::party(&request)?;
-        let agent_id = input::parsed("agent_id", &request.get_ref().agent_id).map_err(to_status)?;
-        let tools = listed(&self.0.world, &agent_id).await.map_err(to_status)?;
-        let tools = tools
-            .iter()
-            .map(|tool| v1::ToolSummary {
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-                label: tool.label().to_owned(),
-                section: tool.section().unwrap_or_default().to_owned(),
-            })
-            .collect();
-        Ok(Response::new(v1::ListToolsResponse { tools }))
+        self.page(request.get_ref()).await.map(Response::new).map_err(to_status)
     }
 
     async fn brief(&self, request: Request<v1::BriefToolsRequest>) -> Result<Response<v1::BriefToolsResponse>, Status> {

@@ -16,8 +16,6 @@ use crate::{caller, queries};
 /// Steps of a journal in one answer, unless the request says otherwise, and at most.
 const STEPS: usize = 200;
 const STEPS_MAX: usize = 1_000;
-/// Bytes of steps in one answer: what clients take without being told otherwise is 4 MiB.
-const STEPS_BYTES: usize = 3 * 1024 * 1024;
 
 /// The service.
 pub struct TurnsService(pub Control);
@@ -40,7 +38,7 @@ impl TurnsService {
         };
         let root = input::parsed_if("root_id", request.root_id.as_deref())?;
         let after = input::place(input::unseal("turns", &request.cursor)?)?;
-        let (world, limit) = (&self.0.world, input::page(request.limit)?);
+        let (world, limit) = (&self.0.world, input::page(request.limit));
         let page = match root {
             Some(root) => queries::turns_of_root(world, filter, root, after, limit).await?,
             None => queries::turns(world, filter, None, after, limit).await?,
@@ -65,7 +63,7 @@ impl TurnsService {
                 .map_err(|error| Refusal::new(Code::Internal, format!("a step cannot be written: {error}")))?;
             let step = convert::journal_row(row, &redactor.redact_json(&step));
             bytes += step.step_json.len();
-            if steps.len() == limit || (bytes > STEPS_BYTES && !steps.is_empty()) {
+            if steps.len() == limit || (bytes > queries::PAGE_BYTES && !steps.is_empty()) {
                 more = true;
                 break;
             }

@@ -277,12 +277,14 @@ impl WorldService {
         let spent = Spending::of(&sums);
         let living = agents.iter().filter(|agent| !agent.is_deleted());
         let agents = living.map(|agent| convert::agent(agent, activities.get(&agent.agent_id).copied()));
+        let (agents, agents_truncated) = queries::within_bytes(agents, false);
         Ok(ReflectResponse {
             world_id: plan.world_id.clone(),
             name: plan.name.clone(),
             now_at_ms: now.0,
             uptime_ms: u64::try_from(now.since(directory.started_at()).as_millis()).unwrap_or(u64::MAX),
-            agents: agents.collect(),
+            agents,
+            agents_truncated,
             token_usage: Some(convert::token_usage(tokens)),
             cost_micros: spent.cost.0,
             unpriced_tokens: spent.unpriced_tokens,

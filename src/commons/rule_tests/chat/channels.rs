@@ -52,9 +52,12 @@ async fn what_cannot_be_created_leaves_nothing_behind() {
     let refusal = rig.create("ada", torn).await.unwrap_err();
     assert_eq!((refusal.code, refusal.details.unwrap()["field"].as_str()), (Code::InvalidArguments, Some("members")));
     assert!(refusal.message.contains("members names ada"), "{}", refusal.message);
-    for topic in ["a\nb", "  ", &"x".repeat(201)] {
+    let long = "x".repeat(201);
+    for (topic, why) in
+        [("a\nb", Code::InvalidArguments), ("  ", Code::InvalidArguments), (long.as_str(), Code::TooLarge)]
+    {
         let bad = NewChannel { topic: Some(topic.to_owned()), ..new("room", &["bob"]) };
-        assert_eq!(code(rig.create("ada", bad).await), Code::InvalidArguments, "{topic:?}");
+        assert_eq!(code(rig.create("ada", bad).await), why, "{topic:?}");
     }
     assert_eq!(rig.count(EventKind::ChatCreated).await, 0);
     rig.create("ada", new("room", &["bob"])).await.unwrap();

@@ -36,6 +36,17 @@ impl Answer {
 }
 
 pub(super) async fn ask(routes: &Router, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    with_body(routes, method, path, headers, Body::empty()).await
+}
+
+/// A change, with the token and a key.
+pub(super) async fn write(routes: &Router, method: &str, path: &str, key: &str, body: &Value) -> Answer {
+    let token = format!("Bearer {TOKEN}");
+    let headers = [("authorization", token.as_str()), ("content-type", "application/json"), ("idempotency-key", key)];
+    with_body(routes, method, path, &headers, Body::from(body.to_string())).await
+}
+
+async fn with_body(routes: &Router, method: &str, path: &str, headers: &[(&str, &str)], body: Body) -> Answer {
     let mut request = Request::builder().method(method).uri(path);
     if !headers.iter().any(|(name, _)| *name == "host") {
         request = request.header("host", "localhost:8080");
@@ -43,7 +54,7 @@ pub(super) async fn ask(routes: &Router, method: &str, path: &str, headers: &[(&
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let response = routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let response = routes.clone().oneshot(request.body(body).unwrap()).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, 1 << 20).await.unwrap();
     Answer { status: parts.status, headers: parts.headers, body: String::from_utf8(body.to_vec()).unwrap() }

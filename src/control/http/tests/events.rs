@@ -47,6 +47,22 @@ async fn events_are_sent_with_their_ids_and_resumed_by_header() {
 }
 
 #[tokio::test]
+async fn events_come_without_names_to_pages_that_ask_for_it() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let token = format!("Bearer {TOKEN}");
+    let mut answer = stream(&routes, "/api/events?after=now&unnamed=true", &[("authorization", &token)]).await;
+    scene.emit_many(1).await;
+    let block = answer.block().await;
+    let data: Value = serde_json::from_str(block.line("data: ")).unwrap();
+    assert_eq!((data["kind"].as_str(), data["seq"].to_string().as_str()), (Some("world.warning"), block.line("id: ")));
+    assert!(!block.0.contains("event:"), "{block:?}");
+    scene.closing.send_replace(true);
+    let end = answer.block().await;
+    assert!(!end.0.contains("event:") && end.line("data: ").contains("last_seq"), "{end:?}");
+}
+
+#[tokio::test]
 async fn a_quiet_stream_says_that_it_lives_and_moves_the_id() {
     let scene = Scene::new().await;
     let routes = routes(&scene);

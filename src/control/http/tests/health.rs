@@ -9,6 +9,7 @@ use ghost_store::memory::MemoryDisk;
 use ghost_store::{Ack, Backend, Nack, ReadWork, Store, StoreError, View, Work};
 
 use super::asking::{TOKEN, ask, get, routes};
+use super::figures;
 use crate::fixture::Scene;
 use crate::http::router;
 
@@ -182,14 +183,14 @@ async fn metrics_show_the_world_and_read_as_prometheus() {
         "ghost_agents{status=\"running\"} 2",
         "ghost_agents{status=\"failed\"} 0",
         "ghost_open_turns 0",
-        "ghost_inbox_total 0",
+        "ghost_inbox_messages 0",
         "ghost_dead_letters_held 0",
         &format!("ghost_last_seq {last}"),
         &format!("ghost_events_total {last}"),
         "ghost_event_readers 0",
         "ghost_paused 0",
         "ghost_budget_tokens_limit{scope=\"world\"} 1000",
-        "ghost_budget_micros_limit{scope=\"world\"} 2000000",
+        "ghost_budget_dollars_limit{scope=\"world\"} 2",
         "ghost_budget_tokens_spent{scope=\"world\"} 0",
         "ghost_model_calls_queued{provider=\"test\"} 0",
         "ghost_model_calls_in_use{provider=\"test\"} 0",
@@ -197,14 +198,52 @@ async fn metrics_show_the_world_and_read_as_prometheus() {
     ] {
         assert!(page.body.lines().any(|line| line == row), "{row} is missing in\n{}", page.body);
     }
-    let mut family = String::new();
-    for line in page.body.lines() {
-        if let Some(typed) = line.strip_prefix("# TYPE ") {
-            typed.split(' ').next().unwrap().clone_into(&mut family);
-        } else if !line.starts_with('#') {
-            assert!(line.starts_with(&family), "{line} stands under {family}");
-            assert!(line.rsplit(' ').next().unwrap().parse::<u64>().is_ok(), "{line}");
-        }
+    figures::strict(&page.body);
+    for family in ["process_cpu_seconds_total", "process_open_fds", "process_start_time_seconds", "ghost_build_info"] {
+        assert!(page.body.contains(&format!("# TYPE {family} ")), "{family} is missing");
     }
-    assert!(page.body.contains("process_resident_memory_bytes "));
+}
+
+#[tokio::test]
+async fn what_happened_is_counted_by_outcome() {
+    let scene = Scene::with("metrics: { open: true }\n").await;
+    let routes = routes(&scene);
+    let counting = tokio::spawn(crate::tallies::follow(
+        std::sync::Arc::clone(&scene.world),
+        std::sync::Arc::clone(&scene.control.tallies),
+    ));
+    let payload = serde_json::json!({
+        "turn_id": "t", "model": "big \"one\"", "tool": "workspace.read", "status": "finished", "duration_ms": 300,
+        "input_tokens": 7, "output_tokens": 3, "cost_usd": 0.5,
+    });
+    let wanted = [
+        "ghost_turns_total{status=\"finished\"} 1",
+        "ghost_turn_duration_seconds_count 1",
+        "ghost_tool_calls_total{tool=\"workspace.read\",status=\"finished\"} 1",
+        "ghost_model_calls_total{model=\"big \\\"one\\\"\",outcome=\"answered\"} 1",
+        "ghost_model_tokens_total{model=\"big \\\"one\\\"\",sort=\"input\"} 7",
+        "ghost_model_cost_dollars_total{model=\"big \\\"one\\\"\"} 0.5",
+        "ghost_model_call_duration_seconds_bucket{model=\"big \\\"one\\\"\",le=\"0.5\"} 1",
+    ];
+    use ghost_domain::EventKind::{ModelFinished, ToolFinished, TurnFinished, TurnStarted};
+    let until = async |rows: &[&str]| {
+        for _ in 0..1_000 {
+            let page = ask(&routes, "GET", "/metrics", &[]).await.body;
+            if rows.iter().all(|row| page.lines().any(|line| line.starts_with(row))) {
+                return page;
+            }
+            if rows.len() == 1 {
+                // Whether the counting has begun is seen by what it counts.
+                scene.emit_with(TurnFinished, serde_json::json!({ "status": "begun" })).await;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("the counts did not come: {rows:?}");
+    };
+    until(&["ghost_turns_total{status=\"begun\"}"]).await;
+    for kind in [TurnStarted, ModelFinished, ToolFinished, TurnFinished] {
+        scene.emit_with(kind, payload.clone()).await;
+    }
+    figures::strict(&until(&wanted).await);
+    counting.abort();
 }

@@ -154,12 +154,15 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
     };
     told("set budget", budgets.set(set).await)?;
     told("budgets", budgets.list(v1::ListBudgetsRequest { sort: None, limit, cursor: a.clone() }).await)?;
-    told("usage", budgets.usage(v1::UsageRequest { agent_id: some(a), since_at_ms: Some(n) }).await)?;
+    told(
+        "usage",
+        budgets.usage(v1::UsageRequest { agent_id: some(a), since_at_ms: Some(n), limit, cursor: b.clone() }).await,
+    )?;
     let list =
         v1::ListLedgerRequest { tool: some(a), since_at_ms: Some(n), limit, cursor: b.clone(), ..Default::default() };
     told("ledger", LedgerClient::new(rig.channel.clone()).list(list).await)?;
     let mut tools = ToolsClient::new(rig.channel.clone());
-    told("tools", tools.list(v1::ListToolsRequest { agent_id: a.clone() }).await)?;
+    told("tools", tools.list(v1::ListToolsRequest { agent_id: a.clone(), limit, cursor: b.clone() }).await)?;
     let call = v1::CallToolRequest {
         request_id: a.clone(),
         agent_id: b.clone(),

@@ -72,7 +72,7 @@ async fn entries_are_written_read_listed_and_deleted() {
     let whole = knowledge.read(read("style", None)).await.unwrap().into_inner();
     assert_eq!((whole.entry.unwrap().version, whole.versions.len()), (2, 1));
     let late = v1::WriteKnowledgeRequest { expected_version: Some(1), ..write("6", "style", "z") };
-    let conflict = refused(knowledge.write(late).await, Code::FailedPrecondition, None);
+    let conflict = refused(knowledge.write(late).await, Code::Aborted, None);
     assert_eq!(conflict.details, Some(json!({ "entry_id": "style", "version": 2 })));
     let delete = v1::DeleteKnowledgeRequest { request_id: "7".into(), entry_id: "style".into(), ..Default::default() };
     let gone = knowledge.delete(delete.clone()).await.unwrap().into_inner();
@@ -223,7 +223,7 @@ async fn state_is_set_compared_listed_and_deleted() {
     assert_eq!(digits.value_json, "12345678901234567890.123", "as it was written");
     assert_eq!(state.set(fresh).await.unwrap().into_inner(), first);
     let late = v1::SetStateRequest { expected_version: Some(0), ..set("2", "plan.a", "2") };
-    let conflict = refused(state.set(late).await, Code::FailedPrecondition, None);
+    let conflict = refused(state.set(late).await, Code::Aborted, None);
     assert_eq!(conflict.details, Some(json!({ "key": "plan.a", "version": 1 })));
     let as_ada = v1::SetStateRequest { as_agent: Some("ada".into()), ..set("3", "plan.b", "\"hush-hush-secret\"") };
     let told = state.set(as_ada).await.unwrap().into_inner();

@@ -59,21 +59,6 @@ async fn an_ask_that_fails_says_by_which_code() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut messages = MessagesClient::new(rig.channel.clone());
-    let mut budgets = BudgetsClient::new(rig.channel.clone());
-    let limit = |request_id: &str, limit_tokens: Option<u64>| v1::SetBudgetRequest {
-        request_id: request_id.into(),
-        scope: "agent:ada".into(),
-        limit_tokens,
-        clear_tokens: limit_tokens.is_none(),
-        ..Default::default()
-    };
-    budgets.set(limit("1", Some(1))).await.unwrap();
-    let spent = messages.ask(ask("2", "hello", None)).await.unwrap().into_inner();
-    assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("failed", Some("budget_exhausted")), "{spent:?}");
-    assert!(spent.error.as_ref().is_some_and(|error| !error.is_empty()) && spent.reply.is_none());
-    assert_eq!(messages.ask(ask("2", "hello", None)).await.unwrap().into_inner(), spent, "the same when asked again");
-    budgets.set(limit("3", None)).await.unwrap();
-
     let (mut asker, mut turns) = (messages.clone(), TurnsClient::new(rig.channel.clone()));
     let waiting = tokio::spawn(async move { asker.ask(ask("4", "please wait", None)).await });
     rig.until(EventKind::ModelStarted, "ada").await;
@@ -87,6 +72,21 @@ async fn an_ask_that_fails_says_by_which_code() {
         while_time_passes(&ground.clock, messages.ask(ask("6", "poison", None))).await.unwrap().into_inner();
     assert_eq!((set_aside.status.as_str(), set_aside.error_code.as_deref()), ("failed", Some("unavailable")));
     assert!(set_aside.error.unwrap().contains("set it aside"));
+
+    // A spent budget parks the turn: the ask ends by its own deadline and says what it waited for.
+    let mut budgets = BudgetsClient::new(rig.channel.clone());
+    let limit = v1::SetBudgetRequest {
+        request_id: "1".into(),
+        scope: "agent:ben".into(),
+        limit_tokens: Some(1),
+        ..Default::default()
+    };
+    budgets.set(limit).await.unwrap();
+    let of_ben = v1::AskRequest { agent_id: "ben".into(), ..ask("2", "hello", Some(1_000)) };
+    let spent = while_time_passes(&ground.clock, messages.ask(of_ben.clone())).await.unwrap().into_inner();
+    assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("timed_out", Some("timeout")), "{spent:?}");
+    assert!(spent.error.as_ref().is_some_and(|error| error.contains("it waits")) && spent.reply.is_none(), "{spent:?}");
+    assert_eq!(messages.ask(of_ben).await.unwrap().into_inner(), spent, "the same when asked again");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn dead_letters_are_shown_dropped_and_retried() {
     for cursor in ["x", "5.00", "9.00000000000000000000000000000000"] {
         refused(messages.list_dead(list(None, 1, cursor.into())).await, Code::InvalidArgument, Some("cursor"));
     }
-    refused(messages.list_dead(list(None, 501, String::new())).await, Code::InvalidArgument, Some("limit"));
+    assert!(messages.list_dead(list(None, 501, String::new())).await.is_ok(), "more than the greatest is the greatest");
     let shown = messages.get_dead(v1::GetDeadRequest { dead_letter_id: one.clone() }).await.unwrap().into_inner();
     assert_eq!((shown.envelopes[0].body.as_str(), shown.envelopes[0].state.as_str()), ("poison", "dead"));
     let cut = v1::GetDeadRequest { dead_letter_id: one[..35].to_owned() };

@@ -22,7 +22,12 @@ async fn tools_are_listed_briefed_and_called_once() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut tools = ToolsClient::new(rig.channel.clone());
-    let list = tools.list(v1::ListToolsRequest { agent_id: "ada".into() }).await.unwrap().into_inner().tools;
+    let list = tools
+        .list(v1::ListToolsRequest { agent_id: "ada".into(), ..Default::default() })
+        .await
+        .unwrap()
+        .into_inner()
+        .tools;
     let brief = tools.brief(v1::BriefToolsRequest { agent_id: "ada".into() }).await.unwrap().into_inner().text;
     assert_eq!(brief.lines().count(), list.len());
     let read = list.iter().find(|tool| tool.name == "workspace.read").unwrap();
@@ -85,7 +90,11 @@ async fn what_never_became_a_call_is_a_refusal() {
     }
     let stranger = v1::CallToolRequest { agent_id: "adb".into(), ..call("3", "workspace.read", "{}") };
     refused(tools.call(stranger).await, Code::NotFound, None);
-    refused(tools.list(v1::ListToolsRequest { agent_id: "A".into() }).await, Code::InvalidArgument, Some("agent_id"));
+    refused(
+        tools.list(v1::ListToolsRequest { agent_id: "A".into(), ..Default::default() }).await,
+        Code::InvalidArgument,
+        Some("agent_id"),
+    );
 }
 
 #[tokio::test]

@@ -3,9 +3,15 @@
 
 use ghost_proto::v1;
 use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::chat_client::ChatClient;
+use ghost_proto::v1::conversations_client::ConversationsClient;
 use ghost_proto::v1::events_client::EventsClient;
 use ghost_proto::v1::messages_client::MessagesClient;
+use ghost_proto::v1::schedules_client::SchedulesClient;
 use ghost_proto::v1::tasks_client::TasksClient;
+use ghost_proto::v1::tools_client::ToolsClient;
+use ghost_proto::v1::world_client::WorldClient;
+use prost::Message as _;
 use tonic::codec::CompressionEncoding;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -155,4 +161,154 @@ async fn whoever_waits_for_a_deleted_agent_is_told_what_whoever_comes_later_is_t
     let late =
         refused(MessagesClient::new(rig.channel.clone()).ask(ask("4", "late")).await, tonic::Code::NotFound, None);
     assert_eq!(late.code, ghost_domain::Code::NotFound);
+}
+
+/// Reads a list to its end: the rows of each page, named.
+async fn pages(mut fetch: impl AsyncFnMut(String) -> (Vec<String>, String)) -> Vec<Vec<String>> {
+    let (mut pages, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let (rows, next) = fetch(cursor).await;
+        assert!(!rows.is_empty(), "a page that there is has a row");
+        pages.push(rows);
+        if next.is_empty() {
+            return pages;
+        }
+        cursor = next;
+    }
+}
+
+#[tokio::test]
+async fn pages_are_bounded_by_their_bytes_and_join() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut tasks = TasksClient::new(rig.channel.clone());
+    for n in 0..40 {
+        let task = v1::CreateTaskRequest {
+            request_id: n.to_string(),
+            title: n.to_string(),
+            description: "x".repeat(60_000),
+            owner: "ben".into(),
+            ..Default::default()
+        };
+        tasks.create(task).await.unwrap();
+    }
+    let read = pages(async |cursor| {
+        // More than the greatest is the greatest, and no refusal.
+        let page = tasks.list(v1::ListTasksRequest { limit: 10_000, cursor, ..Default::default() }).await.unwrap();
+        let page = page.into_inner();
+        assert!(page.encoded_len() < 1_100_000, "{} bytes", page.encoded_len());
+        (page.tasks.into_iter().map(|task| task.title).collect(), page.next_cursor)
+    })
+    .await;
+    let all: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    assert_eq!((read.len(), read.concat()), (3, all));
+}
+
+#[tokio::test]
+async fn what_a_conversation_gives_at_once_is_bounded_too() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut conversations = ConversationsClient::new(rig.channel.clone());
+    let mut said = v1::SayRequest { agent_id: Some("ben".into()), content: "x".repeat(60_000), ..Default::default() };
+    for n in 0..20 {
+        said.request_id = n.to_string();
+        let answer = conversations.say(said.clone()).await.unwrap().into_inner();
+        said.conversation_id = answer.conversation.map(|conversation| conversation.conversation_id);
+        said.agent_id = None;
+    }
+    let conversation_id = said.conversation_id.unwrap();
+    let (mut seen, mut parts) = (Vec::new(), 0);
+    loop {
+        let get = v1::GetConversationRequest {
+            conversation_id: conversation_id.clone(),
+            after_seq: seen.last().copied(),
+            limit: u32::MAX,
+        };
+        let part = conversations.get(get).await.unwrap().into_inner();
+        assert!(part.encoded_len() < 1_100_000, "{} bytes", part.encoded_len());
+        seen.extend(part.entries.iter().map(|entry| entry.seq));
+        parts += 1;
+        if !part.more {
+            break;
+        }
+    }
+    let whole: Vec<i64> = (1..=i64::try_from(seen.len()).unwrap()).collect();
+    assert!(parts >= 2 && seen == whole && seen.len() >= 20, "{parts} parts, {seen:?}");
+}
+
+#[tokio::test]
+async fn channels_schedules_conversations_and_tools_come_in_pages() {
+    let ground = Ground::new();
+    let rig = ground.serve("s").await;
+    let mut chat = ChatClient::new(rig.channel.clone());
+    let mut schedules = SchedulesClient::new(rig.channel.clone());
+    let mut conversations = ConversationsClient::new(rig.channel.clone());
+    // Answers would move conversations about while they are listed.
+    let pause = v1::PauseRequest { request_id: "p".into(), reason: None };
+    WorldClient::new(rig.channel.clone()).pause(pause).await.unwrap();
+    for name in ["a", "b", "c"] {
+        let channel = v1::CreateChannelRequest {
+            request_id: format!("c{name}"),
+            channel: name.into(),
+            members: vec!["ben".into()],
+            ..Default::default()
+        };
+        chat.create(channel).await.unwrap();
+        let timer = v1::SetScheduleRequest {
+            request_id: format!("s{name}"),
+            kind: "timer".into(),
+            agent_id: "ben".into(),
+            name: name.into(),
+            after_ms: Some(3_600_000),
+            ..Default::default()
+        };
+        schedules.set(timer).await.unwrap();
+        let say = v1::SayRequest {
+            request_id: format!("v{name}"),
+            agent_id: Some("ben".into()),
+            content: name.into(),
+            ..Default::default()
+        };
+        conversations.say(say).await.unwrap();
+    }
+    let read = pages(async |cursor| {
+        let list = v1::ListChannelsRequest { limit: 2, cursor, ..Default::default() };
+        let page = chat.list(list).await.unwrap().into_inner();
+        (page.channels.into_iter().map(|row| row.channel).collect(), page.next_cursor)
+    })
+    .await;
+    assert_eq!(read, [vec!["a", "b"], vec!["c"]]);
+    let read = pages(async |cursor| {
+        let list = v1::ListSchedulesRequest { limit: 2, cursor, ..Default::default() };
+        let page = schedules.list(list).await.unwrap().into_inner();
+        (page.schedules.into_iter().map(|row| row.name).collect(), page.next_cursor)
+    })
+    .await;
+    assert_eq!(read, [vec!["a", "b"], vec!["c"]]);
+    let mut read = pages(async |cursor| {
+        let list = v1::ListConversationsRequest { limit: 2, cursor, ..Default::default() };
+        let page = conversations.list(list).await.unwrap().into_inner();
+        (page.conversations.into_iter().map(|row| row.conversation_id).collect(), page.next_cursor)
+    })
+    .await
+    .concat();
+    assert_eq!(read.len(), 3);
+    read.sort();
+    read.dedup();
+    assert_eq!(read.len(), 3, "none comes twice");
+    let mut tools = ToolsClient::new(rig.channel.clone());
+    let whole = v1::ListToolsRequest { agent_id: "ben".into(), ..Default::default() };
+    let whole: Vec<String> =
+        tools.list(whole).await.unwrap().into_inner().tools.into_iter().map(|row| row.name).collect();
+    let read = pages(async |cursor| {
+        let list = v1::ListToolsRequest { agent_id: "ben".into(), limit: 1, cursor };
+        let page = tools.list(list).await.unwrap().into_inner();
+        (page.tools.into_iter().map(|row| row.name).collect(), page.next_cursor)
+    })
+    .await;
+    assert_eq!((read.len(), read.concat()), (whole.len(), whole));
+    // A cursor of another list is none of this one.
+    let first = chat.list(v1::ListChannelsRequest { limit: 1, ..Default::default() }).await.unwrap().into_inner();
+    let list = v1::ListSchedulesRequest { cursor: first.next_cursor, ..Default::default() };
+    refused(schedules.list(list).await, tonic::Code::InvalidArgument, Some("cursor"));
 }

@@ -1,0 +1,76 @@
+//! Whether the daemon is well, and its figures.
+//!
+//! Must never: say more to whoever holds no token than whether it is well.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use ghost_commons::feed::Subscription;
+use ghost_domain::event::EventFilter;
+use ghost_domain::{Code, Refusal};
+use ghost_world::LoopDown;
+use serde_json::json;
+
+use super::failed::Failed;
+use super::rest::Shared;
+use super::{guard, metrics};
+use crate::control::Control;
+
+/// A store that has not answered for so long does not.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+
+/// `GET /healthz`
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// `GET /readyz`
+pub(super) async fn readyz(State(rest): Shared) -> Result<&'static str, Failed> {
+    let Control { world, closed, .. } = &rest.control;
+    if *closed.borrow() || world.directory().is_closing() {
+        return Err(Refusal::new(Code::Unavailable, "the daemon is stopping").into());
+    }
+    if let Some(down) = loop_down(&world.loops().down()) {
+        return Err(down.into());
+    }
+    let answer = async {
+        // Opening a reader asks whatever reads where the feed stands.
+        Subscription::open(world.store(), None, EventFilter::default(), false).await?;
+        world.store().answers().await.map_err(Refusal::from)
+    };
+    tokio::select! {
+        biased;
+        answered = answer => answered.map(|()| "ready\n").map_err(Failed),
+        () = world.cx().ports.clock.sleep(READY_WITHIN) => {
+            Err(Refusal::new(Code::Unavailable, "the store does not answer").into())
+        }
+    }
+}
+
+/// What is said of the loops that are down, if any is.
+fn loop_down(down: &[LoopDown]) -> Option<Refusal> {
+    if down.is_empty() {
+        return None;
+    }
+    // The names alone: whoever asks here has shown no token.
+    let names: Vec<&str> = down.iter().map(|down| down.name).collect();
+    let refusal = Refusal::new(Code::Unavailable, format!("a loop of the daemon is down: {}", names.join(", ")));
+    Some(
+        refusal.details(json!({ "loops_down": names })).hint("it is begun again by itself; `ghostctl status` says why"),
+    )
+}
+
+/// `GET /metrics`
+pub(super) async fn figures(State(rest): Shared, request: Request) -> Response {
+    if !rest.control.world.plan().metrics_open
+        && let Err(unknown) = guard::has_token(&rest, request.method(), request.headers())
+    {
+        return unknown.into_response();
+    }
+    match metrics::text(&rest.control).await {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
+        Err(refusal) => Failed(refusal).into_response(),
+    }
+}

@@ -1,0 +1,211 @@
+//! What is written over HTTP, by whom, and once; and that the table of routes, the router and the description are one.
+
+use axum::http::{StatusCode, header};
+use serde_json::{Value, json};
+
+use super::asking::{TOKEN, ask, get, routes, write};
+use crate::fixture::Scene;
+use crate::http::route::{Access, Holds, Verb};
+use crate::http::routes::ROUTES;
+
+fn object(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
+
+#[tokio::test]
+async fn a_message_a_task_and_a_post_are_written_once() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let sent = write(&routes, "POST", "/api/agents/ben/messages", "k1", &json!({ "body": "hello" })).await;
+    assert_eq!(sent.status, StatusCode::OK, "{}", sent.body);
+    let first = object(&sent.body);
+    assert!(first["message_id"].is_string() && first["agent_id"] == "ben", "{first}");
+    let again = write(&routes, "POST", "/api/agents/ben/messages", "k1", &json!({ "body": "hello" })).await;
+    assert_eq!(object(&again.body), first, "the same key is the same message");
+    let other = write(&routes, "POST", "/api/agents/ben/messages", "k1", &json!({ "body": "other" })).await;
+    assert_eq!((other.status, other.refusal().code), (StatusCode::CONFLICT, ghost_domain::Code::Conflict));
+
+    let new = json!({ "title": "t", "owner": "ben", "priority": 3, "depends_on": [] });
+    let task = object(&write(&routes, "POST", "/api/tasks", "k2", &new).await.body);
+    assert_eq!((&task["title"], &task["priority"]), (&json!("t"), &json!(3)), "{task}");
+    let path = format!("/api/tasks/{}", task["task_id"].as_str().unwrap());
+    let done = json!({ "status": "done", "result": "it is", "note": "quick", "depends_on": null });
+    let done = object(&write(&routes, "PATCH", &path, "k3", &done).await.body);
+    assert_eq!((&done["status"], &done["result"]), (&json!("done"), &json!("it is")), "{done}");
+    assert_eq!(object(&get(&routes, &path).await.body)["history"].as_array().unwrap().len(), 2);
+
+    scene.channel("desk").await;
+    let post = write(&routes, "POST", "/api/channels/desk/messages", "k4", &json!({ "content": "hi" })).await;
+    let post = object(&post.body);
+    assert_eq!((&post["content"], &post["seq"], &post["from"]), (&json!("hi"), &json!(1), &json!("operator:token")));
+    let read = object(&get(&routes, "/api/channels/desk/messages").await.body);
+    assert_eq!(read["messages"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_write_is_told_with_its_field() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let path = "/api/agents/ben/messages";
+    for (body, field) in [
+        (json!({ "bdy": "hello" }), Some("bdy")),
+        (json!({ "body": 5 }), Some("body")),
+        (json!({ "body": "  " }), Some("body")),
+        (json!({ "body": "x", "attachments": "a" }), Some("attachments")),
+        (json!({ "body": "x", "attachments": ["../a"] }), Some("attachments")),
+        (json!(["body"]), None),
+    ] {
+        let answer = write(&routes, "POST", path, "k", &body).await;
+        assert!(answer.status.is_client_error(), "{body}: {}", answer.body);
+        let details = answer.refusal().details.unwrap_or_default();
+        assert_eq!(details["field"].as_str(), field, "{body}: {}", answer.body);
+    }
+    let token = format!("Bearer {TOKEN}");
+    let (json_type, key) = (("content-type", "application/json"), ("idempotency-key", "k"));
+    for (headers, field) in [
+        (vec![json_type], "Idempotency-Key"),
+        (vec![json_type, ("idempotency-key", "")], "Idempotency-Key"),
+        (vec![key], "Content-Type"),
+        (vec![key, ("content-type", "text/plain")], "Content-Type"),
+    ] {
+        let headers = [headers, vec![("authorization", token.as_str())]].concat();
+        let answer = ask(&routes, "POST", path, &headers).await;
+        assert_eq!(
+            (answer.status, answer.refusal().details.unwrap()["field"].as_str()),
+            (StatusCode::BAD_REQUEST, Some(field))
+        );
+    }
+    let none = write(&routes, "POST", "/api/agents/bne/messages", "k", &json!({ "body": "x" })).await;
+    assert_eq!(none.status, StatusCode::NOT_FOUND);
+    let twice = ask(&routes, "DELETE", path, &[("authorization", &token)]).await;
+    assert_eq!((twice.status, twice.refusal().hint.as_deref()), (StatusCode::METHOD_NOT_ALLOWED, Some("use POST")));
+}
+
+#[tokio::test]
+async fn a_cookie_stands_for_the_token_and_writes_only_from_its_own_pages() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    let token = format!("Bearer {TOKEN}");
+    assert_eq!(ask(&routes, "POST", "/api/session", &[]).await.status, StatusCode::UNAUTHORIZED);
+    let begun = ask(&routes, "POST", "/api/session", &[("authorization", &token)]).await;
+    let given = begun.headers[header::SET_COOKIE].to_str().unwrap().to_owned();
+    assert!(given.contains("HttpOnly") && given.contains("SameSite=Strict"), "{given}");
+    let cookie = format!("other=1; {}", given.split(';').next().unwrap());
+    let cookie = ("cookie", cookie.as_str());
+    assert_eq!(ask(&routes, "GET", "/api/agents", &[cookie]).await.status, StatusCode::OK);
+    assert_eq!(
+        ask(&routes, "GET", "/api/agents", &[("cookie", "ghost_session=x")]).await.status,
+        StatusCode::UNAUTHORIZED
+    );
+    let path = "/api/agents/ben/messages";
+    let (kind, key) = (("content-type", "application/json"), ("idempotency-key", "k"));
+    // Without an origin it is no page of ours that writes; with another one it is refused before that.
+    assert_eq!(ask(&routes, "POST", path, &[cookie, kind, key]).await.status, StatusCode::UNAUTHORIZED);
+    let evil = ("origin", "http://evil.example");
+    assert_eq!(ask(&routes, "POST", path, &[cookie, kind, key, evil]).await.status, StatusCode::FORBIDDEN);
+    let own = ("origin", "http://localhost:8080");
+    let written = ask(&routes, "POST", path, &[cookie, kind, key, own]).await;
+    assert_eq!(written.status, StatusCode::BAD_REQUEST, "the body is empty: {}", written.body);
+    scene.clock.advance(crate::http::session::GOOD_FOR);
+    assert_eq!(ask(&routes, "GET", "/api/agents", &[cookie]).await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_page_of_an_allowed_origin_asks_first_and_is_told_that_it_may() {
+    let scene = Scene::with("http: { allowed_origins: ['https://dash.example'], allowed_hosts: [ghost] }\n").await;
+    let routes = routes(&scene);
+    let page = ("origin", "https://dash.example");
+    let first = ask(&routes, "OPTIONS", "/api/tasks", &[page, ("access-control-request-method", "POST")]).await;
+    assert_eq!(first.status, StatusCode::NO_CONTENT);
+    assert_eq!(first.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://dash.example");
+    assert!(first.headers[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap().contains("idempotency-key"));
+    let token = format!("Bearer {TOKEN}");
+    let read = ask(&routes, "GET", "/api/tasks", &[page, ("authorization", &token), ("host", "ghost")]).await;
+    assert_eq!(
+        (read.status, &read.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN]),
+        (StatusCode::OK, &"https://dash.example".parse().unwrap())
+    );
+    // Nobody else is told anything of the sort.
+    let own = ask(&routes, "GET", "/healthz", &[]).await;
+    assert!(!own.headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
+}
+
+/// A path of a route with something in its braces.
+fn filled(path: &str) -> String {
+    path.replace("{id}", "ada").replace("{name}", "desk")
+}
+
+#[tokio::test]
+async fn each_route_of_the_table_is_served_and_described() {
+    let scene = Scene::new().await;
+    let routes = routes(&scene);
+    scene.channel("desk").await;
+    let described = object(&ask(&routes, "GET", "/api/openapi.json", &[]).await.body);
+    assert_eq!(described["openapi"], "3.1.0");
+    let mut ids = std::collections::BTreeSet::new();
+    for route in ROUTES {
+        let (verb, path) = (route.verb.as_str(), filled(route.path));
+        let operation = &described["paths"][route.path][verb.to_ascii_lowercase()];
+        assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{verb} {path}");
+        assert!(operation["summary"].as_str().is_some_and(|words| words.ends_with('.')), "{verb} {path}");
+        // Served: neither missing nor of another verb. Signed ones are there under another name only.
+        let token = format!("Bearer {TOKEN}");
+        let headers: &[(&str, &str)] = if route.access == Access::Open { &[] } else { &[("authorization", &token)] };
+        let answer = ask(&routes, verb, &format!("{path}?zzz=1"), headers).await;
+        assert_ne!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{verb} {path}");
+        let told = if answer.body.starts_with('{') && answer.status.is_client_error() {
+            answer.refusal().hint.unwrap_or_default()
+        } else {
+            String::new()
+        };
+        if answer.status == StatusCode::NOT_FOUND {
+            assert!(route.access == Access::Signed && told.contains("webhooks"), "{verb} {path}: {}", answer.body);
+            continue;
+        }
+        if route.access != Access::Open {
+            let without = ask(&routes, verb, &path, &[]).await;
+            assert_eq!(without.status, StatusCode::UNAUTHORIZED, "{verb} {path}");
+        }
+        // The parameters of the table are those that the handler takes.
+        if route.verb == Verb::Get
+            && !matches!(route.access, Access::Open | Access::Setting)
+            && route.path != "/api/events/ws"
+        {
+            let names: Vec<&str> = route.params.iter().map(|param| param.name).collect();
+            let expected = if names.is_empty() {
+                "this takes none".to_owned()
+            } else {
+                format!("there are: {}", names.join(", "))
+            };
+            assert_eq!(told, expected, "{verb} {path}: {}", answer.body);
+            let listed = operation["parameters"].as_array().unwrap();
+            for param in route.params {
+                let shown = listed.iter().find(|shown| shown["name"] == param.name).unwrap();
+                assert_eq!(shown["schema"]["type"] == "array", param.holds == Holds::Texts, "{}", param.name);
+            }
+        }
+        // The fields of a body are those that the handler takes, each with a type and words of the contract.
+        if let Some(body) = route.body {
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"]["properties"];
+            let properties = schema.as_object().unwrap();
+            assert_eq!(properties.len(), body.fields.len(), "{verb} {path}: {schema}");
+            for (name, property) in properties {
+                assert!(property["type"] != Value::Null && property["description"].is_string(), "{name}: {property}");
+            }
+            let slip = write(&routes, verb, &path, "k", &json!({ "zzz": 1 })).await;
+            assert_eq!(slip.refusal().hint, Some(format!("there are: {}", body.fields.join(", "))), "{verb} {path}");
+        }
+        if let Some(schema) =
+            operation["responses"]["200"]["content"].get("application/json").map(|json| &json["schema"])
+        {
+            for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+                assert!(property.is_object(), "{verb} {path}: {name}");
+            }
+        }
+    }
+    // Records are described in the words of the contract.
+    let agents = &described["paths"]["/api/agents"]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+    let agent = &agents["properties"]["agents"]["items"]["properties"];
+    assert_eq!(agent["created_at"]["format"], "date-time");
+    assert!(agent["status"]["description"].as_str().unwrap().contains("`failed`"), "{agent}");
+}

@@ -1,0 +1,242 @@
+//! What is written over HTTP: messages, asks, tasks and posts. Asked of the services that answer gRPC, under the same key: the
+//! header `Idempotency-Key` is the `request_id`.
+//!
+//! Must never: do what gRPC would not, or do a thing twice that came twice with one key.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, Uri, header};
+use ghost_domain::text::{clip, nearest};
+use ghost_domain::{Code, Refusal, RequestId};
+use ghost_proto::v1::chat_server::Chat as _;
+use ghost_proto::v1::messages_server::Messages as _;
+use ghost_proto::v1::tasks_server::Tasks as _;
+use ghost_proto::{REFUSAL_TRAILER, v1};
+use serde_json::{Map, Value, json};
+use tonic::{Request, Response, Status};
+
+use super::failed::Failed;
+use super::params::Params;
+use super::reads::{Named, named};
+use super::rest::Shared;
+use crate::caller::Principal;
+use crate::convert::input::{bad, strict_json};
+use crate::services::{ChatService, MessagesService, TasksService};
+
+type Answer = Result<Json<Value>, Failed>;
+type Given = Result<Bytes, BytesRejection>;
+
+/// The header that carries the `request_id`.
+const KEY: &str = "idempotency-key";
+
+/// A request that changes something, as it came.
+struct Write {
+    request_id: String,
+    fields: Fields,
+}
+
+/// The body's fields.
+struct Fields(Map<String, Value>);
+
+impl Write {
+    /// Reads key and body; a field that is not among `known` is a slip.
+    fn read(uri: &Uri, headers: &HeaderMap, body: Given, known: &[&str]) -> Result<Self, Refusal> {
+        Params::read(uri, &[], &[])?;
+        let hint = "send a fresh UUID for each change, and the same one when you send it again";
+        let key = headers.get(KEY).ok_or_else(|| bad("Idempotency-Key", "is missing").hint(hint))?;
+        let key = key.to_str().ok().and_then(|key| key.trim_matches('"').parse::<RequestId>().ok());
+        let key = key.ok_or_else(|| bad("Idempotency-Key", "is not 1 to 128 printable ASCII characters").hint(hint))?;
+        // A form of another page has another type, and a page of another origin asks before it sends this one.
+        let sort = headers.get(header::CONTENT_TYPE).and_then(|sort| sort.to_str().ok()).unwrap_or_default();
+        let sort = sort.split(';').next().unwrap_or_default().trim();
+        if !sort.eq_ignore_ascii_case("application/json") {
+            return Err(bad("Content-Type", "is not application/json").hint("send a JSON object, and say so"));
+        }
+        let body = body.map_err(|rejection| {
+            Refusal::new(Code::TooLarge, format!("the body cannot be read: {}", rejection.body_text()))
+                .hint("send less, or write the long part to a workspace file and name its path")
+        })?;
+        let text = std::str::from_utf8(&body)
+            .map_err(|_| Refusal::new(Code::InvalidArguments, "the body is not UTF-8").hint("send JSON in UTF-8"))?;
+        let such_as = || format!("send an object with: {}", known.join(", "));
+        let Value::Object(fields) = strict_json(text).map_err(|what| {
+            Refusal::new(Code::InvalidArguments, format!("the body is not JSON: {what}")).hint(such_as())
+        })?
+        else {
+            return Err(Refusal::new(Code::InvalidArguments, "the body is not an object").hint(such_as()));
+        };
+        if let Some(name) = fields.keys().find(|name| !known.contains(&name.as_str())) {
+            let hint = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("there are: {}", known.join(", ")),
+            };
+            return Err(bad(&clip(name, 80), "is no field here").hint(hint));
+        }
+        Ok(Self { request_id: key.as_str().to_owned(), fields: Fields(fields) })
+    }
+}
+
+impl Fields {
+    /// A field as `of` reads it; null is absent.
+    fn get<T>(&self, name: &str, what: &str, of: impl FnOnce(&Value) -> Option<T>) -> Result<Option<T>, Refusal> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => {
+                let hint = || format!("write {what}, or leave it out");
+                of(value).map(Some).ok_or_else(|| bad(name, format!("is not {what}")).hint(hint()))
+            }
+        }
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>, Refusal> {
+        self.get(name, "a text", |value| value.as_str().map(str::to_owned))
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, Refusal> {
+        Ok(self.get(name, "true or false", Value::as_bool)?.unwrap_or(false))
+    }
+
+    fn number<T: TryFrom<i64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
+        self.get(name, "a whole number that it can be", |value| T::try_from(value.as_i64()?).ok())
+    }
+
+    fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Refusal> {
+        self.get(name, "a list of texts", |value| {
+            value.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect()
+        })
+    }
+}
+
+/// A request to a service, in the name of whoever holds the token.
+fn of_token<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    // The same as over gRPC with the token: one key is one request over both.
+    request.extensions_mut().insert(Principal("token".to_owned()));
+    request
+}
+
+/// What a service answered.
+fn answered<T>(answer: Result<Response<T>, Status>) -> Result<T, Failed> {
+    answer.map(Response::into_inner).map_err(|status| {
+        let told = status.metadata().get_bin(REFUSAL_TRAILER).and_then(|trailer| trailer.to_bytes().ok());
+        let refusal = told.and_then(|told| serde_json::from_slice::<Refusal>(&told).ok());
+        Failed(refusal.unwrap_or_else(|| Refusal::new(Code::Internal, status.message())))
+    })
+}
+
+/// A message that was committed.
+pub(super) fn sent(sent: &v1::SendResponse, agent_id: &str) -> Value {
+    json!({ "message_id": sent.message_id, "agent_id": agent_id, "seq": sent.seq, "root_id": sent.root_id })
+}
+
+/// An ask that has ended.
+pub(super) fn asked(answer: &v1::AskResponse, agent_id: &str) -> Value {
+    json!({
+        "ask_id": answer.ask_id, "agent_id": agent_id, "status": answer.status, "reply": answer.reply,
+        "error": answer.error, "error_code": answer.error_code, "hint": answer.hint, "truncated": answer.truncated,
+    })
+}
+
+/// A post, and whom it reaches.
+pub(super) fn posted(posted: &v1::PostResponse) -> Value {
+    let mut object = posted.message.as_ref().map(ghost_record::chat_message).unwrap_or_default();
+    if let Value::Object(object) = &mut object {
+        let skipped = posted.skipped.iter().map(|skipped| {
+            json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason })
+        });
+        object.insert("delivered".into(), posted.delivered.into());
+        object.insert("woken".into(), posted.woken.into());
+        object.insert("skipped".into(), skipped.collect());
+    }
+    object
+}
+
+/// `POST /api/agents/{id}/messages`
+pub(super) async fn send(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+    let Write { request_id, fields } = Write::read(&uri, &headers, body, &["body", "subject", "attachments"])?;
+    let request = v1::SendRequest {
+        request_id,
+        agent_id: named(id)?,
+        body: fields.text("body")?.unwrap_or_default(),
+        subject: fields.text("subject")?,
+        attachments: fields.texts("attachments")?.unwrap_or_default(),
+    };
+    let agent_id = request.agent_id.clone();
+    let answer = answered(MessagesService(rest.control.clone()).send(of_token(request)).await)?;
+    Ok(Json(sent(&answer, &agent_id)))
+}
+
+/// `POST /api/agents/{id}/ask`
+pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+    let Write { request_id, fields } = Write::read(&uri, &headers, body, &["body", "timeout_ms"])?;
+    let request = v1::AskRequest {
+        request_id,
+        agent_id: named(id)?,
+        body: fields.text("body")?.unwrap_or_default(),
+        timeout_ms: fields.number("timeout_ms")?,
+    };
+    let agent_id = request.agent_id.clone();
+    let answer = answered(MessagesService(rest.control.clone()).ask(of_token(request)).await)?;
+    Ok(Json(asked(&answer, &agent_id)))
+}
+
+/// `POST /api/channels/{name}/messages`
+pub(super) async fn chat(State(rest): Shared, channel: Named, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+    let known = ["content", "reply_to", "as_agent", "deliver"];
+    let Write { request_id, fields } = Write::read(&uri, &headers, body, &known)?;
+    let request = v1::PostRequest {
+        request_id,
+        channel: named(channel)?,
+        content: fields.text("content")?.unwrap_or_default(),
+        reply_to: fields.number("reply_to")?,
+        as_agent: fields.text("as_agent")?,
+        deliver: fields.flag("deliver")?,
+    };
+    let answer = answered(ChatService(rest.control.clone()).post(of_token(request)).await)?;
+    Ok(Json(posted(&answer)))
+}
+
+/// `POST /api/tasks`
+pub(super) async fn create_task(State(rest): Shared, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+    let known = ["title", "description", "owner", "priority", "depends_on", "parent_id", "due_at_ms"];
+    let Write { request_id, fields } = Write::read(&uri, &headers, body, &known)?;
+    let request = v1::CreateTaskRequest {
+        request_id,
+        title: fields.text("title")?.unwrap_or_default(),
+        description: fields.text("description")?.unwrap_or_default(),
+        owner: fields.text("owner")?.unwrap_or_default(),
+        priority: fields.number("priority")?.unwrap_or_default(),
+        depends_on: fields.texts("depends_on")?.unwrap_or_default(),
+        parent_id: fields.text("parent_id")?,
+        due_at_ms: fields.number("due_at_ms")?,
+    };
+    task(TasksService(rest.control.clone()).create(of_token(request)).await)
+}
+
+/// `PATCH /api/tasks/{id}`
+pub(super) async fn update_task(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+    let known =
+        ["status", "owner", "title", "description", "priority", "result", "due_at_ms", "note", "reopen", "depends_on"];
+    let Write { request_id, fields } = Write::read(&uri, &headers, body, &known)?;
+    let request = v1::UpdateTaskRequest {
+        request_id,
+        task_id: named(id)?,
+        status: fields.text("status")?,
+        owner: fields.text("owner")?,
+        title: fields.text("title")?,
+        description: fields.text("description")?,
+        priority: fields.number("priority")?,
+        result: fields.text("result")?,
+        due_at_ms: fields.number("due_at_ms")?,
+        note: fields.text("note")?,
+        reopen: fields.flag("reopen")?,
+        depends_on: fields.texts("depends_on")?.map(|task_ids| v1::TaskIds { task_ids }),
+    };
+    task(TasksService(rest.control.clone()).update(of_token(request)).await)
+}
+
+fn task(answer: Result<Response<v1::Task>, Status>) -> Answer {
+    Ok(Json(ghost_record::task(&answered(answer)?)))
+}

@@ -1,0 +1,85 @@
+//! What the C core sends, byte by byte, and what becomes of it.
+
+use proptest::prelude::*;
+use tokio::io::AsyncReadExt as _;
+
+use super::*;
+
+/// A field as the C core writes it: kept in the table, name and value written out.
+fn literal(name: &str, value: &[u8], packed: bool) -> Vec<u8> {
+    let mut field = vec![0x40, u8::try_from(name.len()).unwrap()];
+    field.extend(name.as_bytes());
+    field.push(u8::try_from(value.len()).unwrap() | if packed { 0x80 } else { 0 });
+    field.extend(value);
+    field
+}
+
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+}
+
+/// A whole request, with settings before it and data after it.
+fn request(block: &[u8]) -> Vec<u8> {
+    [PREFACE, &frame(4, 0, &[]), &frame(HEADERS, 0x4, block), &frame(0, 1, b"%2F is data")].concat()
+}
+
+/// What is read through the filter when the bytes come in pieces of this size.
+async fn through(sent: &[u8], piece: usize) -> Vec<u8> {
+    let (near, mut far) = tokio::io::duplex(piece);
+    let bytes = sent.to_vec();
+    tokio::spawn(async move { tokio::io::AsyncWriteExt::write_all(&mut far, &bytes).await });
+    let mut read = Vec::new();
+    Percentless::new(near).read_to_end(&mut read).await.unwrap();
+    read
+}
+
+#[tokio::test]
+async fn percent_signs_leave_the_authority_and_nothing_else_changes() {
+    let path = literal(":path", b"/a%2Fb", false);
+    for (name, value, packed, wanted) in [
+        (":authority", &b"%2Ftmp%2Fg.sock"[..], false, &b"-2Ftmp-2Fg.sock"[..]),
+        (":authority", b"localhost", false, b"localhost"),
+        ("x-authority", b"%2F", false, b"%2F"),
+        // `%2` and `-2`, Huffman-coded: 010101 00010, 010110 00010, filled up with ones.
+        (":authority", &[0b0101_0100, 0b0101_1111], true, &[0b0101_1000, 0b0101_1111]),
+    ] {
+        let block = |value| [path.clone(), literal(name, value, packed)].concat();
+        let (sent, expected) = (request(&block(value)), request(&block(wanted)));
+        for piece in [1, 7, 100_000] {
+            assert_eq!(through(&sent, piece).await, expected, "{name} in pieces of {piece}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_request_of_such_a_connection_is_looked_at_and_every_form_of_the_field() {
+    let block = literal(":authority", b"%2Fa", false);
+    // The name from the static table; not kept; with padding and priority before the block.
+    let padded = [&[2, 0, 0, 0, 0, 16][..], &[0x01, 4], b"%2Fa", &[0, 0]].concat();
+    let sent = [request(&block), frame(HEADERS, 0x4, &block), frame(HEADERS, 0x2c, &padded)].concat();
+    let read = through(&sent, 64).await;
+    let signs = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'%').count();
+    assert_eq!((signs(&sent), signs(&read), read.len()), (4, 1, sent.len()), "the data alone keeps its sign");
+}
+
+#[tokio::test]
+async fn a_connection_without_such_an_authority_is_passed_on() {
+    let plain = request(&literal(":authority", b"localhost", false));
+    let later = frame(HEADERS, 0x4, &literal(":authority", b"%2F", false));
+    let sent = [plain, later].concat();
+    assert_eq!(through(&sent, 64).await, sent, "it is looked at no longer");
+    for cut in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &PREFACE[..10]] {
+        assert_eq!(through(cut, 5).await, cut);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_block_makes_it_panic_or_changes_a_length(mut bytes in prop::collection::vec(any::<u8>(), 0..80), flags: u8) {
+        let before = bytes.clone();
+        let changed = mend(&mut bytes, flags);
+        prop_assert_eq!(before.len(), bytes.len());
+        prop_assert_eq!(before != bytes, changed);
+    }
+}

@@ -1,0 +1,125 @@
+//! The clients of `docs/clients.md`, run as they stand there against a real daemon.
+//!
+//! They need Python, and the second one `grpcio` and `grpcio-tools`. Where these are missing the test says so and is skipped,
+//! unless `GHOST_CLIENTS=required`, as CI sets it. `GHOST_PYTHON` names another interpreter than `python3`.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+// The clients are programs of their own, and what is skipped is said where tests are read.
+#![allow(clippy::disallowed_methods, clippy::print_stderr)]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ghost_testkit::blackbox::{Daemon, Deadline, House};
+
+const GUIDE: &str = include_str!("../docs/clients.md");
+
+/// The example of the guide that stands in a block of this sort.
+fn example(sort: &str) -> &'static str {
+    let begin = format!("```python {sort}\n");
+    let (_, rest) = GUIDE.split_once(&begin).unwrap_or_else(|| panic!("the guide has no {begin}"));
+    let (code, _) = rest.split_once("\n```").unwrap();
+    assert!(code.lines().count() <= 35, "{sort} is {} lines long", code.lines().count());
+    code
+}
+
+/// A Python that has these modules, or a reason why there is none.
+fn python(modules: &[&str]) -> Result<PathBuf, String> {
+    let python = PathBuf::from(std::env::var_os("GHOST_PYTHON").unwrap_or_else(|| "python3".into()));
+    let wanted = format!("import sys{}", modules.iter().map(|name| format!(", {name}")).collect::<String>());
+    let missing = match Command::new(&python).args(["-c", &wanted]).output() {
+        Ok(there) if there.status.success() => return Ok(python),
+        Ok(there) => String::from_utf8_lossy(&there.stderr).lines().last().unwrap_or_default().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    assert!(
+        std::env::var_os("GHOST_CLIENTS").as_deref() != Some(OsStr::new("required")),
+        "{}: {missing}",
+        python.display()
+    );
+    Err(missing)
+}
+
+fn run(python: &Path, at: &Path, code: &str, args: &[&str]) -> String {
+    let file = at.join("client.py");
+    std::fs::write(&file, code).unwrap();
+    let ran = Command::new(python).arg(&file).args(args).env("PYTHONPATH", at).output().unwrap();
+    said(&ran)
+}
+
+fn said(ran: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{out}\n{err}");
+    out.into_owned()
+}
+
+fn house() -> (House, PathBuf) {
+    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = house.world("open");
+    world
+        .config("agents: [{ id: ada, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
+        .archetype("clerk", "")
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Well. }]\n");
+    let path = world.path().to_owned();
+    (house, path)
+}
+
+/// The address that a daemon with one TCP endpoint listens at, as it printed it.
+fn address(daemon: &Daemon) -> String {
+    let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
+    line[line.find("127.0.0.1:").unwrap()..].trim_end_matches('/').to_owned()
+}
+
+#[test]
+fn the_client_over_http_does_what_the_guide_says() {
+    let python = match python(&[]) {
+        Ok(python) => python,
+        Err(missing) => return eprintln!("skipped: {missing}"),
+    };
+    let (house, world) = house();
+    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let token = std::fs::read_to_string(house.data("open").join("token")).unwrap();
+    let base = format!("http://{}", address(&daemon));
+    let out = run(&python, house.path(), example("http"), &[&base, token.trim()]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines, ["agents: ada", "answer: Well.", "task: Say it again pending", "event: task.created"]);
+    let wrong =
+        Command::new(&python).arg(house.join("client.py")).args([&base, "not-the-token-at-all"]).output().unwrap();
+    assert!(
+        !wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).starts_with("access_denied: "),
+        "{wrong:?}"
+    );
+    daemon.stop();
+}
+
+#[test]
+fn the_client_over_grpc_does_what_the_guide_says() {
+    let python = match python(&["grpc", "grpc_tools"]) {
+        Ok(python) => python,
+        Err(missing) => return eprintln!("skipped: {missing}"),
+    };
+    let (house, world) = house();
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(proto.join("ghost/v1")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let made = Command::new(&python)
+        .args(["-m", "grpc_tools.protoc", "-I"])
+        .arg(&proto)
+        .args(["--python_out=.", "--grpc_python_out=."])
+        .args(files)
+        .current_dir(house.path())
+        .output()
+        .unwrap();
+    said(&made);
+    let daemon = house.up(&world, &[]);
+    let socket = house.data("open").join("ghostd.sock");
+    let out = run(&python, house.path(), example("grpc"), &[socket.to_str().unwrap()]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines[..2], ["agent: ada running", "answer: Well."], "{out}");
+    assert!(lines[2].starts_with("refused: NOT_FOUND not_found ") && lines[2].contains("`ada`"), "{out}");
+    assert!(lines[3..].contains(&"event: turn.started") && lines[3..].contains(&"event: turn.finished"), "{out}");
+    daemon.stop();
+}
