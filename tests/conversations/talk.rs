@@ -52,7 +52,7 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
     // Bad input: each with its own code, nothing half done.
     let conversations = house.json(&["conversation", "list"]).as_array().unwrap().len();
     talk(&house, &["adda"], "hello\n").exits(3).says(&["did you mean `ada`?"]);
-    talk(&house, &["ada", "--conversation", "0"], "x\n").exits(2);
+    talk(&house, &["ada", "--conversation", "no-id"], "x\n").exits(2);
     talk(&house, &["ben", "--conversation", &id], "x\n").exits(7).says(&["is with ada"]);
     talk(&house, &["ada"], &format!("{}\n", "x".repeat(2_001))).exits(8).says(&["2000"]);
     talk(&house, &["ada", "--attach", "nothing.md"], "x\n").exits(3);

@@ -8,8 +8,13 @@ use std::sync::mpsc as plain;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
-use rustyline::{Config, DefaultEditor, ExternalPrinter};
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::DefaultHistory;
+use rustyline::validate::Validator;
+use rustyline::{Config, Context, Editor, Helper};
 use tokio::sync::mpsc;
 
 use super::input::{self, Order};
@@ -19,6 +24,8 @@ use crate::failure::Failure;
 const PROMPT: &str = "you> ";
 /// Lines that are remembered.
 const REMEMBERED: usize = 1_000;
+/// Erases from the cursor on.
+const ERASE_BELOW: &str = "\u{1b}[J";
 /// Ends the mode in which a terminal marks what is pasted, in case the editor could not.
 const PASTE_MODE_OFF: &str = "\u{1b}[?2004l";
 
@@ -83,8 +90,37 @@ struct Sheet {
     prompted: bool,
     /// The beginning of a line that waits for its end, below which the prompt stands.
     held: Vec<u8>,
-    above: Box<dyn FnMut(String) -> io::Result<()> + Send>,
+    typed: Typed,
 }
+
+/// The line as far as it is written, so that it can be drawn again below what is printed.
+// The editor's own printer cannot be used: with it, keys that arrive together are seen one by one as others follow.
+#[derive(Clone, Default)]
+struct Typed(Arc<Mutex<String>>);
+
+impl Typed {
+    fn line(&self) -> MutexGuard<'_, String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hinter for Typed {
+    type Hint = String;
+
+    /// Gives no hint, and remembers what is written.
+    fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
+        line.clone_into(&mut self.line());
+        None
+    }
+}
+
+impl Completer for Typed {
+    type Candidate = String;
+}
+
+impl Highlighter for Typed {}
+impl Validator for Typed {}
+impl Helper for Typed {}
 
 impl Page {
     fn sheet(&self) -> MutexGuard<'_, Sheet> {
@@ -109,8 +145,9 @@ impl Write for Page {
         }
         let Some(end) = sheet.held.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
         let lines: Vec<u8> = sheet.held.drain(..=end).collect();
-        let lines = String::from_utf8_lossy(&lines).into_owned();
-        (sheet.above)(lines)
+        let mut screen = io::stdout().lock();
+        write!(screen, "\r{ERASE_BELOW}{}{PROMPT}{}", String::from_utf8_lossy(&lines), sheet.typed.line())?;
+        screen.flush()
     }
 }
 
@@ -153,13 +190,13 @@ impl Prompt {
             return None;
         }
         let config = Config::builder().max_history_size(REMEMBERED).ok()?.auto_add_history(true).build();
-        let mut editor = DefaultEditor::with_config(config).ok()?;
+        let mut editor = Editor::<Typed, DefaultHistory>::with_config(config).ok()?;
+        let typed = Typed::default();
+        editor.set_helper(Some(typed.clone()));
         for line in remembered {
             editor.add_history_entry(line.as_str()).ok()?;
         }
-        let mut printer = editor.create_external_printer().ok()?;
-        let above = Box::new(move |lines| printer.print(lines).map_err(io::Error::other));
-        let sheet = Sheet { prompted: false, held: Vec::new(), above };
+        let sheet = Sheet { prompted: false, held: Vec::new(), typed };
         let quiet = Quiet::begin().ok()?;
         let (ask, asked) = plain::sync_channel(1);
         let (said, lines) = mpsc::channel(1);
@@ -174,7 +211,10 @@ impl Prompt {
     }
 
     fn show(&mut self) {
-        self.page.sheet().prompted = true;
+        let mut sheet = self.page.sheet();
+        sheet.prompted = true;
+        sheet.typed.line().clear();
+        drop(sheet);
         self.shown = true;
         // A thread that is gone has closed the lines, which is seen next.
         let _ = self.ask.try_send(());
@@ -191,7 +231,11 @@ impl Prompt {
 }
 
 /// Asks for a line each time that it is told to, until the end.
-fn edit(editor: &mut DefaultEditor, asked: &plain::Receiver<()>, said: &mpsc::Sender<Result<String, Failure>>) {
+fn edit(
+    editor: &mut Editor<Typed, DefaultHistory>,
+    asked: &plain::Receiver<()>,
+    said: &mpsc::Sender<Result<String, Failure>>,
+) {
     while asked.recv().is_ok() {
         let line = loop {
             match editor.readline(PROMPT) {
