@@ -77,6 +77,19 @@ pub async fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
     Ok(Aged { turns, young_turns, bytes: std::fs::metadata(old)?.len(), young_bytes: std::fs::metadata(young)?.len() })
 }
 
+/// The tables and indexes of a database with their bytes on disk, the largest first.
+///
+/// # Errors
+/// When the file cannot be read, or this SQLite does not say.
+pub async fn weights(database: &Path) -> Outcome<Vec<(String, i64)>> {
+    let mut conn = SqliteConnectOptions::new().filename(database).read_only(true).connect().await?;
+    let sql = "SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC";
+    let rows = sqlx::query(sql).fetch_all(&mut conn).await?;
+    let found = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
+    conn.close().await?;
+    Ok(found)
+}
+
 async fn run(conn: &mut SqliteConnection, sql: String) -> Outcome<()> {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await?;
     Ok(())
@@ -127,7 +140,7 @@ fn copy_of(table: &str, columns: &[String], prefixes: &[i64], back: i64, offset:
     };
     let values = columns.iter().map(|column| match column.as_str() {
         "seq" => format!("seq + {offset}"),
-        "turn_id" | "message_id" | "root_id" | "call_id" | "event_id" | "ask_id" | "asker_turn" => {
+        "turn_id" | "message_id" | "root_id" | "call_id" | "event_id" | "ask_id" | "asker_turn" | "correlation" => {
             let cases = moved.iter().map(|(from, to)| format!(" WHEN '{}' THEN '{to}'", from.to_uppercase()));
             format!(
                 "unhex(CASE substr(hex({column}), 1, 8){} END || substr(hex({column}), 9))",

@@ -21,9 +21,10 @@ use crate::fixture;
 use crate::measure::{Outcome, cpu, median, pause, runtime};
 use crate::table::{Line, Sense};
 
-const AGENTS: usize = 100;
+/// Agents of the world.
+pub(super) const AGENTS: usize = 100;
 /// Turns of one agent in one round.
-const TURNS: usize = 5;
+pub(super) const TURNS: usize = 5;
 const ROUNDS: usize = 7;
 const TOOL: &str = "bench.fetch";
 
@@ -36,10 +37,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (world_dir, data) = (dir.path().join("bench"), dir.path().join("data"));
         std::fs::create_dir_all(&data)?;
         fixture::write_world(&world_dir, AGENTS, &format!("{url}/v1"))?;
-        let fetch = Fetch { client: client()?, url: format!("{url}/page") };
-        let parameters = json!({ "type": "object", "properties": {}, "additionalProperties": false });
-        let tool = Tool::with_schema(TOOL, "Fetches the page.", parameters, Run::outside(fetch));
-        let world = fixture::boot(&world_dir, &data, ghost_daemon::system_ports(), vec![tool]).await?;
+        let world = fixture::boot(&world_dir, &data, ghost_daemon::system_ports(), vec![tool(&url)?]).await?;
         // What agents recall of earlier turns reaches its full size before anything is measured.
         for _ in 0..2 {
             turns(&world).await?;
@@ -66,8 +64,15 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
+/// The tool that each turn calls, of a model server at `url`.
+pub(super) fn tool(url: &str) -> Outcome<Tool> {
+    let fetch = Fetch { client: client()?, url: format!("{url}/page") };
+    let parameters = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    Ok(Tool::with_schema(TOOL, "Fetches the page.", parameters, Run::outside(fetch)))
+}
+
 /// Lets every agent work off its mail, a turn for each piece. Gives the CPU seconds of one turn.
-async fn turns(world: &World) -> Outcome<f64> {
+pub(super) async fn turns(world: &World) -> Outcome<f64> {
     let operator = Party::Operator("bench".into());
     world.set_paused(&operator, true).await?;
     for agent in 0..AGENTS {

@@ -1,5 +1,8 @@
 //! One file a budget.
 
+pub mod age;
+mod age_feed;
+mod age_reads;
 pub mod broadcast;
 pub mod chat_fanout;
 pub mod durable_sends;

@@ -77,7 +77,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
 }
 
 /// Waits for the first answer of the server at `socket`. Gives how many agents it names.
-async fn answer(socket: &Path) -> Outcome<usize> {
+pub(super) async fn answer(socket: &Path) -> Outcome<usize> {
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?;
     let began = now();
     loop {

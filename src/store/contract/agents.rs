@@ -162,6 +162,7 @@ pub(super) async fn jobs_are_newest_first(medium: Arc<dyn Medium>) {
         w.job_put(&done).await?;
     });
     assert_eq!(look!(&store, |r| { r.job_list().await? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
+    assert_eq!(look!(&store, |r| { r.job_newest().await? }), Some(job("cc", 3)));
     assert_eq!(look!(&store, |r| { r.job_get("bb").await? }), Some(wanted));
     assert_eq!(look!(&store, |r| { r.job_get("dd").await? }), None);
 }

@@ -63,6 +63,22 @@ pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
     assert_eq!((look!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 4), 4));
 }
 
+/// However a backend keeps what ties an event to others, it comes back as it was, and so does a payload that names it.
+pub(super) async fn correlations_come_back(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let id = message_id(3).to_string();
+    let all_of = [Some(id.clone()), Some(id.to_uppercase()), Some("no id".to_owned()), Some(String::new()), None];
+    let mut wanted = Vec::new();
+    for (correlation_id, n) in all_of.into_iter().zip(1..) {
+        let payload = json!({ "turn_id": id, "again": [id, format!("{id}.")], "control": "\u{1}\u{2}", "large": id.to_uppercase() });
+        let new = NewEvent { correlation_id, ..NewEvent::new(EventKind::TurnStarted, payload) };
+        wanted.push((new.correlation_id.clone(), new.payload.clone()));
+        keep!(&store, |w| { w.event_append(event_id(n), at(2), new).await? });
+    }
+    let found = each(&all(&store).await, |event| (event.correlation_id.clone(), event.payload.clone()));
+    assert_eq!(found, wanted);
+}
+
 pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     // All queued at once, so that a backend that shares commits shares them.

@@ -68,7 +68,7 @@ macro_rules! for_each_check {
                 a_caller_that_gives_up_hurts_nobody;
             conversations: conversations_are_found_by_thread, conversations_are_listed_last_spoken_first,
                 entries_are_in_order, entries_of_a_turn_are_found, deliveries_fall_due;
-            events: events_are_gapless_and_in_order, refused_commands_use_no_sequence, events_are_published_after_commit,
+            events: events_are_gapless_and_in_order, correlations_come_back, refused_commands_use_no_sequence, events_are_published_after_commit,
                 ephemeral_kinds_are_refused, events_are_paged, a_filter_that_matches_little_ends,
                 bounds_follow_pruning, the_sequence_goes_on_over_opening;
             ids: ids_are_read_by_range;

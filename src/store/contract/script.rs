@@ -217,8 +217,9 @@ impl Op {
             }
             What::PutCall => {
                 let status = one_of(CallStatus::ALL, c);
-                let (started_at, turn_id) = (Timestamp(1_000_000 + i64::try_from(a % 8).unwrap()), turn_id(b % 6));
-                let row = call(a % 8, name, status);
+                // Whose a call is, and of which turn, never changes.
+                let (started_at, turn_id) = (Timestamp(1_000_000 + i64::try_from(a % 8).unwrap()), turn_id(a % 8 % 6));
+                let row = call(a % 8, one_of(&AGENTS, a % 8), status);
                 w.call_put(&ghost_domain::LedgerRow { started_at, turn_id, ..row }).await
             }
             What::PutTask => {

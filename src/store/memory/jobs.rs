@@ -12,6 +12,10 @@ impl JobReads for Session<'_> {
         Ok(self.tables.jobs.get(&job_id.to_owned()).cloned())
     }
 
+    async fn job_newest(&mut self) -> Result<Option<Job>> {
+        Ok(self.job_list().await?.into_iter().next())
+    }
+
     async fn job_list(&mut self) -> Result<Vec<Job>> {
         let mut found: Vec<&Job> = self.tables.jobs.values().collect();
         found.sort_by(|a, b| (b.started_at, &b.job_id).cmp(&(a.started_at, &a.job_id)));

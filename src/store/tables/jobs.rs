@@ -11,6 +11,9 @@ pub trait JobReads {
     /// One job.
     async fn job_get(&mut self, job_id: &str) -> Result<Option<Job>>;
 
+    /// The newest job.
+    async fn job_newest(&mut self) -> Result<Option<Job>>;
+
     /// All jobs, newest first, at most 1,000.
     async fn job_list(&mut self) -> Result<Vec<Job>>;
 }

@@ -37,6 +37,6 @@ pub trait LedgerReads {
 /// Writing the ledger.
 #[async_trait]
 pub trait LedgerWrites {
-    /// Inserts or replaces a row.
+    /// Inserts a row, or replaces how its call stands: whose it is, its turn, its tool and when it began never change.
     async fn call_put(&mut self, row: &LedgerRow) -> Result<()>;
 }

@@ -1,14 +1,17 @@
 //! The feed.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, Timestamp};
 use sqlx::sqlite::SqliteRow;
+use uuid::Uuid;
 
 use crate::StoreError;
 use crate::sqlite::bit;
 use crate::sqlite::query::Conditions;
-use crate::sqlite::row::{Args, Row, Shape, get, get_id, get_parsed, to_json, unreadable};
+use crate::sqlite::row::{Args, Row, Shape, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
 use crate::tables::{EventReads, EventWrites, Result};
 
@@ -18,22 +21,42 @@ const LOOK_MAX: i64 = 10_000;
 impl Row for Event {
     const TABLE: &'static str = "events";
     const SHAPE: Shape = Shape {
-        head: "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, payload) VALUES ",
-        columns: 8,
+        head: "INSERT INTO events (seq, event_id, ts, kind, agent_id, channel, correlation_id, correlation, \
+               payload) VALUES ",
+        columns: 9,
         tail: "",
     };
 
     fn bind(&self, args: &mut Args) -> Result<()> {
+        let correlation = self.correlation_id.as_deref().and_then(identifier);
         args.int(self.seq)
             .id(self.event_id.0)
             .int(self.ts.0)
             .text(self.kind.as_str())
             .maybe_text(self.agent_id.as_ref().map(|id| id.as_str()))
             .maybe_text(self.channel.as_deref())
-            .maybe_text(self.correlation_id.as_deref())
-            .put(to_json(Self::TABLE, self.seq, &self.payload)?);
+            .maybe_text(self.correlation_id.as_deref().filter(|_| correlation.is_none()))
+            .maybe_id(correlation);
+        let payload = to_json(Self::TABLE, self.seq, &self.payload)?;
+        match &self.correlation_id {
+            Some(text) if correlation.is_some() => args.put(shortened(&payload, text)),
+            _ => args.put(payload),
+        };
         Ok(())
     }
+}
+
+/// What stands in a stored payload for the identifier that ties the event to others. JSON as we write it has no such byte.
+const SAME: char = '\u{1}';
+
+/// The identifier that `text` is, written as we write them.
+fn identifier(text: &str) -> Option<Uuid> {
+    Uuid::parse_str(text).ok().filter(|id| id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text)
+}
+
+/// A payload with a mark for its event's identifier, which most payloads name.
+fn shortened(payload: &str, id: &str) -> String {
+    payload.replace(id, SAME.encode_utf8(&mut [0; 4]))
 }
 
 /// Reads one back. What is wrong with it is told under its sequence, so that a reader can go on behind it.
@@ -49,6 +72,11 @@ fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
     const TABLE: &str = Event::TABLE;
     let agent_id: Option<&str> = get(TABLE, row, 4)?;
     let payload: &str = get(TABLE, row, 7)?;
+    let correlation = get_maybe_id(TABLE, row, 8)?.map(|id| id.to_string());
+    let whole = match &correlation {
+        Some(id) if payload.contains(SAME) => Cow::Owned(payload.replace(SAME, id)),
+        _ => Cow::Borrowed(payload),
+    };
     Ok(Event {
         seq,
         event_id: EventId(get_id(TABLE, row, 1)?),
@@ -56,8 +84,11 @@ fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
         kind: get_parsed(TABLE, row, 3)?,
         agent_id: agent_id.map(|id| id.parse().map_err(|error| unreadable(TABLE, id, error))).transpose()?,
         channel: get(TABLE, row, 5)?,
-        correlation_id: get(TABLE, row, 6)?,
-        payload: serde_json::from_str(payload).map_err(|error| unreadable(TABLE, payload, error))?,
+        correlation_id: match correlation {
+            Some(id) => Some(id),
+            None => get(TABLE, row, 6)?,
+        },
+        payload: serde_json::from_str(&whole).map_err(|error| unreadable(TABLE, payload, error))?,
     })
 }
 
@@ -71,20 +102,21 @@ impl EventReads for Session {
         }
         let everything = *filter == EventFilter::default();
         let until = if everything { last } else { last.min(from.saturating_add(LOOK_MAX)) };
-        let mut wanted =
-            Conditions::new("SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload FROM events")
-                .when(Some(from), "seq > ?", |seq, args| {
-                    args.int(seq);
-                })
-                .when(Some(until), "seq <= ?", |seq, args| {
-                    args.int(seq);
-                })
-                .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
-                    args.text(id.as_str());
-                })
-                .when(filter.channel.as_deref(), "channel = ?", |channel, args| {
-                    args.text(channel);
-                });
+        let mut wanted = Conditions::new(
+            "SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload, correlation FROM events",
+        )
+        .when(Some(from), "seq > ?", |seq, args| {
+            args.int(seq);
+        })
+        .when(Some(until), "seq <= ?", |seq, args| {
+            args.int(seq);
+        })
+        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.channel.as_deref(), "channel = ?", |channel, args| {
+            args.text(channel);
+        });
         if !filter.kinds.is_empty() {
             // One value whatever the number of kinds, so that there is one text of the statement.
             let kinds = to_json(Event::TABLE, "filter", &filter.kinds)?;

@@ -48,6 +48,11 @@ impl JobReads for Session {
         self.get(&job_id.to_owned()).await
     }
 
+    async fn job_newest(&mut self) -> Result<Option<Job>> {
+        let sql = "SELECT record FROM jobs ORDER BY started_at DESC, job_id DESC LIMIT 1";
+        Ok(self.list(sql, Args::default()).await?.into_iter().next())
+    }
+
     async fn job_list(&mut self) -> Result<Vec<Job>> {
         self.list("SELECT record FROM jobs ORDER BY started_at DESC, job_id DESC LIMIT 1000", Args::default()).await
     }

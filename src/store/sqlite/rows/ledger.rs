@@ -1,14 +1,53 @@
 //! The record of tool calls.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
-use ghost_domain::{CallId, CallStatus, LedgerRow};
+use ghost_domain::{CallId, CallStatus, Code, LedgerRow, Timestamp, TurnId};
+use serde::{Deserialize, Serialize};
 use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::bit;
 use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, get_parsed, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
+
+/// What a record of the ledger has besides its columns; older records hold these as well, and they are passed over.
+#[derive(Serialize, Deserialize)]
+struct Rest<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    alias: Option<Cow<'a, str>>,
+    arguments: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error_code: Option<Code>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    truncated: bool,
+}
+
+impl<'a> Rest<'a> {
+    fn of(row: &'a LedgerRow) -> Self {
+        Self {
+            alias: row.alias.as_deref().map(Cow::Borrowed),
+            arguments: Cow::Borrowed(&row.arguments),
+            result: row.result.as_deref().map(Cow::Borrowed),
+            error_code: row.error_code,
+            duration_ms: row.duration_ms,
+            truncated: row.truncated,
+        }
+    }
+}
+
+/// What every query gives, in this order.
+macro_rules! select {
+    () => {
+        "SELECT record, call_id, agent_id, turn_id, tool, status, started_at FROM ledger"
+    };
+}
 
 impl Row for LedgerRow {
     const TABLE: &'static str = "ledger";
@@ -29,7 +68,7 @@ impl Row for LedgerRow {
             .text(self.status.as_str())
             .int(self.started_at.0)
             .put(ended)
-            .put(to_json(Self::TABLE, self.call_id, self)?);
+            .put(to_json(Self::TABLE, self.call_id, &Rest::of(self))?);
         Ok(())
     }
 }
@@ -37,7 +76,7 @@ impl Row for LedgerRow {
 impl Keyed for LedgerRow {
     type Key = CallId;
     const KEPT: usize = 4_096;
-    const SELECT: &'static str = "SELECT record FROM ledger WHERE call_id = ?";
+    const SELECT: &'static str = concat!(select!(), " WHERE call_id = ?");
     const BIT: u32 = bit::CALLS;
 
     fn key(&self) -> CallId {
@@ -49,7 +88,22 @@ impl Keyed for LedgerRow {
     }
 
     fn read(row: &SqliteRow) -> Result<Self> {
-        from_record(Self::TABLE, row)
+        const TABLE: &str = LedgerRow::TABLE;
+        let rest: Rest<'static> = from_record(TABLE, row)?;
+        Ok(Self {
+            call_id: CallId(get_id(TABLE, row, 1)?),
+            agent_id: get_parsed(TABLE, row, 2)?,
+            turn_id: TurnId(get_id(TABLE, row, 3)?),
+            tool: get(TABLE, row, 4)?,
+            alias: rest.alias.map(Cow::into_owned),
+            arguments: rest.arguments.into_owned(),
+            result: rest.result.map(Cow::into_owned),
+            status: get_parsed(TABLE, row, 5)?,
+            error_code: rest.error_code,
+            started_at: Timestamp(get(TABLE, row, 6)?),
+            duration_ms: rest.duration_ms,
+            truncated: rest.truncated,
+        })
     }
 
     // Only the end of a call looks for its beginning.
@@ -72,13 +126,13 @@ fn with_status(status: CallStatus) -> &'static str {
 /// calls have failed. A tool of one agent is looked for among the calls of that agent: there are fewer tools than agents.
 fn listed(filter: &LedgerFilter) -> &'static str {
     match (filter.turn_id, &filter.agent_id, &filter.tool, filter.status) {
-        (Some(_), ..) => "SELECT record FROM ledger INDEXED BY ledger_turn",
+        (Some(_), ..) => concat!(select!(), " INDEXED BY ledger_turn"),
         (None, None, None, Some(status)) if status != CallStatus::Ok => {
-            "SELECT record FROM ledger INDEXED BY ledger_status"
+            concat!(select!(), " INDEXED BY ledger_status")
         }
-        (None, Some(_), ..) => "SELECT record FROM ledger INDEXED BY ledger_agent",
-        (None, None, Some(_), _) => "SELECT record FROM ledger INDEXED BY ledger_tool",
-        (None, None, None, _) => "SELECT record FROM ledger INDEXED BY ledger_started",
+        (None, Some(_), ..) => concat!(select!(), " INDEXED BY ledger_agent"),
+        (None, None, Some(_), _) => concat!(select!(), " INDEXED BY ledger_tool"),
+        (None, None, None, _) => concat!(select!(), " INDEXED BY ledger_started"),
     }
 }
 

@@ -40,7 +40,7 @@ const REQUESTS: &str = "DELETE FROM requests WHERE (principal, request_id) IN (S
 /// Accounts of roots that nothing can be charged to any more. What is looked at for that are the few rows that are open,
 /// by their partial indexes, the jobs and the schedules, and the tasks of that root alone; and that only when there is an
 /// account that is old enough.
-const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets \
+const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets INDEXED BY budgets_roots \
     WHERE scope > 'root:' AND scope < 'root;' AND json_extract(record, '$.updated_at') < ?1 \
     AND json_extract(record, '$.reserved_tokens') = 0 AND json_extract(record, '$.reserved_money') = 0 \
     AND unhex(replace(substr(scope, 6), '-', '')) NOT IN (\

@@ -76,11 +76,36 @@ impl Row for JournalRow {
         args.int(self.seq)
             .id(self.turn_id.0)
             .int(self.at.0)
-            .put(to_json(Self::TABLE, self.seq, &self.step)?)
+            .put(without_hashes(to_json(Self::TABLE, self.seq, &self.step)?, system, briefing))
             .maybe_text(system)
             .maybe_text(briefing);
         Ok(())
     }
+}
+
+/// The record of a step without the hashes, which stand in columns of their own.
+fn without_hashes(mut step: String, system: Option<&str>, briefing: Option<&str>) -> String {
+    for (field, hash) in [("system", system), ("briefing", briefing)] {
+        let Some(hash) = hash else { continue };
+        let written = format!("\"{field}\":\"{hash}\"");
+        if let Some(place) = step.find(&written) {
+            step.replace_range(place..place + written.len(), &format!("\"{field}\":\"\""));
+        }
+    }
+    step
+}
+
+/// A step as it was written. Older records have the hashes, too.
+fn step_of(row: &SqliteRow) -> Result<Step> {
+    let mut step: Step = from_record(JournalRow::TABLE, row)?;
+    if let Step::Briefed { system, briefing, .. } = &mut step {
+        for (hash, column) in [(system, 4), (briefing, 5)] {
+            if hash.is_empty() {
+                *hash = get::<Option<String>>(JournalRow::TABLE, row, column)?.unwrap_or_default();
+            }
+        }
+    }
+    Ok(step)
 }
 
 impl Row for Prompt {
@@ -139,6 +164,8 @@ fn with_status(status: TurnStatus) -> &'static str {
 fn listed(filter: &TurnFilter) -> &'static str {
     match (&filter.agent_id, filter.status, filter.source) {
         (_, Some(TurnStatus::Open), _) => "SELECT record FROM turns INDEXED BY turns_open",
+        // Only open ones are.
+        _ if filter.parked == Some(true) => "SELECT record FROM turns INDEXED BY turns_open",
         (Some(_), Some(TurnStatus::Finished), Some(_)) => "SELECT record FROM turns INDEXED BY turns_said",
         // Most turns finish: those that did not lie between them.
         (Some(_), None | Some(TurnStatus::Finished), _) => "SELECT record FROM turns INDEXED BY turns_agent",
@@ -232,13 +259,15 @@ impl TurnReads for Session {
         self.scan(bit::JOURNAL).await?;
         let mut args = Args::default();
         args.id(turn_id.0);
-        let rows = self.rows("SELECT step, seq, turn_id, at FROM journal WHERE turn_id = ? ORDER BY seq", args).await?;
+        let sql =
+            "SELECT step, seq, turn_id, at, system_hash, briefing_hash FROM journal WHERE turn_id = ? ORDER BY seq";
+        let rows = self.rows(sql, args).await?;
         rows.iter()
             .map(|row| {
                 Ok(JournalRow {
                     turn_id: TurnId(get_id(JournalRow::TABLE, row, 2)?),
                     seq: get(JournalRow::TABLE, row, 1)?,
-                    step: from_record(JournalRow::TABLE, row)?,
+                    step: step_of(row)?,
                     at: Timestamp(get(JournalRow::TABLE, row, 3)?),
                 })
             })

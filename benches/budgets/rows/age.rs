@@ -1,0 +1,218 @@
+//! What age costs: a world of a thousand turns and one of many, side by side. The young one has really made its turns; the old
+//! one is made of them ([`ghost_testkit::aged`]). `GHOST_BENCH_TURNS` says how many the old one has.
+//!
+//! Must never: measure the young and the old at different times: rounds alternate, and the middle one stands.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ghost_commons::retention;
+use ghost_domain::Refusal;
+use ghost_domain::limits::Limits;
+use ghost_store::tables::Family;
+use ghost_testkit::aged;
+use ghost_world::World;
+
+use super::journaled_turn::{self, AGENTS, TURNS};
+use super::{age_feed, age_reads};
+use crate::child::Child;
+use crate::measure::{Outcome, median, now, runtime};
+use crate::table::{Line, Sense};
+use crate::{fixture, rows};
+
+/// Turns of the old world, if the environment names no other number.
+const OLD: u64 = 50_000;
+/// Turns of the young one, in rounds of the agents' turns.
+const YOUNG: usize = 1_000;
+const STARTS: usize = 9;
+const TURN_ROUNDS: usize = 5;
+const SWEEPS: usize = 7;
+
+/// A world's data.
+pub(super) struct Site {
+    world: PathBuf,
+    data: PathBuf,
+}
+
+impl Site {
+    fn database(&self) -> PathBuf {
+        self.data.join("ghost.db")
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.data.join("ghostd.sock")
+    }
+
+    fn daemon(&self) -> Outcome<Child> {
+        Child::daemon(&self.world, &self.data)
+    }
+
+    async fn boot(&self, url: &str) -> Outcome<Arc<World>> {
+        fixture::boot(&self.world, &self.data, ghost_daemon::system_ports(), vec![journaled_turn::tool(url)?]).await
+    }
+}
+
+/// See the module.
+pub fn measure() -> Outcome<Vec<Line>> {
+    let turns = match std::env::var("GHOST_BENCH_TURNS") {
+        Ok(text) => text.trim().parse::<u64>().map_err(|error| format!("GHOST_BENCH_TURNS={text}: {error}"))?,
+        Err(_) => OLD,
+    };
+    let mut server = Child::part("model-server", &[])?;
+    let url = server.line()?;
+    let dir = tempfile::tempdir()?;
+    let world = dir.path().join("bench");
+    fixture::write_world(&world, AGENTS, &format!("{url}/v1"))?;
+    let site = |name: &str| Site { world: world.clone(), data: dir.path().join(name) };
+    let (young, old) = (site("young"), site("old"));
+    let mut lines = runtime()?.block_on(made(&young, &old, &url, turns))?;
+    lines.extend(starts(&young, &old)?);
+    let (young_daemon, old_daemon) = (young.daemon()?, old.daemon()?);
+    lines.extend(runtime()?.block_on(age_reads::measure(&young, &old))?);
+    young_daemon.terminate()?;
+    old_daemon.terminate()?;
+    lines.extend(runtime()?.block_on(inside(&young, &old, &url))?);
+    Ok(lines)
+}
+
+/// Makes both worlds. Says how many bytes a turn takes.
+async fn made(young: &Site, old: &Site, url: &str, turns: u64) -> Outcome<Vec<Line>> {
+    std::fs::create_dir_all(&young.data)?;
+    let world = young.boot(url).await?;
+    for _ in 0..YOUNG / (AGENTS * TURNS) {
+        journaled_turn::turns(&world).await?;
+    }
+    world.shutdown("made").await;
+    world.store().close().await;
+    copy_beside(&young.data, &old.data)?;
+    // A world that has run is not started without its files.
+    std::fs::create_dir_all(old.data.join("workspace"))?;
+    let began = now();
+    let aged = aged::age(&young.database(), &old.database(), turns).await?;
+    eprintln!("made {} turns of {} in {} s", aged.turns, aged.young_turns, began.elapsed().as_secs());
+    for (name, bytes) in aged::weights(&old.database()).await?.iter().take(16) {
+        eprintln!("  {name}: {:.0} B a turn", *bytes as f64 / aged.turns as f64);
+    }
+    let bytes = (aged.bytes - aged.young_bytes) as f64 / (aged.turns - aged.young_turns) as f64;
+    Ok(vec![Line {
+        what: "age: bytes on disk of a turn (two model calls, one tool call), of 4 kB",
+        floor: "4000 B".into(),
+        ours: format!("{bytes:.0} B"),
+        ratio: bytes / 4_000.0,
+        bar: 1.675,
+        aim: 1.0,
+        sense: Sense::AtMost,
+    }])
+}
+
+/// Copies what lies in a data directory beside the database.
+fn copy_beside(from: &Path, to: &Path) -> Outcome<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() && !entry.file_name().to_string_lossy().starts_with("ghost.db") {
+            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A line of the young world's figure and the old one's, in seconds.
+pub(super) fn line(what: &'static str, young: Vec<f64>, old: Vec<f64>) -> Line {
+    let (young, old) = (median(young), median(old));
+    let shown = |seconds: f64| match seconds {
+        seconds if seconds >= 0.01 => format!("{:.1} ms", seconds * 1e3),
+        seconds => format!("{:.0} us", seconds * 1e6),
+    };
+    Line { what, floor: shown(young), ours: shown(old), ratio: old / young, bar: 1.3, aim: 1.05, sense: Sense::AtMost }
+}
+
+/// From the start of the daemon to its first answer.
+fn starts(young: &Site, old: &Site) -> Outcome<Vec<Line>> {
+    let runtime = runtime()?;
+    let start = |site: &Site| -> Outcome<f64> {
+        let began = now();
+        let daemon = site.daemon()?;
+        runtime.block_on(rows::ready::answer(&site.socket()))?;
+        let taken = began.elapsed().as_secs_f64();
+        daemon.terminate()?;
+        Ok(taken)
+    };
+    let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
+    for round in 0..=STARTS {
+        let (young, old) = (start(young)?, start(old)?);
+        // The first start brings both files into the page cache.
+        if round > 0 {
+            of_young.push(young);
+            of_old.push(old);
+        }
+    }
+    Ok(vec![line("age: `ghostd up` to ready", of_young, of_old)])
+}
+
+/// What is measured within this process: turns, retention, and the feed.
+async fn inside(young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
+    let (young_world, old_world) = (young.boot(url).await?, old.boot(url).await?);
+    let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
+    for round in 0..=TURN_ROUNDS {
+        let (young, old) = (journaled_turn::turns(&young_world).await?, journaled_turn::turns(&old_world).await?);
+        if round > 0 {
+            of_young.push(young);
+            of_old.push(old);
+        }
+    }
+    let mut lines = vec![line("age: CPU of one journaled turn", of_young, of_old)];
+    let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
+    for _ in 0..SWEEPS {
+        of_young.push(sweep(&young_world).await?);
+        of_old.push(sweep(&old_world).await?);
+    }
+    lines.push(line("age: a sweep of retention that finds nothing", of_young, of_old));
+    lines.extend(age_feed::measure(old_world.store(), &old.database()).await?);
+    // Last, because it takes away what the others read.
+    for (what, family) in PRUNED {
+        let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            of_young.push(prune(&young_world, family).await?);
+            of_old.push(prune(&old_world, family).await?);
+        }
+        lines.push(line(what, of_young, of_old));
+    }
+    for world in [young_world, old_world] {
+        world.shutdown("measured").await;
+        world.store().close().await;
+    }
+    Ok(lines)
+}
+
+/// The families of which every turn leaves rows.
+const PRUNED: [(&str, Family); 6] = [
+    ("age: pruning 500 events", Family::Events),
+    ("age: pruning 500 turns with their journals", Family::Turns),
+    ("age: pruning 500 pieces of mail", Family::Messages),
+    ("age: pruning 500 ledger rows", Family::Ledger),
+    ("age: pruning 500 usage rows", Family::Usage),
+    ("age: pruning 500 tallies of roots", Family::Roots),
+];
+
+async fn sweep(world: &World) -> Outcome<f64> {
+    let began = now();
+    match retention::sweep(world.store(), world.cx()).await? {
+        0 => Ok(began.elapsed().as_secs_f64()),
+        rows => Err(format!("{rows} rows were pruned where there should be none").into()),
+    }
+}
+
+/// One slice, of what is older than nothing at all.
+async fn prune(world: &World, family: Family) -> Outcome<f64> {
+    let after_all = world.cx().now().plus(Limits::days(1));
+    let began = now();
+    let gone = world
+        .store()
+        .write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.prune(family, after_all, 500).await?) }))
+        .await?;
+    match gone {
+        500 => Ok(began.elapsed().as_secs_f64()),
+        rows => Err(format!("{rows} rows of {family:?} were pruned, not 500").into()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Reading the feed from storage up to the message that leaves, encoded. The floor runs the same query over the same file, page
+//! by page, and encodes the same messages.
+
+use std::path::Path;
+
+use ghost_commons::feed::Subscription;
+use ghost_control::convert;
+use ghost_domain::event::EventFilter;
+use ghost_proto::v1::{Event, SubscribeResponse};
+use ghost_store::Store;
+use prost::Message;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _, Row as _};
+use uuid::Uuid;
+
+use crate::measure::{Outcome, median, now};
+use crate::table::{Line, Sense};
+
+/// Events of one round.
+const EVENTS: usize = 14_000;
+/// Rows of one page, as the feed reads them.
+const PAGE: i64 = 256;
+const ROUNDS: usize = 7;
+
+/// See the module.
+pub(super) async fn measure(store: &Store, database: &Path) -> Outcome<Vec<Line>> {
+    let mut conn = SqliteConnectOptions::new().filename(database).read_only(true).connect().await?;
+    let (mut ours, mut floor) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let (read, bare) = (feed(store).await?, bare(&mut conn).await?);
+        if read.1 != bare.1 {
+            return Err(format!("the feed gave {} bytes, and the floor {}", read.1, bare.1).into());
+        }
+        if round > 0 {
+            ours.push(read.0);
+            floor.push(bare.0);
+        }
+    }
+    conn.close().await?;
+    let (ours, floor) = (median(ours), median(floor));
+    Ok(vec![Line {
+        what: "age: reading the feed from storage, the bare query and encoding",
+        floor: format!("{floor:.0}/s"),
+        ours: format!("{ours:.0}/s"),
+        ratio: ours / floor,
+        bar: 0.5,
+        aim: 0.8,
+        sense: Sense::AtLeast,
+    }])
+}
+
+/// Events a second through a subscription, and the bytes of their messages.
+async fn feed(store: &Store) -> Outcome<(f64, usize)> {
+    let began = now();
+    let mut subscription = Subscription::open(store, Some(0), EventFilter::default(), false).await?;
+    let (mut seen, mut bytes, mut buffer) = (0, 0, Vec::new());
+    while seen < EVENTS {
+        let Some(event) = subscription.next().await? else { break };
+        let message =
+            SubscribeResponse { position_seq: event.seq, event: Some(convert::event(&event)), ephemeral: false };
+        buffer.clear();
+        message.encode(&mut buffer)?;
+        bytes += buffer.len();
+        seen += 1;
+    }
+    Ok((seen as f64 / began.elapsed().as_secs_f64(), bytes))
+}
+
+/// The same without any of ours.
+async fn bare(conn: &mut SqliteConnection) -> Outcome<(f64, usize)> {
+    const SQL: &str = "SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload, correlation \
+        FROM events WHERE seq > ? ORDER BY seq LIMIT ?";
+    let began = now();
+    let (mut seen, mut after, mut bytes, mut buffer) = (0, 0_i64, 0, Vec::new());
+    while seen < EVENTS {
+        let rows = sqlx::query(SQL).bind(after).bind(PAGE).fetch_all(&mut *conn).await?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows.iter().take(EVENTS - seen) {
+            after = row.try_get(0)?;
+            // What is stored of the identifier, and for it in the payload, is part of the rows.
+            let (correlation, payload): (Option<&[u8]>, &str) = (row.try_get(8)?, row.try_get(7)?);
+            let correlation = correlation.map(Uuid::from_slice).transpose()?.map(|id| id.to_string());
+            let event = Event {
+                seq: after,
+                event_id: Uuid::from_slice(row.try_get(1)?)?.to_string(),
+                ts_ms: row.try_get(2)?,
+                kind: row.try_get(3)?,
+                agent_id: row.try_get(4)?,
+                channel: row.try_get(5)?,
+                payload_json: correlation.as_ref().map_or(payload.to_owned(), |id| payload.replace('\u{1}', id)),
+                correlation_id: match correlation {
+                    Some(id) => Some(id),
+                    None => row.try_get(6)?,
+                },
+            };
+            let message = SubscribeResponse { position_seq: after, event: Some(event), ephemeral: false };
+            buffer.clear();
+            message.encode(&mut buffer)?;
+            bytes += buffer.len();
+            seen += 1;
+        }
+    }
+    Ok((seen as f64 / began.elapsed().as_secs_f64(), bytes))
+}
