@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use crate::chain::Chain;
-pub use crate::roster::{agent_for, agent_for_operator, agent_named, deleted_words};
+pub use crate::roster::{agent_for, agent_for_operator, agent_named, deleted_words, with_nearest};
 
 use crate::turns::ownership::open_turn;
 use crate::{Cx, Result, storms};

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::mail::with_nearest;
 use crate::{Cx, Result};
 
 /// Runs `work` once for `key`: a repetition gives the first answer again without running anything. The same id with
@@ -17,7 +18,7 @@ where
     F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T>> + Send + 'static,
 {
     let at = cx.now();
-    store
+    let done = store
         .write(move |w| {
             Box::pin(async move {
                 if let Some(stored) = w.request_get(&key.principal, &key.request_id).await? {
@@ -30,7 +31,11 @@ where
                 Ok(value)
             })
         })
-        .await
+        .await;
+    match done {
+        Err(refusal) => Err(with_nearest(store, refusal).await),
+        done => done,
+    }
 }
 
 fn replay<T: DeserializeOwned>(key: &RequestKey, stored: &StoredAnswer) -> Result<T> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ghost_domain::{Limits, Timestamp};
+use ghost_domain::{Limits, Refusal, Timestamp};
 use ghost_store::Store;
 use ghost_store::tables::Family;
 
@@ -55,6 +55,55 @@ pub async fn sweep(store: &Store, cx: &Cx) -> Result<u64> {
     first.map(|()| gone)
 }
 
+/// What is past, and takes the most room. Nobody waits for any of it.
+const PAST: [Family; 6] =
+    [Family::Events, Family::CronTurns, Family::Turns, Family::Messages, Family::Ledger, Family::ScheduleRuns];
+
+/// Of what is past, this much is kept however much room it takes.
+const LEAST: Duration = Duration::from_secs(3_600);
+
+/// How the storage stands to its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Bytes in use.
+    pub bytes: u64,
+    /// Whether they are more than `limits.store_bytes_warn`.
+    pub warns: bool,
+    /// Whether they are more than `limits.store_bytes_max`.
+    pub over: bool,
+}
+
+/// How much room the data take.
+pub async fn stored(store: &Store, cx: &Cx) -> Result<Stored> {
+    let bytes = store.look(|r| Box::pin(async move { r.store_bytes().await })).await.map_err(Refusal::from)?;
+    let limits = cx.limits();
+    let over = |bound: u64| bound > 0 && bytes > bound;
+    Ok(Stored { bytes, warns: over(limits.store_bytes_warn), over: over(limits.store_bytes_max) })
+}
+
+/// Prunes what is past sooner than its days say, half of its time after half, until the data take no more room than
+/// `limits.store_bytes_max`. Gives how many rows went; what is younger than an hour stays.
+pub async fn sweep_bytes(store: &Store, cx: &Cx) -> Result<u64> {
+    let (mut gone, mut halves) = (0, 0);
+    while stored(store, cx).await?.over {
+        halves += 1;
+        let mut shortened = false;
+        for family in PAST {
+            let full = kept(family, &cx.limits());
+            let short = full.checked_div(1 << halves).unwrap_or_default().max(LEAST);
+            shortened |= short > LEAST;
+            gone += Slice::Family(family, cx.now().minus(short)).prune_all(store).await?;
+            if !stored(store, cx).await?.over {
+                return Ok(gone);
+            }
+        }
+        if !shortened {
+            break;
+        }
+    }
+    Ok(gone)
+}
+
 /// What is pruned by one kind of command.
 #[derive(Clone, Copy)]
 enum Slice {
@@ -78,7 +127,7 @@ impl Slice {
                     })
                 })
                 .await
-                .map_err(ghost_domain::Refusal::from)?;
+                .map_err(Refusal::from)?;
             gone += slice;
             if slice < u64::from(SLICE) {
                 return Ok(gone);

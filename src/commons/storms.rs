@@ -325,6 +325,9 @@ pub async fn near(r: &mut dyn Reads, cx: &Cx) -> Result<Vec<NearBound>> {
     look("chat_channels_max", world(), r.chat_channel_count().await?.into(), limits.chat_channels_max.into());
     look("knowledge_entries_max", world(), r.knowledge_count().await?.into(), limits.knowledge_entries_max.into());
     look("state_keys_max", world(), r.state_count().await?.into(), limits.state_keys_max.into());
+    let stored = r.store_bytes().await?;
+    look("store_bytes_max", world(), stored, limits.store_bytes_max);
+    look("store_bytes_warn", world(), stored, limits.store_bytes_warn);
     look("world_mail_max", world(), r.inbox_total().await?, limits.world_mail_max.into());
     let waiting = r.inbox_waiting().await?;
     for agent_id in waiting {

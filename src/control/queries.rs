@@ -30,14 +30,15 @@ pub use turns::{turn, turns, turns_of_root, why_ended};
 
 use ghost_commons::tasks;
 use ghost_domain::{
-    AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey, StoredAnswer, Task,
-    TaskId, TaskStatus, TurnId,
+    AgentId, CallId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey,
+    StoredAnswer, Task, TaskId, TaskStatus, TurnId,
 };
 use ghost_store::tables::{LedgerFilter, TaskFilter};
 use ghost_world::World;
+use uuid::Uuid;
 
 use self::outcome::{Result, refused};
-use self::pages::{WINDOW, before, newest, window};
+use self::pages::{WINDOW, newest, window};
 use crate::convert::input::{Place, bad_cursor};
 
 /// Schedules in order of agent, kind and name, of the first thousand. Besides them, whether the list ends there and there may
@@ -146,7 +147,8 @@ pub async fn ledger(
     limit: usize,
 ) -> Result<Page<LedgerRow>> {
     let window = window(limit);
-    let filter = LedgerFilter { before: before(after), limit: window, ..filter };
+    let behind = after.map(|place| (place.at, CallId(Uuid::from_u128(place.id))));
+    let filter = LedgerFilter { after: behind, limit: window, ..filter };
     let rows: Vec<LedgerRow> =
         world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await })).await.map_err(refused)?;
     let more = rows.len() >= window as usize;

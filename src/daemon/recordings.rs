@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
-use std::time::Duration;
 
 use ghost_config::plan::{LlmPlan, Plan, ProviderKind, ProviderPlan};
 use ghost_config::{Hint, Problem, Severity};
@@ -108,19 +107,14 @@ async fn read(data_dir: &Path) -> Result<Recording, Refusal> {
 async fn answers(r: &mut dyn Reads) -> Result<Recording, Refusal> {
     // By time and id: an agent's turns follow one another, and ids grow with time.
     let mut turns = BTreeMap::new();
-    let mut before = None;
+    let mut after = None;
     loop {
-        let page = r.turn_list(&TurnFilter { before, limit: PAGE, ..TurnFilter::default() }).await?;
-        let (full, known) = (page.len() >= PAGE as usize, turns.len());
-        // Of the last moment there may be more.
-        before = page.last().map(|turn| turn.started_at.plus(Duration::from_millis(1)));
+        let page = r.turn_list(&TurnFilter { after, limit: PAGE, ..TurnFilter::default() }).await?;
+        let full = page.len() >= PAGE as usize;
+        after = page.last().map(|turn| (turn.started_at, turn.turn_id));
         turns.extend(page.into_iter().map(|turn| ((turn.started_at, turn.turn_id), turn.agent_id)));
         if !full {
             break;
-        }
-        if turns.len() == known {
-            let words = format!("more than {PAGE} turns of the recorded run began in the same millisecond");
-            return Err(Refusal::new(Code::TooLarge, words).hint("this run cannot be served again"));
         }
     }
     let mut recording = Recording::default();

@@ -112,6 +112,8 @@ text_enum! {
         ScheduleCancelled = "schedule.cancelled",
         /// A timer, a cron job or a watch went off.
         ScheduleFired = "schedule.fired",
+        /// A schedule that was due has a record that does not read back; it does not run any more.
+        ScheduleSetAside = "schedule.set_aside",
         /// A slot passed without a run.
         ScheduleSkipped = "schedule.skipped",
         /// The last text of a job's own turn was delivered, or could not be, or was not to be.

@@ -114,6 +114,10 @@ limits! {
     conversation_days: u32 = 90, 1, 3_650;
     /// Days of the record of schedules' runs.
     schedule_run_days: u32 = 30, 1, 3_650;
+    /// Bytes that the database may use before what is past is pruned sooner than its days say, the oldest first; 0 is no bound.
+    store_bytes_max: u64 = 0, 0, 1_125_899_906_842_624;
+    /// Bytes that the database uses when `status` and an event warn of it; 0 is never.
+    store_bytes_warn: u64 = 4_294_967_296, 0, 1_125_899_906_842_624;
     /// Times that the same call may give the same outcome before a warning, a block and the end (TOOL-21).
     loop_warn: u32 = 10, 2, 1_000;
     /// See `loop_warn`.

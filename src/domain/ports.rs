@@ -57,6 +57,8 @@ pub enum Signal {
     LimitsSet,
     /// A schedule was set, changed or cancelled: what falls due next may be another.
     Schedules,
+    /// The world was paused, or resumed. Said by the commit that made it so, because only commits have one order.
+    Paused(bool),
 }
 
 /// Receives signals after commit, in commit order. Must not block: implementations enqueue and return.

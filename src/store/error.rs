@@ -14,6 +14,9 @@ pub enum StoreError {
     /// The store has been closed; nothing of the command was kept.
     #[error("the store is closed")]
     Closed,
+    /// A command asked the store for another one, which could only begin when it has ended. Nothing was written for it.
+    #[error("a command or query called the store from within itself: it must use the tables that it was given")]
+    Nested,
     /// The database could not be opened.
     #[error("cannot open the database {path}: {what}")]
     Open {

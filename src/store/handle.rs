@@ -16,6 +16,17 @@ use crate::error::StoreError;
 use crate::failing::Failing;
 use crate::tables::{Reads, Writes};
 
+tokio::task_local! {
+    /// Set while a command of [`Store::write`] runs.
+    static COMMAND: ();
+}
+
+/// Whether a command runs now: what it reads, everyone's commits wait for.
+#[must_use]
+pub fn in_command() -> bool {
+    COMMAND.try_with(|()| ()).is_ok()
+}
+
 /// Batches of events that the live feed holds for a slow reader before it must resume from storage.
 const FEED_BATCHES: usize = 4_096;
 
@@ -138,17 +149,23 @@ impl Store {
     }
 
     /// Runs `work` as one transaction and returns after COMMIT at full durability. A refusal undoes all that `work`
-    /// wrote, and nothing else. A panic inside `work` undoes it too and goes on in the caller.
+    /// wrote, and nothing else. A panic inside `work` undoes it too and goes on in the caller. A write inside `work` is refused
+    /// at once with [`StoreError::Nested`], on every backend.
     pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
         F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
     {
+        // It would wait for the writer, which waits for the command that asks.
+        if in_command() {
+            return Err(StoreError::Nested.into());
+        }
         let (answer, answered) = oneshot::channel::<Result<Result<T, E>, Box<dyn Any + Send>>>();
         let erased: Work = Box::new(move |writes| {
             Box::pin(async move {
-                match AssertUnwindSafe(work(writes)).catch_unwind().await {
+                let command = async { AssertUnwindSafe(work(writes)).catch_unwind().await };
+                match COMMAND.scope((), command).await {
                     // A caller that is gone (a cancelled turn) does not change what was committed.
                     Ok(Ok(value)) => Ok(Box::new(move |fate: Result<(), StoreError>| {
                         let _ = answer.send(Ok(fate.map(|()| value).map_err(E::from)));

@@ -13,7 +13,7 @@ pub mod sqlite;
 pub mod tables;
 
 pub use error::StoreError;
-pub use handle::{Ack, Backend, Committed, Nack, ReadWork, Store, View, Work};
+pub use handle::{Ack, Backend, Committed, Nack, ReadWork, Store, View, Work, in_command};
 pub use tables::{Reads, Writes};
 
 #[cfg(any(test, feature = "testing"))]

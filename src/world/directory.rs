@@ -5,6 +5,7 @@
 //! Must never: hold its lock over anything that waits.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -73,6 +74,9 @@ pub(crate) enum Route {
     Nowhere,
 }
 
+/// Agents that are looked at in one go while others wait for the lock.
+pub(crate) const AT_ONCE: usize = 256;
+
 /// The directory.
 pub struct Directory {
     slots: Mutex<BTreeMap<AgentId, Slot>>,
@@ -83,6 +87,9 @@ pub struct Directory {
     closing: AtomicBool,
     /// Changes with every record that is taken over.
     changes: watch::Sender<u64>,
+    /// Parts in which agents were gone through.
+    #[cfg(test)]
+    pub(crate) parts: std::sync::atomic::AtomicUsize,
 }
 
 impl Directory {
@@ -97,6 +104,8 @@ impl Directory {
             paused: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             changes: watch::Sender::new(0),
+            #[cfg(test)]
+            parts: Default::default(),
         }
     }
 
@@ -234,18 +243,39 @@ impl Directory {
         self.lock().get(agent_id).and_then(|slot| slot.wake.actor().map(|actor| (**actor).clone()))
     }
 
+    /// Goes through all agents in order of id, and gives what `take` makes of each. Not at one instant: the lock is let go
+    /// again and again, because whoever publishes a commit needs it to pass wake-ups on.
+    fn walk<T>(&self, mut take: impl FnMut(&AgentId, &Slot) -> Option<T>) -> Vec<T> {
+        let (mut taken, mut after) = (Vec::new(), None::<AgentId>);
+        loop {
+            let slots = self.lock();
+            let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let mut part = slots.range::<AgentId, _>((from, Bound::Unbounded)).take(AT_ONCE).peekable();
+            if part.peek().is_none() {
+                return taken;
+            }
+            let mut last = None;
+            for (agent_id, slot) in part {
+                taken.extend(take(agent_id, slot));
+                last = Some(agent_id.clone());
+            }
+            after = last;
+            #[cfg(test)]
+            self.parts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Every actor.
     pub(crate) fn actors(&self) -> Vec<ActorRef<AgentMsg>> {
-        self.lock().values().filter_map(|slot| slot.wake.actor().map(|actor| (**actor).clone())).collect()
+        self.walk(|_, slot| slot.wake.actor().map(|actor| (**actor).clone()))
     }
 
     /// The actors of agents that have been idle since before `idle_before`.
     pub(crate) fn drowsy(&self, idle_before: Timestamp) -> Vec<ActorRef<AgentMsg>> {
-        self.lock()
-            .values()
-            .filter(|slot| slot.activity == Activity::Idle && slot.idle_since < idle_before)
-            .filter_map(|slot| slot.wake.actor().map(|actor| (**actor).clone()))
-            .collect()
+        self.walk(|_, slot| {
+            let drowsy = slot.activity == Activity::Idle && slot.idle_since < idle_before;
+            slot.wake.actor().filter(|_| drowsy).map(|actor| (**actor).clone())
+        })
     }
 
     /// The wake generation of an agent that runs, has no wake-up on its way, and does nothing: for the backstop sweep.
@@ -281,7 +311,7 @@ impl Directory {
     /// Every agent's card, in order of id.
     #[must_use]
     pub fn cards(&self) -> Vec<AgentCard> {
-        self.lock().iter().map(|(agent_id, slot)| slot.card(agent_id)).collect()
+        self.walk(|agent_id, slot| Some(slot.card(agent_id)))
     }
 
     /// One agent's card.
@@ -374,7 +404,7 @@ impl Board for Directory {
 
 impl AgentControl for Directory {
     fn activities(&self) -> BTreeMap<AgentId, Activity> {
-        self.lock().iter().map(|(agent_id, slot)| (agent_id.clone(), slot.activity)).collect()
+        self.walk(|agent_id, slot| Some((agent_id.clone(), slot.activity))).into_iter().collect()
     }
 
     fn started_at(&self) -> Timestamp {

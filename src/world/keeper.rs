@@ -20,12 +20,15 @@ const BEAT: Duration = Duration::from_secs(5);
 /// Between two rounds of pruning.
 const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
 
+/// Between two looks at the size of the data.
+const WEIGH_EVERY: Duration = Duration::from_secs(60);
+
 /// Goes its rounds until it is aborted.
 pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
     let cx = tree.engine.office.cx.clone();
     let clock = Arc::clone(&cx.ports.clock);
     let mut swept_at = cx.now();
-    let mut pruned_at = Timestamp(0);
+    let (mut pruned_at, mut weighed_at, mut warned) = (Timestamp(0), Timestamp(0), false);
     let mut suspects = BTreeMap::new();
     loop {
         clock.sleep(BEAT).await;
@@ -56,8 +59,42 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                 Err(refusal) => tracing::warn!(%refusal, "pruning failed"),
             }
         }
+        if now.since(weighed_at) >= WEIGH_EVERY {
+            weighed_at = now;
+            match weigh(&tree, warned).await {
+                Ok(warns) => warned = warns,
+                Err(refusal) => tracing::warn!(%refusal, "the size of the data could not be looked at"),
+            }
+        }
         tree.loops.round(KEEPER);
     }
+}
+
+/// Makes room if the data take more than they may, and warns of it once for as long as they take much. Gives whether they do.
+async fn weigh(tree: &Tree, warned: bool) -> Result<bool, Refusal> {
+    let (store, cx) = (&tree.engine.office.store, tree.engine.office.cx.clone());
+    let mut stored = retention::stored(store, &cx).await?;
+    if stored.over {
+        let rows = retention::sweep_bytes(store, &cx).await?;
+        tracing::info!(rows, "pruned what is past, because the data took more room than they may");
+        stored = retention::stored(store, &cx).await?;
+    }
+    if (stored.warns || stored.over) && !warned {
+        let limits = cx.limits();
+        let (limit, most) = match stored.over {
+            true => ("store_bytes_max", limits.store_bytes_max),
+            false => ("store_bytes_warn", limits.store_bytes_warn),
+        };
+        let bytes = stored.bytes;
+        let warning = format!("the database uses {bytes} bytes, more than {most} (`limits.{limit}`)");
+        tracing::warn!(warning);
+        let event = NewEvent::new(
+            EventKind::WorldWarning,
+            json!({ "warning": warning, "limit": limit, "value": bytes, "most": most }),
+        );
+        store.write(move |w| Box::pin(async move { cx.emit(w, event).await })).await?;
+    }
+    Ok(stored.warns || stored.over)
 }
 
 /// Expires asks that are due. Those of agents are expired by the turns that wait; this is for everyone else's.

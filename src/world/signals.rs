@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use ghost_domain::ports::Signal;
 use ghost_domain::{AgentStatus, Desired, Refusal};
 
 use crate::loops::SWITCHBOARD;
-use crate::pause::waiting;
+use crate::pause::{PAUSED, waiting};
 use crate::supervisor::Tree;
 use crate::team_msg::TeamMsg;
 
@@ -36,6 +37,15 @@ async fn make_good(tree: &Tree) -> Result<(), Refusal> {
             }
         }
     }
+    // Said again by a commit, so that it is in order with any other.
+    let said = store.write(|w| {
+        Box::pin(async move {
+            let paused = w.meta_get(PAUSED).await?.as_deref() == Some("1");
+            w.signal(Signal::Paused(paused));
+            Ok::<_, Refusal>(())
+        })
+    });
+    said.await?;
     for agent_id in waiting(store).await? {
         tree.switchboard.wake_surely(&agent_id);
     }

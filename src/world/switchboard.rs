@@ -115,6 +115,7 @@ impl Switchboard {
         for actor in self.directory.actors() {
             drop(actor.cast(AgentMsg::AskClosed));
         }
+        self.line.limits_set();
         self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1));
         self.ring_schedules();
     }
@@ -163,11 +164,18 @@ impl Switchboard {
             }
             Signal::BudgetsFreed(scopes) => self.line.freed(scopes),
             Signal::LimitsSet => self.line.limits_set(),
-            Signal::TurnRetry { agent_id, turn_id } => match self.directory.actor(agent_id) {
-                Some(actor) => drop(actor.cast(AgentMsg::Retry(*turn_id))),
-                None => self.wake(agent_id),
-            },
+            Signal::TurnRetry { agent_id, turn_id } => {
+                if let Some(actor) = self.directory.actor(agent_id) {
+                    drop(actor.cast(AgentMsg::Retry(*turn_id)));
+                }
+                // An actor at work looks again only for what raises the generation.
+                self.wake(agent_id);
+            }
             Signal::Schedules => self.ring_schedules(),
+            Signal::Paused(paused) => {
+                self.directory.set_paused(*paused);
+                self.ring_schedules();
+            }
             Signal::Reconcile(agent_id) => {
                 let team = self.directory.card(agent_id).and_then(|card| card.team);
                 if let Some(supervisor) = self.supervisor(team.as_ref()) {

@@ -9,6 +9,7 @@ use ghost_commons::{Cx, agents};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
+use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal};
 use ghost_provider::Providers;
 use ghost_store::Store;
@@ -124,13 +125,13 @@ impl World {
                         return Ok(());
                     }
                     w.meta_put(PAUSED, if paused { "1" } else { "0" }).await?;
+                    // Whoever pauses and whoever resumes may be told of their commits in any order: memory follows the commits.
+                    w.signal(Signal::Paused(paused));
                     let kind = if paused { EventKind::WorldPaused } else { EventKind::WorldResumed };
                     cx.emit(w, NewEvent::new(kind, json!({ "by": by, "reason": reason }))).await
                 })
             })
             .await?;
-        self.tree.directory.set_paused(paused);
-        self.tree.switchboard.ring_schedules();
         if !paused {
             for agent_id in waiting(self.store()).await? {
                 self.tree.switchboard.wake(&agent_id);

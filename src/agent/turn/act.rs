@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use ghost_commons::mail::with_nearest;
 use ghost_commons::turns::{self, CallStart, Ending};
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::transcript::{Block, Message, Role};
@@ -241,7 +242,9 @@ impl Runner {
             .await;
         match done {
             Ok(outcome) => Ok(Done::Recorded(outcome)),
-            Err(InTransaction::Tool(refusal)) => Ok(Done::Refused(refusal)),
+            Err(InTransaction::Tool(refusal)) => {
+                Ok(Done::Refused(with_nearest(&self.engine.office.store, refusal).await))
+            }
             Err(InTransaction::Turn(refusal)) => Err(refusal),
         }
     }

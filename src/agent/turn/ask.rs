@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use ghost_commons::asks;
+use ghost_commons::mail::with_nearest;
 use ghost_commons::turns::{self, CallStart};
 use ghost_domain::journal::{CallOutcome, Step};
 use ghost_domain::{AskId, AskStatus, CallId, Code, Refusal};
@@ -41,7 +42,9 @@ impl Runner {
                     .await;
                 match opened {
                     Ok(opened) => opened,
-                    Err(InTransaction::Tool(refusal)) => return Ok(Done::Refused(refusal)),
+                    Err(InTransaction::Tool(refusal)) => {
+                        return Ok(Done::Refused(with_nearest(&self.engine.office.store, refusal).await));
+                    }
                     Err(InTransaction::Turn(refusal)) => return Err(refusal),
                 }
             }

@@ -1,7 +1,5 @@
 //! A post: one row in the log of its channel, one event, and a wake-up for whom it concerns (CHAT-03, CHAT-04, CHAT-11).
 
-use std::collections::BTreeSet;
-
 use ghost_domain::chat::{EVERYONE, check_content, mentions};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::nearest;
@@ -222,12 +220,12 @@ async fn addressed(
         others.partition(|agent_id| place(members, agent_id).is_some());
     let mut skipped = Vec::new();
     if !strangers.is_empty() {
-        // One look at them all: a post may name thousands.
-        let agents: BTreeSet<AgentId> = w.agent_list(false).await?.into_iter().map(|agent| agent.agent_id).collect();
+        // One look at all that it names, which may be thousands, and at no others.
+        let agents = w.agents_among(&strangers).await?;
         for agent_id in strangers {
-            if !agents.contains(&agent_id) {
+            if agents.binary_search(&agent_id).is_err() {
                 match nobody {
-                    Nobody::Refused => return Err(nobody_there(&agent_id, &agents)),
+                    Nobody::Refused => return Err(nobody_there(&agent_id)),
                     Nobody::Text => continue,
                 }
             }
@@ -240,8 +238,9 @@ async fn addressed(
     Ok((Named { names, all: found.all }, skipped))
 }
 
-fn nobody_there(name: &AgentId, agents: &BTreeSet<AgentId>) -> Refusal {
-    let near = nearest(name.as_str(), agents.iter().map(AgentId::as_str).chain([EVERYONE]));
+/// The nearest agent is looked for when the command is over, see [`with_nearest`](crate::mail::with_nearest).
+fn nobody_there(name: &AgentId) -> Refusal {
+    let near = nearest(name.as_str(), [EVERYONE].into_iter());
     let meant = near.map(|near| format!("did you mean `@{near}`? ")).unwrap_or_default();
     Refusal::new(Code::InvalidArguments, format!("content mentions @{name}, and there is no agent of that id"))
         .hint(format!("{meant}write a name that is meant for nobody without the @, and code between backticks"))

@@ -198,7 +198,7 @@ async fn limits_are_set_on_what_exists_and_say_something() {
         write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limits).await)
     };
     let some = NewLimits { tokens: Some(Some(5)), money: None };
-    let near = set("agent:adda", some).await.unwrap_err();
+    let near = rig.told(set("agent:adda", some).await.unwrap_err()).await;
     assert!(near.code == Code::NotFound && near.hint.unwrap().contains("`ada`"));
     let near = set("team:crow", some).await.unwrap_err();
     assert!(near.code == Code::NotFound && near.hint.unwrap().contains("`crew`"));

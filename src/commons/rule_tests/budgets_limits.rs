@@ -177,7 +177,7 @@ async fn a_limit_can_be_set_for_whatever_the_list_shows_and_for_an_agent_that_wa
     ] {
         let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1)), money: None });
         let refused = write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limits).await);
-        let refusal = refused.unwrap_err();
+        let refusal = rig.told(refused.unwrap_err()).await;
         assert_eq!(refusal.code, ghost_domain::Code::NotFound, "{text}");
         assert!(refusal.hint.as_ref().unwrap().contains(near), "{text}: {refusal:?}");
     }

@@ -152,7 +152,7 @@ async fn a_handoff_moves_what_waits_and_what_comes() {
     arrive(&rig, CONTROL, "t", "two").await.unwrap();
     assert_eq!(code(handoff(&rig, party("bob"), id, "cyd").await), Code::Conflict, "not bob's to give");
     assert_eq!(code(handoff(&rig, party("ada"), id, "ada").await), Code::Conflict);
-    let unknown = handoff(&rig, party("ada"), id, "bop").await.unwrap_err();
+    let unknown = rig.told(handoff(&rig, party("ada"), id, "bop").await.unwrap_err()).await;
     assert_eq!((unknown.code, unknown.hint.as_deref()), (Code::NotFound, Some("did you mean `bob`?")));
     let cyd = super::rig::id("cyd");
     write!(rig, |w, cx| agents::stop(w, &cx, &operator(), &cyd, None).await).unwrap();

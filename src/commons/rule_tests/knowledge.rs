@@ -190,7 +190,7 @@ async fn bounds_are_refused_by_name() {
         assert_eq!(code(put(&rig, author("ada"), bad).await), Code::InvalidArguments);
     }
     let nobody = Writing { readers: Some(vec![Grantee::Agent(id("bop"))]), ..text("e", "1") };
-    let refusal = put(&rig, author("ada"), nobody).await.unwrap_err();
+    let refusal = rig.told(put(&rig, author("ada"), nobody).await.unwrap_err()).await;
     assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `bob`?")));
     assert!(refusal.message.starts_with("readers: "));
     put(&rig, author("ada"), text("a", "1")).await.unwrap();

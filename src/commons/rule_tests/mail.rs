@@ -57,6 +57,20 @@ async fn an_unknown_receiver_names_the_nearest_one() {
 }
 
 #[tokio::test]
+async fn the_nearest_name_is_looked_for_when_the_command_is_over() {
+    let rig = Rig::new().await;
+    let draft = draft(&rig, "bop", operator());
+    let refused: ghost_domain::Refusal = write!(rig, |w, cx| mail::deliver(w, &cx, draft).await).unwrap_err();
+    assert_eq!(refused.details, Some(serde_json::json!({ "unknown_agent": "bop" })), "within it nothing is looked for");
+    let offered = mail::with_nearest(&rig.store, refused).await;
+    assert_eq!((offered.code, offered.details), (Code::NotFound, None));
+    assert!(offered.hint.unwrap().contains("`bob`"));
+    // A refusal that names nobody is left as it is.
+    let other = ghost_domain::Refusal::new(Code::NotFound, "no").details(serde_json::json!({ "field": "to" }));
+    assert_eq!(mail::with_nearest(&rig.store, other.clone()).await, other);
+}
+
+#[tokio::test]
 async fn a_broadcast_reaches_all_others_and_reports_whom_it_passed_over() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.inbox_max = 1);

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use ghost_domain::event::NewEvent;
 use ghost_domain::schedule::{Deliver, RunStatus};
-use ghost_domain::{Budget, Code, Limits, Money, RootId, Scope, Turn, TurnStatus};
+use ghost_domain::{Budget, Code, EventKind, Limits, Money, Refusal, RootId, Scope, Turn, TurnStatus};
+use ghost_store::sqlite::{SqliteOptions, open_store};
+use serde_json::json;
 
 use super::rig::{Rig, code, demand, id, new_agent, operator, party, read, used, write};
 use super::schedules_rig::{hour, own_turn, runs};
@@ -237,4 +240,51 @@ async fn the_account_of_a_root_goes_when_its_root_is_over() {
     assert_eq!(account(&rig, turn.root_id).await.unwrap().spent_tokens, 15);
     let taken = write!(rig, |w, cx| turns::take(w, &cx, &id("bob"), None).await).unwrap().unwrap();
     assert_eq!(taken.turn.root_id, waits.root_id);
+}
+
+#[tokio::test]
+async fn what_is_past_makes_room_before_its_days_are_over_and_the_last_hour_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new().await;
+    rig.store = open_store(&dir.path().join("ghost.db"), SqliteOptions::default()).await.unwrap();
+    let bounds = |max| {
+        rig.limits(|limits| {
+            limits.store_bytes_max = max;
+            limits.store_bytes_warn = max;
+        });
+    };
+    bounds(0);
+    let fill = async || {
+        write!(rig, |w, cx| {
+            for n in 0..2_000 {
+                let payload = json!({ "n": n, "text": "x".repeat(200) });
+                cx.emit(w, NewEvent::new(EventKind::WorldWarning, payload)).await?;
+            }
+            Ok::<_, Refusal>(())
+        })
+        .unwrap();
+    };
+    let events = async || {
+        let (first, last) = read!(rig, |r| r.event_bounds().await?);
+        last + 1 - first
+    };
+    fill().await;
+    rig.pass(Duration::from_secs(86_400));
+    fill().await;
+    let full = retention::stored(&rig.store, &rig.cx).await.unwrap();
+    assert!(full.bytes > 500_000 && !full.over && !full.warns, "{full:?}");
+    assert_eq!(retention::sweep(&rig.store, &rig.cx).await.unwrap(), 0, "its days are not over");
+    assert_eq!(retention::sweep_bytes(&rig.store, &rig.cx).await.unwrap(), 0, "nor is there a bound");
+    bounds(full.bytes * 3 / 4);
+    assert!(retention::stored(&rig.store, &rig.cx).await.unwrap().warns);
+    let cx = rig.cx.clone();
+    let near = read!(rig, |r| crate::storms::near(r, &cx).await?);
+    let names: Vec<&str> = near.iter().map(|near| near.limit.as_str()).collect();
+    assert_eq!(names, ["store_bytes_max", "store_bytes_warn"]);
+    assert_eq!(retention::sweep_bytes(&rig.store, &rig.cx).await.unwrap(), 2_000, "the day before");
+    assert!(!retention::stored(&rig.store, &rig.cx).await.unwrap().over);
+    assert_eq!(events().await, 2_000);
+    bounds(1);
+    assert_eq!((retention::sweep_bytes(&rig.store, &rig.cx).await.unwrap(), events().await), (0, 2_000));
+    rig.store.close().await;
 }

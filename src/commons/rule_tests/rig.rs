@@ -178,7 +178,15 @@ impl Rig {
     }
 
     pub(crate) async fn deliver(&self, draft: Draft) -> Result<Envelope> {
-        write!(self, |w, cx| mail::deliver(w, &cx, draft).await)
+        match write!(self, |w, cx| mail::deliver(w, &cx, draft).await) {
+            Err(refusal) => Err(mail::with_nearest(&self.store, refusal).await),
+            sent => sent,
+        }
+    }
+
+    /// A refusal as whoever asked gets it, when the command is over.
+    pub(crate) async fn told(&self, refusal: Refusal) -> Refusal {
+        mail::with_nearest(&self.store, refusal).await
     }
 
     /// A message from the operator.

@@ -12,7 +12,7 @@ use ghost_domain::{
     AgentId, AgentStatus, Code, Kind, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp,
     WatchSnapshot,
 };
-use ghost_store::Writes;
+use ghost_store::{StoreError, Writes};
 use serde_json::json;
 
 use super::context;
@@ -52,7 +52,11 @@ pub type Beats = dyn Fn(&AgentId, Timestamp) -> Beat + Send + Sync;
 /// Gives whether there may be more.
 pub async fn due(w: &mut dyn Writes, cx: &Cx, since: Timestamp, beats: &Beats) -> Result<bool> {
     let now = cx.now();
-    let schedules = w.schedules_due(now, BATCH).await?;
+    let schedules = match w.schedules_due(now, BATCH).await {
+        // One that does not read back must not stand in the way of the others.
+        Err(StoreError::Row { .. }) => return set_aside(w, cx, now).await,
+        found => found?,
+    };
     let more = schedules.len() >= BATCH as usize;
     for mut schedule in schedules {
         let slot = match schedule.when {
@@ -110,6 +114,21 @@ pub async fn due(w: &mut dyn Writes, cx: &Cx, since: Timestamp, beats: &Beats) -
         }
     }
     Ok(more)
+}
+
+/// Takes what is due and does not read back out of the way, and says so. Gives whether there may be more to do.
+async fn set_aside(w: &mut dyn Writes, cx: &Cx, now: Timestamp) -> Result<bool> {
+    let aside = w.schedules_set_aside(now, BATCH).await?;
+    if aside.is_empty() {
+        // What did not read back is something else, which no repetition makes better.
+        return w.schedules_due(now, BATCH).await.map(|_| true).map_err(Refusal::from);
+    }
+    for (schedule_id, what) in aside {
+        tracing::error!(%schedule_id, what, "a schedule that is due does not read back, and was set aside");
+        let payload = json!({ "schedule_id": schedule_id, "error": cx.excerpt(&what, 500) });
+        cx.emit(w, NewEvent::new(EventKind::ScheduleSetAside, payload)).await?;
+    }
+    Ok(true)
 }
 
 /// Sets a schedule off now, besides its own time.

@@ -3,15 +3,10 @@
 //!
 //! Must never: leave a row out between two parts, or give one twice.
 
-use ghost_domain::Timestamp;
-
 use crate::convert::input::Place;
 
 /// Most rows that the store gives at once.
 pub(super) const WINDOW: u32 = 1_000;
-/// Rows read beyond a page: those that share a cursor's millisecond are read again and left out.
-const MARGIN: u32 = 500;
-
 /// Bytes of an answer's rows. Rows may be long, and clients take 4 MiB at once unless they are told otherwise.
 pub const PAGE_BYTES: usize = 1024 * 1024;
 
@@ -87,26 +82,20 @@ pub(super) fn newest<T>(
         }
     }
     let rest = more || rows.len() > 0;
-    let next = match (last, after) {
-        (Some(last), _) if rest => last.cursor(),
-        // Nothing but rows of the cursor's own millisecond: on to the one before.
-        (None, Some(after)) if rest => Place { at: Timestamp(after.at.0.saturating_sub(1)), id: u128::MAX }.cursor(),
-        _ => String::new(),
-    };
+    let next = last.filter(|_| rest).map_or_else(String::new, |last| last.cursor());
     let places = taken.iter().map(|row| place(row).cursor()).collect();
     Page { rows: taken, places, next }
 }
 
+/// Rows to ask the store for: one more than the page, which says whether there is another.
 pub(super) fn window(limit: usize) -> u32 {
-    u32::try_from(limit).unwrap_or(WINDOW).saturating_add(MARGIN).min(WINDOW)
-}
-
-pub(super) fn before(after: Option<Place>) -> Option<Timestamp> {
-    after.map(|after| Timestamp(after.at.0.saturating_add(1)))
+    u32::try_from(limit).unwrap_or(WINDOW).saturating_add(1).min(WINDOW)
 }
 
 #[cfg(test)]
 mod tests {
+    use ghost_domain::Timestamp;
+
     use super::*;
 
     fn at(rows: &[(i64, u128)], more: bool, after: Option<(i64, u128)>, limit: usize) -> (Vec<(i64, u128)>, String) {
@@ -160,7 +149,5 @@ mod tests {
         assert_eq!(at(&rows, false, Some((8, 7)), 5), (vec![(7, 1)], String::new()));
         // The store may hold more than its window.
         assert_eq!(at(&rows, true, None, 9).1, Place { at: Timestamp(7), id: 1 }.cursor());
-        // A window of nothing but what was seen moves on.
-        assert_eq!(at(&[(9, 2)], true, Some((9, 1)), 9).1, Place { at: Timestamp(8), id: u128::MAX }.cursor());
     }
 }

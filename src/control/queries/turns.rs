@@ -3,9 +3,10 @@
 use ghost_domain::{Code, JournalRow, Refusal, RootId, Turn, TurnId, TurnStatus};
 use ghost_store::tables::TurnFilter;
 use ghost_world::World;
+use uuid::Uuid;
 
 use super::outcome::{Result, refused};
-use super::pages::{Page, WINDOW, before, newest, window};
+use super::pages::{Page, WINDOW, newest, window};
 use super::roots::root_named;
 use crate::convert::input::{Place, place};
 
@@ -21,10 +22,15 @@ pub async fn turns(
     limit: usize,
 ) -> Result<Page<Turn>> {
     let window = if root.is_some() { WINDOW } else { window(limit) };
-    let filter = TurnFilter { before: before(after), limit: window, ..filter };
-    let rows: Vec<Turn> =
+    let behind = after.map(|place| (place.at, TurnId(Uuid::from_u128(place.id))));
+    let filter = TurnFilter { after: behind, limit: window, ..filter };
+    let mut rows: Vec<Turn> =
         world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await.map_err(refused)?;
     let more = rows.len() >= window as usize;
+    if more && root.is_some() {
+        // The last one only says that there is more: whether the list ends behind what was looked at is known then.
+        rows.pop();
+    }
     let place = |turn: &Turn| Place { at: turn.started_at, id: turn.turn_id.0.as_u128() };
     let wanted = |turn: &Turn| root.is_none_or(|root| turn.root_id == root || turn.other_roots.contains(&root));
     Ok(newest(rows, more, after, limit, place, wanted))
@@ -95,7 +101,6 @@ pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str
 mod tests {
     use ghost_domain::storm::RootTally;
     use ghost_domain::{Money, Timestamp};
-    use uuid::Uuid;
 
     use super::*;
     use crate::fixture::Scene;
@@ -104,39 +109,43 @@ mod tests {
         RootId(Uuid::from_u128(n))
     }
 
+    fn turn_row(n: u128, root_id: RootId) -> Result<Turn> {
+        Ok(Turn {
+            turn_id: TurnId(Uuid::from_u128(n)),
+            agent_id: "ada".parse()?,
+            incarnation: 1,
+            root_id,
+            other_roots: Vec::new(),
+            hop: 0,
+            source: "operator".into(),
+            about: String::new(),
+            status: TurnStatus::Finished,
+            reason: None,
+            model: None,
+            rounds: 0,
+            calls: 1,
+            input_tokens: 0,
+            output_tokens: 0,
+            cost: Money(0),
+            unpriced_tokens: 0,
+            held: None,
+            text: None,
+            truncated: false,
+            started_at: Timestamp(i64::try_from(n).unwrap_or_default()),
+            ended_at: Some(Timestamp(0)),
+            crashes: 0,
+            boot_mark: 0,
+            stalled_boots: 0,
+            parked: None,
+        })
+    }
+
     /// Ended turns: the nth began in the nth millisecond, and has the root that `root_of` gives it.
     async fn put(scene: &Scene, count: u128, root_of: impl Fn(u128) -> RootId + Send + 'static) {
         let write = scene.world.store().write(move |w| {
             Box::pin(async move {
                 for n in 1..=count {
-                    let turn = Turn {
-                        turn_id: TurnId(Uuid::from_u128(n)),
-                        agent_id: "ada".parse()?,
-                        incarnation: 1,
-                        root_id: root_of(n),
-                        other_roots: Vec::new(),
-                        hop: 0,
-                        source: "operator".into(),
-                        about: String::new(),
-                        status: TurnStatus::Finished,
-                        reason: None,
-                        model: None,
-                        rounds: 0,
-                        calls: 1,
-                        input_tokens: 0,
-                        output_tokens: 0,
-                        cost: Money(0),
-                        unpriced_tokens: 0,
-                        held: None,
-                        text: None,
-                        truncated: false,
-                        started_at: Timestamp(i64::try_from(n).unwrap_or_default()),
-                        ended_at: Some(Timestamp(0)),
-                        crashes: 0,
-                        boot_mark: 0,
-                        stalled_boots: 0,
-                        parked: None,
-                    };
+                    let turn = turn_row(n, root_of(n))?;
                     w.turn_put(&turn).await?;
                 }
                 Ok::<_, Refusal>(())
@@ -167,6 +176,30 @@ mod tests {
         assert_eq!((second.rows.len(), second.next.as_str()), (1, ""));
         assert_eq!(second.rows[0].root_id, far);
         assert_eq!(list(&scene, near, "").await.unwrap().rows.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn pages_skip_nothing_of_one_millisecond() {
+        let scene = Scene::new().await;
+        let write = scene.world.store().write(|w| {
+            Box::pin(async move {
+                for n in 1..=1_700 {
+                    w.turn_put(&Turn { started_at: Timestamp(5), ..turn_row(n, root(1))? }).await?;
+                }
+                Ok::<_, Refusal>(())
+            })
+        });
+        write.await.unwrap();
+        let (mut seen, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = turns(&scene.world, TurnFilter::default(), None, cursor, 100).await.unwrap();
+            seen.extend(page.rows.iter().map(|turn| turn.turn_id.0.as_u128()));
+            cursor = place(&page.next).unwrap();
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, (1..=1_700).rev().collect::<Vec<u128>>());
     }
 
     #[test]

@@ -43,6 +43,17 @@ pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
     let (all, living) = look!(&store, |r| { (r.agent_list(true).await?, r.agent_list(false).await?) });
     assert_eq!(each(&all, |agent| agent.agent_id.clone()), [who("a"), who("b"), who("c")]);
     assert_eq!(each(&living, |agent| agent.agent_id.clone()), [who("a"), who("b")]);
+    refuse!(&store, |w| {
+        w.agent_put(&agent("bb")).await?;
+        assert_eq!(w.agent_ids("b", 9).await?, [who("b"), who("bb")], "what the command wrote counts");
+        assert_eq!(w.agents_among(&[who("bb"), who("a")]).await?, [who("a"), who("bb")]);
+        w.agent_put(&Agent { deleted_at: Some(at(2)), ..agent("bb") }).await?;
+        assert_eq!(w.agents_among(&[who("bb"), who("a")]).await?, [who("a")]);
+    });
+    let among = [who("c"), who("b"), who("nobody"), who("b")];
+    assert_eq!(look!(&store, |r| { r.agent_ids("", 9).await? }), [who("a"), who("b")]);
+    assert_eq!(look!(&store, |r| { r.agent_ids("", 1).await? }), [who("a")]);
+    assert_eq!(look!(&store, |r| { r.agents_among(&among).await? }), [who("b")]);
     tombstones_are_pruned(&store).await;
 }
 

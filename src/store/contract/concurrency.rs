@@ -12,6 +12,7 @@ use serde_json::json;
 use super::Medium;
 use super::rows::{at, budget, event_id, mail, message_id, who};
 use super::tools::{Stop, blow_up, caught, each, keep, look, open, published, write};
+use crate::StoreError;
 
 const TASKS: u64 = 16;
 const COMMANDS: u64 = 20;
@@ -73,6 +74,21 @@ pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) 
     }
     assert_eq!(published(&mut feed), events, "what is published is what is stored, in order");
     assert_eq!(store.last_seq(), events.last().unwrap().seq);
+}
+
+/// A command that calls the store itself is told so, where it would otherwise wait for its own end.
+pub(super) async fn a_write_within_a_write_is_refused_at_once(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let inner = store.clone();
+    keep!(&store, |w| {
+        w.message_append(&mail(1, "a")).await?;
+        let nested: Result<(), StoreError> = inner.write(|_| Box::pin(async { Ok(()) })).await;
+        assert!(matches!(nested, Err(StoreError::Nested)), "{nested:?}");
+        // The command itself is as good as before.
+        w.message_append(&mail(2, "a")).await?;
+    });
+    keep!(&store, |w| { w.message_append(&mail(3, "a")).await? });
+    assert_eq!(look!(&store, |r| { r.inbox_pending(&who("a"), 9).await?.len() }), 3);
 }
 
 /// Two accounts whose sum never changes, written by commands that move something or refuse in the middle.

@@ -54,6 +54,9 @@ pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, LedgerFilter { status: Some(CallStatus::Ok), ..any() }).await, ids(&[4, 3, 1]));
     assert_eq!(found(&store, LedgerFilter { since: Some(at(2)), before: Some(at(4)), ..any() }).await, ids(&[3, 2]));
     assert_eq!(found(&store, LedgerFilter { limit: 2, ..any() }).await, ids(&[4, 3]));
+    let behind = |n: u64| LedgerFilter { after: Some((at(n), call_id(n))), ..any() };
+    assert_eq!(found(&store, behind(3)).await, ids(&[2, 1]));
+    assert_eq!(found(&store, LedgerFilter { after: Some((at(3), call_id(9))), ..any() }).await, ids(&[3, 2, 1]));
     let narrow = LedgerFilter { agent_id: Some(who("a")), status: Some(CallStatus::Ok), limit: 1, ..any() };
     assert_eq!(found(&store, narrow).await, ids(&[3]));
 }

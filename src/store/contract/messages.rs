@@ -194,6 +194,9 @@ pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
         assert_eq!(w.inbox_waiting().await?, [who("a"), who("c")]);
     });
     assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("c")]);
+    let among = [who("d"), who("c"), who("b"), who("a"), who("c"), who("nobody")];
+    assert_eq!(look!(&store, |r| { r.inbox_waiting_among(&among).await? }), [who("a"), who("c")]);
+    assert_eq!(look!(&store, |r| { r.inbox_waiting_among(&[who("b")]).await? }), []);
     keep!(&store, |w| { w.message_mark(&[message_id(2)], MailState::Consumed, None, 0).await? });
     assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("c")]);
 }

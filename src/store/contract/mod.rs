@@ -65,7 +65,7 @@ macro_rules! for_each_check {
             chat: channels_are_listed_by_name, members_are_listed_both_ways, members_leave_and_come_back,
                 unread_channels_follow_the_cursor, posts_are_read_by_cursor, a_post_concerns_a_thousand;
             concurrency: concurrent_commands_keep_one_order, reads_see_whole_commits_only,
-                a_caller_that_gives_up_hurts_nobody;
+                a_caller_that_gives_up_hurts_nobody, a_write_within_a_write_is_refused_at_once;
             conversations: conversations_are_found_by_thread, conversations_are_listed_last_spoken_first,
                 entries_are_in_order, entries_of_a_turn_are_found, deliveries_fall_due;
             events: events_are_gapless_and_in_order, correlations_come_back, refused_commands_use_no_sequence, events_are_published_after_commit,

@@ -1,9 +1,11 @@
 //! Agents and facts about the world.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use ghost_domain::{Agent, AgentId, AgentKind};
 
-use super::session::{Session, count};
+use super::session::{Session, bound, count};
 use crate::tables::{AgentReads, AgentWrites, Result};
 
 #[async_trait]
@@ -14,6 +16,22 @@ impl AgentReads for Session<'_> {
 
     async fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>> {
         Ok(self.tables.agents.values().filter(|agent| tombstones || !agent.is_deleted()).cloned().collect())
+    }
+
+    async fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
+        let living = self.tables.agents.values().filter(|agent| !agent.is_deleted());
+        let ids = living.map(|agent| agent.agent_id.clone()).filter(|agent_id| agent_id.as_str() >= from);
+        Ok(ids.take(bound(limit)).collect())
+    }
+
+    async fn store_bytes(&mut self) -> Result<u64> {
+        Ok(0)
+    }
+
+    async fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+        let lives = |agent_id: &&AgentId| self.tables.agents.get(*agent_id).is_some_and(|agent| !agent.is_deleted());
+        let among: BTreeSet<&AgentId> = agent_ids.iter().filter(lives).collect();
+        Ok(among.into_iter().cloned().collect())
     }
 
     async fn agent_count_dynamic(&mut self) -> Result<u32> {

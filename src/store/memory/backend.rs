@@ -25,9 +25,7 @@ struct Inside;
 impl Inside {
     fn enter() -> Result<Self, StoreError> {
         if INSIDE.replace(true) {
-            return Err(StoreError::Database(
-                "a command or query called the store from within itself: use the tables that it was given".to_owned(),
-            ));
+            return Err(StoreError::Nested);
         }
         Ok(Self)
     }

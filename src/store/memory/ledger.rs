@@ -13,6 +13,7 @@ fn matches(filter: &LedgerFilter, row: &LedgerRow) -> bool {
         && filter.status.is_none_or(|status| row.status == status)
         && filter.since.is_none_or(|since| row.started_at >= since)
         && filter.before.is_none_or(|before| row.started_at < before)
+        && filter.after.is_none_or(|after| (row.started_at, row.call_id) < after)
 }
 
 #[async_trait]

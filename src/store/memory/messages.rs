@@ -105,6 +105,12 @@ impl MessageReads for Session<'_> {
         Ok(self.tables.waiting(|mail| mail.wake))
     }
 
+    async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+        let waits = |agent_id: &&AgentId| self.tables.pending_of(agent_id).any(|mail| mail.wake);
+        let among: BTreeSet<&AgentId> = agent_ids.iter().filter(waits).collect();
+        Ok(among.into_iter().cloned().collect())
+    }
+
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
         Ok(self.tables.waiting(|mail| mail.wake && mail.root_id == root_id))
     }

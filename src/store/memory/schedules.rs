@@ -136,6 +136,11 @@ impl ScheduleWrites for Session<'_> {
         Ok(())
     }
 
+    async fn schedules_set_aside(&mut self, _: Timestamp, _: u32) -> Result<Vec<(ScheduleId, String)>> {
+        // What is kept as it is always reads back.
+        Ok(Vec::new())
+    }
+
     async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
         self.tables.schedule_unindex(schedule_id);
         self.tables.schedules.remove(&schedule_id);

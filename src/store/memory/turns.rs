@@ -16,6 +16,7 @@ fn matches(filter: &TurnFilter, turn: &Turn) -> bool {
         && filter.parked.is_none_or(|parked| turn.parked.is_some() == parked)
         && filter.source.is_none_or(|source| turn.source == source)
         && filter.before.is_none_or(|before| turn.started_at < before)
+        && filter.after.is_none_or(|after| (turn.started_at, turn.turn_id) < after)
 }
 
 impl Tables {

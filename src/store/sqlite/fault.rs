@@ -61,6 +61,7 @@ pub(super) fn of(path: &Path, error: &sqlx::Error) -> StoreError {
 pub(super) fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::Closed => StoreError::Closed,
+        StoreError::Nested => StoreError::Nested,
         StoreError::Open { path, what } => StoreError::Open { path: path.clone(), what: what.clone() },
         StoreError::Newer { path, found, known } => {
             StoreError::Newer { path: path.clone(), found: *found, known: *known }

@@ -18,6 +18,15 @@ pub trait AgentReads: Send {
     /// All records in order of id, tombstones only if asked for.
     async fn agent_list(&mut self, tombstones: bool) -> Result<Vec<Agent>>;
 
+    /// Ids of agents without a tombstone, in order, from `from` on, at most `limit`. No record is read out.
+    async fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>>;
+
+    /// Bytes of storage in use, without what is free to be used again; 0 if nothing is stored on a disk.
+    async fn store_bytes(&mut self) -> Result<u64>;
+
+    /// Those among these ids that are agents without a tombstone, in order. No record is read out.
+    async fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
+
     /// How many dynamic agents there are, tombstones left out.
     async fn agent_count_dynamic(&mut self) -> Result<u32>;
 

@@ -18,8 +18,11 @@ pub struct LedgerFilter {
     pub status: Option<CallStatus>,
     /// Started at or after this.
     pub since: Option<Timestamp>,
-    /// Started before this; for paging.
+    /// Started before this.
     pub before: Option<Timestamp>,
+    /// What comes behind this call in the order of the list, whether or not it is still there: older, or as old with a lower
+    /// id. For paging.
+    pub after: Option<(Timestamp, CallId)>,
     /// At most this many; 0 means 100; never more than 1,000.
     pub limit: u32,
 }

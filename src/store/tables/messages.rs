@@ -41,6 +41,9 @@ pub trait MessageReads {
     /// Agents that have pending mail that wakes, in order of id.
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
 
+    /// Those among these agents that have pending mail that wakes, in order of id. None of it is read out.
+    async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
+
     /// Agents that have pending mail of this root that wakes, in order of id. However much mail there is, none of it is read out.
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>>;
 

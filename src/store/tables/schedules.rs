@@ -46,6 +46,10 @@ pub trait ScheduleWrites {
     /// Inserts or replaces a schedule.
     async fn schedule_put(&mut self, schedule: &Schedule) -> Result<()>;
 
+    /// Takes schedules that are due and whose records do not read back out of what falls due, among the first `limit` that are
+    /// due; the records stay as they are. Gives which, and what is wrong with each.
+    async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>>;
+
     /// Removes a schedule with its snapshot. Its runs stay until they are pruned.
     async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()>;
 

@@ -19,8 +19,11 @@ pub struct TurnFilter {
     pub parked: Option<bool>,
     /// What opened it; see [`Turn::source`].
     pub source: Option<&'static str>,
-    /// Started before this; for paging.
+    /// Started before this.
     pub before: Option<Timestamp>,
+    /// What comes behind this turn in the order of the list, whether or not it is still there: older, or as old with a lower
+    /// id. For paging.
+    pub after: Option<(Timestamp, TurnId)>,
     /// At most this many; 0 means 100; never more than 1,000.
     pub limit: u32,
 }

@@ -8,29 +8,30 @@ use ghost_agent::AgentMsg;
 use ghost_commons::agents;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Intensity, RestartType, Strategy};
-use ghost_domain::{AgentId, AgentStatus, Desired};
-use ractor::ActorRef;
+use ghost_domain::{AgentId, AgentStatus, Desired, Timestamp};
 use serde_json::json;
 
-use super::{STORE_PAUSE, State, TeamMsg, passing};
+use super::hands::{Hands, STORE_PAUSE, passing};
+use crate::team_msg::{Errand, TeamMsg};
 
-impl State {
+impl Hands {
     /// A child crashed: its turn is accounted for, and its restart is decided.
-    pub(super) async fn crashed(&mut self, myself: &ActorRef<TeamMsg>, agent_id: &AgentId, reason: &str) {
+    pub(super) async fn crashed(&self, agent_id: &AgentId, reason: &str) {
         // A panic's words can hold what the tool was given, and logs are read by others.
         let reason = &self.tree.engine.office.cx.redactor.redact(reason);
         tracing::warn!(%agent_id, reason, "an agent crashed");
         let (id, words) = (agent_id.clone(), reason.to_owned());
         let recorded =
             self.write(move |w, cx| Box::pin(async move { agents::crashed(w, &cx, &id, &words).await })).await;
+        self.crash_is_settled(agent_id);
         match recorded {
             // What it crashed on is out of the way: its next crash is about something else (promise 3).
-            Ok(true) => drop(self.windows.remove(agent_id)),
+            Ok(true) => drop(self.book().windows.remove(agent_id)),
             Ok(false) => {}
             Err(refusal) => {
                 tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
                 if passing(&refusal) {
-                    self.later(myself, STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
+                    self.later(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
                 }
                 return;
             }
@@ -38,33 +39,41 @@ impl State {
         let record = match self.refresh(agent_id).await {
             Ok(Some(agent)) if !agent.is_deleted() => agent,
             Ok(_) => return,
-            Err(refusal) => return self.again(myself, TeamMsg::Restart(agent_id.clone()), &refusal),
+            Err(refusal) => return self.again(TeamMsg::Restart(agent_id.clone()), &refusal),
         };
         if record.desired == Desired::Stopped {
-            return self.stopped(myself, agent_id).await;
+            return self.stopped(agent_id).await;
         }
         let rules = self.tree.engine.office.plan().spec_for(&record).map(|spec| spec.restart).unwrap_or_default();
         if rules.restart == RestartType::Temporary {
             return self.failed(agent_id, format!("it crashed and is temporary: {reason}")).await;
         }
         let now = self.tree.engine.office.cx.now();
-        let Some(attempt) = self.windows.entry(agent_id.clone()).or_default().record(now, rules.intensity) else {
+        let attempt = self.book().windows.entry(agent_id.clone()).or_default().record(now, rules.intensity);
+        let Some(attempt) = attempt else {
             let Intensity { max, window } = rules.intensity;
             let why =
                 format!("it crashed more than {max} times within {} s; the last time: {reason}", window.as_secs());
             return self.failed(agent_id, why).await;
         };
-        if self.team.is_some() && self.team_window.record(now, self.intensity).is_none() {
-            return self.team_failed(reason).await;
+        if self.passes_intensity(now) {
+            return self.team_failed(agent_id, reason).await;
         }
         self.restart_siblings(agent_id);
         let jitter = self.tree.engine.office.cx.ports.rng.below(1_000);
-        self.later(myself, rules.backoff.delay(attempt, jitter), TeamMsg::Restart(agent_id.clone()));
+        self.later(rules.backoff.delay(attempt, jitter), TeamMsg::Restart(agent_id.clone()));
+    }
+
+    /// Whether a crash now is one too many for the team as a whole.
+    fn passes_intensity(&self, now: Timestamp) -> bool {
+        let mut book = self.book();
+        let intensity = book.intensity;
+        book.team.is_some() && book.team_window.record(now, intensity).is_none()
     }
 
     /// Restarts those whom the team's strategy restarts with a crashed member. They go on from their journals.
     fn restart_siblings(&self, crashed: &AgentId) {
-        let Some(team) = &self.team else { return };
+        let Some(team) = self.book().team.clone() else { return };
         let after = team.agents.iter().position(|member| member == crashed);
         for (index, member) in team.agents.iter().enumerate() {
             let with = match team.strategy {
@@ -78,7 +87,7 @@ impl State {
         }
     }
 
-    async fn failed(&mut self, agent_id: &AgentId, why: String) {
+    async fn failed(&self, agent_id: &AgentId, why: String) {
         let id = agent_id.clone();
         let recorded = self.write(move |w, cx| Box::pin(async move { agents::failed(w, &cx, &id, &why).await })).await;
         if let Err(refusal) = recorded {
@@ -93,9 +102,13 @@ impl State {
     }
 
     /// The team passed its restart intensity: all of it stops, and says so.
-    async fn team_failed(&mut self, reason: &str) {
-        let Some(team) = self.team.clone() else { return };
-        let Intensity { max, window } = self.intensity;
+    async fn team_failed(&self, crashed: &AgentId, reason: &str) {
+        let (team, Intensity { max, window }) = {
+            let mut book = self.book();
+            book.team_window.clear();
+            (book.team.clone(), book.intensity)
+        };
+        let Some(team) = team else { return };
         let why = format!(
             "team {} had more than {max} crashes within {} s; the last one: {reason}",
             team.name,
@@ -112,15 +125,20 @@ impl State {
                 .directory
                 .card(member)
                 .is_some_and(|card| matches!(card.status, AgentStatus::Running | AgentStatus::Restarting));
-            if !runs {
-                continue;
-            }
-            let actor = self.tree.directory.actor(member);
-            self.failed(member, why.clone()).await;
-            if let Some(actor) = actor {
-                drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
+            if runs && member != crashed {
+                // After whatever is being done for it: a supervisor that is gone has a successor, which looks for itself.
+                drop(self.myself.cast(TeamMsg::Run(member.clone(), Errand::Failed(why.clone()))));
             }
         }
-        self.team_window.clear();
+        self.failed(crashed, why).await;
+    }
+
+    /// A member fails because its team did, in the middle of whatever it does.
+    pub(super) async fn failed_with_its_team(&self, agent_id: &AgentId, why: String) {
+        let actor = self.tree.directory.actor(agent_id);
+        self.failed(agent_id, why).await;
+        if let Some(actor) = actor {
+            drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
+        }
     }
 }

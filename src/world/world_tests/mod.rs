@@ -1,12 +1,14 @@
 //! Whole worlds in this process, on the in-memory store, under a clock that the test moves.
 
 mod fitness;
+mod listing;
 mod loops;
 mod orders;
 mod reload;
 mod rig;
 mod schedules;
 mod sleep_storm;
+mod stalls;
 mod supervision;
 mod wake_model;
 
@@ -84,17 +86,16 @@ async fn a_poisoned_message_becomes_a_dead_letter_and_the_agent_lives() {
 }
 
 #[tokio::test]
-async fn a_provider_outage_fails_the_turn_and_not_the_agent() {
+async fn a_refusal_of_the_provider_fails_the_turn_and_not_the_agent() {
     let ground = Ground::new(TWO);
     let (world, _) = ground
         .boot(|request| match request.agent_id.as_str() {
-            "ada" => Err(ProviderError::new(ErrorKind::Unauthorized, "no key")),
+            "ada" => Err(ProviderError::new(ErrorKind::BadRequest, "no such field")),
             _ => say("fine"),
         })
         .await;
     let answer = ask(&world, "ada", "hello").await;
     assert_eq!(answer.status, AskStatus::Failed);
-    assert!(answer.error.unwrap().contains("no model answered"));
     assert_eq!(world.directory().card(&id("ada")).unwrap().status, AgentStatus::Running);
     assert_eq!(ask(&world, "ben", "hello").await.reply.unwrap(), "fine");
 }
@@ -183,6 +184,26 @@ async fn idle_agents_sleep_and_wake_with_their_next_message() {
         assert!(beats < 100, "it never sleeps");
     }
     assert_eq!(ask(&world, "ada", "hello again").await.reply.unwrap(), "awake");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn memory_and_store_agree_on_a_pause_that_crosses_a_resumption() {
+    let ground = Ground::new(TWO);
+    let (world, _) = ground.boot(|_| say("now")).await;
+    for round in 0..300 {
+        let crossing: Vec<_> = (0..4)
+            .map(|n| {
+                let world = Arc::clone(&world);
+                tokio::spawn(async move { world.set_paused(&Party::Operator(format!("{n}")), n % 2 == 0).await })
+            })
+            .collect();
+        for one in crossing {
+            one.await.unwrap().unwrap();
+        }
+        let kept = world.store().read(|r| Box::pin(async move { r.meta_get(crate::pause::PAUSED).await }));
+        let kept = kept.await.map_err(Refusal::from).unwrap().as_deref() == Some("1");
+        assert_eq!(world.directory().is_paused(), kept, "round {round}");
+    }
 }
 
 #[tokio::test]

@@ -125,14 +125,32 @@ impl Ground {
         self.boot_to_reload(think, Box::new(no)).await
     }
 
+    /// On a store of the test's own.
+    pub(super) async fn boot_over(
+        &self,
+        store: Store,
+        think: impl Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync + 'static,
+    ) -> (Arc<World>, Arc<TestModel>) {
+        let no = || Err(Refusal::new(ghost_domain::Code::Unavailable, "no reload here"));
+        self.boot_with(store, think, Box::new(no)).await
+    }
+
     pub(super) async fn boot_to_reload(
         &self,
         think: impl Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync + 'static,
         reloader: Reloader,
     ) -> (Arc<World>, Arc<TestModel>) {
+        self.boot_with(self.disk.open(), think, reloader).await
+    }
+
+    async fn boot_with(
+        &self,
+        store: Store,
+        think: impl Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync + 'static,
+        reloader: Reloader,
+    ) -> (Arc<World>, Arc<TestModel>) {
         let plan = ghost_config::load(&self.files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"));
         let model = TestModel::new(think);
-        let store: Store = self.disk.open();
         let world = boot(Boot {
             providers: model.provider(self),
             plan,

@@ -41,7 +41,7 @@ async fn what_cannot_be_created_leaves_nothing_behind() {
         limits.chat_channels_max = 1;
         limits.chat_members_max = 2;
     });
-    let refusal = rig.create("ada", new("room", &["bop"])).await.unwrap_err();
+    let refusal = rig.told(rig.create("ada", new("room", &["bop"])).await.unwrap_err()).await;
     assert_eq!(refusal.code, Code::NotFound);
     assert!(refusal.hint.unwrap().contains("`bob`"));
     assert_eq!(code(rig.create("ada", new("room", &["bob", "cyd"])).await), Code::RateLimited);

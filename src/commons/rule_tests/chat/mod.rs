@@ -55,7 +55,10 @@ impl Rig {
 
     async fn post_with(&self, by: &str, wake: ChatWake, new: NewPost) -> Result<Posted> {
         let by = speaker(by);
-        write!(self, |w, cx| chat::post(w, &cx, &by, wake, new).await)
+        match write!(self, |w, cx| chat::post(w, &cx, &by, wake, new).await) {
+            Err(refusal) => Err(crate::mail::with_nearest(&self.store, refusal).await),
+            posted => posted,
+        }
     }
 
     async fn invite(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {

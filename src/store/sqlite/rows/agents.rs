@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::bit;
 use crate::sqlite::nameless::Meta;
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{AgentReads, AgentWrites, Result};
 
@@ -96,6 +96,30 @@ impl AgentReads for Session {
             "SELECT record FROM agents WHERE deleted_at IS NULL ORDER BY agent_id"
         };
         self.list(sql, Args::default()).await
+    }
+
+    async fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
+        self.scan(Agent::BIT).await?;
+        let mut args = Args::default();
+        args.text(from).int(i64::from(limit));
+        let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
+        self.rows(sql, args).await?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
+    }
+
+    async fn store_bytes(&mut self) -> Result<u64> {
+        let sql = "SELECT (pages.page_count - free.freelist_count) * size.page_size \
+                   FROM pragma_page_count AS pages, pragma_freelist_count AS free, pragma_page_size AS size";
+        let Some(row) = self.row(sql, Args::default()).await? else { return Ok(0) };
+        Ok(u64::try_from(get::<i64>("pragma", &row, 0)?).unwrap_or(0))
+    }
+
+    async fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+        self.scan(Agent::BIT).await?;
+        let mut args = Args::default();
+        args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
+        let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
+                   AND agent_id IN (SELECT value FROM json_each(?)) ORDER BY agent_id";
+        self.rows(sql, args).await?.iter().map(|row| get_parsed(Agent::TABLE, row, 0)).collect()
     }
 
     async fn agent_count_dynamic(&mut self) -> Result<u32> {

@@ -160,6 +160,9 @@ impl LedgerReads for Session {
             .when(filter.before, "started_at < ?", |at, args| {
                 args.int(at.0);
             })
+            .when(filter.after, "(started_at, call_id) < (?, ?)", |(at, id), args| {
+                args.int(at.0).id(id.0);
+            })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));
         self.scan(LedgerRow::BIT).await?;
         self.rows_of(sql, args).await?.iter().map(LedgerRow::read).collect()

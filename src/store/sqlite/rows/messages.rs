@@ -195,6 +195,15 @@ impl MessageReads for Session {
         rows.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
+    async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
+        self.scan(TABLES).await?;
+        let mut args = Args::default();
+        args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
+        let sql = "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 \
+                   AND to_agent IN (SELECT value FROM json_each(?)) ORDER BY to_agent";
+        self.rows(sql, args).await?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
+    }
+
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
         self.scan(TABLES).await?;
         let mut args = Args::default();

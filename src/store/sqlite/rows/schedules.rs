@@ -235,6 +235,26 @@ impl ScheduleWrites for Session {
         Ok(())
     }
 
+    async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
+        self.scan(Schedule::BIT).await?;
+        let mut args = Args::default();
+        args.int(now.0).int(i64::from(limit));
+        let sql = "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
+                   ORDER BY next_at, schedule_id LIMIT ?+0";
+        let mut aside = Vec::new();
+        for row in self.rows(sql, args).await? {
+            if let Err(error) = Schedule::read(&row) {
+                aside.push((ScheduleId(get_id(Schedule::TABLE, &row, 1)?), error.to_string()));
+            }
+        }
+        for (schedule_id, _) in &aside {
+            let mut args = Args::default();
+            args.id(schedule_id.0);
+            self.change(bit::SCHEDULES, "UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args).await?;
+        }
+        Ok(aside)
+    }
+
     async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
         for sql in ["DELETE FROM watch_snapshots WHERE schedule_id = ?", "DELETE FROM schedules WHERE schedule_id = ?"]
         {

@@ -189,6 +189,9 @@ fn list(filter: &TurnFilter) -> (String, Args) {
         .when(filter.before, "started_at < ?", |at, args| {
             args.int(at.0);
         })
+        .when(filter.after, "(started_at, turn_id) < (?, ?)", |(at, id), args| {
+            args.int(at.0).id(id.0);
+        })
         .order("started_at DESC, turn_id DESC", list_limit(filter.limit))
 }
 
@@ -341,8 +344,15 @@ mod tests {
         for agent_id in [None, Some("bob".parse::<AgentId>().unwrap())] {
             for status in statuses.map(Some).into_iter().chain([None]) {
                 for (source, before) in [(None, None), (Some("mail"), None), (None, Some(Timestamp(9)))] {
-                    let filter =
-                        TurnFilter { agent_id: agent_id.clone(), status, source, before, limit: 9, parked: None };
+                    let filter = TurnFilter {
+                        agent_id: agent_id.clone(),
+                        status,
+                        source,
+                        before,
+                        limit: 9,
+                        parked: None,
+                        after: None,
+                    };
                     let (sql, args) = list(&filter);
                     let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
                     let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();

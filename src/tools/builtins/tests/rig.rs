@@ -191,7 +191,11 @@ impl Rig {
             Run::Read(tool) => tool.run(&cx, arguments).await,
             Run::World(tool) => {
                 let arguments = tool.look(&cx, arguments).await?;
-                store.write(move |w| Box::pin(async move { tool.apply(&cx, arguments, w).await })).await
+                let done = store.write(move |w| Box::pin(async move { tool.apply(&cx, arguments, w).await })).await;
+                match done {
+                    Err(refusal) => Err(ghost_commons::mail::with_nearest(store, refusal).await),
+                    done => done,
+                }
             }
             Run::File(tool) => {
                 let work = tool.prepare(&cx, &arguments).await?;
