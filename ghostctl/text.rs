@@ -115,8 +115,24 @@ pub fn cost(micros: u64, unpriced_tokens: u64) -> String {
     }
 }
 
-/// One line of at most `max` characters: line breaks and control characters become spaces, and a cut shows as `…`.
+/// Whether a character turns the order in which a terminal shows the text around it.
+fn is_bidi(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text with such characters written out, as `\u{202e}`.
+fn in_order(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_bidi(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
+    }
+    plain
+}
+
+/// One line of at most `max` characters: line breaks and control characters become spaces, what would turn its order is
+/// written out, and a cut shows as `…`.
 pub fn one_line(text: &str, max: usize) -> String {
+    let text = in_order(text);
     let mut line: String =
         text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(max.saturating_add(1)).collect();
     if line.chars().count() > max {
@@ -126,9 +142,10 @@ pub fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// Words of an agent for a terminal: without control characters that could move the cursor or rename the window.
+/// Words of an agent for a terminal: without control characters that could move the cursor or rename the window, and with those
+/// written out that would turn their order.
 pub fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    in_order(text).chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 #[cfg(test)]
@@ -163,6 +180,12 @@ mod tests {
         for wrong in ["", "h", "-1s", "1.5h", "1 h", "99999999999999999999d", "18446744073709551615d", "1w", "ä"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_turns_the_order_of_a_text_is_written_out() {
+        assert_eq!(one_line("a\u{202e}b\nc", 40), "a\\u{202e}b c");
+        assert_eq!(harmless("\u{2066}x\u{1b}[2J\n"), "\\u{2066}x[2J\n");
     }
 
     #[test]

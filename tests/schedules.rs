@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use ghost_testkit::blackbox::{Daemon, Database, Deadline, House};
+use ghost_testkit::blackbox::{AHEAD, Daemon, Database, Deadline, House, ghostd_testing};
 use serde_json::Value;
 
 const SCRIPT: &str = r#"about: Sets timers and says what it was reminded of.
@@ -347,5 +347,29 @@ fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
     std::fs::write(&file, WORLD).unwrap();
     assert_eq!(planned(&house, &["reload"]), ["stop channel:desk", "stop cron:ada/pulse"]);
     assert_eq!(jobs(&house).len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn a_clock_that_jumps_by_400_days_sets_off_soon_what_is_due_and_each_once() {
+    let mut house = House::new(ghostd_testing());
+    let ahead = house.join("ahead");
+    house.set(AHEAD, &ahead);
+    let world = house.world("clock");
+    world.config(WORLD).archetype("clerk", "").write("scripts/clock.yaml", SCRIPT);
+    let daemon = house.up(world.path(), &[]);
+    house.ctl(&["timer", "set", "ada", "harvest", "--in", "300d", "--message", "bring it in"]).ok();
+    house.ctl(&["cron", "add", "ben", "hourly", "--every", "1h", "--message", "look"]).ok();
+    std::fs::write(&ahead, (400_u64 * 86_400_000).to_string()).unwrap();
+    let soon = Deadline::seconds(15);
+    soon.until("what was due", || {
+        let fired = [events(&house, "schedule.fired"), events(&house, "schedule.skipped")].concat();
+        let of = |agent: &str| fired.iter().filter(|event| event["agent_id"] == agent).count();
+        if of("ada") == 1 && of("ben") >= 1 { Ok(()) } else { Err(format!("{fired:?}")) }
+    });
+    // Nine thousand six hundred hours are one run, not as many.
+    house.wait_until_quiet(Deadline::seconds(30));
+    let fired = events(&house, "schedule.fired");
+    assert!(fired.iter().filter(|event| event["agent_id"] == "ben").count() <= 2, "{fired:?}");
     daemon.stop();
 }

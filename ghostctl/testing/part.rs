@@ -97,7 +97,7 @@ unary!(Agents {
         // One that has nothing leaves nothing.
         left: Some(match asked.agent_id.as_str() {
             "idle" => AgentLeft::default(),
-            _ => AgentLeft { mail_dropped: 2, tasks_left: 1_500 },
+            _ => AgentLeft { mail_dropped: 2, tasks_left: 1_500, comes_back: false },
         }),
         agent: Some(agent(asked.agent_id)),
         changed: true,
@@ -309,6 +309,7 @@ unary!(Chat {
             error_code: "inbox_full".into(),
             reason: "the inbox of bob is full".into(),
         }],
+        held: false,
     };
     invite(InviteRequest) -> Channel = |_fake, asked| channel(asked.channel, vec![asked.agent_id]);
     remove(RemoveMemberRequest) -> Channel = |_fake, asked| channel(asked.channel, Vec::new());

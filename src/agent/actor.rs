@@ -29,6 +29,12 @@ pub enum AgentMsg {
     Retry(TurnId),
     /// Sleep, if nothing came in meanwhile.
     TrySleep,
+    /// A crash beside it takes it along, which is none of its doing: it ends when what it has asked of a model or a tool is
+    /// there and in the journal, at the latest after `grace`.
+    Yield {
+        /// How long that may take.
+        grace: Duration,
+    },
     /// Let the turn finish within the grace period, then exit.
     Stop {
         /// The grace period.
@@ -174,6 +180,14 @@ impl Actor for AgentActor {
                     myself.stop(None);
                 } else {
                     state.later(&myself, grace, AgentMsg::GraceOver);
+                }
+            }
+            AgentMsg::Yield { grace } => {
+                state.stopping = true;
+                if state.task.is_some() && state.bench.ask_to_yield() {
+                    state.later(&myself, grace, AgentMsg::GraceOver);
+                } else {
+                    myself.stop(None);
                 }
             }
             AgentMsg::GraceOver => {

@@ -43,7 +43,7 @@ use crate::engine::Engine;
 /// # Errors
 /// When the store refuses to go on: the journal is then where the last step left it.
 pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) -> Result<(), Refusal> {
-    while engine.board.may_begin(agent_id) {
+    while engine.board.may_begin(agent_id) && !bench.yields() {
         if let Some((wait, tell)) = bench.pace(engine.office.cx.now(), engine.office.cx.limits().agent_turns_per_minute)
         {
             if tell {
@@ -82,6 +82,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             Ok(Ran::Finished(turn)) => bench.remember(recent, *turn, engine.office.cx.limits().history_turns),
             Ok(Ran::Ended) => {}
             Ok(Ran::Unfit(why)) => return unfit(engine, agent_id, why).await,
+            Ok(Ran::Left) => return Ok(()),
             // It was ended from outside while its agent was at work: what it wanted to write is refused, rightly.
             Err(refusal) if refusal.code == Code::Cancelled => {}
             Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
@@ -133,6 +134,8 @@ enum Ran {
     Ended,
     /// It is kept: its agent cannot run now.
     Unfit(Refusal),
+    /// It is kept: its agent is restarted.
+    Left,
 }
 
 /// Runs a turn to its end.
@@ -156,6 +159,7 @@ async fn run(
         }
     };
     match runner.run_to_end().await? {
+        None if bench.has_left() => Ok(Ran::Left),
         Some(ending) => end(engine, turn_id, ending).await.map(|()| Ran::Ended),
         None if runner.turn.status == TurnStatus::Finished => Ok(Ran::Finished(Box::new(runner.turn))),
         // A last word may have been a refusal, which is no turn to be recalled.
@@ -180,6 +184,10 @@ impl Runner {
             return Ok(Some(ending));
         }
         loop {
+            // Every step before is in the journal: whoever resumes the turn pays for none of them again.
+            if self.bench.leaves() {
+                return Ok(None);
+            }
             if self.rounds >= self.spec.limits.turn_rounds_max {
                 return Ok(Some(Ending::Failed(bound_reached(
                     format!("the turn made {} model calls, which is its bound", self.rounds),
@@ -191,6 +199,11 @@ impl Runner {
             }
             match self.think().await? {
                 think::Thought::Calls => {
+                    // A call whose start was journaled with the answer is made: cut off, nobody could say whether it was.
+                    let begun = matches!(self.prepared, Some((_, Some(_))));
+                    if !begun && self.bench.leaves() {
+                        return Ok(None);
+                    }
                     if let Some(ending) = self.act().await? {
                         return Ok(Some(ending));
                     }

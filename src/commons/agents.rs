@@ -8,6 +8,7 @@ pub(crate) mod orders;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
+use ghost_domain::text::{is_strange, shown};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, Money, Party, Refusal};
 use ghost_store::Writes;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use crate::mail::{self, Draft};
 use crate::roster::{agent_named, put};
 use crate::{Cx, Result, budgets, tasks};
 
-pub use end::{Deleted, Left, delete, delete_because};
+pub use end::{Deleted, Left, delete, delete_because, delete_own, end_helpers};
 pub use ids::{free_id, reserved};
 pub use life::{claim_all, crashed, failed, mended, restarted, stopped, unfit};
 pub use orders::{drop_unnamed, named_again, start, stop};
@@ -75,6 +76,12 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
         return Err(ids::borne(cx, by, there));
     }
     new.agent_id.check_new()?;
+    if new.kind == AgentKind::Dynamic && new.name.contains(is_strange) {
+        let what = format!("the name `{}` holds characters that no name has", shown(&new.name, 80));
+        return Err(Refusal::new(Code::InvalidArguments, what)
+            .hint("give a name of one line, without characters that turn the order in which it is shown")
+            .details(json!({ "field": "name" })));
+    }
     if new.kind == AgentKind::Dynamic {
         ids::not_of_another(w, by, before.as_ref()).await?;
         crate::storms::spawned(w, cx, by, new.chain).await?;
@@ -85,7 +92,7 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
                 Code::RateLimited,
                 format!("the world has {count} dynamic agents, which is its bound"),
             )
-            .hint("delete some, or raise limits.dynamic_agents_max"));
+            .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
         }
         crate::storms::filled(w, cx, "dynamic_agents_max", None, count.into(), most.into()).await?;
     }
@@ -124,6 +131,8 @@ pub async fn create(w: &mut dyn Writes, cx: &Cx, by: &Party, new: NewAgent) -> R
         team_since: since.team,
         dropped: false,
         unfit: false,
+        helps: (new.kind == AgentKind::Dynamic && by.agent().is_some()).then_some(new.chain.root_id),
+        let_go: false,
     };
     w.agent_put(&agent).await?;
     if first {

@@ -114,7 +114,8 @@ pub async fn open(
 }
 
 /// Why an agent cannot answer now, if it cannot, and what helps: a start, or what is to be mended before one can.
-pub(crate) fn unanswerable(cx: &Cx, agent: &ghost_domain::Agent) -> Option<Refusal> {
+#[must_use]
+pub fn unanswerable(cx: &Cx, agent: &ghost_domain::Agent) -> Option<Refusal> {
     let why = match (agent.desired, agent.status) {
         (_, AgentStatus::Failed) => "has failed",
         (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => "is stopped",

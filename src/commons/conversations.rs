@@ -13,6 +13,7 @@ mod out;
 pub use actions::{Deed, Means, act, check_supported};
 use bounds::{check_count, check_room};
 pub use delivery::{Outcome, Parcel, attempt, due, redeliver, settle};
+pub(crate) use handoff::taken_over;
 pub use handoff::{Handover, handoff};
 use log::{Line, append, emit};
 pub use log::{entry, get};
@@ -23,7 +24,7 @@ use ghost_domain::conversation::CONTROL;
 use ghost_domain::event::EventKind;
 use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::options::OWN_THREADS;
-use ghost_domain::text::shown;
+use ghost_domain::text::{is_strange, shown};
 use ghost_domain::{
     AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Direction, Envelope, Kind, Party,
     Refusal,
@@ -109,6 +110,7 @@ pub async fn begin(w: &mut dyn Writes, cx: &Cx, start: Start) -> Result<Conversa
         heard: 0,
         heard_at: None,
         reacted: None,
+        passed_on: Vec::new(),
     };
     w.conversation_put(&conversation).await?;
     let payload = json!({
@@ -122,7 +124,7 @@ pub async fn begin(w: &mut dyn Writes, cx: &Cx, start: Start) -> Result<Conversa
 /// A name that the outside may give a conversation.
 fn named_thread(thread: &str) -> Result<String> {
     let length = thread.chars().count();
-    if length == 0 || length > THREAD_MAX || thread.chars().any(char::is_control) || thread.trim() != thread {
+    if length == 0 || length > THREAD_MAX || thread.contains(is_strange) || thread.trim() != thread {
         let code = if length > THREAD_MAX { Code::TooLarge } else { Code::InvalidArguments };
         return Err(Refusal::new(
             code,
@@ -191,6 +193,7 @@ async fn hear(w: &mut dyn Writes, cx: &Cx, mut conversation: Conversation, said:
     };
     let envelope = mail::deliver(w, cx, draft).await?;
     conversation.heard += 1;
+    conversation.passed_on.clear();
     conversation.heard_at = Some(cx.now());
     let entry = Line {
         message_id: Some(envelope.message_id),

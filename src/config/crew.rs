@@ -59,12 +59,18 @@ pub fn crew(
         .agents
         .iter()
         .filter_map(|entry| {
+            // Read before the archetype is looked up: what is wrong with the one hides nothing of the other.
+            let extra = own_groups(entry, groups);
+            let write_acl = write_acl(world, entry);
+            if let Some(doubt) = above_world(&entry.limits, &world.limits) {
+                entry.field.warn(doubt, "raise `limits`, or leave it out here");
+            }
             let (field, name) = entry.archetype.as_ref()?;
             let Some(archetype) = archetypes.get(*name) else {
                 archetype::no_such(field, archetypes);
                 return None;
             };
-            let access = access_of(entry, archetype, groups);
+            let access = access_of(entry, archetype, groups, &extra);
             // Thousands of agents with the same rules share one value.
             let access = equal.get(&access).cloned().unwrap_or_else(|| {
                 let access = Arc::new(access);
@@ -84,9 +90,6 @@ pub fn crew(
                     entry.model.fallbacks.get(at).unwrap_or(&entry.field).error(message, hint);
                 }
             }
-            if let Some(doubt) = above_world(&entry.limits, &world.limits) {
-                entry.field.warn(doubt, "raise `limits`, or leave it out here");
-            }
             Some(AgentPlan {
                 agent_id: entry.agent_id.clone(),
                 name: entry.name.clone().unwrap_or_else(|| entry.agent_id.to_string()),
@@ -95,7 +98,7 @@ pub fn crew(
                 autostart: entry.autostart,
                 restart: entry.restart,
                 access,
-                write_acl: write_acl(world, entry),
+                write_acl,
                 model,
                 limits: limits(&entry.limits, &archetype.config.limits),
                 line: entry.field.line(),
@@ -115,18 +118,23 @@ fn no_agent(field: &Field<'_>, id: &AgentId, known: &BTreeSet<&AgentId>) {
     field.error(format!("there is no agent `{id}`"), hint);
 }
 
-fn access_of(entry: &AgentEntry<'_>, archetype: &Archetype, groups: &Groups) -> ToolAccess {
-    let mut extra = BTreeSet::new();
+/// The groups that an agent names for itself; a name that is none is reported.
+fn own_groups(entry: &AgentEntry<'_>, groups: &Groups) -> BTreeSet<String> {
+    let mut own = BTreeSet::new();
     for (field, group) in &entry.groups {
         if groups.tools(group).is_none() {
             let otherwise = "define it under `tool_privileges`";
             no_such(field, "privilege group", groups.names().collect::<Vec<_>>().iter().copied(), otherwise);
         } else {
-            extra.insert((*group).to_owned());
+            own.insert((*group).to_owned());
         }
     }
+    own
+}
+
+fn access_of(entry: &AgentEntry<'_>, archetype: &Archetype, groups: &Groups, extra: &BTreeSet<String>) -> ToolAccess {
     let config = &archetype.config;
-    access::resolve(groups, config.access.as_ref(), &extra, config.legacy_tools.as_deref(), entry.profile)
+    access::resolve(groups, config.access.as_ref(), extra, config.legacy_tools.as_deref(), entry.profile)
 }
 
 fn limits(own: &AgentLimits, archetype: &AgentLimits) -> AgentLimits {

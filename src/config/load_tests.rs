@@ -230,7 +230,9 @@ fn a_world_needs_agents_a_file_and_a_directory() {
     world.write("archetype/analyst/config.md", "");
     let many: String = (0..2_001).map(|at| format!("  - {{ id: a{at}, archetype: doer }}\n")).collect();
     world.config(&format!("agents:\n{many}"));
-    assert!(world.problems().contains("the list has 2001 entries; at most 2000 are read"));
+    let told = world.problems();
+    assert!(told.contains("the list has 2001 entries; at most 2000 are read"), "{told}");
+    assert_eq!(told.matches("error: ").count(), 1, "nothing that only follows from it: {told}");
     world.config(&format!("agents:\n{}", many.lines().take(2_000).map(|line| format!("{line}\n")).collect::<String>()));
     let plan = world.plan();
     assert_eq!(plan.agents.len(), 2_000);
@@ -309,5 +311,18 @@ fn a_budget_for_a_day_comes_from_the_world_file_or_from_the_archetype() {
     for bad in ["daily_cost_usd: -1", "daily_cost_usd: much", "daily_cost_usd: 0.0000001"] {
         world.write("archetype/doer/config.md", format!("## Limits\n{bad}\n"));
         assert!(world.problems().to_string().contains("daily_cost_usd"), "{bad}");
+    }
+}
+
+#[test]
+fn a_wrong_group_is_told_beside_a_wrong_archetype_of_the_same_agent() {
+    let world = World::new();
+    world.write(
+        "world-config.yaml",
+        "agents:\n  - { id: ada, archetype: nobody, privilege_groups: [nogroup], write_acl: [x] }\n",
+    );
+    let told = world.problems();
+    for words in ["there is no archetype `nobody`", "there is no privilege group `nogroup`"] {
+        assert!(told.contains(words), "{told}");
     }
 }

@@ -190,6 +190,15 @@ impl<'n> Field<'n> {
         }
     }
 
+    /// Entries that are written there, whether or not they are too many to be read.
+    pub fn length(&self) -> usize {
+        match &self.node.value {
+            Value::List(items) => items.len(),
+            Value::Map(pairs) => pairs.len(),
+            _ => 0,
+        }
+    }
+
     /// The entries of a list; nothing written is an empty list.
     pub fn list(&self) -> Vec<Field<'n>> {
         match &self.node.value {

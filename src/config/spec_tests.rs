@@ -30,6 +30,8 @@ fn record(id: &str, archetype: &str, kind: AgentKind, overrides: Value) -> Agent
         team_since: None,
         dropped: false,
         unfit: false,
+        helps: None,
+        let_go: false,
     }
 }
 

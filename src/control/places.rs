@@ -4,14 +4,17 @@
 //! Must never: hold a place for a connection that is gone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ghost_domain::Timestamp;
 use ghost_world::World;
 use tokio::sync::Notify;
 
 /// The limit is looked at again this often while no place is free: it may have been raised.
 const AGAIN: Duration = Duration::from_secs(1);
+/// That there is no place is told once in so long: a flood of connections must not become one of lines.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// The places of the doors that share them.
 #[derive(Clone, Default)]
@@ -21,6 +24,8 @@ pub(crate) struct Places(Arc<Counted>);
 struct Counted {
     taken: AtomicUsize,
     freed: Notify,
+    /// When it was last told that there is no place, in milliseconds.
+    told_at: AtomicI64,
 }
 
 /// One connection's place, free again when this is dropped.
@@ -29,7 +34,6 @@ pub(crate) struct Place(Arc<Counted>);
 impl Places {
     /// Takes one as soon as fewer are taken than the limits of the world say then.
     pub(crate) async fn take(&self, world: &World) -> Place {
-        let mut told = false;
         loop {
             let most = usize::try_from(world.cx().limits().connections_max).unwrap_or(usize::MAX);
             let counted = &self.0;
@@ -39,9 +43,11 @@ impl Places {
             if took.is_ok() {
                 return Place(Arc::clone(counted));
             }
-            if !told {
+            let now = world.cx().now();
+            let told = Timestamp(counted.told_at.load(Ordering::Relaxed));
+            if told == Timestamp(0) || now >= told.plus(TELL_EVERY) || now < told {
+                counted.told_at.store(now.0, Ordering::Relaxed);
                 tracing::warn!(connections_max = most, "no more connections can be held; the next waits for a place");
-                told = true;
             }
             tokio::select! {
                 () = counted.freed.notified() => {}

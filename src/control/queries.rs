@@ -21,7 +21,7 @@ pub use asks::why_unanswered;
 pub use beginning::beginning_with;
 pub use budgets::{budgets, usage, usage_page};
 pub use commands::{CutOff, TaskText, cancel_turn, deliver, edit_task, keep_answer, take_over_call};
-pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn};
+pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn, unanswerable};
 pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_filter};
 pub use meant::{Sort, meant};
 pub use pages::{PAGE_BYTES, Page, within_bytes};

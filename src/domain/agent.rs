@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::envelope::text_enum;
-use crate::ids::AgentId;
+use crate::ids::{AgentId, RootId};
 use crate::party::Party;
 use crate::time::Timestamp;
 
@@ -117,6 +117,12 @@ pub struct Agent {
     /// on when they are mended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfit: bool,
+    /// The root whose work an agent created it for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helps: Option<RootId>,
+    /// Whether an agent stopped it, and nobody has asked anything of it since: a helper that was let go ends with its root.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub let_go: bool,
 }
 
 impl Agent {

@@ -281,7 +281,7 @@ pub fn check_topic(text: &str) -> Result<String, Refusal> {
             .details(serde_json::json!({ "field": "topic" })))
     };
     let topic = text.trim();
-    if topic.chars().any(char::is_control) {
+    if topic.contains(crate::text::is_strange) {
         return refused(Code::InvalidArguments, "topic has a control character".to_owned());
     }
     if topic.is_empty() || topic.chars().count() > TOPIC_MAX {

@@ -179,6 +179,9 @@ pub struct Conversation {
     /// How many had come when an agent last reacted to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reacted: Option<u64>,
+    /// The agents that gave it away since something last came from outside: it does not come back to them before that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed_on: Vec<AgentId>,
 }
 
 /// What a turn that comes from a conversation can reach there (CONF-03).
@@ -263,7 +266,7 @@ pub fn delivery_wait(attempt: u32, jitter: u64) -> Duration {
 /// Whether a text can be a reaction: 1 to 64 bytes without space and control characters, such as an emoji or `:eyes:`.
 #[must_use]
 pub fn is_reaction(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 64 && !text.contains(|c: char| c.is_control() || c.is_whitespace())
+    !text.is_empty() && text.len() <= 64 && !text.contains(|c: char| crate::text::is_strange(c) || c.is_whitespace())
 }
 
 /// The type of a file as its name says; `application/octet-stream` if it says none that is known here.
@@ -304,7 +307,7 @@ pub fn is_mime_type(text: &str) -> bool {
 /// character, not `.` or `..`.
 #[must_use]
 pub fn is_file_name(text: &str) -> bool {
-    let strange = |c: char| c.is_control() || c == '/' || c == '\\';
+    let strange = |c: char| crate::text::is_strange(c) || c == '/' || c == '\\';
     !text.trim().is_empty() && text.chars().count() <= 128 && !text.contains(strange) && text != "." && text != ".."
 }
 

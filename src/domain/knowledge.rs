@@ -126,7 +126,7 @@ pub fn check_entry_id(entry_id: &str) -> Result<(), Refusal> {
 
 /// Whether a text can be a title: one line of 1 to 200 characters.
 pub fn check_title(title: &str) -> Result<(), Refusal> {
-    let plain = !title.trim().is_empty() && !title.chars().any(char::is_control);
+    let plain = !title.trim().is_empty() && !title.contains(crate::text::is_strange);
     let refusal =
         wrong(format!("title must be one line of 1 to {TITLE_MAX} characters"), "put the rest into the content");
     match plain {
@@ -169,7 +169,7 @@ pub fn check_tags(tags: &[String]) -> Result<(), Refusal> {
         !tag.is_empty()
             && tag.trim() == tag.as_str()
             && tag.chars().count() <= TAG_CHARS
-            && !tag.chars().any(|c| c.is_control() || c == ',')
+            && !tag.chars().any(|c| crate::text::is_strange(c) || c == ',')
     };
     match tags.iter().find(|tag| !fits(tag)) {
         Some(bad) => {

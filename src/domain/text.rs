@@ -73,21 +73,41 @@ fn strings_cut(value: &Value, most: usize) -> Value {
     }
 }
 
+/// Whether a character has a terminal or an editor show the text around it in another order than it has: a name with one of
+/// them can look like another.
+#[must_use]
+pub fn is_bidi(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether a character has no place in a name: it controls something, or the order in which the name is shown.
+#[must_use]
+pub fn is_strange(c: char) -> bool {
+    c.is_control() || is_bidi(c)
+}
+
 /// At most `max` characters of a text from outside, for a message to name it: control characters are escaped, so that it
 /// can neither break the line nor speak to a terminal.
 #[must_use]
 pub fn shown(text: &str, max: usize) -> String {
     let mut shown = String::new();
     for c in clip(text, max).chars() {
-        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if is_strange(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     shown
 }
 
-/// `text` on one line: control characters and line breaks become single spaces.
+/// `text` on one line: control characters and line breaks become single spaces, and what would turn its order is escaped.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    let spaced: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut spaced = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if is_bidi(c) => spaced.extend(c.escape_default()),
+            c if c.is_control() => spaced.push(' '),
+            c => spaced.push(c),
+        }
+    }
     spaced.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -151,6 +171,12 @@ mod tests {
         assert_eq!(shown("a  b", 9), "a  b");
         assert_eq!(shown("\0a\n\u{1b}[2J", 9), "\\u{0}a\\n\\u{1b}[2J");
         assert_eq!(shown("\n\n\n", 1), "\\n…");
+        assert_eq!(shown("cod\u{202e}txt.exe", 40), "cod\\u{202e}txt.exe");
+        assert_eq!(one_line("a\n\u{2067}b"), "a \\u{2067}b");
+        assert!(
+            "\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}\n".chars().all(is_strange)
+                && !"aä\u{2028}".contains(is_bidi)
+        );
     }
 
     proptest! {

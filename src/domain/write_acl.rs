@@ -28,6 +28,9 @@ impl WorkspacePath {
         if text.chars().any(char::is_control) {
             return denied("holds a control character");
         }
+        if text.chars().any(crate::text::is_bidi) {
+            return denied("holds a character that turns the order in which it is shown");
+        }
         if text.starts_with('/') {
             return denied("is absolute");
         }
@@ -199,7 +202,9 @@ mod tests {
     #[test]
     fn attacks_are_refused() {
         let long = "a/".repeat(600);
-        for bad in ["../x", "a/../b", "/etc/passwd", "a\\b", "a\0b", "", ".", "a/..", long.as_str(), "a\nb"] {
+        for bad in
+            ["../x", "a/../b", "/etc/passwd", "a\\b", "a\0b", "", ".", "a/..", long.as_str(), "a\nb", "a\u{202e}b"]
+        {
             assert!(WorkspacePath::parse(bad, false).is_err(), "{bad:?}");
         }
     }

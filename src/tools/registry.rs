@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ghost_config::Plan;
+use ghost_config::plan::is_of_channel;
 use ghost_domain::text::{nearest, shown};
 use ghost_domain::tool_catalogue::{canonical, from_wire};
 use ghost_domain::transcript::ToolSpec;
@@ -112,6 +113,11 @@ impl Registry {
             return Ok((Arc::clone(&self.granted.tools[at]), alias));
         }
         if self.table.tools.contains_key(resolved) {
+            if self.caller.channel.is_none() && is_of_channel(resolved) {
+                let what = format!("{resolved} exists only in a turn that comes from a conversation outside");
+                return Err(Refusal::new(Code::Unsupported, what)
+                    .hint("send a message instead, or wait until something is said in a conversation"));
+            }
             return Err(Refusal::new(Code::AccessDenied, format!("{} may not use {resolved}", self.caller.agent_id))
                 .hint(self.why_denied(resolved)));
         }

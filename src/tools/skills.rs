@@ -185,7 +185,7 @@ fn read_skill(dir: &Dir, root: &Path, path: &Path) -> Result<Skill, String> {
     let folder = if path == Path::new(".") { root.file_name() } else { path.file_name() };
     let name = front.name.or_else(|| Some(folder?.to_string_lossy().into_owned())).unwrap_or_default();
     let name = name.trim().to_owned();
-    if name.is_empty() || name.chars().count() > NAME_MAX || name.chars().any(char::is_control) {
+    if name.is_empty() || name.chars().count() > NAME_MAX || name.contains(ghost_domain::text::is_strange) {
         return Err(format!("its name must have 1 to {NAME_MAX} characters"));
     }
     let heading = || body.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or_default().to_owned();

@@ -314,6 +314,15 @@ impl Directory {
         self.walk(|agent_id, slot| Some(slot.card(agent_id)))
     }
 
+    /// Agents that were created at run time and stand still, at most `most`.
+    #[must_use]
+    pub(crate) fn stopped_helpers(&self, most: usize) -> Vec<AgentId> {
+        let slots = self.lock();
+        let stopped =
+            slots.iter().filter(|(_, slot)| slot.kind == AgentKind::Dynamic && slot.status == AgentStatus::Stopped);
+        stopped.map(|(agent_id, _)| agent_id.clone()).take(most).collect()
+    }
+
     /// One agent's card.
     #[must_use]
     pub fn card(&self, agent_id: &AgentId) -> Option<AgentCard> {

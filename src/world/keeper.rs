@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_agent::AgentMsg;
-use ghost_commons::{asks, retention};
+use ghost_commons::{agents, asks, retention};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
 use serde_json::json;
@@ -16,6 +16,9 @@ use crate::supervisor::Tree;
 
 /// The keeper's beat.
 const BEAT: Duration = Duration::from_secs(5);
+
+/// Helpers that one sweep looks at.
+const HELPERS: usize = 1_000;
 
 /// Between two rounds of pruning.
 const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
@@ -49,6 +52,10 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                     tracing::warn!(%refusal, "the sweep could not look");
                     suspects = BTreeMap::new();
                 }
+            }
+            let helpers = tree.directory.stopped_helpers(HELPERS);
+            if let Err(refusal) = agents::end_helpers(&tree.engine.office.store, &cx, helpers).await {
+                tracing::warn!(%refusal, "helpers that nobody needs any more could not be ended");
             }
         }
         if now.since(pruned_at) >= PRUNE_EVERY {

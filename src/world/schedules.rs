@@ -14,8 +14,10 @@ use ghost_domain::{AgentId, Refusal, Timestamp};
 use crate::loops::SCHEDULES;
 use crate::supervisor::Tree;
 
-/// The longest sleep: a clock that was moved ahead is noticed by then.
+/// The longest time between two looks at the store.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The longest sleep: a clock that was moved is noticed by then, and what that makes due is set off.
+const NOTICE: Duration = Duration::from_secs(3);
 /// The wait after a store that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -38,8 +40,8 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
             since = cx.now();
             continue;
         }
-        let until = match round(&tree, since).await {
-            Ok(next) => next.unwrap_or(Timestamp(i64::MAX)).min(cx.now().plus(LOOK_AGAIN)),
+        let next = match round(&tree, since).await {
+            Ok(next) => next.unwrap_or(Timestamp(i64::MAX)),
             Err(refusal) => {
                 tracing::warn!(%refusal, "schedules could not be looked at; they are tried again");
                 clock.sleep(RETRY).await;
@@ -47,14 +49,23 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
             }
         };
         tree.loops.round(SCHEDULES);
-        tokio::select! {
-            biased;
-            rung = rings.changed() => {
-                if rung.is_err() {
-                    return Ok(());
-                }
+        let looked = cx.now();
+        let until = next.min(looked.plus(LOOK_AGAIN));
+        loop {
+            let now = cx.now();
+            if now >= until || now < looked {
+                break;
             }
-            () = clock.sleep_until(until) => {}
+            tokio::select! {
+                biased;
+                rung = rings.changed() => {
+                    if rung.is_err() {
+                        return Ok(());
+                    }
+                    break;
+                }
+                () = clock.sleep_until(until.min(now.plus(NOTICE))) => {}
+            }
         }
     }
 }

@@ -129,6 +129,13 @@ impl Talk {
         serde_json::from_str(&line).unwrap()
     }
 
+    /// Ends its input and waits for its end; gives its exit code and what it said of that.
+    pub fn fails(mut self) -> (i32, String) {
+        drop(self.child.stdin.take());
+        assert!(self.err.wait_for_end(Deadline::seconds(90)), "it goes on\n{}", self.out.text());
+        (self.child.wait().unwrap().code().unwrap(), self.err.text())
+    }
+
     /// Ends its input and waits for its end.
     pub fn end(mut self) -> Vec<Value> {
         drop(self.child.stdin.take());

@@ -186,3 +186,26 @@ fn a_raw_client_says_once_and_watches() {
     assert_eq!(house.json(&["conversation", "list"]).as_array().unwrap().len(), 1);
     daemon.stop();
 }
+
+#[test]
+fn who_waits_for_an_agent_that_is_stopped_or_deleted_is_told_at_once() {
+    let (house, world) = desk("");
+    let daemon = house.up(&world, &[]);
+    // Nothing is taken while the world is paused, so what is said waits.
+    house.ctl(&["pause"]).ok();
+    for (order, words) in [("stop", "is stopped"), ("delete", "was deleted")] {
+        let mut talk = Talk::start(&house, &["ada"]);
+        talk.say("hello");
+        talk.wait_for("the conversation", |line| line["type"] == "conversation");
+        house.ctl(&["agent", order, "ada"]).ok();
+        let over = talk.wait_for("the end", |line| line["type"] == "turn_over");
+        assert_eq!((&over["status"], &over["error_code"]), (&"cancelled".into(), &"conflict".into()), "{over}");
+        assert!(over["reason"].as_str().unwrap().contains(words), "{over}");
+        let (code, err) = talk.fails();
+        assert_eq!(code, 7, "{err}");
+        if order == "stop" {
+            house.ctl(&["agent", "start", "ada"]).ok();
+        }
+    }
+    daemon.stop();
+}

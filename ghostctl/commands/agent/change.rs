@@ -17,6 +17,7 @@ pub fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
         if let Some(left) = &change.left {
             object.insert("mail_dropped".into(), left.mail_dropped.into());
             object.insert("tasks_left".into(), left.tasks_left.into());
+            object.insert("comes_back".into(), left.comes_back.into());
         }
     }
     let mut text = if change.changed {
@@ -39,6 +40,11 @@ fn left_undone(agent_id: &str, left: &AgentLeft) -> String {
     }
     if left.mail_dropped > 0 {
         text.push_str(&format!("\nmail dropped: {}, which it had not read", left.mail_dropped));
+    }
+    if left.comes_back {
+        text.push_str(
+            "\nthe world file names it: the next start or reload brings it back; take it out of the file, or stop it instead",
+        );
     }
     text
 }

@@ -56,12 +56,16 @@ impl Send {
         if let Value::Object(object) = &mut json {
             object.insert("delivered".into(), posted.delivered.into());
             object.insert("woken".into(), posted.woken.into());
+            object.insert("held".into(), posted.held.into());
             object.insert("skipped".into(), skipped.into());
         }
-        let text = format!(
-            "#{} in {}: delivered to {}, woke {}",
-            message.seq, message.channel, posted.delivered, posted.woken
-        );
+        let place = format!("#{} in {}", message.seq, message.channel);
+        let text = match posted.held {
+            true => format!(
+                "{place}: posted; the channel is gated, so members see it when they read it (--deliver hands it out)"
+            ),
+            false => format!("{place}: delivered to {}, woke {}", posted.delivered, posted.woken),
+        };
         let reasons: Vec<String> = posted.skipped.into_iter().map(|skipped| skipped.reason).collect();
         let note = (!reasons.is_empty()).then(|| reasons.join("; "));
         Ok(Answer { note: note.map(Note::Word), ..Answer::object(json, text) })

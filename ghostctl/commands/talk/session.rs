@@ -245,6 +245,10 @@ impl Session {
             let reason = over.reason.unwrap_or_else(|| "no reason was given".to_owned());
             // A daemon that names no code is older than this client, or knows none.
             let code = over.error_code.unwrap_or_else(|| "ask_failed".to_owned());
+            if over.turn_id.is_empty() {
+                // No turn had begun: its agent cannot.
+                return Failure::new(&code, reason);
+            }
             Failure::new(&code, format!("the turn that should answer {}: {reason}", worded(&over.status)))
                 .hint(format!("ghostctl turn show {}", over.turn_id))
         });
@@ -287,7 +291,7 @@ impl Session {
                 // The end of a turn that was over before this was said is no answer to it.
                 let heard = self.waits_for.is_some_and(|seq| self.seen >= seq);
                 // A daemon that was away tells of the last turn once more.
-                if !self.over.contains(&over.turn_id) {
+                if over.turn_id.is_empty() || !self.over.contains(&over.turn_id) {
                     self.screen.over(&over, out)?;
                     self.over.truncate(TURNS_KEPT - 1);
                     self.over.push_front(over.turn_id.clone());

@@ -3,7 +3,9 @@
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::Agent;
+use ghost_domain::text::one_line;
 
+use super::escape::escape;
 use super::part::Section;
 
 /// How every agent operates, whatever its role.
@@ -36,7 +38,13 @@ pub fn system(plan: &Plan, agent: &Agent, spec: &AgentSpec) -> Vec<Section> {
     vec![
         Section {
             name: "identity",
-            text: format!("You are {} ({}), an agent of the world {}.", agent.name, agent.agent_id, plan.name),
+            // A name may be whatever a model has thought of for it.
+            text: format!(
+                "You are {} ({}), an agent of the world {}.",
+                escape(&one_line(&agent.name)),
+                agent.agent_id,
+                escape(&one_line(&plan.name)),
+            ),
         },
         Section { name: "soul", text: archetype.soul.clone() },
         Section { name: "laws", text: titled("Laws", &plan.laws) },

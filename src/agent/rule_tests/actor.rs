@@ -6,7 +6,7 @@ use ghost_domain::TurnStatus;
 use ractor::{Actor, ActorRef};
 use serde_json::json;
 
-use super::fakes::{call, say};
+use super::fakes::{Reply, call, say};
 use super::rig::{Rig, id, operator, write};
 use crate::{AgentActor, AgentMsg, Arguments};
 
@@ -64,4 +64,48 @@ async fn a_stop_waits_out_the_grace_and_leaves_the_turn_to_its_journal() {
     actor.cast(AgentMsg::Stop { grace: Duration::from_secs(2) }).unwrap();
     rig.in_time(ended).await.unwrap();
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Open);
+}
+
+#[tokio::test]
+async fn who_is_restarted_for_another_pays_for_no_model_call_twice() {
+    let rig = Rig::new().await;
+    let go = Arc::new(tokio::sync::Notify::new());
+    let held = Arc::clone(&go);
+    rig.model.does(move |_, n| match n {
+        0 => call("test.look", json!({ "n": 1 })),
+        1 => Reply::Until(Arc::clone(&held)),
+        _ => say("well"),
+    });
+    rig.send("ada", "go").await;
+    let arguments = || Arguments { agent_id: id("ada"), engine: Arc::clone(&rig.engine) };
+    let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    rig.model.hung.notified().await;
+    actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
+    tokio::task::yield_now().await;
+    go.notify_one();
+    rig.in_time(ended).await.unwrap();
+    // The answer was its last word, and it counts.
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+    assert_eq!(rig.model.asked().len(), 2);
+
+    // One that asks for a call is left before that, and the next actor makes it.
+    let held = Arc::clone(&go);
+    rig.model
+        .does(move |_, n| if n == 0 { Reply::UntilCall(Arc::clone(&held), json!({ "n": 1 })) } else { say("well") });
+    rig.send("ada", "again").await;
+    let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    rig.model.hung.notified().await;
+    actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
+    tokio::task::yield_now().await;
+    go.notify_one();
+    rig.in_time(ended).await.unwrap();
+    let turn = rig.turn("ada").await;
+    assert_eq!((turn.status, turn.rounds, turn.calls), (TurnStatus::Open, 1, 0));
+    let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    until(&rig, TurnStatus::Finished).await;
+    let turn = rig.turn("ada").await;
+    assert_eq!((turn.rounds, turn.calls, rig.model.asked().len()), (2, 1, 2), "three calls would be one paid twice");
+    // Who asks nothing of anyone goes at once.
+    actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
+    ended.await.unwrap();
 }

@@ -133,5 +133,5 @@ async fn an_operators_call_has_no_channel() {
         arguments,
     };
     let refused = crate::turn::call_for_operator(&rig.engine, call, &rig.bench).await;
-    assert_eq!(refused.unwrap_err().code, Code::AccessDenied);
+    assert_eq!(refused.unwrap_err().code, Code::Unsupported);
 }

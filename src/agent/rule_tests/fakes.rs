@@ -29,6 +29,8 @@ pub(crate) enum Reply {
     Hang,
     /// Says `ok` when it is let go.
     Until(Arc<Notify>),
+    /// Calls `test.look` with this when it is let go.
+    UntilCall(Arc<Notify>, Value),
 }
 
 pub(crate) fn say(text: &str) -> Reply {
@@ -94,6 +96,11 @@ impl Provider for Model {
             Reply::Hang => {
                 self.hung.notify_one();
                 std::future::pending().await
+            }
+            Reply::UntilCall(go, arguments) => {
+                self.hung.notify_one();
+                go.notified().await;
+                (vec![block("c1", "test.look", arguments)], Stop::ToolUse)
             }
             Reply::Until(go) => {
                 self.hung.notify_one();

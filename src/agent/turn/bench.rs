@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ghost_config::plan::Plan;
-use ghost_domain::{Timestamp, Turn, TurnId};
+use ghost_domain::{Activity, Timestamp, Turn, TurnId};
 use tokio::sync::Notify;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -48,6 +48,12 @@ pub struct Bench {
     /// Whether the agent waits for a model that is down or for a budget: nothing is lost by letting that wait go.
     parked: AtomicBool,
     pace: Mutex<Pace>,
+    /// Whether the turn is to be left where it next stands: its agent is restarted, and has done nothing wrong.
+    yields: AtomicBool,
+    /// Whether it was.
+    left: AtomicBool,
+    /// Whether a model or a tool is at work that would have to be paid or done again if it were cut off.
+    busy: AtomicBool,
     /// What the agent's next prompt recalls, so that it is not read for every turn of a busy agent.
     recent: Mutex<Option<Vec<Arc<Turn>>>>,
 }
@@ -57,6 +63,36 @@ impl Bench {
     #[must_use]
     pub fn current(&self) -> Option<TurnId> {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the turn under way to stop at its next step, which its journal then has. False if nothing is under way that such
+    /// patience would save.
+    pub(crate) fn ask_to_yield(&self) -> bool {
+        self.yields.store(true, Ordering::Release);
+        self.busy.load(Ordering::Acquire)
+    }
+
+    /// Whether no other turn is to be opened.
+    pub(super) fn yields(&self) -> bool {
+        self.yields.load(Ordering::Acquire)
+    }
+
+    /// Whether the turn is to be left here; it is then.
+    pub(super) fn leaves(&self) -> bool {
+        let yields = self.yields();
+        if yields {
+            self.left.store(true, Ordering::Release);
+        }
+        yields
+    }
+
+    /// Whether the turn was left open.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    pub(super) fn shows(&self, activity: Activity) {
+        self.busy.store(matches!(activity, Activity::Thinking | Activity::Acting), Ordering::Release);
     }
 
     pub(super) fn is_settled(&self) -> bool {

@@ -102,6 +102,7 @@ impl Runner {
 
     pub(super) fn show(&self, activity: Activity) {
         if self.shown {
+            self.bench.shows(activity);
             self.engine.board.show(&self.agent_id, activity);
         }
     }

@@ -4,14 +4,16 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{Agent, AgentId, AgentStatus, Desired, MailState, MessageId, Party};
-use ghost_store::Writes;
+use ghost_domain::{
+    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, MailState, MessageId, Party, Refusal, RootId, Turn,
+};
+use ghost_store::{Reads, Store, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::roster::{agent_for, deleted, put};
 use crate::turns::{self, Ending};
-use crate::{Cx, Result, asks, budgets, chat, conversations, schedules, tasks};
+use crate::{Cx, Result, asks, budgets, chat, conversations, jobs, schedules, tasks};
 
 /// Messages, and tasks, that the end of an agent names one by one; more are counted.
 const NAMED: usize = 100;
@@ -100,4 +102,73 @@ pub async fn delete_because(
     w.signal(Signal::Reconcile(agent_id.clone()));
     let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
     Ok(Deleted { agent, left: Left { mail_dropped: count(dropped.len()), tasks_left: count(left.len()) } })
+}
+
+/// Deletes an agent for the one that created it, which has no say over others.
+///
+/// # Errors
+/// `AccessDenied` if another created it, or the world file names it.
+pub async fn delete_own(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<Deleted> {
+    let agent = agent_for(w, cx, by, agent_id).await?;
+    if agent.kind != AgentKind::Dynamic || agent.owner != Some(by.to_string()) {
+        return Err(Refusal::new(Code::AccessDenied, format!("{by} did not create {agent_id}"))
+            .hint("only who created an agent deletes it; others may ask an operator"));
+    }
+    delete_because(w, cx, by, agent_id, reason).await
+}
+
+/// Ends those of `stopped` that agents created for a root and let go, once that root is over: their places are free for
+/// others. Gives how many. One that has mail, open tasks or dead letters of its own is kept, and so is one that an operator
+/// has stopped.
+pub async fn end_helpers(store: &Store, cx: &Cx, stopped: Vec<AgentId>) -> Result<usize> {
+    let mut ended = 0;
+    for agent_id in stopped {
+        let id = agent_id.clone();
+        // Looked at beside the writer first: most of them are needed still, sweep after sweep.
+        if !store.look(move |r| Box::pin(async move { is_over(r, &id).await })).await? {
+            continue;
+        }
+        let cx = cx.clone();
+        let gone = store.write(move |w| {
+            Box::pin(async move {
+                if !is_over(w, &agent_id).await? {
+                    return Ok(false);
+                }
+                let why = "the work that it was created for is over";
+                delete_because(w, &cx, &Party::System, &agent_id, Some(why)).await.map(|_| true)
+            })
+        });
+        ended += usize::from(gone.await?);
+    }
+    Ok(ended)
+}
+
+/// Whether nobody needs this agent any more, as [`end_helpers`] has it.
+async fn is_over(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
+    let Some(agent) = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
+    let Some(root_id) = agent.helps else { return Ok(false) };
+    if !agent.let_go || agent.status != AgentStatus::Stopped || agent.desired != Desired::Stopped {
+        return Ok(false);
+    }
+    let busy = r.inbox_depth(agent_id).await? > 0
+        || !r.tasks_open(Some(agent_id), None, 1).await?.is_empty()
+        || r.dead_letter_count_held(Some(agent_id)).await? > 0
+        || goes_on(r, agent_id, root_id).await?;
+    Ok(!busy)
+}
+
+/// Whether anything of a root is under way or will be, or a turn of the agent's is open.
+async fn goes_on(r: &mut dyn Reads, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
+    let open = r.turns_open().await?;
+    let at_work =
+        |turn: &Turn| turn.agent_id == *agent_id || turn.root_id == root_id || turn.other_roots.contains(&root_id);
+    Ok(open.iter().any(at_work)
+        || !r.inbox_waiting_of(root_id).await?.is_empty()
+        || !jobs::due(r, root_id).await?.is_empty())
 }

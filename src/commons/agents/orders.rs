@@ -36,6 +36,7 @@ pub(super) async fn set_going(w: &mut dyn Writes, cx: &Cx, by: &Party, agent: &m
     agent.started_at = Some(cx.now());
     agent.dropped = false;
     agent.unfit = false;
+    agent.let_go = false;
     put(w, cx, agent).await?;
     cx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id)).await?;
     w.signal(Signal::Reconcile(agent.agent_id.clone()));
@@ -53,7 +54,9 @@ pub async fn stop(
 ) -> Result<(Agent, bool)> {
     let mut agent = agent_for(w, cx, by, agent_id).await?;
     if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
-        if std::mem::take(&mut agent.dropped) {
+        let let_go = by.agent().is_some();
+        let (dropped, before) = (std::mem::take(&mut agent.dropped), std::mem::replace(&mut agent.let_go, let_go));
+        if dropped || before != let_go {
             // From now on it is stopped because someone said so.
             put(w, cx, &mut agent).await?;
         }
@@ -62,6 +65,7 @@ pub async fn stop(
     let changed = agent.desired != Desired::Stopped;
     agent.dropped = false;
     agent.unfit = false;
+    agent.let_go = by.agent().is_some();
     agent.desired = Desired::Stopped;
     if agent.status != AgentStatus::Stopped {
         agent.status = AgentStatus::Stopping;

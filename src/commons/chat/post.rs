@@ -46,6 +46,9 @@ pub struct Posted {
     pub woken: u32,
     /// Whom it did not reach, and why. The post stands all the same.
     pub skipped: Vec<Skipped>,
+    /// Whether it waits to be read: the channel is gated, and nobody was handed it.
+    #[serde(default)]
+    pub held: bool,
 }
 
 /// Someone whom a post did not reach as it should.
@@ -189,7 +192,7 @@ async fn post_with(
         },
     )
     .await?;
-    Ok(Posted { post, delivered: reached.delivered, woken: reached.woken, skipped })
+    Ok(Posted { post, delivered: reached.delivered, woken: reached.woken, skipped, held: !handed_out })
 }
 
 /// The place of an agent among members in order of id.

@@ -4,7 +4,7 @@
 //! Must never: do what the way to the outside has not declared, or let an agent take back what another said.
 
 use ghost_domain::conversation::is_reaction;
-use ghost_domain::text::clip;
+use ghost_domain::text::{clip, is_strange};
 use ghost_domain::{
     Action, ActionKind, AgentId, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Party,
     Reactions, Refusal, TurnId,
@@ -230,7 +230,7 @@ fn may_react(cx: &Cx, conversation: &Conversation, level: Reactions) -> Result<(
 fn choices(options: Vec<String>) -> Result<Vec<String>> {
     let fits = |option: &String| {
         let length = option.chars().count();
-        (1..=OPTION_MAX).contains(&length) && !option.contains(char::is_control) && !option.trim().is_empty()
+        (1..=OPTION_MAX).contains(&length) && !option.contains(is_strange) && !option.trim().is_empty()
     };
     if OPTIONS.contains(&options.len()) && options.iter().all(fits) {
         return Ok(options);

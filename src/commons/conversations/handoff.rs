@@ -5,7 +5,7 @@ use ghost_domain::event::EventKind;
 use ghost_domain::text::clip;
 use ghost_domain::{
     AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, Kind, MailState, MessageId, Party,
-    Refusal,
+    Refusal, Turn,
 };
 use ghost_store::Writes;
 use serde_json::json;
@@ -15,6 +15,7 @@ use super::log::{Line, append, emit, get, recent};
 use super::out::check_speaker;
 use crate::chain::Chain;
 use crate::mail::{self, Draft};
+use crate::turns::ending::Ending;
 use crate::{Cx, Result, asks, roster};
 
 /// Characters of a reason.
@@ -66,7 +67,18 @@ pub async fn handoff(
     if let Some(refusal) = asks::unanswerable(cx, &to) {
         return Err(refusal);
     }
+    if by.agent().is_some() && conversation.passed_on.contains(&to.agent_id) {
+        let what = format!("{} gave this conversation away, and nothing was said from outside since", to.agent_id);
+        return Err(Refusal::new(Code::Conflict, what).hint(
+            "answer yourself, as well as you can; or give it to an agent that has not had it, or say there what you need to know",
+        ));
+    }
     let old = std::mem::replace(&mut conversation.owner, to.agent_id.clone());
+    match by.agent() {
+        Some(_) => conversation.passed_on.push(old.clone()),
+        // Whoever an operator gives it to has it anew.
+        None => conversation.passed_on.clear(),
+    }
     let reason = handover.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
     let told = match reason {
         Some(reason) => format!("{by} gives this conversation from {old} to {}: {reason}", to.agent_id),
@@ -88,6 +100,42 @@ pub async fn handoff(
     });
     emit(w, cx, EventKind::ConversationHandedOver, &conversation, payload).await?;
     Ok(conversation)
+}
+
+/// Tells who waits in a conversation that the agents' handoffs have come to their end, if the turn that took it over has ended
+/// and said nothing there: nobody is at work on it any more.
+pub(crate) async fn taken_over(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    turn: &Turn,
+    conversation_id: ConversationId,
+    ending: &Ending,
+) -> Result<()> {
+    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
+    let owner = turn.agent_id.clone();
+    if conversation.owner != owner || conversation.passed_on.is_empty() {
+        return Ok(());
+    }
+    let entries = recent(w, &conversation).await?;
+    let mut since = entries.iter().rev().take_while(|entry| entry.direction != Direction::In);
+    let spoke = since.any(|entry| entry.direction == Direction::Out && entry.from == Party::Agent(owner.clone()));
+    // What had waited with the old owner is answered by a turn of its own.
+    let id = conversation_id.to_string();
+    let waiting = w.inbox_pending(&owner, cx.limits().inbox_max).await?;
+    let waits =
+        waiting.iter().any(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_ref() == Some(&id));
+    if spoke || waits {
+        return Ok(());
+    }
+    let why = match ending {
+        Ending::Finished(_) | Ending::Cut(_) => "has it now and said nothing: write again to be answered".to_owned(),
+        Ending::Failed(refusal) => format!("has it now, and its turn failed: {}", refusal.message),
+        Ending::Cancelled(why) => format!("has it now, and its turn was cancelled: {why}"),
+    };
+    let text = cx.excerpt(&format!("{owner} {why}"), 1_000);
+    let line = Line { turn_id: Some(turn.turn_id), ..Line::new(Direction::Note, Party::System, text) };
+    append(w, cx, &mut conversation, line).await?;
+    Ok(())
 }
 
 /// Moves what waits of a conversation from one inbox to another. Gives how much that was.

@@ -192,3 +192,47 @@ async fn a_record_says_when_its_agent_was_last_started() {
     old.as_object_mut().unwrap().remove("started_at");
     assert_eq!(serde_json::from_value::<ghost_domain::Agent>(old).unwrap().started_at, None);
 }
+
+/// A helper that ada creates in a turn of hers.
+async fn helper(rig: &Rig, name: &str) -> ghost_domain::Turn {
+    let turn = rig.busy("ada").await;
+    let chain = Chain { root_id: turn.root_id, hop: 1 };
+    create(rig, NewAgent { chain, ..new_agent(&rig.cx, name) }).await.unwrap();
+    turn
+}
+
+#[tokio::test]
+async fn who_created_an_agent_deletes_it_and_nobody_else_does() {
+    let rig = Rig::new().await;
+    helper(&rig, "dan").await;
+    for (by, who) in [("bob", "dan"), ("ada", "bob"), ("ada", "ada")] {
+        let denied = write!(rig, |w, cx| agents::delete_own(w, &cx, &party(by), &id(who), None).await);
+        assert_eq!(denied.unwrap_err().code, Code::AccessDenied, "{by} {who}");
+    }
+    let gone = write!(rig, |w, cx| agents::delete_own(w, &cx, &party("ada"), &id("dan"), Some("done")).await).unwrap();
+    assert_eq!(gone.agent.status_reason.as_deref(), Some("deleted by agent:ada: done"));
+}
+
+#[tokio::test]
+async fn a_helper_that_was_let_go_ends_with_its_root() {
+    let rig = Rig::new().await;
+    let turn = helper(&rig, "dan").await;
+    let end = async || agents::end_helpers(&rig.store, &rig.cx, vec![id("dan"), id("bob")]).await.unwrap();
+    let stop = async |by: ghost_domain::Party| {
+        write!(rig, |w, cx| agents::stop(w, &cx, &by, &id("dan"), None).await).unwrap();
+        write!(rig, |w, cx| agents::stopped(w, &cx, &id("dan")).await).unwrap();
+    };
+    assert_eq!(end().await, 0, "it runs");
+    stop(party("ada")).await;
+    assert_eq!(end().await, 0, "its root goes on");
+    rig.finish(turn.turn_id, "done").await.unwrap();
+    let late = rig.send("dan", "one more thing").await;
+    assert_eq!(end().await, 0, "it has mail");
+    write!(rig, |w, _cx| w.message_mark(&[late.message_id], MailState::Consumed, None, 0).await).unwrap();
+    stop(operator()).await;
+    assert_eq!(end().await, 0, "an operator keeps it");
+    stop(party("ada")).await;
+    assert_eq!(end().await, 1);
+    assert!(rig.agent("dan").await.is_deleted());
+    assert_eq!(end().await, 0);
+}

@@ -334,3 +334,42 @@ async fn poisoned_mail_tells_who_waits() {
     let note = entries(&rig, id).await.pop().unwrap();
     assert!(note.direction == Direction::Note && note.content.contains("boom"), "{}", note.content);
 }
+
+#[tokio::test]
+async fn a_conversation_does_not_come_back_to_who_gave_it_away_and_the_end_of_the_handoffs_is_told() {
+    let rig = Rig::new().await;
+    let heard = arrive(&rig, CONTROL, "ring", "who knows?").await.unwrap();
+    let talk = heard.conversation.conversation_id;
+    let turn = rig.take("ada").await.turn;
+    handoff(&rig, party("ada"), talk, "bob").await.unwrap();
+    rig.finish(turn.turn_id, "Bob may know.").await.unwrap();
+    let turn = rig.take("bob").await.turn;
+    assert_eq!(code(handoff(&rig, party("bob"), talk, "ada").await), Code::Conflict, "back");
+    handoff(&rig, party("bob"), talk, "cyd").await.unwrap();
+    rig.finish(turn.turn_id, "").await.unwrap();
+    let notes = async || {
+        let all = entries(&rig, talk).await;
+        let system = all.into_iter().filter(|entry| entry.from == Party::System);
+        system.map(|entry| entry.content).collect::<Vec<_>>()
+    };
+    assert!(notes().await.is_empty(), "it went on");
+    let turn = rig.take("cyd").await.turn;
+    for earlier in ["ada", "bob"] {
+        assert_eq!(code(handoff(&rig, party("cyd"), talk, earlier).await), Code::Conflict, "a ring");
+    }
+    rig.finish(turn.turn_id, "I do not know.").await.unwrap();
+    let told = notes().await;
+    assert!(told.len() == 1 && told[0].starts_with("cyd has it now and said nothing"), "{told:?}");
+
+    // Once more is said from outside, it may go where it was; who speaks there is no end in silence.
+    arrive(&rig, CONTROL, "ring", "and now?").await.unwrap();
+    let turn = rig.take("cyd").await.turn;
+    handoff(&rig, party("cyd"), talk, "ada").await.unwrap();
+    rig.finish(turn.turn_id, "").await.unwrap();
+    let turn = rig.take("ada").await.turn;
+    post(&rig, &turn, talk, "I do.", None).await.unwrap();
+    rig.finish(turn.turn_id, "").await.unwrap();
+    assert_eq!(notes().await.len(), 1);
+    // An operator gives it to whom it likes.
+    handoff(&rig, operator(), talk, "cyd").await.unwrap();
+}

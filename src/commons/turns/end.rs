@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
-use ghost_domain::{Code, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
+use ghost_domain::{Code, Kind, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
@@ -68,6 +68,12 @@ pub async fn finish_held(
             Ending::Cancelled(why) => {
                 conversations::unanswered(w, cx, &turn, conversation_id, &format!("was cancelled: {why}")).await?;
             }
+        }
+    }
+    let answered = conversations::owed(&held);
+    for mail in held.iter().filter(|mail| mail.kind == Kind::Handoff) {
+        if let Some(conversation_id) = mail.conversation_id.filter(|id| answered != Some(*id)) {
+            conversations::taken_over(w, cx, &turn, conversation_id, &ending).await?;
         }
     }
     for mail in &held {

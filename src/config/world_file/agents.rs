@@ -67,7 +67,8 @@ pub struct TeamEntry<'n> {
 pub fn agents<'n>(map: &Map<'n>) -> Vec<AgentEntry<'n>> {
     let Some(field) = map.need("agents", "[{ id: lead, archetype: lead }]") else { return Vec::new() };
     let list = field.list();
-    if list.is_empty() {
+    // Of more than are read, that has been told.
+    if list.is_empty() && field.length() == 0 {
         let hint = "name at least one: `- { id: lead, archetype: lead }`";
         field.error("a world needs at least one agent", hint);
     }

@@ -207,6 +207,7 @@ mod tests {
             heard: 0,
             heard_at: None,
             reacted: None,
+            passed_on: Vec::new(),
         }
     }
 

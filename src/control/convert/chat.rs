@@ -57,5 +57,6 @@ pub fn posted(posted: &Posted, redactor: &Redactor) -> v1::PostResponse {
         delivered: posted.delivered,
         woken: posted.woken,
         skipped: skipped.collect(),
+        held: posted.held,
     }
 }

@@ -7,6 +7,7 @@ use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::words::duration_text;
 use ghost_domain::shared_state::{BEYOND_HINT, JsonText};
 use ghost_domain::text::clip;
+use ghost_domain::text::is_bidi;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
 use serde_json::{Value, json};
@@ -60,6 +61,10 @@ pub fn line(field: &str, text: &str, most: usize) -> Result<String, Refusal> {
     }
     if text.chars().any(char::is_control) {
         return Err(bad(field, "holds a control character").hint("give one line of plain text"));
+    }
+    if text.contains(is_bidi) {
+        return Err(bad(field, "holds a character that turns the order in which it is shown")
+            .hint("leave out U+202A to U+202E, U+2066 to U+2069, U+200E and U+200F"));
     }
     if text.chars().count() > most {
         return Err(too_long(field, format!("has more than {most} characters")).hint("make it shorter"));

@@ -118,6 +118,25 @@ pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option
         .await
 }
 
+/// Why this agent answers nothing for now, if it does not.
+pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Refusal>> {
+    let (cx, agent_id) = (world.cx().clone(), agent_id.clone());
+    world
+        .store()
+        .read(move |r| {
+            Box::pin(async move {
+                Ok::<_, Refusal>(match r.agent_get(&agent_id).await?.filter(|agent| !agent.is_deleted()) {
+                    Some(agent) => ghost_commons::asks::unanswerable(&cx, &agent),
+                    None => Some(
+                        Refusal::new(Code::Conflict, format!("{agent_id} was deleted and answers nothing any more"))
+                            .hint("an operator can give the conversation to another agent: `ghostctl conversation handoff`"),
+                    ),
+                })
+            })
+        })
+        .await
+}
+
 /// A turn, if it has ended.
 pub async fn ended_turn(world: &World, turn_id: TurnId) -> Result<Option<Turn>> {
     let turn = world.store().read(move |r| Box::pin(async move { r.turn_get(turn_id).await })).await;

@@ -347,8 +347,9 @@ impl Agents for AgentsService {
         .map_err(to_status)?;
         self.settle(&agent_id, |card| card.is_none_or(|card| card.incarnation > agent.incarnation)).await;
         let mut change = self.change(&agent, true);
+        let comes_back = self.control.world.plan().agent(&agent_id).is_some();
         change.get_mut().left =
-            left.map(|left| v1::AgentLeft { mail_dropped: left.mail_dropped, tasks_left: left.tasks_left });
+            left.map(|left| v1::AgentLeft { mail_dropped: left.mail_dropped, tasks_left: left.tasks_left, comes_back });
         Ok(change)
     }
 

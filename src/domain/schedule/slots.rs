@@ -193,6 +193,16 @@ fn too_close(slots: &Slots, first: Timestamp, least: Duration) -> Option<(Timest
     }
 }
 
+/// What the reader of expressions says, as a part of a sentence of ours.
+fn in_our_words(error: &str) -> String {
+    if error.contains("Step cannot be zero") {
+        return "a step, the number behind `/`, is 1 or more".to_owned();
+    }
+    let said = error.split_once("error: ").map_or(error, |(_, said)| said).trim().trim_end_matches('.');
+    let mut chars = said.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
 /// Reads a cron expression of five or six fields.
 fn cron(expression: &str) -> Result<Cron, Refusal> {
     let shown = shown(expression, 80);
@@ -205,7 +215,8 @@ fn cron(expression: &str) -> Result<Cron, Refusal> {
         .hint("minute hour day month weekday, such as `0 9 * * 1-5`"));
     }
     Cron::from_str(expression).map_err(|error| {
-        Refusal::new(Code::InvalidArguments, format!("`{shown}` is not a cron expression: {error}")).hint(
+        let why = in_our_words(&error.to_string());
+        Refusal::new(Code::InvalidArguments, format!("`{shown}` is not a cron expression: {why}")).hint(
             "minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-7 or SUN-SAT, such as `*/15 8-18 * * MON-FRI`",
         )
     })
@@ -292,6 +303,16 @@ mod tests {
         assert_eq!(slots(&leap, "2026-01-01T00:00Z", 2), ["2028-02-29T12:00", "2032-02-29T12:00"]);
         assert_eq!(slots(&rule("0 0 1 1 *", "UTC"), "2999-06-01", 1), ["3000-01-01T00:00"]);
         assert_eq!(Slots::of(&rule("* * * * *", "UTC")).unwrap().next_after(Timestamp(i64::MAX)), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_expression_is_told_in_our_words() {
+        let told = |expression: &str| next_after(&rule(expression, "UTC"), Timestamp(0)).unwrap_err().message;
+        assert!(told("*/0 * * * *").ends_with("a step, the number behind `/`, is 1 or more"));
+        for wrong in ["61 * * * *", "x * * * *"] {
+            let message = told(wrong);
+            assert!(!message.contains("error:") && !message.ends_with('.'), "{message}");
+        }
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub fn checked_name(name: &str) -> Result<String, Refusal> {
     let trimmed = name.trim();
     match trimmed {
         "" => bad("is empty"),
-        _ if trimmed.chars().any(char::is_control) => bad("holds control characters"),
+        _ if trimmed.contains(crate::text::is_strange) => bad("holds control characters"),
         _ if trimmed.contains('/') => bad("holds a `/`"),
         _ if trimmed.chars().count() > NAME_MAX => bad("is too long"),
         _ => Ok(trimmed.to_owned()),

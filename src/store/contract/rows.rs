@@ -92,6 +92,8 @@ pub(super) fn agent(name: &str) -> Agent {
         team_since: None,
         dropped: false,
         unfit: false,
+        helps: None,
+        let_go: false,
     }
 }
 

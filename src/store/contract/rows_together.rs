@@ -80,6 +80,7 @@ pub(super) fn conversation(n: u64, owner: &str) -> Conversation {
         heard: n,
         heard_at: (n > 1).then(|| at(n)),
         reacted: None,
+        passed_on: Vec::new(),
     }
 }
 

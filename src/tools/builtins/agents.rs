@@ -1,4 +1,4 @@
-//! Agents: who is there, creating, starting, stopping, looking into another's memory (BI-21..25).
+//! Agents: who is there, creating, starting, stopping, deleting, looking into another's memory (BI-21..25).
 
 use std::collections::BTreeMap;
 
@@ -99,6 +99,16 @@ pub(super) struct StopParams {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub(super) struct DeleteParams {
+    /// The agent to delete: one that you created.
+    agent_id: String,
+    /// Why; shown to whoever asks.
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct InspectParams {
     /// The agent to look into.
     agent_id: String,
@@ -171,7 +181,9 @@ impl WorldTool for Create {
             return Err(rules::reserved(&call.office.cx, &call.party(), &new_id, there.as_ref()));
         }
         let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
-        let name = params.name.as_deref().map(one_line).filter(|name| !name.is_empty());
+        // Line breaks become spaces; what else no name may have is refused with its creation.
+        let plain = |name: &str| name.split_whitespace().collect::<Vec<_>>().join(" ");
+        let name = params.name.as_deref().map(plain).filter(|name| !name.is_empty());
         let new = NewAgent {
             name: name.map_or_else(|| new_id.to_string(), |name| call.office.cx.excerpt(&name, NAME_MAX)),
             agent_id: new_id,
@@ -217,6 +229,24 @@ impl WorldTool for Stop {
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
         let (agent, changed) = rules::stop(w, &call.office.cx, &call.party(), &target, reason.as_deref()).await?;
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
+    }
+}
+
+pub(super) struct Delete;
+
+#[async_trait]
+impl WorldTool for Delete {
+    type Params = DeleteParams;
+
+    async fn apply(&self, call: &CallCx, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let target = agent_id(w, &params.agent_id).await?;
+        let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
+        let gone = rules::delete_own(w, &call.office.cx, &call.party(), &target, reason.as_deref()).await?;
+        let left = gone.left;
+        let content = json!({
+            "agent_id": gone.agent.agent_id, "deleted": true, "mail_dropped": left.mail_dropped, "tasks_left": left.tasks_left,
+        });
+        Ok(content.into())
     }
 }
 

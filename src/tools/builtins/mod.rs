@@ -79,7 +79,7 @@ fn files() -> [Tool; 4] {
     ]
 }
 
-fn agents_and_world() -> [Tool; 8] {
+fn agents_and_world() -> [Tool; 9] {
     use common::Nothing;
     [
         Tool::new::<Nothing>(
@@ -105,6 +105,11 @@ fn agents_and_world() -> [Tool; 8] {
             "syscall.agent.start",
             "Start an agent that is stopped or failed; does nothing if it runs.",
             Run::world(agents::Start),
+        ),
+        Tool::new::<agents::DeleteParams>(
+            "syscall.agent.delete",
+            "Delete an agent that you created. What it had not read is dropped, its tasks stay open, and its place is free.",
+            Run::world(agents::Delete),
         ),
         Tool::new::<agents::StopParams>(
             "syscall.agent.stop",

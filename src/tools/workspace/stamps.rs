@@ -64,7 +64,7 @@ pub(super) fn stamps(
             }
             let Ok(name) = entry.file_name().into_string() else { continue };
             // Temporary files of writes under way are not anybody's business, and control characters nobody's to read.
-            if name.starts_with(TEMP_PREFIX) || name.chars().any(char::is_control) {
+            if name.starts_with(TEMP_PREFIX) || name.contains(ghost_domain::text::is_strange) {
                 continue;
             }
             if kind.is_dir() && recursive && level < DEPTH_MAX {

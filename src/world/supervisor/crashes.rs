@@ -8,7 +8,7 @@ use ghost_agent::AgentMsg;
 use ghost_commons::agents;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Intensity, RestartType, Strategy};
-use ghost_domain::{AgentId, AgentStatus, Desired, Timestamp};
+use ghost_domain::{AgentId, AgentStatus, Desired, Limits, Timestamp};
 use serde_json::json;
 
 use super::hands::{Hands, STORE_PAUSE, passing};
@@ -74,6 +74,8 @@ impl Hands {
     /// Restarts those whom the team's strategy restarts with a crashed member. They go on from their journals.
     fn restart_siblings(&self, crashed: &AgentId) {
         let Some(team) = self.book().team.clone() else { return };
+        // What they have asked of a model is paid for, and belongs in the journal that they go on from.
+        let grace = Limits::seconds(self.tree.engine.office.cx.limits().stop_grace_seconds);
         let after = team.agents.iter().position(|member| member == crashed);
         for (index, member) in team.agents.iter().enumerate() {
             let with = match team.strategy {
@@ -82,7 +84,7 @@ impl Hands {
                 Strategy::RestForOne => after.is_some_and(|at| index > at),
             };
             if with && let Some(actor) = self.tree.directory.actor(member) {
-                drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
+                drop(actor.cast(AgentMsg::Yield { grace }));
             }
         }
     }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use ghost_commons::feed::Subscription;
 use ghost_domain::event::{Event, EventFilter, EventKind};
-use ghost_domain::{Code, ConversationEntry, ConversationId, Limits, Refusal, TurnId, TurnStatus};
+use ghost_domain::{
+    AgentId, AgentStatus, Code, ConversationEntry, ConversationId, Limits, Refusal, TurnId, TurnStatus,
+};
 use ghost_proto::v1::{TurnOver, WatchConversationResponse, watch_conversation_response::What};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
@@ -54,6 +56,8 @@ pub(super) async fn open(
         sender,
         patience,
         closed: control.closed.clone(),
+        owner: conversation.owner,
+        given_up: 0,
         seen: after,
         turns: BTreeMap::new(),
     };
@@ -62,7 +66,9 @@ pub(super) async fn open(
 }
 
 async fn listen(world: &World) -> Result<Subscription, Refusal> {
-    let kinds = ["conversation.", "model.", "turn."].map(str::to_owned).to_vec();
+    let kinds = ["conversation.", "model.", "turn.", "agent.deleted", "agent.stopped", "agent.failed"]
+        .map(str::to_owned)
+        .to_vec();
     Subscription::open(world.store(), None, EventFilter { kinds, ..EventFilter::default() }, true).await
 }
 
@@ -74,6 +80,10 @@ struct Watcher {
     /// A reader without room is waited for so long.
     patience: Duration,
     closed: watch::Receiver<bool>,
+    /// The agent that answers.
+    owner: AgentId,
+    /// The last thing said from outside of which was told that nobody answers it.
+    given_up: i64,
     /// Every entry up to here was sent.
     seen: i64,
     /// The turns under way that answer here.
@@ -139,6 +149,8 @@ impl Watcher {
 
     /// Sends what the log has, and finds out whether a turn is at work on the last thing that was said, or has ended.
     async fn catch_up(&mut self) -> Result<(), End> {
+        let (conversation, _) = queries::conversation(&self.world, self.conversation_id, i64::MAX, 1).await?;
+        self.owner = conversation.owner;
         let answering = loop {
             self.entries().await?;
             let (last_in, answering) = queries::answering(&self.world, self.conversation_id).await?;
@@ -162,7 +174,35 @@ impl Watcher {
         for turn in over {
             self.over(turn.turn_id.to_string(), turn.status, turn.reason).await?;
         }
-        Ok(())
+        self.nobody_answers(false).await
+    }
+
+    /// Tells whoever waits that the owner was deleted, was stopped or has failed: what was said last is answered by nobody for
+    /// now. A turn that has ended over it has told its own end. After an event `of_owner` its record is looked at: the
+    /// directory may not know yet.
+    async fn nobody_answers(&mut self, of_owner: bool) -> Result<(), End> {
+        let runs = !of_owner
+            && self.world.directory().card(&self.owner).is_some_and(|card| {
+                matches!(card.status, AgentStatus::Running | AgentStatus::Restarting | AgentStatus::Stopping)
+            });
+        if runs {
+            return Ok(());
+        }
+        let Some(refusal) = queries::unanswerable(&self.world, &self.owner).await? else { return Ok(()) };
+        let (last_in, answering) = queries::answering(&self.world, self.conversation_id).await?;
+        let turn_id = match answering {
+            Some(Answering::Over(_)) => return Ok(()),
+            Some(Answering::UnderWay(turn_id)) => turn_id.to_string(),
+            None => String::new(),
+        };
+        if last_in == 0 || last_in > self.seen || last_in == self.given_up {
+            return Ok(());
+        }
+        self.given_up = last_in;
+        let error_code = Some(refusal.code.as_str().to_owned());
+        let reason = Some(self.world.cx().redactor.redact(&refusal.to_string()));
+        let status = TurnStatus::Cancelled.as_str().to_owned();
+        self.send(What::TurnOver(TurnOver { turn_id, status, reason, error_code })).await
     }
 
     async fn take(&mut self, event: &Event) -> Result<(), End> {
@@ -170,10 +210,20 @@ impl Watcher {
         let here = || text("conversation_id") == self.conversation_id.to_string();
         let turn_id = text("turn_id");
         match event.kind {
-            EventKind::ConversationMessage if here() => self.entries().await,
+            EventKind::ConversationMessage if here() => {
+                self.entries().await?;
+                self.nobody_answers(false).await
+            }
+            EventKind::AgentDeleted | EventKind::AgentStopped | EventKind::AgentFailed
+                if event.agent_id.as_ref() == Some(&self.owner) =>
+            {
+                self.entries().await?;
+                self.nobody_answers(true).await
+            }
             EventKind::ConversationHandedOver if here() => {
                 self.entries().await?;
                 let (conversation, _) = queries::conversation(&self.world, self.conversation_id, i64::MAX, 1).await?;
+                self.owner = conversation.owner.clone();
                 self.send(What::Changed(convert::conversation(&conversation))).await
             }
             EventKind::TurnStarted | EventKind::TurnResumed if here() => {

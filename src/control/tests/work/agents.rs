@@ -46,7 +46,7 @@ async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
     agents.stop(stop).await.unwrap();
     let task = tasks.create(owned).await.unwrap().into_inner();
     let change = agents.delete(delete.clone()).await.unwrap().into_inner();
-    assert_eq!(change.left, Some(v1::AgentLeft { mail_dropped: 1, tasks_left: 1 }));
+    assert_eq!(change.left, Some(v1::AgentLeft { mail_dropped: 1, tasks_left: 1, comes_back: false }));
     let gone = change.agent.unwrap();
     assert!(gone.deleted_at_ms.is_some() && gone.status_reason.unwrap().ends_with("done"));
     let again = agents.delete(delete).await.unwrap().into_inner();

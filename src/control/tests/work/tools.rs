@@ -60,7 +60,8 @@ async fn no_agent_takes_the_id_of_one_that_the_file_names() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let delete = v1::DeleteAgentRequest { request_id: "d".into(), agent_id: "ben".into(), reason: None };
-    AgentsClient::new(rig.channel.clone()).delete(delete).await.unwrap();
+    let gone = AgentsClient::new(rig.channel.clone()).delete(delete).await.unwrap().into_inner();
+    assert!(gone.left.unwrap().comes_back, "the world file names it");
     let mut tools = ToolsClient::new(rig.channel.clone());
     let mut create = async |request_id: &str, arguments: &str| {
         let made = tools.call(call(request_id, "syscall.agent.create", arguments)).await.unwrap().into_inner();

@@ -22,6 +22,7 @@ fn conversation(n: u128, thread: &str) -> Conversation {
         heard: 0,
         heard_at: None,
         reacted: None,
+        passed_on: Vec::new(),
     }
 }
 

@@ -57,6 +57,7 @@ async fn only_what_the_world_allows_is_created() {
         (json!({ "archetype": "writr" }), Code::NotFound),
         (json!({ "archetype": "writer", "agent_id": "bob" }), Code::Conflict),
         (json!({ "archetype": "writer", "agent_id": "../x" }), Code::InvalidArguments),
+        (json!({ "archetype": "writer", "name": "Bob\u{202e}moc" }), Code::InvalidArguments),
         (json!({ "archetype": "writer", "agent_id": "system" }), Code::InvalidArguments),
         (json!({ "archetype": "writer", "agent_id": "all" }), Code::InvalidArguments),
         (json!({ "archetype": "writer", "overrides": { "max_tokens": 1_000_000 } }), Code::InvalidArguments),
