@@ -73,6 +73,9 @@ pub struct Up {
     /// Where that provider listens.
     #[arg(long, value_name = "URL", requires = "provider")]
     pub base_url: Option<String>,
+    /// Show what agents look at, too, and the last words of every turn.
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 /// Bytes of a socket's path, as the kernel has it.

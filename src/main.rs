@@ -4,11 +4,12 @@ mod arguments;
 mod report;
 mod telemetry;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use ghost_daemon::{Options, Terminal, stop_signal, system_ports};
+use ghost_daemon::{Options, Style, Terminal, stop_signal, system_ports};
 use ghost_domain::text::shown;
 use ghost_domain::{Code, Refusal};
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
                 }
             };
             let world_dir = arguments::world_dir(up.world_dir);
+            let style = style(up.verbose, &env);
             let options = Options {
                 world_dir: world_dir.clone(),
                 data_dir: up.data,
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
                 extra_tools: Vec::new(),
                 ports: system_ports(),
                 page_limit,
-                terminal: Terminal::new(std::io::stdout()),
+                terminal: Terminal::styled(std::io::stdout(), style),
             };
             let code = match runtime.block_on(async { ghost_daemon::run(options, stop_signal()?).await }) {
                 Ok(()) => ExitCode::SUCCESS,
@@ -62,6 +64,19 @@ fn main() -> ExitCode {
             code
         }
     }
+}
+
+/// How standard output shows what it is told: a terminal has a width, and colours unless someone wants none.
+fn style(verbose: bool, env: &dyn Fn(&str) -> Option<String>) -> Style {
+    let is_terminal = std::io::stdout().is_terminal();
+    let given = |name: &str| env(name).filter(|value| !value.is_empty());
+    let plain = given("NO_COLOR").is_some() || given("TERM").is_some_and(|term| term == "dumb");
+    Style { colour: is_terminal && !plain, width: is_terminal.then_some(columns as fn() -> Option<usize>), verbose }
+}
+
+/// How wide the terminal is now.
+fn columns() -> Option<usize> {
+    terminal_size::terminal_size().map(|(terminal_size::Width(columns), _)| usize::from(columns))
 }
 
 /// How many pages the database may have. A bound that was meant and not understood would be none.

@@ -48,11 +48,18 @@ pub(crate) async fn begin(
         match job::follow(Arc::clone(&world), plan, begun, still).await {
             Ok(job) => {
                 let spent = spent(&world, &job).await.unwrap_or_default();
-                terminal.job_done(&job, &root, spent);
+                terminal.job_done(&job, &root, spent, is_free(&world));
             }
             Err(refusal) => tracing::warn!(%refusal, "the job is no longer followed"),
         }
     })))
+}
+
+/// Whether nobody in the world thinks with a model that costs anything or anybody's time.
+fn is_free(world: &World) -> bool {
+    let plan = world.plan();
+    let mut providers = plan.llm.providers.values();
+    providers.all(|provider| provider.kind.is_local())
 }
 
 /// What a job cost so far.

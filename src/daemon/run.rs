@@ -270,7 +270,7 @@ async fn boot_and_serve(
     terminal.ready(&world_name, &endpoints, data_dir.path());
     let path = data_dir.path().to_owned();
     let keeping = (good != vetted).then(|| tokio::task::spawn_blocking(move || vetted_scripts::keep(&path, &good)));
-    let watching = tokio::spawn(terminal.clone().watch(store.clone()));
+    let watching = tokio::spawn(terminal.clone().watch(store.clone(), watch_clock.now()));
     let ground = tokio::spawn(Arc::clone(&world).watch_ground());
     let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;
     let mut failed = main_job.as_ref().err().cloned();

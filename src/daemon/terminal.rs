@@ -1,30 +1,35 @@
-//! What a person sees in the terminal of `ghostd up`: who does what as it happens, in one line each. Progress, not a log.
+//! What a person sees in the terminal of `ghostd up`: who does what and what is said as it happens. Progress, not a log.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ghost_commons::feed::Subscription;
-use ghost_domain::event::{Event, EventFilter, EventKind};
-use ghost_domain::text::{clip, one_line};
+use ghost_domain::event::{Event, EventFilter};
 use ghost_domain::usage::Spending;
-use ghost_domain::{AgentId, Job};
+use ghost_domain::{AgentId, Job, Money, Timestamp};
 use ghost_store::Store;
-use serde_json::Value;
 
 use crate::job::Standing;
+use crate::narration::Narrator;
+use crate::page::Style;
 
 /// Where progress is written. Cheap to clone.
 #[derive(Clone)]
 pub struct Terminal {
     out: Arc<Mutex<Box<dyn Write + Send>>>,
+    style: Style,
 }
 
 impl Terminal {
-    /// A terminal that writes to `out`.
+    /// A terminal that writes plain lines to `out`.
     pub fn new(out: impl Write + Send + 'static) -> Self {
-        Self { out: Arc::new(Mutex::new(Box::new(out))) }
+        Self::styled(out, Style::default())
+    }
+
+    /// A terminal that writes to `out` in a style.
+    pub fn styled(out: impl Write + Send + 'static, style: Style) -> Self {
+        Self { out: Arc::new(Mutex::new(Box::new(out))), style }
     }
 
     /// A terminal that shows nothing.
@@ -41,7 +46,7 @@ impl Terminal {
 
     /// The world serves.
     pub fn ready(&self, world: &str, endpoints: &[String], data: &Path) {
-        self.line(&format!("{world} is up. Data: {}", data.display()));
+        self.line(&self.style.paint("1", &format!("{world} is up. Data: {}", data.display())));
         for endpoint in endpoints {
             self.line(&format!("  listening on {endpoint}"));
         }
@@ -65,7 +70,7 @@ impl Terminal {
 
     /// Nothing works on the job, and it is not done.
     pub fn job_stands(&self, job_id: &str, standing: &Standing) {
-        self.line(&format!("Job {job_id} stands still: {}", standing.why));
+        self.line(&self.style.paint("33", &format!("Job {job_id} stands still: {}", standing.why)));
         let fit = standing.idle.iter().filter(|(_, unfit)| unfit.is_none());
         let starts: Vec<String> = fit.map(|(id, _)| format!("`ghostctl agent start {id}`")).collect();
         if !starts.is_empty() {
@@ -96,13 +101,13 @@ impl Terminal {
     }
 
     /// The job is done.
-    pub fn job_done(&self, job: &Job, workspace: &Path, spent: Spending) {
+    pub fn job_done(&self, job: &Job, workspace: &Path, spent: Spending, free: bool) {
         let path = job.result_path.as_deref().unwrap_or_default();
         let took = job.finished_at.map(|at| at.since(job.started_at).as_secs_f64()).unwrap_or_default();
         self.line("");
-        self.line(&format!("Job {} is done after {took:.1} s.", job.job_id));
+        self.line(&self.style.paint("1;32", &format!("Job {} is done after {took:.1} s.", job.job_id)));
         self.line(&format!("  result  {}", workspace.join(path).display()));
-        self.line(&format!("  cost    {}", cost(spent)));
+        self.line(&format!("  cost    {}", cost(spent, free)));
         self.line("Still serving. `ghostctl status` looks around; Ctrl-C or `ghostctl shutdown` ends it.");
     }
 
@@ -111,17 +116,18 @@ impl Terminal {
         self.line(&format!("Stopping ({reason}): letting turns under way finish."));
     }
 
-    /// Shows what happens until the store closes. A terminal that cannot keep up skips ahead; the feed has it all.
-    pub async fn watch(self, store: Store) {
-        let mut subjects = BTreeMap::new();
+    /// Shows what happens until the store closes, with the time since `begun`. A terminal that cannot keep up skips ahead; the
+    /// feed has it all.
+    pub async fn watch(self, store: Store, begun: Timestamp) {
+        let mut narrator = Narrator::new(self.style.verbose);
         loop {
             let Ok(mut events) = Subscription::open(&store, None, EventFilter::default(), true).await else { return };
             loop {
                 match events.next().await {
                     Ok(Some(event)) => {
                         log(&event);
-                        if let Some(text) = words(&event, &mut subjects) {
-                            self.line(&text);
+                        if let Some(told) = narrator.take(&event) {
+                            self.line(&self.style.lay_out(&told, begun));
                         }
                     }
                     Ok(None) => return,
@@ -142,9 +148,13 @@ fn log(event: &Event) {
     }
 }
 
-/// What something cost, as far as anybody knows.
-fn cost(spent: Spending) -> String {
+/// What something cost, as far as anybody knows. Models that are files of rules or recordings are `free`, and their tokens are
+/// nobody's thoughts.
+fn cost(spent: Spending, free: bool) -> String {
     let Spending { tokens, cost, unpriced_tokens } = spent;
+    if free && cost == Money(0) {
+        return "nothing: the models are scripts and recordings, which think for free".to_owned();
+    }
     match unpriced_tokens {
         0 => format!("{cost} for {tokens} tokens"),
         unpriced if unpriced == tokens => format!("unknown: the models of {tokens} tokens have no known price"),
@@ -154,59 +164,9 @@ fn cost(spent: Spending) -> String {
     }
 }
 
-/// An event in words, or nothing if it is not worth a line. `calls` keeps what calls under way are about.
-fn words(event: &Event, calls: &mut BTreeMap<String, String>) -> Option<String> {
-    let who = event.agent_id.as_ref().map_or("world", |id| id.as_str());
-    let text = |field: &str| event.payload.get(field).and_then(Value::as_str).unwrap_or_default();
-    let say = |what: String| Some(format!("  {who:<10} {}", clip(&one_line(&what), 140)));
-    // What went wrong is shown whole: its end says what to do.
-    let say_whole = |what: String| Some(format!("  {who:<10} {}", clip(&one_line(&what), 600)));
-    match event.kind {
-        EventKind::ToolStarted => {
-            // Bounded by the calls under way; a crash may leave a few behind.
-            if calls.len() > 4_096 {
-                calls.clear();
-            }
-            calls.insert(text("call_id").to_owned(), subject(text("summary")));
-            None
-        }
-        EventKind::ToolFinished => {
-            let subject = calls.remove(text("call_id")).unwrap_or_default();
-            let tool = text("tool");
-            match text("status") {
-                "ok" => say(format!("{tool} {subject}")),
-                status => say(format!("{tool} {subject} — {status}: {}", text("error"))),
-            }
-        }
-        EventKind::TaskCreated => say(format!("gets the task “{}”", text("title"))),
-        EventKind::TaskUpdated if text("status") == "done" => say(format!("finished “{}”", text("title"))),
-        EventKind::ModelFailed => say_whole(format!("model {} failed: {}", text("model"), text("error"))),
-        EventKind::AgentCrashed => say_whole(format!("crashed: {}", text("reason"))),
-        EventKind::AgentRestarted => say("is back".into()),
-        EventKind::AgentFailed => say_whole(format!("failed: {}", text("reason"))),
-        EventKind::TurnResumed => say("goes on where it was".into()),
-        EventKind::TurnFinished if text("status") == "failed" => say_whole(format!("turn failed: {}", text("reason"))),
-        EventKind::DeadLetterHeld => say_whole(format!("set a message aside: {}", text("reason"))),
-        EventKind::WorldWarning => say_whole(format!("warning: {}", text("warning"))),
-        _ => None,
-    }
-}
-
-/// What a call is about, from its arguments: a path, a title, a receiver.
-fn subject(arguments: &str) -> String {
-    for field in ["\"path\":\"", "\"title\":\"", "\"agent_id\":\"", "\"to\":\"", "\"name\":\""] {
-        if let Some(at) = arguments.find(field) {
-            let rest = &arguments[at + field.len()..];
-            return rest.split(['"', '…']).next().unwrap_or_default().to_owned();
-        }
-    }
-    String::new()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ghost_domain::Money;
 
     /// What is said of a stand, line by line, without the first.
     fn advice(idle: &[(&str, Option<&str>)], failed: bool, watches: &[&str]) -> Vec<String> {
@@ -250,8 +210,10 @@ mod tests {
 
     #[test]
     fn an_unknown_price_is_not_shown_as_none() {
-        let of = |cost, tokens, unpriced_tokens| super::cost(Spending { tokens, cost: Money(cost), unpriced_tokens });
-        assert_eq!(of(0, 900, 0), "$0.00 for 900 tokens", "scripted models cost nothing");
+        let spent = |cost, tokens, unpriced_tokens| Spending { tokens, cost: Money(cost), unpriced_tokens };
+        let of = |cost, tokens, unpriced_tokens| super::cost(spent(cost, tokens, unpriced_tokens), false);
+        assert!(!super::cost(spent(0, 900, 0), true).contains("900"), "nobody thought");
+        assert_eq!(of(0, 900, 0), "$0.00 for 900 tokens");
         assert!(of(0, 900, 900).starts_with("unknown"));
         assert!(of(5, 900, 400).contains("$0.000005") && of(5, 900, 400).contains("400 of them"));
     }
