@@ -243,7 +243,7 @@ async fn addressed(
 
 /// The nearest agent is looked for when the command is over, see [`with_nearest`](crate::mail::with_nearest).
 fn nobody_there(name: &AgentId) -> Refusal {
-    let near = nearest(name.as_str(), [EVERYONE].into_iter());
+    let near = nearest(name.as_str(), [EVERYONE]);
     let meant = near.map(|near| format!("did you mean `@{near}`? ")).unwrap_or_default();
     Refusal::new(Code::InvalidArguments, format!("content mentions @{name}, and there is no agent of that id"))
         .hint(format!("{meant}write a name that is meant for nobody without the @, and code between backticks"))

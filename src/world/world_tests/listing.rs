@@ -33,6 +33,8 @@ fn agent(n: usize) -> Agent {
         paid_since: None,
         team_since: None,
         dropped: false,
+        helps: None,
+        let_go: false,
         unfit: false,
     }
 }
