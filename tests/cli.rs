@@ -304,15 +304,16 @@ fn budgets_usage_dead_letters_and_events() {
     let usage = house.json(&["usage", "--agent", "ada", "--since", "24h"]);
     has(&usage, &["agent_id", "model", "calls", "input_tokens", "output_tokens"]);
     assert_eq!((usage.as_array().unwrap().len(), &usage[0]["calls"]), (1, &json!(1)));
-    // A budget that is spent ends the turn with that reason, and work goes on when it is raised.
+    // A budget that is spent parks the turn. Who asked gets that reason at the deadline, and work goes on when it is raised.
     let set = house.json(&["budget", "set", "agent:ada", "--tokens", "1"]);
     assert_eq!((text(&set, "scope"), &set["limit_tokens"]), ("agent:ada", &json!(1)));
-    let spent = house.ctl(&["--json", "ask", "ada", "hello"]);
+    let spent = house.ctl(&["--json", "--timeout", "500ms", "ask", "ada", "hello"]);
     // One object on standard error, as every failure is, and the exit code of its reason.
-    assert_eq!(spent.exits(8).out, "");
-    assert_eq!(text(&spent.error(), "code"), "budget_exhausted");
-    assert!(text(&spent.error(), "error").contains("budget"), "{}", spent.err);
-    house.ctl(&["ask", "ada", "hello"]).exits(8);
+    assert_eq!(spent.exits(6).out, "");
+    assert_eq!(text(&spent.error(), "code"), "timeout");
+    assert!(text(&spent.error(), "error").contains("budget agent:ada is spent"), "{}", spent.err);
+    let parked = house.json(&["turn", "list", "--status", "parked"]);
+    assert_eq!((parked.as_array().unwrap().len(), text(&parked[0], "agent_id")), (1, "ada"));
     house.json(&["budget", "set", "agent:ada", "--tokens", "none"]);
     assert_eq!(text(&house.json(&["ask", "ada", "hello"]), "status"), "answered");
     house.ctl(&["budget", "set", "agent:nobody", "--tokens", "5"]).exits(3);

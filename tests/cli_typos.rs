@@ -233,26 +233,21 @@ fn no_answer_has_the_code_of_its_reason() {
     house.json(&["agent", "stop", "ada", "--grace", "0s"]);
     house.ctl(&["ask", "ada", "hello"]).exits(7);
     house.json(&["budget", "set", "agent:ben", "--tokens", "1"]);
-    house.ctl(&["ask", "ben", "hello"]).exits(8);
-    // Talking is told so just as asking is.
-    let (code, out, err) = house.ctl_piped(&["--json", "talk", "ben"], b"hello\n");
-    assert_eq!(code, 8, "{err}");
-    let error: Value = serde_json::from_str(&err).unwrap();
-    assert_eq!(error["code"], "budget_exhausted");
-    let over: Value = serde_json::from_str(out.lines().find(|line| line.contains("turn_over")).unwrap()).unwrap();
-    assert_eq!((&over["status"], &over["error_code"]), (&json!("failed"), &json!("budget_exhausted")));
+    let spent = house.ctl(&["--json", "--timeout", "300ms", "ask", "ben", "hello"]);
+    spent.exits(6);
+    assert!(spent.error()["error"].as_str().unwrap().contains("budget agent:ben is spent"));
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ask = |agent_id: &str, request_id: &str| AskRequest {
         request_id: request_id.into(),
         agent_id: agent_id.into(),
         body: "hello".into(),
-        timeout_ms: Some(30_000),
+        timeout_ms: Some(300),
     };
     runtime.block_on(async {
         let mut client = MessagesClient::new(channel(&house));
         let spent = client.ask(ask("ben", "a")).await.unwrap().into_inner();
-        assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("failed", Some("budget_exhausted")));
+        assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("timed_out", Some("timeout")));
         assert!(spent.error.unwrap().contains("tokens") && spent.hint.is_some() && spent.reply.is_none());
         let stopped = client.ask(ask("ada", "b")).await.unwrap_err();
         assert_eq!((stopped.code(), &refusal(&stopped)["code"]), (Code::FailedPrecondition, &json!("conflict")));

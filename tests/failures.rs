@@ -276,7 +276,7 @@ fn an_ask_whose_target_dies_of_it_is_answered_with_the_reason() {
 }
 
 #[test]
-fn a_provider_outage_fails_a_turn_and_never_an_agent() {
+fn a_provider_outage_parks_a_turn_and_fails_no_agent() {
     let trouble = Trouble::new();
     let daemon = trouble.up();
     // A short one is ridden out.
@@ -285,18 +285,20 @@ fn a_provider_outage_fails_a_turn_and_never_an_agent() {
     let failures = trouble.house.ctl(&["--json", "events", "--kind", "model.failed"]).json_lines();
     assert_eq!(failures.len(), 2);
     assert!(failures[0]["payload"]["error"].as_str().unwrap().contains("out of order"), "{}", failures[0]);
-    // A long one ends the turn with the reason, and whoever asked is told.
+    // A long one parks the turn, and whoever asked is told why at the deadline.
     trouble.outage.store(u32::MAX, Ordering::SeqCst);
-    let asked = trouble.house.ctl(&["--json", "ask", "victim", "how are you"]);
-    assert_ne!(asked.code, Some(0));
-    assert!(asked.err.contains("no model answered"), "{}", asked.err);
+    let asked = trouble.house.ctl(&["--json", "--timeout", "2s", "ask", "victim", "how are you"]);
+    asked.exits(6);
+    assert!(asked.err.contains("is down"), "{}", asked.err);
     trouble.reply("steady", "I am steady.");
-    let turn = trouble.ended();
-    assert_eq!((&turn["status"], &turn["crashes"]), (&json!("failed"), &json!(0)), "{turn}");
+    let parked = trouble.house.json(&["turn", "list", "--status", "parked"]);
+    assert_eq!((&parked[0]["agent_id"], &parked[0]["crashes"]), (&json!("victim"), &json!(0)), "{parked}");
+    assert_eq!(trouble.house.json(&["status"])["models_down"][0]["model"], "fake");
     let victim = trouble.victim();
     assert_eq!((&victim["status"], &victim["restarts"]), (&json!("running"), &json!(0)), "{victim}");
     assert!(trouble.held().is_empty());
     trouble.outage.store(0, Ordering::SeqCst);
+    trouble.house.ctl(&["turn", "retry", parked[0]["turn_id"].as_str().unwrap()]).ok();
     trouble.reply("victim", "I am well.");
     trouble.others_are_well();
     daemon.stop();
@@ -315,7 +317,7 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     // It is told where people look, and once in the log.
     assert!(trouble.house.json(&["status"])["warnings"].to_string().contains("full"));
     let soon = Deadline::seconds(5);
-    trouble.house.ctl(&["--timeout", "2s", "ask", "friend", &"x".repeat(20_000)]).exits(5).says(&["full"]);
+    trouble.house.ctl(&["--timeout", "2s", "ask", "friend", &"x".repeat(60_000)]).exits(5).says(&["full"]);
     assert!(!soon.passed(), "an ask of two seconds");
     let lines = daemon.err.text().matches("a batch could not be committed").count();
     assert!((1..=3).contains(&lines), "{lines}: {}", daemon.err.text());

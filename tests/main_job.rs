@@ -83,7 +83,7 @@ rules:
     do: [{ say: It is there already. }]
   - when: { mail: 'JOB', round: 0 }
     do: [{ WRITE }]
-otherwise: [{ fail: { kind: unauthorized, message: the key was taken away } }]
+otherwise: [{ fail: { kind: bad_request, message: the key was taken away } }]
 ";
 
 fn writes_and_fails() -> String {
@@ -213,7 +213,7 @@ rules:
     do: [{ say: It is written. }]
   - when: { mail: 'JOB', round: 0 }
     do: [{ call: syscall.message.send, with: { to: ann, content: 'A part of it.' } }]
-otherwise: [{ fail: { kind: unauthorized, message: the key was taken away } }]
+otherwise: [{ fail: { kind: bad_request, message: the key was taken away } }]
 ";
 
 fn fails_and_then_writes() -> String {
@@ -281,7 +281,7 @@ otherwise: [{ say: Ann does it. }]
 
 #[test]
 fn a_job_that_has_gone_on_and_stands_still_for_the_same_reason_is_told_again() {
-    let (house, world) = office("otherwise: [{ fail: { kind: unauthorized, message: no key } }]\n", "otherwise: []\n");
+    let (house, world) = office("otherwise: [{ fail: { kind: bad_request, message: no key } }]\n", "otherwise: []\n");
     fs::write(world.join("scripts/ann.yaml"), "otherwise: [{ say: Noted. }]\n").unwrap();
     let daemon = house.up(&world, &[]);
     let (first, _) = stands(&daemon, 1);

@@ -300,7 +300,7 @@ fn costly(text: &str, budget: (&str, &str)) -> String {
 }
 
 #[test]
-fn a_job_that_a_spent_budget_brought_to_a_stand_goes_on_when_it_is_raised() {
+fn a_job_that_waits_for_a_budget_goes_on_when_it_is_raised() {
     let house = house();
     let world = house.join("newsroom");
     copy_of_newsroom(&world);
@@ -308,14 +308,14 @@ fn a_job_that_a_spent_budget_brought_to_a_stand_goes_on_when_it_is_raised() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, costly(&text, ("200_000_000", "100_000"))).unwrap();
     let daemon = house.up(&world, &[]);
-    daemon.wait_for_line("the stand", Deadline::seconds(60), |line| line.contains("stands still"));
+    daemon.wait_for_line("a parked turn", Deadline::seconds(60), |line| line.contains(" waits: "));
     house.ctl(&["budget", "set", "world", "--tokens", "none"]).ok();
     check(&briefing(&daemon), &world.join("input"));
     daemon.stop();
 }
 
 #[test]
-fn a_job_that_a_days_budget_brought_to_a_stand_goes_on_the_next_day_by_itself() {
+fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
     let mut house = House::new(ghostd_testing());
     let ahead = house.join("ahead");
     house.set(AHEAD, &ahead);
@@ -325,17 +325,17 @@ fn a_job_that_a_days_budget_brought_to_a_stand_goes_on_the_next_day_by_itself() 
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, costly(&text, ("tokens: 200_000_000", "tokens_per_day: 400_000"))).unwrap();
     let daemon = house.up(&world, &[]);
-    // How much of it a day brings to its end is not said: turns that fail are begun anew. Nothing but the time of day changes.
+    // How many turns a day lets go on is not said. Nothing but the time of day changes.
     let (mut days, mut from) = (0_u64, 0);
     loop {
-        let told = |line: &str| line.contains("stands still") || line.starts_with("  result  ");
-        let (at, line) = daemon.out.find(from, Deadline::seconds(120), told).expect("a stand, or the end");
+        let told = |line: &str| line.contains(" waits: ") || line.starts_with("  result  ");
+        let (at, line) = daemon.out.find(from, Deadline::seconds(120), told).expect("a parked turn, or the end");
         if line.starts_with("  result  ") {
             break;
         }
         assert!(line.contains("world/day"), "{line}");
         days += 1;
-        assert!(days < 10, "a day brings it no further");
+        assert!(days < 60, "a day brings it no further");
         std::fs::write(&ahead, (days * 86_400_000).to_string()).unwrap();
         from = at + 1;
     }
@@ -349,7 +349,7 @@ fn a_job_whose_provider_was_away_goes_on_after_a_restart() {
     let house = house();
     let away = ["--provider", "openai", "--model", "any", "--base-url", "http://127.0.0.1:1/v1"];
     let daemon = house.up(Path::new(NEWSROOM), &away);
-    daemon.wait_for_line("the stand", Deadline::seconds(60), |line| line.contains("stands still"));
+    daemon.wait_for_line("a parked turn", Deadline::seconds(60), |line| line.contains(" waits: "));
     daemon.stop();
     let daemon = house.up(Path::new(NEWSROOM), &[]);
     check(&briefing(&daemon), &Path::new(NEWSROOM).join("input"));

@@ -18,6 +18,10 @@ const CHANNEL_CONTEXT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.
 
 /// What the owner of a task says how far it is with (TASK-05).
 pub(crate) const TASK_UPDATE: &str = "syscall.task.update";
+/// Makes an agent.
+const AGENT_CREATE: &str = "syscall.agent.create";
+/// Takes one back.
+const AGENT_DELETE: &str = "syscall.agent.delete";
 
 /// What holds for a tool that no group lists (CONF-27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,7 +121,14 @@ impl Groups {
     }
 }
 
+/// The tool whose grant decides over `canonical`. Who makes agents can take them back, and nobody else has made any: unless a
+/// group names it, deleting goes with creating. What narrows it by its own name narrows it all the same.
+fn goes_with<'a>(canonical: &'a str, listed: &BTreeSet<String>) -> &'a str {
+    if canonical == AGENT_DELETE && !listed.contains(canonical) { AGENT_CREATE } else { canonical }
+}
+
 fn public(canonical: &str, listed: &BTreeSet<String>, default: AccessDefault) -> bool {
+    let canonical = goes_with(canonical, listed);
     !listed.contains(canonical) && (default == AccessDefault::Public || always_on(canonical))
 }
 
@@ -166,7 +177,11 @@ impl ToolAccess {
     #[must_use]
     pub fn can_access(&self, name: &str) -> bool {
         let name = canonical_name(name);
-        always_on(&name) || (self.passes_filters(&name) && self.passes_list(&name) && self.passes_rules(&name))
+        if always_on(&name) {
+            return true;
+        }
+        let rules = self.passes_rules(goes_with(&name, &self.listed));
+        rules && self.passes_filters(&name) && self.passes_list(&name)
     }
 
     /// The same in a turn that came from an outside conversation: `syscall.channel.send` and `syscall.channel.handoff`

@@ -95,8 +95,6 @@ impl Plan {
     #[must_use]
     pub fn grants(&self, access: &ToolAccess, tool: &str, outside: bool) -> bool {
         let of_channel = is_of_channel(tool);
-        // Who makes agents can take them back, and nobody else has made any.
-        let tool = if tool == AGENT_DELETE { AGENT_CREATE } else { tool };
         match outside {
             // The owner of a task may say how far it is (TASK-05): the tool is there, and knows whom it serves.
             _ if !of_channel => {
@@ -108,11 +106,6 @@ impl Plan {
         }
     }
 }
-
-/// Makes an agent.
-const AGENT_CREATE: &str = "syscall.agent.create";
-/// Takes one back.
-const AGENT_DELETE: &str = "syscall.agent.delete";
 
 /// Whether a tool, by its canonical name, exists only in turns that come from a conversation outside (CONF-03).
 #[must_use]

@@ -25,8 +25,8 @@ use crate::reconcile::{self, Stage};
 use crate::root::{Root, RootMsg};
 use crate::schedules;
 use crate::signals;
-use crate::supervisor::Tree;
 use crate::switchboard::Switchboard;
+use crate::tree::Tree;
 use crate::watches;
 use crate::world::{Reloader, World};
 

@@ -12,7 +12,7 @@ use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
 use serde_json::json;
 
 use crate::loops::KEEPER;
-use crate::supervisor::Tree;
+use crate::tree::Tree;
 
 /// The keeper's beat.
 const BEAT: Duration = Duration::from_secs(5);

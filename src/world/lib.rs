@@ -17,6 +17,7 @@ mod signals;
 mod supervisor;
 mod switchboard;
 mod team_msg;
+mod tree;
 mod wake_slot;
 mod watch_set;
 mod watches;

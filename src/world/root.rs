@@ -12,8 +12,9 @@ use ghost_store::StoreError;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
-use crate::supervisor::{Start, Supervisor, Tree};
+use crate::supervisor::{Start, Supervisor};
 use crate::team_msg::TeamMsg;
+use crate::tree::Tree;
 
 /// The root: it brings supervisors back.
 pub(crate) struct Root;

@@ -12,7 +12,7 @@ use ghost_domain::schedule::slots::minute_of_day;
 use ghost_domain::{AgentId, Refusal, Timestamp};
 
 use crate::loops::SCHEDULES;
-use crate::supervisor::Tree;
+use crate::tree::Tree;
 
 /// The longest time between two looks at the store.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);

@@ -10,8 +10,8 @@ use ghost_domain::{AgentStatus, Desired, Refusal};
 
 use crate::loops::SWITCHBOARD;
 use crate::pause::{PAUSED, waiting};
-use crate::supervisor::Tree;
 use crate::team_msg::TeamMsg;
+use crate::tree::Tree;
 
 /// Waits for the switchboard's next trouble, which is its end; it begins `again` after one.
 pub(crate) async fn rounds(tree: Arc<Tree>, again: bool) -> Result<(), String> {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_agent::{AgentActor, AgentMsg, Arguments, Engine};
+use ghost_agent::{AgentActor, AgentMsg, Arguments};
 use ghost_config::plan::TeamPlan;
 use ghost_domain::restart::Intensity;
 use ghost_domain::{Activity, AgentId};
@@ -23,19 +23,9 @@ use tokio::sync::oneshot;
 use self::ends::Ends;
 use self::errands::Errands;
 use self::hands::Hands;
-use crate::directory::Directory;
-use crate::loops::Loops;
-use crate::switchboard::Switchboard;
 use crate::team_msg::{Errand, TeamMsg};
+use crate::tree::Tree;
 use crate::wake_slot::Activation;
-
-/// What all supervisors of a world share.
-pub(crate) struct Tree {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) directory: Arc<Directory>,
-    pub(crate) switchboard: Arc<Switchboard>,
-    pub(crate) loops: Arc<Loops>,
-}
 
 /// A supervisor.
 pub(crate) struct Supervisor;

@@ -18,7 +18,7 @@ use notify::RecommendedWatcher;
 use serde_json::json;
 
 use crate::loops::WATCHES;
-use crate::supervisor::Tree;
+use crate::tree::Tree;
 use crate::watch_set::{self, Touched};
 
 /// Between two looks at everything: what no notification told of is found by then.

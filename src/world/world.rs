@@ -25,8 +25,8 @@ use crate::directory::Directory;
 use crate::loops::{self, Loops, Running};
 use crate::pause::{PAUSED, waiting};
 use crate::root::RootMsg;
-use crate::supervisor::Tree;
 use crate::team_msg::TeamMsg;
+use crate::tree::Tree;
 
 /// Reads the configuration anew: a plan with its providers, or every problem in words.
 pub type Reloader = Box<dyn Fn() -> Result<(Plan, Providers), Refusal> + Send + Sync>;

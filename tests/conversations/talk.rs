@@ -63,7 +63,7 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
     talk(&house, &["ada"], "/handoff ben\n").exits(7).says(&["is stopped"]);
     talk(&house, &["ben"], "").exits(7).says(&["agent start ben"]);
     house.ctl(&["agent", "start", "ben"]).ok();
-    talk(&house, &["ada"], "/attach nothing.md\n").exits(2).says(&["attached to no message"]);
+    talk(&house, &["ada"], "/attach nothing.md\n").exits(3).says(&["nothing.md"]);
     talk(&house, &["ada"], &format!("{}\n", "x".repeat(5 * 1024 * 1024))).exits(8).says(&["1048576"]);
     talk(&house, &["ada"], "/dance\n").exits(2).says(&["/handoff AGENT"]);
     let missing = "01234567-89ab-7def-8123-456789abcdef";

@@ -70,7 +70,7 @@ const ASKS: [(&str, Ask); 32] = asks! {
     "age: agent list": AgentsClient.list(|_door| ListAgentsRequest { limit: 100, ..Default::default() }),
     "age: agent show": AgentsClient.get(|_door| GetAgentRequest { agent_id: AGENT.into() }),
     "age: agent inspect": AgentsClient.inspect(|_door| InspectAgentRequest { agent_id: AGENT.into(), ..Default::default() }),
-    "age: agent prompt": AgentsClient.prompt(|_door| AgentPromptRequest { agent_id: AGENT.into(), ..Default::default() }),
+    "age: agent prompt": AgentsClient.prompt(|_door| AgentPromptRequest { agent_id: AGENT.into() }),
     "age: turn list": TurnsClient.list(|_door| ListTurnsRequest { limit: 50, ..Default::default() }),
     "age: turn list of an agent": TurnsClient.list(|_door| ListTurnsRequest { agent_id: agent(), limit: 5, ..Default::default() }),
     "age: turn list, failed": TurnsClient.list(|_door| ListTurnsRequest { status: Some("failed".into()), limit: 50, ..Default::default() }),

@@ -79,6 +79,7 @@ async fn who_is_restarted_for_another_pays_for_no_model_call_twice() {
     rig.send("ada", "go").await;
     let arguments = || Arguments { agent_id: id("ada"), engine: Arc::clone(&rig.engine) };
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    actor.cast(AgentMsg::Wake).unwrap();
     rig.model.hung.notified().await;
     actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
     tokio::task::yield_now().await;
@@ -94,6 +95,7 @@ async fn who_is_restarted_for_another_pays_for_no_model_call_twice() {
         .does(move |_, n| if n == 0 { Reply::UntilCall(Arc::clone(&held), json!({ "n": 1 })) } else { say("well") });
     rig.send("ada", "again").await;
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    actor.cast(AgentMsg::Wake).unwrap();
     rig.model.hung.notified().await;
     actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
     tokio::task::yield_now().await;
@@ -102,6 +104,7 @@ async fn who_is_restarted_for_another_pays_for_no_model_call_twice() {
     let turn = rig.turn("ada").await;
     assert_eq!((turn.status, turn.rounds, turn.calls), (TurnStatus::Open, 1, 0));
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    actor.cast(AgentMsg::Wake).unwrap();
     until(&rig, TurnStatus::Finished).await;
     let turn = rig.turn("ada").await;
     assert_eq!((turn.rounds, turn.calls, rig.model.asked().len()), (2, 1, 2), "three calls would be one paid twice");

@@ -19,6 +19,9 @@ use super::think::Choice;
 use crate::engine::Engine;
 use crate::line::Place;
 
+/// How long a wait for the next day does not look at the clock.
+const DAY_STEP: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// What a waiting agent shows, until it goes on: that a stop need not wait for it, and why its asks are not answered.
 struct Waiting<'a> {
     engine: &'a Engine,
@@ -216,7 +219,13 @@ impl Runner {
         let clock = &self.engine.office.cx.ports.clock;
         let day = async {
             match scope {
-                Scope::Day(_) => clock.sleep_until(budget::next_day(clock.now())).await,
+                // In short steps, so that a clock that is set, or a machine that slept, is noticed.
+                Scope::Day(_) => {
+                    let day = budget::next_day(clock.now());
+                    while clock.now() < day {
+                        clock.sleep_until(day.min(clock.now().plus(DAY_STEP))).await;
+                    }
+                }
                 _ => std::future::pending().await,
             }
         };

@@ -18,8 +18,8 @@ use ghost_domain::{
 };
 
 use super::nameless::{Head, Meta, Numbered, Prompt, Seen, TaskHistory};
+use super::open_turn::OpenTurn;
 use super::row::Keyed;
-use super::rows::turns::OpenTurn;
 use super::shelf::{Ids, Known, Log, Shelf};
 
 /// The sequences of the world: the last number given out in each.

@@ -13,6 +13,7 @@ mod flush;
 mod layers;
 mod nameless;
 mod open;
+mod open_turn;
 mod options;
 mod overlay;
 mod place;

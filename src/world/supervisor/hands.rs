@@ -15,8 +15,8 @@ use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
 use ghost_store::Writes;
 use ractor::ActorRef;
 
-use super::Tree;
 use crate::team_msg::{Errand, TeamMsg};
+use crate::tree::Tree;
 
 /// How long a supervisor waits when the store cannot take its word.
 pub(super) const STORE_PAUSE: Duration = Duration::from_secs(1);

@@ -22,5 +22,5 @@ mod schedules;
 mod shared_state;
 mod skills;
 mod tasks;
-pub(super) mod turns;
+mod turns;
 mod usage;

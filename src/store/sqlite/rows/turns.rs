@@ -7,6 +7,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::bit;
 use crate::sqlite::nameless::Prompt;
+use crate::sqlite::open_turn::OpenTurn;
 use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, to_json};
 use crate::sqlite::session::Session;
@@ -201,17 +202,6 @@ fn with_parked(parked: bool) -> &'static str {
         true => "status = 'open' AND json_extract(record, '$.parked') IS NOT NULL",
         false => "json_extract(record, '$.parked') IS NULL",
     }
-}
-
-/// What is known of the open turn that an agent goes on with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sqlite) enum OpenTurn {
-    /// There is none.
-    None,
-    /// This one.
-    Is(TurnId),
-    /// The agent has turns aside: the table says which is next.
-    Unknown,
 }
 
 #[async_trait]

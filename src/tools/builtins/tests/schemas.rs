@@ -13,12 +13,13 @@ use crate::builtins::all;
 use crate::registry::Registry;
 use crate::tool::Tool;
 
-const NAMES: [&str; 46] = [
+const NAMES: [&str; 47] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
     "message",
     "syscall.agent.create",
+    "syscall.agent.delete",
     "syscall.agent.inspect",
     "syscall.agent.list",
     "syscall.agent.start",
@@ -223,7 +224,7 @@ async fn a_registry_holds_what_was_granted_and_nothing_else() {
     let groups = Groups::new(&words, AccessDefault::Public, false, ExtraTools::default());
     let access = resolve(&groups, None, &BTreeSet::new(), None, None);
     let registry = table.registry((*rig.ada.caller).clone(), &|name| access.can_access(name));
-    assert_eq!(registry.specs().len(), NAMES.len() - 1);
+    assert_eq!(registry.specs().len(), NAMES.len() - 2, "deleting goes with creating");
     assert_eq!(code(registry.find("syscall.agent.create").map(|_| ())), Code::AccessDenied);
     assert_eq!(code(registry.find("workspace.raed").map(|_| ())), Code::UnknownTool);
     let hint = |registry: &Registry| registry.find("syscall.agent.create").map(|_| ()).unwrap_err().hint.unwrap();
