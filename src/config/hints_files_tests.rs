@@ -185,7 +185,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
                 std::fs::create_dir(w.dir().join("inputs")).unwrap();
                 w.config(&format!("{GOOD}job: {{ input: input, lead: mux, brief: b, result: r/ }}\n"));
             },
-            &[("world-config.yaml", 30, "there is no directory `input`", "did you mean `inputs`?")],
+            &[("world-config.yaml", 31, "there is no directory `input`", "did you mean `inputs`?")],
         ),
         (
             "legacy",
@@ -362,7 +362,7 @@ fn what_only_follows_from_a_repeated_key_is_not_told() {
     let told: Vec<(usize, &str)> = problems.0.iter().map(|problem| (problem.line, problem.field.as_str())).collect();
     assert_eq!(
         told,
-        [(30, "tool_privileges"), (31, "tool_privileges.clerks[0]"), (32, "agents"), (33, "agents[0].nmae")],
+        [(31, "tool_privileges"), (32, "tool_privileges.clerks[0]"), (33, "agents"), (34, "agents[0].nmae")],
         "{problems}"
     );
 }

@@ -245,7 +245,7 @@ fn a_provider_needs_a_model_and_a_known_name() {
     world.config(&format!("{GOOD}llm: {{ default_provider: anthropic }}\n"));
     let problems = world.problems();
     assert!(
-        problems.contains("world-config.yaml:30: llm.default_provider: no model is named for provider `anthropic`"),
+        problems.contains("world-config.yaml:31: llm.default_provider: no model is named for provider `anthropic`"),
         "{problems}"
     );
     world.config(&format!("{GOOD}llm: {{ default_provider: anthropic, default_model: m }}\n"));

@@ -168,7 +168,7 @@ pub fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone
     all.sort_unstable();
     all.dedup();
     match all.len() {
-        1..=24 => format!("known are: {}", all.join(", ")).into(),
+        1..=32 => format!("known are: {}", all.join(", ")).into(),
         _ => otherwise.into(),
     }
 }

@@ -59,9 +59,8 @@ pub const CATALOGUE: &[Entry] = &[
     e("syscall.agent.create", "Create an agent", "agents", &[], &[])
         .says("Creates an agent of an archetype, and tells it its goal.")
         .dangerous(),
-    e("syscall.agent.delete", "Delete an agent", "agents", &[], &[])
-        .says("Deletes an agent that the caller created.")
-        .dangerous(),
+    // As dangerous as creating, with which it goes.
+    e("syscall.agent.delete", "Delete an agent", "agents", &[], &[]).says("Deletes an agent that the caller created."),
     e("syscall.agent.inspect", "Look into a memory", "agents", &[], &[])
         .says("Reads what another agent has in its memory."),
     e("syscall.agent.list", "List agents", "agents", &["agents_list"], &[])
