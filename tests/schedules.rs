@@ -338,7 +338,7 @@ fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
     assert_eq!(now.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["own", "pulse"]);
     assert!(now.contains(&first[0]), "a job that changes is the same job");
     assert_eq!(members(&house), (2, serde_json::json!(["ada"])));
-    // A mistake is told with its line, and changes nothing.
+    // A mistake names its line, and changes nothing.
     std::fs::write(&file, format!("{WORLD}cron:\n  - {{ agent: adda, name: x, every: 1h, message: y }}\n")).unwrap();
     let refused = house.ctl(&["reload"]);
     assert_eq!(refused.code, Some(2));

@@ -12,6 +12,7 @@ mod keep;
 mod open;
 mod operator;
 mod record;
+mod round;
 mod runner;
 mod said;
 mod stream;

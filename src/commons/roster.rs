@@ -71,7 +71,7 @@ async fn agent_or(
     }
 }
 
-/// What everyone is told of an agent that was deleted, whether they waited for it or come too late. Its code is `NotFound`.
+/// The words about an agent that was deleted, for everyone, whether they waited for it or come too late. Its code is `NotFound`.
 #[must_use]
 pub fn deleted_words(agent_id: &AgentId) -> String {
     format!("there is no agent `{agent_id}` any more: it was deleted")

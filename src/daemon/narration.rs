@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// All that is told of these events, a line each.
+    /// The lines of these events, a line each.
     fn told(verbose: bool, events: &[Event]) -> Vec<String> {
         let mut narrator = Narrator::new(verbose);
         let line = |told: Told| {

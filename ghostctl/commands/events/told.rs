@@ -165,7 +165,7 @@ fn what(event: &Event) -> String {
     }
 }
 
-/// What is told of a kind by its fields alone: `schedule fired: name tick, run 3`.
+/// The line of a kind that its fields alone describe: `schedule fired: name tick, run 3`.
 fn by_fields(kind: &str, payload: &Value) -> String {
     let name = kind.replace(['.', '_'], " ");
     let fields = payload.as_object().into_iter().flatten().filter(|(name, _)| !PASSED_OVER.contains(&name.as_str()));

@@ -85,7 +85,7 @@ async fn who_is_restarted_for_another_pays_for_no_model_call_twice() {
     tokio::task::yield_now().await;
     go.notify_one();
     rig.in_time(ended).await.unwrap();
-    // The answer was its last word, and it counts.
+    // The answer ended the turn, and it counts.
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
     assert_eq!(rig.model.asked().len(), 2);
 

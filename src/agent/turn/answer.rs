@@ -14,9 +14,10 @@ use ghost_provider::{ModelAnswer, Stop};
 use ghost_store::Writes;
 
 use super::keep::{self, Pauses, Unkept};
+use super::round::Choice;
 use super::runner::Runner;
 use super::said::Said;
-use super::think::{Choice, Thought};
+use super::think::Thought;
 use crate::transcript::{OpenCall, with_unique_ids};
 
 /// Corrections of malformed calls before a turn is ended.

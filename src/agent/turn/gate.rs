@@ -14,8 +14,8 @@ use ghost_provider::{Admitted, Entry, Pass};
 use tokio::sync::futures::Notified;
 
 use super::bench::Bench;
+use super::round::Choice;
 use super::runner::Runner;
-use super::think::Choice;
 use crate::engine::Engine;
 use crate::line::Place;
 

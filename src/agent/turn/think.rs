@@ -8,17 +8,13 @@ use std::time::Duration;
 use futures_util::future::poll_immediate;
 use ghost_commons::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_commons::turns;
-use ghost_domain::Price;
 use ghost_domain::admission::is_unpriced;
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope};
-use ghost_provider::{
-    Charge, Entry, ErrorKind, ModelRequest, Next, Outage, ProviderError, Rest, decide, estimate_with,
-};
-use serde_json::json;
+use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
 use super::open::wanted;
+use super::round::{Choice, Round, unanswered};
 use super::runner::Runner;
 use super::said::Said;
 use super::stream::Streamer;
@@ -44,52 +40,6 @@ pub(super) enum Thought {
     Aside,
 }
 
-/// Rounds of attempts that may fail while the same model answers others, before the turn counts as the fault.
-const ALONE_MAX: u32 = 5;
-/// The longest pause between two such rounds, for each that there was.
-const REST_MOST: Duration = Duration::from_secs(60);
-
-/// A round of attempts: over every model that may be asked.
-struct Round {
-    /// What the turn had worked before it.
-    worked: Duration,
-    /// Models that have refused this conversation for good.
-    refused: BTreeSet<usize>,
-    /// Why the last model that was asked did not answer, and which it was.
-    outage: Option<(usize, ProviderError)>,
-    /// Whether any failed for a cause that may pass.
-    transient: bool,
-    /// How often each model had answered when the round before this one ended.
-    answers: Vec<u64>,
-    /// Whether a model that failed for no reason of its own has answered others since then.
-    alone: bool,
-}
-
-impl Round {
-    fn new(worked: Duration, choices: &[Choice]) -> Self {
-        let answers = choices.iter().map(|choice| choice.entry.breaker.answers(&choice.model)).collect();
-        Self { worked, refused: BTreeSet::new(), outage: None, transient: false, answers, alone: false }
-    }
-
-    /// Notes a failure. What a provider says of its load or of our key is no fault of the turn, whomever else it answers.
-    fn fails(&mut self, choices: &[Choice], at: usize, kind: ErrorKind) {
-        let of_the_turn = matches!(kind, ErrorKind::Server | ErrorKind::Timeout | ErrorKind::BrokenStream);
-        let (choice, before) = (&choices[at], self.answers.get(at).copied().unwrap_or_default());
-        self.alone |= of_the_turn && choice.entry.breaker.answers(&choice.model) > before;
-    }
-}
-
-/// What to do when no model has answered.
-const UNANSWERED: &str =
-    "see `ghostctl events --kind model.failed`; the mail of this turn is not tried again by itself";
-
-/// A model at a provider.
-pub(super) struct Choice {
-    pub(super) entry: Arc<Entry>,
-    pub(super) model: String,
-    pub(super) price: Option<Price>,
-}
-
 impl Runner {
     pub(super) async fn think(&mut self) -> Result<Thought, Refusal> {
         let choices = match self.choices() {
@@ -105,8 +55,8 @@ impl Runner {
         let line = Arc::clone(&self.engine.line);
         loop {
             let Some((open, pass)) = self.gate(&choices, at, &round.refused, &mut place).await? else {
-                if let Some(thought) = self.next_round(&choices, &mut round).await? {
-                    return Ok(thought);
+                if let Some(refusal) = self.next_round(&choices, &mut round).await? {
+                    return Ok(Thought::Poisoned(refusal));
                 }
                 (at, failed) = (0, 0);
                 continue;
@@ -173,8 +123,8 @@ impl Runner {
                         continue;
                     }
                     if round.transient {
-                        if let Some(thought) = self.next_round(&choices, &mut round).await? {
-                            return Ok(thought);
+                        if let Some(refusal) = self.next_round(&choices, &mut round).await? {
+                            return Ok(Thought::Poisoned(refusal));
                         }
                         (at, failed) = (0, 0);
                         continue;
@@ -278,94 +228,14 @@ impl Runner {
                         round.refused.insert(at);
                     }
                     round.outage = Some((at, error));
-                    if let Some(thought) = self.next_round(&choices, &mut round).await? {
-                        return Ok(thought);
+                    if let Some(refusal) = self.next_round(&choices, &mut round).await? {
+                        return Ok(Thought::Poisoned(refusal));
                     }
                     (at, failed) = (0, 0);
                 }
                 Next::GiveUp => return Ok(no_answer(choice, &error)),
             }
         }
-    }
-
-    /// At which model a turn begins, and how many attempts of it were made: a resumed turn does not begin them anew, or a daemon
-    /// that keeps dying would ask for ever.
-    ///
-    /// # Errors
-    /// When all were made, for a cause that does not pass, and what would have ended the turn was not recorded.
-    fn attempts_made(&self, choices: &[Choice]) -> Result<(usize, u32), Refusal> {
-        let (mut at, mut failed) = (0, 0);
-        for failure in &self.failures {
-            if let Some(position) = choices.iter().position(|choice| choice.model == failure.model)
-                && position >= at
-            {
-                failed = if position == at { failed + 1 } else { 1 };
-                at = position;
-            }
-        }
-        if failed < choices[at].entry.plan.attempts {
-            return Ok((at, failed));
-        }
-        if at + 1 < choices.len() {
-            return Ok((at + 1, 0));
-        }
-        if self.failures.iter().any(|failure| failure.transient) {
-            return Ok((0, 0));
-        }
-        Err(unanswered(&format!("{} has failed {failed} times in this turn", choices[at].model)))
-    }
-
-    /// All attempts of a model were made: nobody asks it before a probe says that it answers, unless it answers others.
-    async fn exhausted(&self, choice: &Choice, error: &ProviderError, round: &Round) -> Result<(), Refusal> {
-        if round.alone {
-            return Ok(());
-        }
-        self.is_down(choice, choice.entry.breaker.open(&choice.model, error)).await
-    }
-
-    /// Ends a round in which every model failed that could be asked, at least one for a cause that may pass. The time that it
-    /// took is not the turn's.
-    async fn next_round(&mut self, choices: &[Choice], round: &mut Round) -> Result<Option<Thought>, Refusal> {
-        self.worked = round.worked;
-        let (refused, alone) = (std::mem::take(&mut round.refused), round.alone);
-        let outage = std::mem::replace(round, Round { refused, ..Round::new(self.worked, choices) }).outage;
-        let Some((of, error)) = outage.filter(|_| alone) else { return Ok(None) };
-        self.alone += 1;
-        if self.alone >= ALONE_MAX {
-            let why = format!(
-                "{} has failed this turn in {} rounds while it answered others: {}",
-                choices[of].model, self.alone, error.message
-            );
-            return Ok(Some(Thought::Poisoned(unanswered(&why))));
-        }
-        let pause = choices[of].entry.plan.retry_cap.min(REST_MOST).saturating_mul(self.alone);
-        let reason = format!("{} fails this turn and answers others: {error}", choices[of].model);
-        self.rest(&choices[of], &reason, pause).await?;
-        Ok(None)
-    }
-
-    /// Says that a model is down, if it is so from now on.
-    async fn is_down(&self, choice: &Choice, began: Option<Outage>) -> Result<(), Refusal> {
-        let Some(outage) = began else { return Ok(()) };
-        let payload = json!({
-            "provider": choice.entry.name, "model": choice.model, "reason": outage.reason,
-            "probe_at": outage.probe_at.0,
-        });
-        self.tell(NewEvent::new(EventKind::ProviderDown, payload)).await
-    }
-
-    /// Says that a model answers again, if it was down.
-    async fn is_up(&self, choice: &Choice, ended: Option<Outage>) -> Result<(), Refusal> {
-        let Some(outage) = ended else { return Ok(()) };
-        let payload = json!({
-            "provider": choice.entry.name, "model": choice.model, "since": outage.since.0, "probes": outage.probes,
-        });
-        self.tell(NewEvent::new(EventKind::ProviderUp, payload)).await
-    }
-
-    async fn tell(&self, event: NewEvent) -> Result<(), Refusal> {
-        let cx = self.engine.office.cx.clone();
-        self.keep(move |w| Box::pin(async move { cx.emit(w, event).await })).await
     }
 
     /// The models to try, in order.
@@ -523,8 +393,4 @@ fn no_answer(choice: &Choice, error: &ProviderError) -> Thought {
         "give the agent a model that takes more, or smaller messages; `context_window_tokens` of its archetype is what its \
          model takes",
     ))
-}
-
-fn unanswered(why: &str) -> Refusal {
-    Refusal::new(Code::Unavailable, format!("no model answered: {why}")).hint(UNANSWERED)
 }

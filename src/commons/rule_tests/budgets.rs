@@ -65,7 +65,8 @@ async fn what_is_left_shrinks_the_answer_and_then_refuses_and_a_raise_goes_on() 
     assert_eq!(code(rig.model_start(turn, demand(1, 16)).await), Code::BudgetExhausted);
     limit(&rig, &team, Some(300), None).await;
     assert_eq!(rig.model_start(turn, demand(1, 16)).await.unwrap().1, 16);
-    assert_eq!(rig.turn(turn).await.status, TurnStatus::Open);
+    let turn = rig.turn(turn).await;
+    assert_eq!((turn.status, turn.parked), (TurnStatus::Open, None), "its call is under way");
 }
 
 /// Tries a model call whose outcome may be that it waits.

@@ -5,6 +5,7 @@ use ghost_domain::admission::is_unpriced;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, TokenUsage};
+use ghost_domain::turn::ParkCause;
 use ghost_domain::{Code, Money, Refusal, ReservationId, Scope, Turn, TurnId};
 use ghost_store::Writes;
 use serde_json::json;
@@ -48,6 +49,10 @@ pub async fn model_started(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, demand:
     };
     let Reserved::Granted(reservation_id, allowance) = &reserved else { return Ok(reserved) };
     let reservation_id = *reservation_id;
+    if turn.parked.take_if(|parked| matches!(parked.cause, ParkCause::Budget { .. })).is_some() {
+        // What it waited for has come; of a model, only its answer says so.
+        w.turn_put(&turn).await?;
+    }
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
     w.journal_append(turn_id, &step, cx.now()).await?;
     let event = NewEvent::new(

@@ -61,7 +61,7 @@ impl<IO> Percentless<IO> {
             }
             let Some(payload) = rest.get_mut(HEAD..HEAD + length) else { break };
             // A later request may say it anew, when its entry has left the table of the connection.
-            self.looks = mend(payload, flags);
+            self.looks = replace_percent(payload, flags);
             at += HEAD + length;
         }
         let until = if self.looks { at } else { self.raw.len() };
@@ -70,12 +70,12 @@ impl<IO> Percentless<IO> {
 }
 
 /// Takes the percent signs out of the authority of a request. Gives whether there were any.
-fn mend(payload: &mut [u8], flags: u8) -> bool {
+fn replace_percent(payload: &mut [u8], flags: u8) -> bool {
     let before = usize::from(flags & PADDED != 0) + if flags & PRIORITY == 0 { 0 } else { 5 };
     let Some((value, packed)) = payload.get(before..).and_then(authority) else { return false };
     let Some(value) = payload.get_mut(before + value.start..before + value.end) else { return false };
     if packed {
-        return mend_packed(value);
+        return replace_packed(value);
     }
     let signs = value.iter_mut().filter(|byte| **byte == b'%');
     signs.map(|sign| *sign = b'-').count() > 0
@@ -136,7 +136,7 @@ fn string(block: &[u8], at: usize) -> Option<(Range<usize>, bool)> {
 
 /// The same in a Huffman-coded value: `%` is 010101 there and `-` is 010110, of the same length. Letters, digits and the signs
 /// of a path have 5 to 8 bits, and each length has its own range; at a longer sign, which a path has not, it is left as it is.
-fn mend_packed(value: &mut [u8]) -> bool {
+fn replace_packed(value: &mut [u8]) -> bool {
     let bit = |value: &[u8], at: usize| value.get(at / 8).is_some_and(|byte| (byte >> (7 - at % 8)) & 1 == 1);
     let (bits, mut at, mut found) = (value.len() * 8, 0, false);
     while at + 5 <= bits {

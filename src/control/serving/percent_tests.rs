@@ -78,7 +78,7 @@ proptest! {
     #[test]
     fn no_block_makes_it_panic_or_changes_a_length(mut bytes in prop::collection::vec(any::<u8>(), 0..80), flags: u8) {
         let before = bytes.clone();
-        let changed = mend(&mut bytes, flags);
+        let changed = replace_percent(&mut bytes, flags);
         prop_assert_eq!(before.len(), bytes.len());
         prop_assert_eq!(before != bytes, changed);
     }
