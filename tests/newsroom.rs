@@ -336,7 +336,10 @@ fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
         assert!(line.contains("world/day"), "{line}");
         days += 1;
         assert!(days < 60, "a day brings it no further");
-        std::fs::write(&ahead, (days * 86_400_000).to_string()).unwrap();
+        // Renamed into place: the daemon would read a file without words as no time ahead.
+        let next = house.join("ahead.next");
+        std::fs::write(&next, (days * 86_400_000).to_string()).unwrap();
+        std::fs::rename(&next, &ahead).unwrap();
         from = at + 1;
     }
     assert!(days > 0, "a day was enough");

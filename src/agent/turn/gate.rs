@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::select_all;
 use ghost_commons::turns;
-use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp, budget};
+use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp};
 use ghost_provider::{Admitted, Entry, Pass};
 use tokio::sync::futures::Notified;
 
@@ -211,9 +211,14 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits until the limit of a spent budget is raised, somebody says that it is time, or, for a day's budget, the next day.
-    /// `raised` was armed before the budget was looked at.
-    pub(super) async fn wait_for_budget(&self, scope: &Scope, raised: Pin<Box<Notified<'_>>>) {
+    /// Waits until the limit of a spent budget is raised, somebody says that it is time, or, for a day's budget, `next_day`.
+    /// `raised` and `next_day` were taken before the budget was read.
+    pub(super) async fn wait_for_budget(
+        &self,
+        scope: &Scope,
+        next_day: Timestamp,
+        raised: Pin<Box<Notified<'_>>>,
+    ) {
         self.show(Activity::Queued);
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.bench, &format!("budget {scope} is spent"));
         let clock = &self.engine.office.cx.ports.clock;
@@ -221,9 +226,8 @@ impl Runner {
             match scope {
                 // In short steps, so that a clock that is set, or a machine that slept, is noticed.
                 Scope::Day(_) => {
-                    let day = budget::next_day(clock.now());
-                    while clock.now() < day {
-                        clock.sleep_until(day.min(clock.now().plus(DAY_STEP))).await;
+                    while clock.now() < next_day {
+                        clock.sleep_until(next_day.min(clock.now().plus(DAY_STEP))).await;
                     }
                 }
                 _ => std::future::pending().await,

@@ -10,7 +10,7 @@ use ghost_commons::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_commons::turns;
 use ghost_domain::admission::is_unpriced;
 use ghost_domain::transcript::Message;
-use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope};
+use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget};
 use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
 use super::open::wanted;
@@ -86,6 +86,8 @@ impl Runner {
             let behind = place.looks();
             let mut raised = Box::pin(line.raised.notified());
             raised.as_mut().enable();
+            // The day of the budget that may be spent, which may be over before the turn waits.
+            let next_day = budget::next_day(self.engine.office.cx.now());
             let (reservation_id, allowance) = match self.start(choice, &request, behind).await? {
                 Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
                 Ok(Reserved::Waits(scope)) => {
@@ -98,7 +100,7 @@ impl Runner {
                 Ok(Reserved::Spent(scope)) => {
                     drop((slot, pass));
                     place.leave();
-                    self.wait_for_budget(&scope, raised).await;
+                    self.wait_for_budget(&scope, next_day, raised).await;
                     (at, failed) = (0, 0);
                     continue;
                 }
