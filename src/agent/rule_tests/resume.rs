@@ -12,11 +12,15 @@ use super::rig::{Rig, id, operator, read, results, write};
 
 /// Ada's turn dies while `test.act` runs, with one call before it done.
 async fn cut(rig: &Rig) {
+    cut_in(rig, "test.act").await;
+}
+
+async fn cut_in(rig: &Rig, tool: &'static str) {
     rig.probe.hangs.store(true, Ordering::SeqCst);
-    rig.model.does(|_, _| {
+    rig.model.does(move |_, _| {
         calls(vec![
             block("a", "syscall.message.send", json!({ "to": "bob", "content": "once" })),
-            block("b", "test.act", json!({ "n": 1 })),
+            block("b", tool, json!({ "n": 1 })),
         ])
     });
     rig.send("ada", "go").await;
@@ -40,6 +44,19 @@ async fn an_outside_call_that_was_cut_off_is_not_run_again() {
     let rows = rig.ledger().await;
     assert_eq!(rows.iter().map(|row| row.status).collect::<Vec<_>>(), [CallStatus::Ok, CallStatus::Unknown]);
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+}
+
+#[tokio::test]
+async fn the_result_of_the_only_call_that_was_left_stands_beside_those_of_the_journal() {
+    let rig = Rig::new().await;
+    cut_in(&rig, "test.look").await;
+    write!(rig, |w, cx| turns::review_at_boot(w, &cx).await).unwrap();
+    rig.work("ada").await.unwrap();
+    let asked = rig.model.asked();
+    let seen = results(&asked[0]);
+    assert_eq!((asked.len(), seen.len(), &seen[1]["n"]), (1, 2, &json!(1)), "{seen:?}");
+    let rows = rig.ledger().await;
+    assert_eq!(rows.iter().map(|row| row.status).collect::<Vec<_>>(), [CallStatus::Ok, CallStatus::Ok]);
 }
 
 #[tokio::test]

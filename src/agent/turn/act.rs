@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ghost_commons::mail::with_nearest;
 use ghost_commons::turns::{self, CallStart, Ending};
-use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::journal::{CallOutcome, Effect, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_tools::Run;
@@ -340,22 +340,29 @@ impl Runner {
                 .read(move |r| Box::pin(async move { r.journal_of(turn_id).await }))
                 .await
                 .map_err(Refusal::from)?;
+            let mut recorded = std::collections::BTreeMap::new();
             for row in rows {
                 match row.step {
-                    // All that belongs to the last answer stands behind it, what has just been recorded included.
-                    ghost_domain::journal::Step::ModelAnswered { .. } => known.clear(),
-                    ghost_domain::journal::Step::CallFinished { id, outcome, .. } => {
-                        known.insert(id, outcome);
+                    // All that belongs to the last answer stands behind it.
+                    Step::ModelAnswered { .. } => recorded.clear(),
+                    Step::CallFinished { id, outcome, .. } => {
+                        recorded.insert(id, outcome);
                     }
                     _ => {}
                 }
             }
+            // The result of an only call is recorded with the next question: the journal does not have it yet.
+            recorded.append(&mut known);
+            known = recorded;
         }
         let mut blocks = Vec::with_capacity(order.len());
         let mut stop = self.looped.take();
         let mut warnings = Vec::new();
         for (id, name, arguments) in order {
-            let Some(outcome) = known.remove(id) else { continue };
+            let Some(outcome) = known.remove(id) else {
+                // A provider refuses a conversation in which a call has no result (TOOL-25).
+                return Err(Refusal::new(Code::Internal, format!("the call {id} of {name} has no result")));
+            };
             let tool = self.recorded_name(name);
             // What the guard itself refused, it has counted already.
             let guarded = outcome.refusal.as_ref().is_some_and(is_own);

@@ -213,12 +213,7 @@ impl Runner {
 
     /// Waits until the limit of a spent budget is raised, somebody says that it is time, or, for a day's budget, `next_day`.
     /// `raised` and `next_day` were taken before the budget was read.
-    pub(super) async fn wait_for_budget(
-        &self,
-        scope: &Scope,
-        next_day: Timestamp,
-        raised: Pin<Box<Notified<'_>>>,
-    ) {
+    pub(super) async fn wait_for_budget(&self, scope: &Scope, next_day: Timestamp, raised: Pin<Box<Notified<'_>>>) {
         self.show(Activity::Queued);
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.bench, &format!("budget {scope} is spent"));
         let clock = &self.engine.office.cx.ports.clock;
