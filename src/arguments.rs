@@ -15,6 +15,7 @@ Examples:
   ghostd up --provider anthropic --model claude-sonnet-4-5
   ghostd check worlds/newsroom           list every problem of a world, start nothing
   ghostd init my-world && ghostd up my-world
+  ghostd demo                            kill a working daemon three times, and prove that nothing was lost
 
 Talk to a running world with ghostctl.")]
 pub struct Arguments {
@@ -36,6 +37,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Run a world's main job, kill its daemon with -9 three times in the middle, and prove that nothing was lost.
+    Demo(Demo),
     /// Write a small world to start from.
     Init {
         /// The directory to make; it must not hold a world yet.
@@ -74,6 +77,22 @@ pub struct Up {
     #[arg(long, value_name = "URL", requires = "provider")]
     pub base_url: Option<String>,
     /// Show what agents look at, too, and the last words of every turn.
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// `ghostd demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// The world's directory; by default this one, else worlds/newsroom. Its models must be scripted or recorded.
+    pub world_dir: Option<PathBuf>,
+    /// Where everything is kept; it must not exist [default: a new directory among the temporary files].
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// How many files the job gets, copies of the world's own input.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub files: u16,
+    /// Show what the daemons print.
     #[arg(short, long)]
     pub verbose: bool,
 }

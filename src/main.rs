@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use ghost_daemon::{Options, Style, Terminal, stop_signal, system_ports};
+use ghost_daemon::{DemoOptions, Options, Style, Terminal, stop_signal, system_ports};
 use ghost_domain::text::shown;
 use ghost_domain::{Code, Refusal};
 
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
     match arguments.command {
         Command::Check { world_dir, json } => report::check(&arguments::world_dir(world_dir), json, &env),
         Command::Init { dir } => report::init(&dir),
+        Command::Demo(options) => demo(options, &env),
         Command::Up(up) => {
             telemetry::begin();
             let page_limit = match page_limit(env("GHOST_DATABASE_PAGES").as_deref()) {
@@ -63,6 +64,30 @@ fn main() -> ExitCode {
             runtime.shutdown_background();
             code
         }
+    }
+}
+
+/// `ghostd demo`: the daemons that it starts and kills are this program.
+fn demo(options: arguments::Demo, env: &dyn Fn(&str) -> Option<String>) -> ExitCode {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => {
+            report::tell(&format!("error: this program's own file cannot be found: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let unnamed = || std::env::temp_dir().join(format!("ghost-demo-{}", std::process::id()));
+    let world_dir = arguments::world_dir(options.world_dir);
+    let demo = DemoOptions {
+        program,
+        world_dir: world_dir.clone(),
+        dir: options.dir.unwrap_or_else(unnamed),
+        files: usize::from(options.files),
+        style: style(options.verbose, env),
+    };
+    match ghost_daemon::demo(&demo, env, &mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report::failure(&failure, &world_dir),
     }
 }
 

@@ -6,6 +6,7 @@
 mod check;
 mod data_dir;
 mod database;
+mod demo;
 mod doubt;
 mod environment;
 mod failure;
@@ -27,6 +28,7 @@ mod vetted_scripts;
 
 pub use check::check;
 pub use data_dir::{DataDir, default_data_dir, state_dir};
+pub use demo::{DemoOptions, demo};
 pub use failure::Failure;
 pub use loading::{Loaded, Overrides, load, problems_refusal};
 pub use page::Style;

@@ -14,6 +14,11 @@ use crate::job::Standing;
 use crate::narration::Narrator;
 use crate::page::Style;
 
+/// What the line of a daemon that serves begins with; those of its agents' work follow. A demonstration reads it.
+pub(crate) const SERVING: &str = "  listening on ";
+/// What the line of a job's result begins with. A demonstration reads it.
+pub(crate) const RESULT: &str = "  result  ";
+
 /// Where progress is written. Cheap to clone.
 #[derive(Clone)]
 pub struct Terminal {
@@ -48,7 +53,7 @@ impl Terminal {
     pub fn ready(&self, world: &str, endpoints: &[String], data: &Path) {
         self.line(&self.style.paint("1", &format!("{world} is up. Data: {}", data.display())));
         for endpoint in endpoints {
-            self.line(&format!("  listening on {endpoint}"));
+            self.line(&format!("{SERVING}{endpoint}"));
         }
     }
 
@@ -106,7 +111,7 @@ impl Terminal {
         let took = job.finished_at.map(|at| at.since(job.started_at).as_secs_f64()).unwrap_or_default();
         self.line("");
         self.line(&self.style.paint("1;32", &format!("Job {} is done after {took:.1} s.", job.job_id)));
-        self.line(&format!("  result  {}", workspace.join(path).display()));
+        self.line(&format!("{RESULT}{}", workspace.join(path).display()));
         self.line(&format!("  cost    {}", cost(spent, free)));
         self.line("Still serving. `ghostctl status` looks around; Ctrl-C or `ghostctl shutdown` ends it.");
     }

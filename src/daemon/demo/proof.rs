@@ -1,0 +1,192 @@
+//! The proof of a demonstration: what the database and the workspace hold after the job.
+//!
+//! Must never: change them, or trust what a daemon printed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use ghost_config::plan::JobPlan;
+use ghost_domain::event::{EventFilter, EventKind};
+use ghost_domain::journal::Step;
+use ghost_domain::{Code, Refusal, Turn, TurnStatus};
+use ghost_store::sqlite::SqliteOptions;
+use ghost_store::tables::TurnFilter;
+use ghost_store::{Reads, StoreError};
+
+use crate::data_dir::{DataDir, WORKSPACE};
+use crate::database;
+use crate::ports::system_ports;
+
+/// Rows of one read.
+const PAGE: u32 = 1_000;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Proof {
+    turns: usize,
+    finished: usize,
+    open: usize,
+    resumed: usize,
+    messages: usize,
+    /// Messages that more than one turn has.
+    shared: usize,
+    /// Messages that wait.
+    waiting: u64,
+    started: usize,
+    answered: usize,
+    calls: usize,
+    /// Calls with more than one outcome.
+    repeated: usize,
+    /// Whether the one job is done.
+    done: bool,
+    /// What lies where results belong.
+    results: Vec<PathBuf>,
+    files: usize,
+    /// Files that the result names.
+    named: usize,
+}
+
+/// A line of the proof.
+pub(super) struct Line {
+    pub(super) what: &'static str,
+    pub(super) found: String,
+    pub(super) holds: bool,
+}
+
+impl Proof {
+    /// Whether nothing is left to do.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.waiting == 0 && self.open == 0
+    }
+
+    /// The proof in lines, for a daemon that was killed so often.
+    pub(super) fn lines(&self, kills: usize) -> Vec<Line> {
+        let line = |what, holds, found| Line { what, found, holds };
+        let unfinished = self.turns - self.finished;
+        let cut = self.started.saturating_sub(self.answered);
+        vec![
+            line("kills", kills == super::KILLS, format!("the daemon was killed {kills} times with SIGKILL")),
+            line(
+                "turns",
+                unfinished == 0,
+                format!("{} finished, {unfinished} not; {} were cut off and resumed", self.finished, self.resumed),
+            ),
+            line(
+                "messages",
+                self.shared == 0 && self.waiting == 0,
+                format!(
+                    "{} consumed, each in one turn; {} in several, {} waiting",
+                    self.messages, self.shared, self.waiting
+                ),
+            ),
+            line(
+                "model calls",
+                true,
+                format!("{} answered; {cut} were cut off before their answer and asked again", self.answered),
+            ),
+            line(
+                "tool calls",
+                self.repeated == 0,
+                format!("{} with one outcome each, {} with several", self.calls, self.repeated),
+            ),
+            line(
+                "briefing",
+                self.done && self.results.len() == 1 && self.named == self.files,
+                format!(
+                    "{} in {}, which names {} of {} files",
+                    self.results.len(),
+                    self.results.first().map_or_else(|| "no place".to_owned(), |path| path.display().to_string()),
+                    self.named,
+                    self.files
+                ),
+            ),
+        ]
+    }
+}
+
+/// Reads the proof from a data directory that no daemon uses, for a job of these files.
+///
+/// # Errors
+/// When the directory is in use, or its database or the result cannot be read.
+pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proof, Refusal> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Refusal::new(Code::Internal, format!("the runtime cannot start: {error}")))?;
+    let mut proof = runtime.block_on(async {
+        let ports = system_ports();
+        let data_dir = DataDir::lock(data, &*ports.clock).await?;
+        let store = database::open(&data_dir, SqliteOptions::default()).await?;
+        let proof = store.read(|r| Box::pin(recorded(r))).await;
+        store.close().await;
+        proof.map_err(Refusal::from)
+    })?;
+    let results = data.join(WORKSPACE).join(&plan.result);
+    let unread = |error: std::io::Error| {
+        Refusal::new(Code::Unavailable, format!("cannot read the result in {}: {error}", results.display()))
+    };
+    for entry in std::fs::read_dir(&results).map_err(unread)? {
+        proof.results.push(entry.map_err(unread)?.path());
+    }
+    if let [result] = &proof.results[..] {
+        let text = std::fs::read_to_string(result).map_err(unread)?;
+        proof.named = files.iter().filter(|name| text.contains(name.as_str())).count();
+    }
+    proof.files = files.len();
+    Ok(proof)
+}
+
+/// What the database says.
+async fn recorded(r: &mut dyn Reads) -> Result<Proof, StoreError> {
+    let mut proof = Proof { waiting: r.inbox_total().await?, ..Proof::default() };
+    proof.done = matches!(&r.job_list().await?[..], [job] if job.finished_at.is_some());
+    let mut readers = BTreeMap::<_, usize>::new();
+    for turn in all_turns(r).await? {
+        proof.turns += 1;
+        proof.finished += usize::from(turn.status == TurnStatus::Finished);
+        proof.open += usize::from(turn.status == TurnStatus::Open);
+        for message in r.messages_of_turn(turn.turn_id).await? {
+            *readers.entry(message.message_id).or_default() += 1;
+        }
+        let mut outcomes = BTreeMap::<_, usize>::new();
+        for row in r.journal_of(turn.turn_id).await? {
+            match row.step {
+                Step::ModelStarted { .. } => proof.started += 1,
+                Step::ModelAnswered { .. } => proof.answered += 1,
+                Step::CallFinished { call_id, .. } => *outcomes.entry(call_id).or_default() += 1,
+                _ => {}
+            }
+        }
+        proof.calls += outcomes.len();
+        proof.repeated += outcomes.values().filter(|&&outcomes| outcomes > 1).count();
+    }
+    proof.messages = readers.len();
+    proof.shared = readers.values().filter(|&&turns| turns > 1).count();
+    proof.resumed = resumed(r).await?;
+    Ok(proof)
+}
+
+async fn all_turns(r: &mut dyn Reads) -> Result<Vec<Turn>, StoreError> {
+    let mut turns: Vec<Turn> = Vec::new();
+    loop {
+        let after = turns.last().map(|turn| (turn.started_at, turn.turn_id));
+        let page = r.turn_list(&TurnFilter { after, limit: PAGE, ..TurnFilter::default() }).await?;
+        if page.is_empty() {
+            return Ok(turns);
+        }
+        turns.extend(page);
+    }
+}
+
+/// How many turns went on after a start.
+async fn resumed(r: &mut dyn Reads) -> Result<usize, StoreError> {
+    let filter = EventFilter { kinds: vec![EventKind::TurnResumed.as_str().to_owned()], ..EventFilter::default() };
+    let (mut turns, mut after) = (BTreeSet::new(), 0);
+    loop {
+        let (events, looked) = r.event_list(after, &filter, PAGE).await?;
+        turns.extend(events.iter().filter_map(|event| event.payload["turn_id"].as_str().map(str::to_owned)));
+        if looked <= after {
+            return Ok(turns.len());
+        }
+        after = looked;
+    }
+}

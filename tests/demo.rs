@@ -1,0 +1,54 @@
+//! `ghostd demo`: a stranger's proof that kills lose nothing. What it claims is counted here a second time.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use ghost_testkit::blackbox::{Database, House};
+
+const WORLDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds");
+
+fn house() -> House {
+    House::new(env!("CARGO_BIN_EXE_ghostd"))
+}
+
+#[test]
+fn three_kills_in_the_middle_lose_nothing() {
+    let house = house();
+    let (world, dir) = (Path::new(WORLDS).join("newsroom"), house.join("demo"));
+    house.ghostd(&["demo", world.to_str().unwrap(), "--dir", dir.to_str().unwrap()]).exits(0);
+    let database = Database::open(&dir.join("data"));
+    // The last start, and perhaps one in which something came to its end.
+    assert!(database.number("SELECT count(*) FROM events WHERE kind = 'world.started'") >= 4);
+    assert!(database.number("SELECT count(*) FROM events WHERE kind = 'turn.resumed'") > 0, "no kill met any work");
+    assert_eq!(database.number("SELECT count(*) FROM turns WHERE status <> 'finished'"), 0);
+    assert_eq!(database.number("SELECT count(*) FROM messages WHERE state <> 'consumed'"), 0);
+    let briefings: Vec<_> = std::fs::read_dir(dir.join("data/workspace/output/briefings")).unwrap().collect();
+    assert_eq!(briefings.len(), 1);
+}
+
+#[test]
+fn what_it_cannot_show_it_refuses_before_it_makes_anything() {
+    let house = house();
+    let (newsroom, openmic) = (Path::new(WORLDS).join("newsroom"), Path::new(WORLDS).join("openmic"));
+    let there = house.join("there");
+    std::fs::create_dir(&there).unwrap();
+    house.ghostd(&["demo", newsroom.to_str().unwrap(), "--dir", there.to_str().unwrap()]).exits(7);
+    assert_eq!(std::fs::read_dir(&there).unwrap().count(), 0);
+    let new = house.join("new");
+    house.ghostd(&["demo", openmic.to_str().unwrap(), "--dir", new.to_str().unwrap()]).exits(2);
+    house.ghostd(&["demo", newsroom.to_str().unwrap(), "--files", "0"]).exits(2);
+    // A world whose models may be somebody's money.
+    let costly = house.join("costly");
+    assert!(Command::new("cp").arg("-r").args([&newsroom, &costly]).status().unwrap().success());
+    let file = costly.join("world-config.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let paid =
+        text.replace("  providers:\n", "  providers:\n    paid: { kind: ollama, base_url: http://127.0.0.1:1 }\n");
+    assert_ne!(text, paid);
+    std::fs::write(&file, paid).unwrap();
+    house.ghostd(&["demo", costly.to_str().unwrap(), "--dir", new.to_str().unwrap()]).exits(2);
+    assert!(!new.exists());
+}
