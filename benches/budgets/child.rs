@@ -35,7 +35,12 @@ impl Child {
     // The sandbox room is for what agents run; these are the bench's own servers.
     #[allow(clippy::disallowed_methods)]
     fn start(program: &Path, arguments: &[&str], out: Stdio) -> Outcome<Self> {
-        let mut process = Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(out).spawn()?;
+        let mut process = Command::new(program)
+            .args(arguments)
+            .env("GHOST_LOG", "error")
+            .stdin(Stdio::piped())
+            .stdout(out)
+            .spawn()?;
         let lines = process.stdout.take().map(BufReader::new);
         Ok(Self { process, lines })
     }

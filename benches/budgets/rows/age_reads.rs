@@ -63,7 +63,7 @@ fn agent() -> Option<String> {
     Some(AGENT.into())
 }
 
-const ASKS: [(&str, Ask); 32] = asks! {
+const ASKS: [(&str, Ask); 34] = asks! {
     "age: status": WorldClient.status(|_door| StatusRequest {}),
     "age: reflect": WorldClient.reflect(|_door| ReflectRequest {}),
     "age: resources": WorldClient.resources(|_door| ResourcesRequest {}),
@@ -82,6 +82,8 @@ const ASKS: [(&str, Ask); 32] = asks! {
     "age: ledger of an agent": LedgerClient.list(|_door| ListLedgerRequest { agent_id: agent(), limit: 5, ..Default::default() }),
     "age: ledger of a turn": LedgerClient.list(|door| ListLedgerRequest { turn_id: Some(door.turn_id.clone()), limit: 50, ..Default::default() }),
     "age: ledger of a tool that nobody called": LedgerClient.list(|_door| ListLedgerRequest { tool: Some("syscall.task.list".into()), limit: 50, ..Default::default() }),
+    "age: ledger of an agent and a tool that it never called": LedgerClient.list(|_door| ListLedgerRequest { agent_id: agent(), tool: Some("syscall.task.list".into()), limit: 50, ..Default::default() }),
+    "age: ledger of an agent, failed": LedgerClient.list(|_door| ListLedgerRequest { agent_id: agent(), status: Some("failed".into()), limit: 50, ..Default::default() }),
     "age: ledger, failed": LedgerClient.list(|_door| ListLedgerRequest { status: Some("failed".into()), limit: 50, ..Default::default() }),
     "age: usage": BudgetsClient.usage(|_door| UsageRequest::default()),
     "age: usage of an agent": BudgetsClient.usage(|_door| UsageRequest { agent_id: agent(), ..Default::default() }),

@@ -152,6 +152,8 @@ ALTER TABLE events ADD COLUMN correlation BLOB;
 
 -- Calls of one tool, and those that did not end well.
 CREATE INDEX ledger_tool ON ledger (tool, started_at);
+CREATE INDEX ledger_agent_tool ON ledger (agent_id, tool, started_at);
+CREATE INDEX ledger_agent_status ON ledger (agent_id, status, started_at) WHERE status <> 'ok';
 CREATE INDEX ledger_status ON ledger (status, started_at) WHERE status <> 'ok';
 
 -- Tasks in a state, in the order of lists; and the roots that tasks still belong to.

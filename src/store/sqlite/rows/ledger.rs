@@ -123,16 +123,17 @@ fn with_status(status: CallStatus) -> &'static str {
 }
 
 /// Where a list is read. Named, because SQLite knows nothing of how few calls a turn has, how rare a tool is, or how few
-/// calls have failed. A tool of one agent is looked for among the calls of that agent: there are fewer tools than agents.
+/// calls have failed.
 fn listed(filter: &LedgerFilter) -> &'static str {
-    match (filter.turn_id, &filter.agent_id, &filter.tool, filter.status) {
+    let failed = filter.status.is_some_and(|status| status != CallStatus::Ok);
+    match (filter.turn_id, &filter.agent_id, &filter.tool) {
         (Some(_), ..) => concat!(select!(), " INDEXED BY ledger_turn"),
-        (None, None, None, Some(status)) if status != CallStatus::Ok => {
-            concat!(select!(), " INDEXED BY ledger_status")
-        }
-        (None, Some(_), ..) => concat!(select!(), " INDEXED BY ledger_agent"),
-        (None, None, Some(_), _) => concat!(select!(), " INDEXED BY ledger_tool"),
-        (None, None, None, _) => concat!(select!(), " INDEXED BY ledger_started"),
+        (None, Some(_), _) if failed => concat!(select!(), " INDEXED BY ledger_agent_status"),
+        (None, None, _) if failed => concat!(select!(), " INDEXED BY ledger_status"),
+        (None, Some(_), Some(_)) => concat!(select!(), " INDEXED BY ledger_agent_tool"),
+        (None, Some(_), None) => concat!(select!(), " INDEXED BY ledger_agent"),
+        (None, None, Some(_)) => concat!(select!(), " INDEXED BY ledger_tool"),
+        (None, None, None) => concat!(select!(), " INDEXED BY ledger_started"),
     }
 }
 
