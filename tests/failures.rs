@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const WORLD: &str = "\
 world: { name: Trouble }
 agents:
-  # One test retries what is not mended yet; its crashes must not use up the victim's restarts meanwhile.
+  # One test retries what is not repaired yet; its crashes must not use up the victim's restarts meanwhile.
   - { id: victim, archetype: worker, restart: { max: 50, window: 60s, backoff: { base: 10ms, cap: 50ms } } }
   - { id: friend, archetype: worker }
   - { id: steady, archetype: worker, overrides: { provider: scripted, model: steady } }

@@ -96,7 +96,7 @@ fn a_result_whose_turn_failed_counts_when_its_writer_finds_it_there() {
         let (house, world) = office(&writes_and_fails(), "otherwise: [{ say: Noted. }]\n");
         let mut daemon = house.up(&world, &[]);
         let (line, next) = stands(&daemon, 1);
-        assert!(line.contains("the key was taken away") && next.contains("Mend the cause"), "{line}\n{next}");
+        assert!(line.contains("the key was taken away") && next.contains("Repair the cause"), "{line}\n{next}");
         if killed {
             daemon.kill();
             daemon = house.up(&world, &[]);
@@ -232,8 +232,8 @@ fn a_lead_that_failed_is_told_again_though_mail_of_the_job_waits_for_who_is_stop
         "{line}"
     );
     assert_eq!(next, "  `ghostctl agent start ann`: then it goes on where it is.");
-    let mend = daemon.out.find(0, Deadline::seconds(10), |line| line.starts_with("  Mend the cause: "));
-    assert!(mend.is_some(), "{}", daemon.out.text());
+    let repair = daemon.out.find(0, Deadline::seconds(10), |line| line.starts_with("  Repair the cause: "));
+    assert!(repair.is_some(), "{}", daemon.out.text());
     raise(&house, "900000");
     done(&house, daemon);
 }
@@ -245,7 +245,7 @@ fn a_job_whose_lead_is_deleted_is_begun_again_when_it_is_back() {
     stands(&daemon, 1);
     house.ctl(&["agent", "delete", "lea"]).ok();
     let (line, next) = stands(&daemon, 2);
-    assert!(line.ends_with("; its lead lea is deleted") && next.contains("Mend the cause"), "{line}\n{next}");
+    assert!(line.ends_with("; its lead lea is deleted") && next.contains("Repair the cause"), "{line}\n{next}");
     raise(&house, "900000");
     let (line, _) = stands(&daemon, 3);
     assert!(line.contains("; it cannot be begun again: not_found: "), "{line}");
@@ -275,7 +275,7 @@ otherwise: [{ say: Ann does it. }]
     assert!(next.starts_with("  ann cannot be started: the world file does not name `ann` ("), "{next}");
     house.ctl(&["agent", "start", "ann"]).exits(7);
     house.ctl(&["agent", "delete", "ann"]).ok();
-    assert!(stands(&daemon, 2).1.starts_with("  Mend the cause: "));
+    assert!(stands(&daemon, 2).1.starts_with("  Repair the cause: "));
     daemon.stop();
 }
 

@@ -21,7 +21,7 @@ use crate::{Cx, Result, budgets, tasks};
 
 pub use end::{Deleted, Left, delete, delete_because, delete_own, end_helpers};
 pub use ids::{free_id, reserved};
-pub use life::{claim_all, crashed, failed, mended, restarted, stopped, unfit};
+pub use life::{claim_all, crashed, failed, repaired, restarted, stopped, unfit};
 pub use orders::{drop_unnamed, named_again, start, stop};
 
 /// An agent to be created.

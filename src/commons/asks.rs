@@ -113,7 +113,7 @@ pub async fn open(
     Ok(ask)
 }
 
-/// Why an agent cannot answer now, if it cannot, and what helps: a start, or what is to be mended before one can.
+/// Why an agent cannot answer now, if it cannot, and what helps: a start, or what is to be repaired before one can.
 #[must_use]
 pub fn unanswerable(cx: &Cx, agent: &ghost_domain::Agent) -> Option<Refusal> {
     let why = match (agent.desired, agent.status) {

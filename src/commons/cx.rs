@@ -146,7 +146,7 @@ impl Cx {
     /// Whether an agent can run by the world's files.
     ///
     /// # Errors
-    /// Why not, and what to mend.
+    /// Why not, and what to repair.
     pub fn may_run(&self, agent: &Agent) -> Result<()> {
         let fitness = Arc::clone(&self.fitness.read().unwrap_or_else(PoisonError::into_inner));
         fitness(agent)

@@ -25,7 +25,7 @@ pub struct ReloadPlan {
     /// Agents that could run and cannot any more, named or created at run time, and why.
     pub unfit: BTreeMap<AgentId, String>,
     /// Agents that could not run and can again.
-    pub mended: Vec<AgentId>,
+    pub repaired: Vec<AgentId>,
     /// Agents that change, and what of them.
     pub changed: Vec<AgentChange>,
     /// Agents that are named no longer: they are stopped and kept.
@@ -130,7 +130,7 @@ impl ReloadPlan {
         self.added.is_empty()
             && self.returning.is_empty()
             && self.unfit.is_empty()
-            && self.mended.is_empty()
+            && self.repaired.is_empty()
             && self.budgets.is_empty()
             && self.changed.is_empty()
             && self.dropped.is_empty()
@@ -318,7 +318,7 @@ impl fmt::Display for ReloadPlan {
         for line in &self.declared {
             writeln!(f, "{line}")?;
         }
-        for id in &self.mended {
+        for id in &self.repaired {
             writeln!(f, "> agent {id}: can run again")?;
         }
         for (id, why) in self.unfit.iter().take(UNFIT_SHOWN) {

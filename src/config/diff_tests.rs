@@ -96,7 +96,7 @@ fn a_rule_file_that_changed_is_named_with_the_agents_that_follow_it() {
 fn agents_that_cannot_run_any_more_are_told_with_the_reason_and_so_are_those_that_can_again() {
     let world = World::new();
     let mut plan = diff(&world.plan(), &world.plan(), &FileChanges::default());
-    plan.mended = vec!["cyd".parse().unwrap()];
+    plan.repaired = vec!["cyd".parse().unwrap()];
     assert!(!plan.is_empty());
     plan.unfit = (0..=UNFIT_SHOWN).map(|n| (format!("n{n:03}").parse().unwrap(), "no archetype".to_owned())).collect();
     let text = plan.to_string();

@@ -98,7 +98,7 @@ impl Plan {
     /// What the runtime needs for `agent`.
     ///
     /// # Errors
-    /// `Conflict` with what to mend: its archetype, or a persistent agent itself, is no longer in the world, the archetype's
+    /// `Conflict` with what to repair: its archetype, or a persistent agent itself, is no longer in the world, the archetype's
     /// own configuration forbids it to start (WORLD-07), or its overrides are none. It is the same for whatever is wanted
     /// of the agent, which is there.
     pub fn spec_for(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {

@@ -92,7 +92,7 @@ impl Terminal {
         if !standing.failed && !standing.idle.is_empty() {
             return;
         }
-        self.line("  Mend the cause: `ghostctl turn list --status failed` and `ghostctl task list` show it. `ghostctl agent start AGENT` starts one that is");
+        self.line("  Repair the cause: `ghostctl turn list --status failed` and `ghostctl task list` show it. `ghostctl agent start AGENT` starts one that is");
         self.line(
             "  stopped or has failed. A deleted agent that the world file names comes back with `ghostctl reload`;",
         );
@@ -208,7 +208,7 @@ mod tests {
         );
         assert_eq!(advice(&unfit[1..], false, &[]), lines[1..]);
         let lines = advice(&[("ann", None)], true, &[]);
-        assert!(lines[0] == starts(ann) && lines[1].starts_with("  Mend the cause: "), "{lines:?}");
+        assert!(lines[0] == starts(ann) && lines[1].starts_with("  Repair the cause: "), "{lines:?}");
         assert_eq!(advice(&[], false, &[]), lines[1..], "nobody goes on by being started");
         assert_eq!(advice(&[], false, &["lea/w"])[0], "  `ghostctl watch cancel lea/w` if it is not to wait for that.");
     }

@@ -114,7 +114,7 @@ pub struct Agent {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
     /// Whether it is failed because the world's files have no place for it, and nobody has asked anything of it since: it goes
-    /// on when they are mended.
+    /// on when they are repaired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfit: bool,
     /// The root whose work an agent created it for.

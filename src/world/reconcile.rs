@@ -147,7 +147,7 @@ pub(crate) async fn judge(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan, 
             continue;
         }
         match plan.may_run(&agent) {
-            Ok(()) if agent.unfit => drop(agents::mended(w, cx, by, &agent.agent_id).await?),
+            Ok(()) if agent.unfit => drop(agents::repaired(w, cx, by, &agent.agent_id).await?),
             Ok(()) => {}
             Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id).await?.is_some() => {
                 w.signal(Signal::Reconcile(agent.agent_id));

@@ -237,7 +237,7 @@ fn judge(changes: &mut ReloadPlan, records: &BTreeMap<AgentId, Agent>, plan: &Pl
             continue;
         }
         match plan.may_run(&planned(agent, plan)) {
-            Ok(()) if agent.unfit => changes.mended.push(agent.agent_id.clone()),
+            Ok(()) if agent.unfit => changes.repaired.push(agent.agent_id.clone()),
             Err(why) if agent.status != AgentStatus::Failed => {
                 changes.unfit.insert(agent.agent_id.clone(), why.in_words());
             }

@@ -71,8 +71,8 @@ pub async fn failed(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, reason: &st
     fail(w, cx, agent, false, reason).await
 }
 
-/// Records that the world's files have no place for an agent that is to run, so that it has failed until they are mended and
-/// [`mended`] says so. It takes no mail meanwhile, and its open turn stays open: nothing of it is lost.
+/// Records that the world's files have no place for an agent that is to run, so that it has failed until they are repaired and
+/// [`repaired`] says so. It takes no mail meanwhile, and its open turn stays open: nothing of it is lost.
 pub async fn unfit(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, why: &Refusal) -> Result<()> {
     let agent = turns::owned(w, cx, agent_id).await?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
@@ -91,7 +91,7 @@ pub async fn unfit(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, why: &Refusa
 
 /// Lets an agent go on that was [`unfit`], now that the world's files have a place for it again. Gives whether it does; one
 /// that has failed for another reason, or that someone stopped, stays as it is.
-pub async fn mended(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<bool> {
+pub async fn repaired(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<bool> {
     let mut agent = turns::owned(w, cx, agent_id).await?;
     if !agent.unfit || agent.desired != Desired::Running {
         return Ok(false);

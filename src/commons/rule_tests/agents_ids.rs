@@ -56,10 +56,10 @@ async fn who_wants_an_id_that_is_borne_is_told_what_helps_with_that_one() {
     }
     // No start helps where the files have no place for it.
     rig.cx.set_fitness(Arc::new(|agent| {
-        Err(Refusal::new(Code::Conflict, format!("no place for {}", agent.agent_id)).hint("mend it and reload"))
+        Err(Refusal::new(Code::Conflict, format!("no place for {}", agent.agent_id)).hint("repair it and reload"))
     }));
     let (hint, _) = told(&rig, operator(), "ada", false).await;
-    assert_eq!(hint, "no place for ada (mend it and reload), or choose another id");
+    assert_eq!(hint, "no place for ada (repair it and reload), or choose another id");
     rig.cx.set_fitness(Arc::new(|_| Ok(())));
 
     // What is gone is the file's to bring back; an agent that nobody names leaves its id free.

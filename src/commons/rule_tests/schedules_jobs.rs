@@ -235,18 +235,18 @@ async fn a_one_shot_is_gone_after_it_ended_well_and_stays_switched_off_if_not() 
     assert_eq!((kept.enabled, kept.next_at, kept.last_status), (false, None, Some(RunStatus::Failed)));
     let on = write!(rig, |w, cx| schedules::enable(w, &cx, &operator(), schedule_id, true).await);
     assert_eq!(code(on), Code::InvalidArguments);
-    // What it says can be mended all the same, but not with a time that has passed.
-    let mended = || NewSchedule {
+    // What it says can be repaired all the same, but not with a time that has passed.
+    let repaired = || NewSchedule {
         message: "look at the door".into(),
         enabled: false,
         ..new(&rig, ScheduleKind::Cron, "once", kept.when.clone())
     };
-    let changed = set(&rig, operator(), mended()).await.unwrap();
+    let changed = set(&rig, operator(), repaired()).await.unwrap();
     assert_eq!((changed.schedule_id, changed.message.as_str()), (schedule_id, "look at the door"));
     assert_eq!((changed.enabled, changed.next_at), (false, None));
-    assert_eq!(code(set(&rig, operator(), NewSchedule { enabled: true, ..mended() }).await), Code::InvalidArguments);
+    assert_eq!(code(set(&rig, operator(), NewSchedule { enabled: true, ..repaired() }).await), Code::InvalidArguments);
     let earlier = When::At { at: rig.cx.now().minus(MINUTE * 5) };
-    assert_eq!(code(set(&rig, operator(), NewSchedule { when: earlier, ..mended() }).await), Code::InvalidArguments);
+    assert_eq!(code(set(&rig, operator(), NewSchedule { when: earlier, ..repaired() }).await), Code::InvalidArguments);
     run().await.unwrap();
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "").await.unwrap();

@@ -215,7 +215,7 @@ impl WorldService {
         }
         let done = match world.reload(by, dry_run).await {
             Ok(done) => done,
-            // Not kept: the files can be mended, and the same request sent again.
+            // Not kept: the files can be repaired, and the same request sent again.
             Err(refusal) => return reload::Answer::refused(&refusal).ok_or(refusal),
         };
         if dry_run {

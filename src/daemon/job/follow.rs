@@ -30,7 +30,7 @@ pub struct Standing {
     pub why: String,
     /// Who holds work of it and has to be started: then it goes on. With why that one cannot be started, if so.
     pub idle: BTreeMap<AgentId, Option<String>>,
-    /// Whether something failed that has to be mended.
+    /// Whether something failed that has to be repaired.
     pub failed: bool,
     /// The watches that may get it going, as `ghostctl watch` takes them.
     pub watches: Vec<String>,
@@ -141,7 +141,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
                 }
                 self.refused = None;
             }
-            // The store cannot write, or the lead is gone: it is tried until that is mended.
+            // The store cannot write, or the lead is gone: it is tried until that is repaired.
             Err(refusal) => {
                 self.again.try_at(later, tries);
                 let refusal = refusal.to_string();

@@ -1,4 +1,4 @@
-//! An agent that the world's files have no place for fails before it takes any more mail, and goes on when they are mended.
+//! An agent that the world's files have no place for fails before it takes any more mail, and goes on when they are repaired.
 
 use std::sync::{Arc, Mutex};
 
@@ -107,8 +107,8 @@ async fn a_turn_under_way_may_finish_and_then_nothing_more_is_taken_until_the_fi
     assert!(refusal.message.contains("toolbox/nowhere") && refusal.hint.unwrap().contains("reload"));
     assert_eq!(waiting(&world).await.len(), 2);
 
-    let mended = world.reload(&by(), false).await.unwrap();
-    assert!(mended.plan.contains("> agent ben: can run again"), "{}", mended.plan);
+    let repaired = world.reload(&by(), false).await.unwrap();
+    assert!(repaired.plan.contains("> agent ben: can run again"), "{}", repaired.plan);
     soon("ben works", || later.asked_by("ben") == 1).await;
     settle().await;
     assert!(waiting(&world).await.is_empty());

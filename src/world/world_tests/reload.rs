@@ -102,7 +102,7 @@ async fn a_reload_whose_records_fail_is_taken_back_whole() {
     assert_eq!(ask(&world, "ben", "whose are you?").await.reply.unwrap(), "of the old plan");
     assert_eq!(model.asked_by("ben"), 2, "the first call was not cut off");
     assert!(later.asked.lock().unwrap().is_empty());
-    // Once the file is mended, the same reload holds.
+    // Once the file is repaired, the same reload holds.
     let done = world.reload(&by(), false).await.unwrap();
     assert_eq!(done.created, [id("cyd")]);
     assert_eq!(world.cx().limits().hops_max, 7);

@@ -7,7 +7,7 @@ use ghost_proto::v1::{ConfigProblem, PlanChange, ReloadResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Problems in one answer; the files of a world that has more are read again after these are mended.
+/// Problems in one answer; the files of a world that has more are read again after these are repaired.
 const PROBLEMS_MAX: usize = 1_000;
 /// Characters of one text of a problem.
 const TEXT_MAX: usize = 4_000;
@@ -128,7 +128,7 @@ mod tests {
             added: vec!["new".parse().unwrap()],
             returning: [("back".parse().unwrap(), Returning { how: Return::Starts, fields: vec![] })].into(),
             unfit: [("nay".parse().unwrap(), "there is no archetype `x` any more".to_owned())].into(),
-            mended: vec!["yea".parse().unwrap()],
+            repaired: vec!["yea".parse().unwrap()],
             budgets: [("team:desk".to_owned(), "no longer named; what the file set is lifted")].into(),
             changed: vec![AgentChange { agent_id: "ada".parse().unwrap(), fields: vec!["name".into(), "team".into()] }],
             dropped: vec!["old".parse().unwrap()],

@@ -201,7 +201,7 @@ async fn a_reload_shows_its_plan_does_it_once_and_tells_problems() {
     *scene.reload.lock().unwrap() = Some(refusal);
     let refused = service.reload(reload("z", false)).await.unwrap().into_inner();
     assert_eq!((refused.applied, refused.problems.len(), refused.problems[0].line), (false, 1, 3));
-    // Mended, the same request may be sent again.
+    // Repaired, the same request may be sent again.
     *scene.reload.lock().unwrap() = None;
     assert!(service.reload(reload("z", false)).await.unwrap().into_inner().applied);
     *scene.reload.lock().unwrap() = Some(Refusal::new(Code::Conflict, "another world"));
