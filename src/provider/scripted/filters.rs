@@ -26,6 +26,7 @@ pub(super) const NAMES: &[&str] = &[
     "section",
     "figures",
     "numbers",
+    "missing_in",
     "shape",
     "tallied",
     "sentences",
@@ -101,12 +102,10 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     guards::add(environment, "headings", Makes::Anew, headings);
     guards::add(environment, "section", Makes::Anew, |text: String, title: String| section(&text, &title));
     guards::add(environment, "figures", Makes::Anew, |text: String| Value::from(Serde(figures(&text))));
-    guards::add(environment, "numbers", Makes::Anew, |text: String, cells: Option<bool>| {
-        let mut found = numbers(&text);
-        if cells == Some(true) {
-            found.extend(cell_numbers(&text));
-        }
-        Value::from(found.into_iter().map(Value::from).collect::<Vec<_>>())
+    guards::add(environment, "numbers", Makes::Anew, |text: String| list(numbers(&text).into_iter()));
+    guards::add(environment, "missing_in", Makes::Anew, |wanted: Vec<String>, text: String| {
+        let (written, cells) = (numbers(&text), cell_numbers(&text));
+        list(wanted.iter().map(String::as_str).filter(|number| !written.contains(number) && !cells.contains(number)))
     });
     guards::add(environment, "shape", Makes::Anew, |text: String, rows: usize, first: Option<bool>| {
         Value::from(Serde(shape(&text, rows, first.unwrap_or(true))))

@@ -109,6 +109,7 @@ fn product(name: &str, makes: Makes, given: &[Value], budget: &Budget) -> Result
             times(count()?, others.saturating_add(VALUE_BYTES))
         }
         "figures" | "sentences" | "first_sentence" | "numbers" | "shape" => times(text(0).map_or(0, str::len), READ),
+        "missing_in" => times(text(1).map_or(0, str::len), READ),
         "from_json" => times(text(0).map_or(0, |text| text.matches('{').count()), OBJECT_BYTES),
         "replace" => match (text(0), text(1), text(2)) {
             (Some(whole), Some(from), Some(to)) => times(whole.matches(from).count(), to.len()),
