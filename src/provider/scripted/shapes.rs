@@ -38,7 +38,7 @@ pub(super) fn shape(text: &str, most: usize, first: bool) -> Value {
         let times = json!({ "first": log.times.0, "last": log.times.1, "worst": worst });
         return json!({ "tally": log.tally(), "tables": [], "log": times });
     }
-    if let Some(delimiter) = delimiter(text) {
+    if let Some(delimiter) = delimiter(text, first) {
         let (head, rows, count) = taken(records(text, delimiter), most, first);
         let tables = if first { vec![table(&head, &rows, count)] } else { Vec::new() };
         return json!({ "tally": format!("{count} rows"), "tables": tables, "log": null });
@@ -63,7 +63,7 @@ pub(super) fn tallied(tallies: &[String]) -> String {
 /// The numbers in the cells of a CSV; none of another text. Between cells, a comma is no part of a number.
 pub(super) fn cell_numbers(text: &str) -> BTreeSet<&str> {
     let text = unmarked(text);
-    let Some(delimiter) = delimiter(text) else { return BTreeSet::new() };
+    let Some(delimiter) = delimiter(text, true) else { return BTreeSet::new() };
     // What quotes enclose is found in the text as it is.
     text.split(delimiter).flat_map(numbers).collect()
 }
@@ -71,16 +71,16 @@ pub(super) fn cell_numbers(text: &str) -> BTreeSet<&str> {
 // --- CSV --------------------------------------------------------------------------------------------------------------
 
 /// What stands between the cells of a CSV; `None` if a text is none.
-fn delimiter(text: &str) -> Option<char> {
+fn delimiter(text: &str, first: bool) -> Option<char> {
     let head = text.lines().find(|line| !line.trim().is_empty())?;
     if head.starts_with(['#', '|', '-', '*', '{', '[', '<', '>']) {
         return None;
     }
-    ['\t', ';', ','].into_iter().find(|delimiter| head.contains(*delimiter) && is_table(text, *delimiter))
+    ['\t', ';', ','].into_iter().find(|delimiter| head.contains(*delimiter) && is_table(text, *delimiter, first))
 }
 
 /// Whether almost all records have as many cells as the first, and those are short.
-fn is_table(text: &str, delimiter: char) -> bool {
+fn is_table(text: &str, delimiter: char, first: bool) -> bool {
     let mut records = records(text, delimiter);
     let Some(head) = records.next() else { return false };
     let names = head.iter().map(|name| name.trim());
@@ -89,6 +89,16 @@ fn is_table(text: &str, delimiter: char) -> bool {
     }
     // "He came, and she went": two clauses are no cells.
     if delimiter != '\t' && head.len() == 2 && head.get(1).is_some_and(|name| name.starts_with(' ')) {
+        return false;
+    }
+    // "Profit: 3,2 Mio." is a decimal comma; so is "3,2", unless it goes on with a table.
+    let decimal = |left: &str, right: &str| {
+        let last = left.split_whitespace().next_back().unwrap_or_default();
+        right.starts_with(|c: char| c.is_ascii_digit())
+            && last.bytes().all(|byte| byte.is_ascii_digit())
+            && (first && head.len() == 2 || last != left.trim())
+    };
+    if delimiter == ',' && head.windows(2).any(|pair| matches!(pair, [left, right] if decimal(left, right))) {
         return false;
     }
     let (mut count, mut alike, mut words) = (0_usize, 0_usize, 0_usize);
@@ -265,7 +275,9 @@ mod tests {
             "| June | 2 |  |",
         ];
         assert_eq!(shape["tables"][0]["lines"], json!(wanted));
-        assert_eq!(super::shape("May;4\nJune;5\n", 2, false)["tally"], "2 rows", "a later part has no header");
+        for part in ["May;4\nJune;5\n", "4,5\n6,7\n"] {
+            assert_eq!(super::shape(part, 2, false)["tally"], "2 rows", "a later part has no header");
+        }
         assert_eq!(
             tables("1\t2\n3\t4\n", 9)[0]["lines"],
             json!(["| A | B |", "| --- | --- |", "| 1 | 2 |", "| 3 | 4 |"])
@@ -282,6 +294,8 @@ mod tests {
             "# T\n\nIt is 5, or 6.\n",
             "{\n  \"a\": 1,\n  \"b\": 2\n}\n",
             "One line, with commas, only",
+            "Umsatz: 3,2 Mio. Euro\nGewinn: 0,4 Mrd. Euro\n",
+            "3,2\n4,5\n",
             "",
         ] {
             assert_eq!(shape(text, 3, true), json!({ "tally": "", "tables": [], "log": null }), "{text}");
