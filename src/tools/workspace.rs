@@ -276,4 +276,6 @@ impl Disk {
 }
 
 #[cfg(test)]
+mod encoding_tests;
+#[cfg(test)]
 mod tests;
