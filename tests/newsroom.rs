@@ -190,9 +190,11 @@ fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told(
     daemon.stop();
 
     let text = std::fs::read_to_string(path).unwrap();
-    assert!(text.contains("reviewed and approved by subrosa"), "{text}");
+    assert!(text.contains("Approved: 7 of 8 inputs.") && !text.contains("approved by subrosa"), "{text}");
+    assert!(text.contains("Inputs: 8. Read: 7. Read in part: 1. Not read: 0.\n"), "{text}");
     assert!(!text.contains("could not be read"), "{text}");
-    let section = |name: &str| text.split("\n## ").find(|section| section.contains(name)).unwrap();
+    let headed = |section: &&str, name: &str| section.lines().next().is_some_and(|title| title.ends_with(name));
+    let section = |name: &str| text.split("\n## ").find(|section| headed(section, name)).unwrap();
     // Figures come from all over a file, not from what the first read gives.
     let last = |name: &str, title: &str| {
         let mark = format!("Gauge {title}");
@@ -206,6 +208,80 @@ fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told(
     assert!(section("short.md").contains("**Short**"), "{text}");
     let read = "lines of it were read: with 12000";
     assert!(section("beyond.md").contains(read) && text.matches("Only the first").count() == 1, "{text}");
+}
+
+/// A heading's section of a briefing.
+fn section<'t>(text: &'t str, heading: &str) -> &'t str {
+    let sections = text.split("\n## ").filter_map(|section| section.split_once('\n'));
+    sections
+        .filter(|(title, _)| *title == heading)
+        .map(|(_, body)| body)
+        .next()
+        .unwrap_or_else(|| panic!("{heading}\n{text}"))
+}
+
+#[test]
+fn real_files_are_read_as_what_they_are_and_what_cannot_be_read_is_not_approved() {
+    let house = house();
+    let input = house.join("real");
+    std::fs::create_dir(&input).unwrap();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(input.join(name), bytes).unwrap();
+    write("1-rat.txt", "Der Rat tagte am 3. Mai in Bonn und gab 3,2 Mio. Euro frei. Danach ging er heim.\n".as_bytes());
+    write("2-latin.txt", b"M\xfcnchen z\xe4hlte 1.204 B\xe4ume.\n");
+    let wide = "\u{feff}Der Turm ist 93 Meter hoch.\n".encode_utf16();
+    write("3-wide.txt", &wide.flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
+    let rows: String = (1..=40).map(|n| format!("Mill {n};{},5;\"flour; rye\"\n", 100 + n)).collect();
+    write("4-mills.csv", format!("mill;tonnes;note\n{rows}").as_bytes());
+    write("5-table.md", b"# Rain\n\nIt rained a lot.\n\n| month | mm |\n|---|---|\n| May | 88 |\n| June | 91 |\n");
+    let lines: String = (0..3_000)
+        .map(|n| {
+            format!(
+                "2024-05-01 {:02}:{:02}:00 {}\n",
+                n / 60 % 24,
+                n % 60,
+                if n % 100 == 7 { "ERROR disk full" } else { "INFO fine" }
+            )
+        })
+        .collect();
+    write("6-app.log", lines.as_bytes());
+    write("7-blob.bin", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0 12345");
+    let daemon = house.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
+    let path = briefing(&daemon);
+    house.wait_until_quiet(Deadline::seconds(60));
+    for turn in house.json(&["turn", "list"]).as_array().unwrap() {
+        assert_eq!(turn["status"], "finished", "{turn}");
+    }
+    daemon.stop();
+
+    let text = std::fs::read_to_string(path).unwrap();
+    let summary = section(&text, "Summary");
+    assert!(text.find("## Summary") < text.find("## 1. "), "{text}");
+    assert!(summary.contains("Inputs: 7. Read: 6. Read in part: 0. Not read: 1.\n"), "{text}");
+    assert_eq!(summary.lines().filter(|line| line.starts_with("- ")).count(), 7, "{text}");
+    assert!(summary.contains("- 7. 7-blob.bin: not read: "), "{text}");
+    // Only what was read is approved.
+    assert!(text.contains("Approved: 6 of 7 inputs.") && !text.contains("approved by subrosa"), "{text}");
+    assert!(section(&text, "Not approved").contains("- 7. 7-blob.bin: "), "{text}");
+    let whole = "am 3. Mai in Bonn und gab 3,2 Mio. Euro frei.";
+    assert!(summary.contains(whole) && section(&text, "1. 1-rat.txt").contains(whole), "{text}");
+    let latin = section(&text, "2. 2-latin.txt");
+    assert!(latin.contains("München zählte 1.204 Bäume.") && latin.contains("Encoding: windows-1252\n"), "{text}");
+    let wide = section(&text, "3. 3-wide.txt");
+    assert!(wide.contains("Der Turm ist 93 Meter hoch.") && wide.contains("Encoding: utf-16le\n"), "{text}");
+    let mills = section(&text, "4. 4-mills.csv");
+    assert!(
+        mills.contains("| mill | tonnes | note |\n| --- | --- | --- |\n| Mill 1 | 101,5 | flour; rye |\n"),
+        "{text}"
+    );
+    assert!(mills.contains("Counted: 40 rows\n") && mills.contains("… of 40 rows\n"), "{text}");
+    assert!(
+        section(&text, "5. 5-table.md").contains("| month | mm |\n| --- | --- |\n| May | 88 |\n| June | 91 |\n"),
+        "{text}"
+    );
+    let log = section(&text, "6. 6-app.log");
+    assert!(log.contains("Counted: 3000 lines, 30 ERROR, 2970 INFO\n"), "{text}");
+    assert!(log.contains("from 2024-05-01 00:00:00 to 2024-05-01 01:59:00"), "{text}");
+    assert!(log.contains("\n- 2024-05-01 00:07:00 ERROR disk full\n"), "{text}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! Must never: follow a symbolic link on the way to a write, leave half a file, or block the runtime: whatever touches
 //! the disk goes through [`Workspace::offload`].
 
+mod encoding;
 mod faults;
 mod files;
 mod layout;
@@ -21,6 +22,7 @@ use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Code, Refusal, WatchSnapshot};
 
+pub use encoding::Encoding;
 pub(crate) use faults::io_refusal;
 pub(crate) use files::read_text;
 pub use files::{FileText, Lines, sha256_hex};
@@ -148,7 +150,7 @@ impl Workspace {
     /// Reads lines of a text file: at most `lines.max_bytes` of them, cut at a character.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and `InvalidArguments` for a file that is not UTF-8 text.
+    /// As [`read`](Self::read), and `InvalidArguments` for a file that is no text, in no known [`Encoding`].
     pub async fn read_text(&self, path: &WorkspacePath, lines: Lines) -> Result<FileText, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::read_text(&disk.root, &path, lines)).await
@@ -158,7 +160,7 @@ impl Workspace {
     /// is no such file.
     ///
     /// # Errors
-    /// As [`read_text`](Self::read_text), `PathDenied` for a symbolic link anywhere on the way, `TooLarge`.
+    /// As [`read_text`](Self::read_text), `InvalidArguments` for text that is not UTF-8, `PathDenied` for a symbolic link anywhere on the way, `TooLarge`.
     pub async fn text_for_change(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::whole_text(&disk.root, &path, max_bytes)).await
@@ -273,5 +275,7 @@ impl Disk {
     }
 }
 
+#[cfg(test)]
+mod encoding_tests;
 #[cfg(test)]
 mod tests;

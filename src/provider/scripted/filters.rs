@@ -2,20 +2,14 @@
 //!
 //! Must never: panic on any input, or use an expression of unbounded size.
 
-use std::sync::LazyLock;
-
 use super::budget::{Budget, bad};
 use super::guards::{self, Makes};
+use super::prose::{figures, heading, numbers, prose, sentences, unmarked};
+use super::shapes::{cell_numbers, shape, tallied};
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, State, Value};
-use regex::{Captures, Regex};
+use regex::Captures;
 use serde_json::json;
-
-// The patterns are constants that the tests compile; one that did not compile would find nothing.
-static FIGURE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?:[$€£]\s?)?[+-]?\d+(?:[.,]\d+){0,6}(?:\s?(?:%|‰|[°]C|(?:percent|per cent|million|billion|thousand|trillion|bn|MW|GW|kW|kWh|MWh|GWh|TWh|km|kg|tonnes|tons|ms|seconds|minutes|hours|days|weeks|months|years|euros|dollars|pounds)\b))?").ok()
-});
-static SENTENCE_END: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"[.!?]["')\]]?(?:\s+|$)"#).ok());
 
 /// Longest text that `regex_replace` gives, in bytes.
 const REPLACED_MAX: usize = 8 << 20;
@@ -31,6 +25,10 @@ pub(super) const NAMES: &[&str] = &[
     "headings",
     "section",
     "figures",
+    "numbers",
+    "missing_in",
+    "shape",
+    "tallied",
     "sentences",
     "first_sentence",
     "slug",
@@ -103,7 +101,16 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     });
     guards::add(environment, "headings", Makes::Anew, headings);
     guards::add(environment, "section", Makes::Anew, |text: String, title: String| section(&text, &title));
-    guards::add(environment, "figures", Makes::Anew, figures);
+    guards::add(environment, "figures", Makes::Anew, |text: String| Value::from(Serde(figures(&text))));
+    guards::add(environment, "numbers", Makes::Anew, |text: String| list(numbers(&text).into_iter()));
+    guards::add(environment, "missing_in", Makes::Anew, |wanted: Vec<String>, text: String| {
+        let (written, cells) = (numbers(&text), cell_numbers(&text));
+        list(wanted.iter().map(String::as_str).filter(|number| !written.contains(number) && !cells.contains(number)))
+    });
+    guards::add(environment, "shape", Makes::Anew, |text: String, rows: usize, first: Option<bool>| {
+        Value::from(Serde(shape(&text, rows, first.unwrap_or(true))))
+    });
+    guards::add(environment, "tallied", Makes::Anew, |tallies: Vec<String>| tallied(&tallies));
     guards::add(environment, "sentences", Makes::Anew, |text: String| -> Value {
         list(prose(&text).iter().flat_map(|p| sentences(p)))
     });
@@ -200,18 +207,6 @@ fn each_match<'t>(
     Ok(())
 }
 
-/// Level and title of a markdown heading.
-fn heading(line: &str) -> Option<(usize, &str)> {
-    let level = line.bytes().take_while(|b| *b == b'#').count();
-    let title = line.get(level..)?;
-    (matches!(level, 1..=6) && title.starts_with(' ')).then(|| (level, title.trim().trim_end_matches('#').trim_end()))
-}
-
-/// A text without the mark that some editors put before its first character.
-fn unmarked(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
-}
-
 fn headings(text: String) -> Value {
     let found: Vec<serde_json::Value> = unmarked(&text)
         .lines()
@@ -233,75 +228,6 @@ fn section(text: &str, title: &str) -> String {
     };
     let body: Vec<&str> = lines.take_while(|line| heading(line).is_none_or(|(next, _)| next > level)).collect();
     body.join("\n").trim().to_owned()
-}
-
-/// Paragraphs and list items as single lines, without headings, fences, rules and table borders.
-fn prose(text: &str) -> Vec<String> {
-    let mut paragraphs: Vec<String> = Vec::new();
-    let mut open = false;
-    let mut fenced = false;
-    for line in unmarked(text).lines() {
-        let line = line.trim();
-        if line.starts_with("```") {
-            fenced = !fenced;
-            open = false;
-            continue;
-        }
-        let ruled = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '=' | '|' | ':' | '*' | '_' | ' '));
-        if fenced || line.is_empty() || heading(line).is_some() || ruled {
-            open = false;
-            continue;
-        }
-        let (item, words) = match line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")) {
-            Some(words) => (true, words),
-            None => (line.starts_with('|'), line),
-        };
-        match paragraphs.last_mut() {
-            Some(paragraph) if open && !item => {
-                paragraph.push(' ');
-                paragraph.push_str(words);
-            }
-            _ => paragraphs.push(words.to_owned()),
-        }
-        open = !line.starts_with('|');
-    }
-    paragraphs
-}
-
-fn sentences(paragraph: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    if let Some(end) = SENTENCE_END.as_ref() {
-        for stop in end.find_iter(paragraph) {
-            // An initial or a short title before the stop is no end: "Mr. Smith", "J. Doe".
-            let word = paragraph[start..stop.start()].rsplit(char::is_whitespace).next().unwrap_or_default();
-            let short = matches!(word, "Mr" | "Mrs" | "Ms" | "Dr" | "St" | "No" | "approx" | "ca" | "e.g" | "i.e")
-                || (word.chars().count() == 1 && word.chars().all(char::is_uppercase));
-            if short && stop.as_str().starts_with('.') && stop.end() < paragraph.len() {
-                continue;
-            }
-            found.push(paragraph[start..stop.end()].trim());
-            start = stop.end();
-        }
-    }
-    found.push(paragraph[start..].trim());
-    found.retain(|sentence| !sentence.is_empty());
-    found
-}
-
-/// The sentences, list items and table rows that hold a number, each with the numbers in it.
-fn figures(text: String) -> Value {
-    let Some(figure) = FIGURE.as_ref() else { return Value::from(Vec::<Value>::new()) };
-    let mut found = Vec::new();
-    for paragraph in prose(&text) {
-        for sentence in sentences(&paragraph) {
-            let numbers: Vec<&str> = figure.find_iter(sentence).map(|number| number.as_str().trim()).collect();
-            if let Some(first) = numbers.first() {
-                found.push(json!({ "figure": first, "figures": numbers, "sentence": sentence }));
-            }
-        }
-    }
-    Value::from(Serde(found))
 }
 
 fn slug(text: &str) -> String {
@@ -355,12 +281,6 @@ mod tests {
     }
 
     #[test]
-    fn a_long_row_of_numbers_is_not_one_number() {
-        assert_eq!(eval("('1,204.50 euros' | figures)[0].figures"), json!(["1,204.50 euros"]));
-        assert_eq!(eval("('1,2,3,4,5,6,7,8,9' | figures)[0].figures"), json!(["1,2,3,4,5,6,7", "8,9"]));
-    }
-
-    #[test]
     fn a_byte_order_mark_hides_nothing() {
         assert_eq!(eval("('\u{feff}# Report\n\nIt is 7.' | headings)[0].text"), json!("Report"));
         assert_eq!(eval("'\u{feff}## Costs\nIt is 7.' | section('costs')"), json!("It is 7."));
@@ -382,10 +302,6 @@ mod tests {
         fn any_text_is_taken(text in any::<String>()) {
             headings(text.clone());
             section(&text, "x");
-            figures(text.clone());
-            for paragraph in prose(&text) {
-                sentences(&paragraph);
-            }
             prop_assert!(slug(&text).len() <= 84);
         }
     }

@@ -15,7 +15,7 @@ use super::budget::{BYTE, Budget, Each, bad, made, refuse_namespace};
 const ROUND: u64 = 64;
 /// What a byte of text costs of which the characters are counted.
 const COUNTED: u64 = 4;
-/// What a byte of text costs besides that is read for its sentences.
+/// What a byte of text costs besides that is read for its sentences, numbers or tables.
 const READ: usize = 16;
 /// What a value takes that is one of many, in bytes.
 const VALUE_BYTES: usize = 32;
@@ -108,7 +108,8 @@ fn product(name: &str, makes: Makes, given: &[Value], budget: &Budget) -> Result
             let others: usize = given.iter().skip(1).filter_map(Value::as_str).map(str::len).sum();
             times(count()?, others.saturating_add(VALUE_BYTES))
         }
-        "figures" | "sentences" | "first_sentence" => times(text(0).map_or(0, str::len), READ),
+        "figures" | "sentences" | "first_sentence" | "numbers" | "shape" => times(text(0).map_or(0, str::len), READ),
+        "missing_in" => times(text(1).map_or(0, str::len), READ),
         "from_json" => times(text(0).map_or(0, |text| text.matches('{').count()), OBJECT_BYTES),
         "replace" => match (text(0), text(1), text(2)) {
             (Some(whole), Some(from), Some(to)) => times(whole.matches(from).count(), to.len()),

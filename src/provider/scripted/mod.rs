@@ -15,13 +15,16 @@ mod filters;
 mod guarded;
 mod guards;
 mod lets;
+mod logs;
 mod matching;
 mod names;
 mod pattern;
+mod prose;
 mod read;
 mod render;
 mod rules;
 mod script;
+mod shapes;
 mod template;
 mod values;
 mod vetted;
@@ -175,6 +178,8 @@ mod growth_tests;
 mod guarded_tests;
 #[cfg(test)]
 mod problem_tests;
+#[cfg(test)]
+mod reviewer_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

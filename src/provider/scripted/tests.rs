@@ -31,7 +31,7 @@ pub(super) fn said(answer: &ModelAnswer) -> String {
 }
 
 /// Adds the answer and a result for each of its calls.
-fn go_on(request: &mut ModelRequest, answer: ModelAnswer, result: impl Fn(&str, &Value) -> (String, bool)) {
+pub(super) fn go_on(request: &mut ModelRequest, answer: ModelAnswer, result: impl Fn(&str, &Value) -> (String, bool)) {
     let results = answer
         .blocks
         .iter()

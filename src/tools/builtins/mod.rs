@@ -56,7 +56,7 @@ fn files() -> [Tool; 4] {
     [
         Tool::new::<ReadParams>(
             "workspace.read",
-            "Read a text file of the workspace, whole or from a line on. Everyone may read everything in it.",
+            "Read a text file of the workspace, whole or from a line on; the result names its encoding. Everyone may read everything in it.",
             Run::read(Read),
         )
         .view(WIDE_VIEW),

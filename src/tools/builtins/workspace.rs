@@ -232,8 +232,8 @@ impl ReadTool for Read {
         let next = text.truncated.then(|| first.saturating_add(whole));
         let next_skip = (text.truncated && cut && whole == 0).then(|| skip.saturating_add(text.content.len() as u64));
         let content = without_nulls(json!({
-            "path": path.as_str(), "content": text.content, "bytes": text.bytes, "lines": text.lines,
-            "truncated": text.truncated, "next_offset": next, "next_skip_bytes": next_skip,
+            "path": path.as_str(), "content": text.content, "encoding": text.encoding.name(), "bytes": text.bytes,
+            "lines": text.lines, "truncated": text.truncated, "next_offset": next, "next_skip_bytes": next_skip,
         }));
         Ok(Output { content, truncated: text.truncated, events: Vec::new() })
     }

@@ -1,7 +1,7 @@
 //! One file: read, hashed, replaced.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
+use super::encoding::Encoding;
 use super::faults::{in_the_way, io_refusal};
 use super::parents;
 
@@ -34,7 +35,7 @@ static TEMP_COUNT: AtomicU64 = AtomicU64::new(0);
 pub struct Lines {
     /// The first line, counted from 1; 0 counts as 1.
     pub first: u64,
-    /// Bytes of that first line that are passed over.
+    /// Bytes of that first line that are passed over, as UTF-8 has them.
     pub skip: u64,
     /// How many lines at most; `None` is all.
     pub count: Option<u64>,
@@ -45,8 +46,10 @@ pub struct Lines {
 /// A part of a text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText {
-    /// The lines, as they are in the file.
+    /// The lines, as they are in the file; as UTF-8, whatever that has.
     pub content: String,
+    /// What the file has.
+    pub encoding: Encoding,
     /// Bytes of the whole file.
     pub bytes: u64,
     /// How many lines `content` has.
@@ -126,8 +129,15 @@ fn beyond_line(path: &WorkspacePath, line: u64, has: u64, skip: u64) -> Refusal 
 }
 
 fn binary(path: &WorkspacePath) -> Refusal {
-    Refusal::new(Code::InvalidArguments, format!("`{}` is a binary file, not UTF-8 text", clip(path.as_str(), 120)))
-        .hint("only text can be read this way")
+    Refusal::new(Code::InvalidArguments, format!("`{}` is a binary file, not text", clip(path.as_str(), 120)))
+        .hint("only text can be read this way: UTF-8, UTF-16 with its mark, or Windows-1252")
+}
+
+/// A change would have to put the file into another encoding, which nobody has asked for.
+fn not_utf8(path: &WorkspacePath, encoding: Encoding) -> Refusal {
+    let (path, name) = (clip(path.as_str(), 120), encoding.name());
+    Refusal::new(Code::InvalidArguments, format!("`{path}` is text in {name}, and only UTF-8 is changed in place"))
+        .hint("nothing was written; read it and write the whole of it with workspace.write, which makes it UTF-8")
 }
 
 pub(super) fn read(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
@@ -150,14 +160,23 @@ fn read_bounded(file: impl Read, path: &WorkspacePath, size: u64, max_bytes: u64
     Ok(bytes)
 }
 
+/// As much of a file as is looked at.
+fn scan(file: &mut cap_std::fs::File) -> impl BufRead {
+    BufReader::with_capacity(64 * 1024, file.take(SCAN_MAX))
+}
+
 pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Result<FileText, Refusal> {
-    let (file, size) = open(root, path)?;
-    let mut reader = BufReader::with_capacity(64 * 1024, file.take(SCAN_MAX));
+    let (mut file, size) = open(root, path)?;
+    let failed = |error: io::Error| io_refusal("read", path.as_str(), &error);
+    // All of it decides, so that every part of a file is read the same way.
+    let encoding = Encoding::of(scan(&mut file), size > SCAN_MAX).map_err(failed)?.ok_or_else(|| binary(path))?;
+    file.rewind().map_err(failed)?;
+    let mut reader = BufReader::with_capacity(64 * 1024, encoding.decoded(scan(&mut file)));
     let first = wanted.first.max(1);
     let end = wanted.count.map_or(u64::MAX, |count| first.saturating_add(count));
-    let (mut line, mut scanned, mut skipped, mut out, mut full) = (1_u64, 0_u64, 0_u64, Vec::new(), false);
+    let (mut line, mut skipped, mut out, mut full) = (1_u64, 0_u64, Vec::new(), false);
     'scan: while line < end {
-        let buffer = reader.fill_buf().map_err(|error| io_refusal("read", path.as_str(), &error))?;
+        let buffer = reader.fill_buf().map_err(failed)?;
         if buffer.is_empty() {
             break;
         }
@@ -183,10 +202,10 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
                 }
             }
         }
-        scanned += used as u64;
         reader.consume(used);
     }
-    let stopped = scanned >= SCAN_MAX && size > scanned;
+    let ended = !full && reader.fill_buf().map_err(failed)?.is_empty();
+    let stopped = ended && size > SCAN_MAX;
     if stopped && out.is_empty() {
         return Err(Refusal::new(
             Code::TooLarge,
@@ -210,7 +229,7 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
     }
     let content = text_of(out, full || stopped).ok_or_else(|| binary(path))?;
     let lines = content.lines().count() as u64;
-    Ok(FileText { truncated: full || scanned < size, content, bytes: size, lines })
+    Ok(FileText { truncated: !ended || stopped, content, encoding, bytes: size, lines })
 }
 
 /// `bytes` as text; a character that the cut went through is left out.
@@ -265,7 +284,13 @@ fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Res
 pub(super) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
     let Some((file, size)) = open_for_change(root, path)? else { return Ok(None) };
     let bytes = read_bounded(file, path, size, max_bytes)?;
-    String::from_utf8(bytes).map(Some).map_err(|_| binary(path))
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        // Reading from memory cannot fail.
+        match Encoding::of(error.as_bytes(), false) {
+            Ok(Some(encoding)) => not_utf8(path, encoding),
+            _ => binary(path),
+        }
+    })
 }
 
 pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>, Refusal> {

@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn path(text: &str) -> WorkspacePath {
+pub(super) fn path(text: &str) -> WorkspacePath {
     WorkspacePath::parse(text, true).unwrap()
 }
 
-fn rig() -> (TempDir, Workspace) {
+pub(super) fn rig() -> (TempDir, Workspace) {
     let dir = tempfile::tempdir().unwrap();
     let workspace = Workspace::inline(&dir.path().join("ws")).unwrap();
     (dir, workspace)
@@ -21,7 +21,7 @@ fn code<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Code {
     result.unwrap_err().code
 }
 
-fn all_lines(max_bytes: usize) -> Lines {
+pub(super) fn all_lines(max_bytes: usize) -> Lines {
     Lines { first: 1, skip: 0, count: None, max_bytes }
 }
 
@@ -330,6 +330,7 @@ async fn what_is_too_large_to_be_looked_at_is_not_replaced() {
     // Nothing of it lies on the disk.
     big.set_len(65 * 1024 * 1024).unwrap();
     assert_eq!(code(workspace.hash(&path("shared/big")).await), Code::TooLarge);
+    std::fs::write(dir.path().join("ws/shared/big"), vec![b'x'; 65 * 1024 * 1024]).unwrap();
     let beyond = Lines { first: 2, skip: 0, count: None, max_bytes: 10 };
     let refusal = workspace.read_text(&path("shared/big"), beyond).await.unwrap_err();
     assert!(

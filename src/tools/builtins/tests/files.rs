@@ -121,8 +121,25 @@ async fn sizes_are_bounded() {
     assert_eq!(next, most as u64 / 5 + 1);
     let rest = rig.content("workspace.read", json!({ "path": "big", "offset": next, "limit": 1 })).await;
     assert_eq!(rest["content"], "line\n");
-    std::fs::write(rig.dir.path().join("data/workspace/agents/ada/blob"), [0xff, 0xfe]).unwrap();
+    std::fs::write(rig.dir.path().join("data/workspace/agents/ada/blob"), [0xff, 0xfe, 0]).unwrap();
     assert_eq!(code(rig.call("workspace.read", json!({ "path": "blob" })).await), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn the_encoding_of_a_text_is_named_and_kept() {
+    let rig = Rig::new().await;
+    let latin = rig.dir.path().join("data/workspace/agents/ada/latin");
+    std::fs::write(&latin, b"Gr\xfc\xdfe: 5\n").unwrap();
+    let read = rig.content("workspace.read", json!({ "path": "latin" })).await;
+    assert_eq!(
+        (&read["content"], &read["encoding"], &read["bytes"]),
+        (&json!("Gr\u{fc}\u{df}e: 5\n"), &json!("windows-1252"), &json!(9))
+    );
+    let edit = json!({ "path": "latin", "old_text": "5", "new_text": "6" });
+    assert_eq!(code(rig.call("workspace.edit", edit).await), Code::InvalidArguments);
+    let append = json!({ "path": "latin", "content": "6", "append": true });
+    assert_eq!(code(rig.call("workspace.write", append).await), Code::InvalidArguments);
+    assert_eq!(std::fs::read(&latin).unwrap(), b"Gr\xfc\xdfe: 5\n");
 }
 
 #[tokio::test]
