@@ -197,7 +197,7 @@ pub async fn cancel(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule_id: Schedu
 /// Cancels all that an agent has set or that was set for it: nobody is left to be woken.
 pub(crate) async fn cancel_all(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
-        let schedules = w.schedule_list(Some(agent_id), None).await?;
+        let schedules = w.schedule_list(Some(agent_id), None, None).await?;
         if schedules.is_empty() {
             return Ok(());
         }
@@ -213,7 +213,7 @@ pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, na
         return Ok(found);
     }
     roster::agent_named(r, agent_id).await?;
-    let all = r.schedule_list(Some(agent_id), Some(kind)).await?;
+    let all = r.schedule_list(Some(agent_id), Some(kind), None).await?;
     let near = nearest(name, all.iter().map(|schedule| schedule.name.as_str()));
     let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{}", clip(name, NAME_MAX)), near);
     Err(if near.is_none() { refusal.hint("one that is over is gone; list those that are there") } else { refusal })
@@ -277,7 +277,7 @@ async fn room(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, kind: ScheduleKin
         .hint("cancel one that is no longer needed, or change one by using its name"));
     }
     if kind == ScheduleKind::Watch {
-        let all = w.schedule_list(None, Some(kind)).await?.len();
+        let all = w.schedule_list(None, Some(kind), None).await?.len();
         if all >= limits.world_watches_max as usize {
             return Err(Refusal::new(
                 Code::RateLimited,
