@@ -24,11 +24,12 @@ use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 use ghost_domain::schedule::{Change, JobOptions, Missed, When};
-use ghost_domain::text::{clip, nearest};
+use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, WatchSnapshot};
 use ghost_store::{Reads, Writes};
 
 use crate::chain::Chain;
+use crate::near::{self, Unknown};
 use crate::{Cx, Result, mail, roster};
 
 /// Bytes of a watched path.
@@ -207,16 +208,18 @@ pub(crate) async fn cancel_all(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id
     }
 }
 
-/// The schedule that its owner calls so, or a refusal with the nearest.
+/// The schedule that its owner calls so, or a refusal with which the nearest is looked for, see
+/// [`with_nearest`](crate::mail::with_nearest).
 pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
     if let Some(found) = r.schedule_find(agent_id, kind, name.trim()).await? {
         return Ok(found);
     }
     roster::agent_named(r, agent_id).await?;
-    let all = r.schedule_list(Some(agent_id), Some(kind), None).await?;
-    let near = nearest(name, all.iter().map(|schedule| schedule.name.as_str()));
-    let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{}", clip(name, NAME_MAX)), near);
-    Err(if near.is_none() { refusal.hint("one that is over is gone; list those that are there") } else { refusal })
+    let name = clip(name, NAME_MAX);
+    let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{name}"), None)
+        .hint("one that is over is gone; list those that are there");
+    let unknown = Unknown::Schedule { agent_id: agent_id.clone(), kind, name };
+    Err(near::missed(r, refusal, unknown).await?)
 }
 
 /// Runs of a schedule that is there or was, newest first.
