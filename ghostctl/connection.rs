@@ -139,6 +139,11 @@ impl Client {
         }
     }
 
+    /// A word to a person, on standard error.
+    pub fn word(&self, text: &str) {
+        (self.on_waiting)(text);
+    }
+
     /// The daemon is there: from now on its absence is a restart, which is waited for.
     pub fn meet(&self) {
         self.met.store(true, Ordering::Relaxed);

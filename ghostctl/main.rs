@@ -26,6 +26,7 @@ mod text;
 mod times;
 mod view;
 mod wait;
+mod waits;
 mod wording;
 
 #[cfg(test)]

@@ -118,6 +118,24 @@ fn every_command_does_what_it_says_and_shows_it() {
 }
 
 #[test]
+fn a_post_that_the_gate_holds_is_told_as_held_and_not_as_delivered_to_nobody() {
+    let (house, world, _server) = rooms(silent);
+    let daemon = house.up(&world, &[]);
+    house.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated"]);
+    house.json(&["chat", "create", "plan", "--members", "ada,cyd"]);
+    let sent = |args: &[&str]| {
+        let posted = house.json(&[&["chat", "send"], args].concat());
+        (posted["held"].clone(), posted["delivered"].clone(), posted["woken"].clone())
+    };
+    assert_eq!(sent(&["panel", "@ada a question"]), (json!(true), json!(0), json!(0)));
+    assert_eq!(sent(&["panel", "@ada a question", "--deliver"]), (json!(false), json!(2), json!(2)));
+    assert_eq!(sent(&["plan", "a word"]).0, json!(false), "what nobody is called by is not held");
+    let told = house.ctl(&["chat", "send", "panel", "@ada another"]);
+    assert!(told.ok().out.contains("gated") && !told.out.contains("delivered to"), "{}", told.out);
+    daemon.stop();
+}
+
+#[test]
 fn what_is_refused_says_why_and_changes_nothing() {
     let (house, world, _server) = rooms(silent);
     let daemon = house.up(&world, &[]);

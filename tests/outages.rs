@@ -185,3 +185,42 @@ fn a_spent_budget_waits_for_whoever_raises_it() {
     assert!(turns.as_array().unwrap().iter().all(|turn| turn["status"] == "finished"), "{turns}");
     daemon.stop();
 }
+
+#[test]
+fn whoever_waits_for_an_agent_that_waits_is_told_once() {
+    let scene = Scene::new();
+    scene.is_out.store(false, Ordering::SeqCst);
+    let daemon = scene.up();
+    let house = &scene.house;
+    house.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
+    let told = |err: &str| err.lines().filter(|line| line.starts_with("a00 waits: budget_exhausted")).count();
+    let asked = house.ctl(&["--timeout", "8s", "ask", "a00", "are you well?"]);
+    asked.exits(6);
+    assert_eq!((told(&asked.err), asked.out.as_str()), (1, ""), "{}", asked.err);
+    let (code, _, err) = house.ctl_piped(&["--timeout", "8s", "talk", "a00"], b"hello\n");
+    assert_eq!((code, told(&err)), (6, 1), "{err}");
+    assert!(house.json(&["agent", "get", "a00"])["waits"].as_str().unwrap().starts_with("budget_exhausted"));
+    // A program gets its answer or its failure, and nothing besides.
+    let program = house.ctl(&["--json", "--timeout", "5s", "ask", "a00", "are you well?"]);
+    assert_eq!(program.exits(6).err.lines().count(), 1, "{}", program.err);
+    // One that is answered is told of nothing.
+    let well = house.ctl(&["ask", "a01", "are you well?"]);
+    assert_eq!((well.ok().out.trim(), well.err.as_str()), ("done", ""));
+    house.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
+    house.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!(house.json(&["agent", "get", "a00"])["waits"], Value::Null);
+    daemon.stop();
+}
+
+#[test]
+fn whoever_waits_for_an_agent_whose_model_is_down_is_told() {
+    let scene = Scene::new();
+    let daemon = scene.up();
+    // Whether its own turn is parked or it opens none, because another's calls have found the model down.
+    for agent in ["a00", "a01"] {
+        let asked = scene.house.ctl(&["--timeout", "12s", "ask", agent, "are you well?"]);
+        let told = asked.err.lines().filter(|line| line.starts_with(&format!("{agent} waits: ")));
+        assert_eq!((asked.exits(6).out.as_str(), told.count() > 0), ("", true), "{}", asked.err);
+    }
+    daemon.stop();
+}

@@ -17,6 +17,7 @@ pub mod feed;
 pub mod jobs;
 pub mod knowledge;
 pub mod mail;
+mod near;
 pub mod requests;
 mod result;
 pub mod retention;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use crate::chain::Chain;
-pub use crate::roster::{agent_for, agent_for_operator, agent_named, deleted_words, with_nearest};
+pub use crate::near::{no_agent, with_nearest};
+pub use crate::roster::{agent_for, agent_for_operator, agent_named, deleted_words};
 
 use crate::turns::ownership::open_turn;
 use crate::{Cx, Result, storms};

@@ -2,11 +2,10 @@
 //!
 //! Must never: give or carry out an order. What becomes of an agent is the business of [`crate::agents`].
 
-use ghost_domain::text::nearest;
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
-use ghost_store::{Reads, Store, Writes, in_command};
-use serde_json::{Value, json};
+use ghost_store::{Reads, Writes};
 
+use crate::near::{self, Unknown};
 use crate::{Cx, Result};
 
 /// What helps whoever names an agent that is not there, and no other name is near.
@@ -64,9 +63,7 @@ async fn agent_or(
         Some(deleted) => Err(Refusal::new(Code::NotFound, deleted_words(agent_id)).hint(way_back(&deleted))),
         None => {
             let refusal = Refusal::not_found("agent", agent_id.as_str(), None).hint(LIST);
-            // Everyone's commits wait for a command: who gets the refusal looks for the name, see `with_nearest`.
-            let unknown = refusal.details(json!({ UNKNOWN: agent_id }));
-            Err(if in_command() { unknown } else { offer(r, unknown).await? })
+            Err(near::missed(r, refusal, Unknown::Agent(agent_id.to_string())).await?)
         }
     }
 }
@@ -80,64 +77,6 @@ pub fn deleted_words(agent_id: &AgentId) -> String {
 /// What those are told who wait for an agent that is being deleted.
 pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
     Refusal::new(Code::NotFound, deleted_words(agent_id)).hint("ask someone else")
-}
-
-/// Ids among which a near name is looked for: those that begin like it, and the first of all.
-const NEAR_MAX: u32 = 2_000;
-
-/// The detail of a refusal that names an agent that is not there, and for which no near name has been looked for.
-const UNKNOWN: &str = "unknown_agent";
-
-/// The same of a post that mentions one.
-const MENTION: &str = "mention";
-
-/// How a hint with a near name begins.
-const MEANT: &str = "did you mean";
-
-/// A refusal with the nearest name, if a command refused because it was given an agent that is not there. A command does
-/// not look for it itself: a model invents names, and a world may have very many agents.
-pub async fn with_nearest(store: &Store, refusal: Refusal) -> Refusal {
-    let asks = refusal.details.as_ref().is_some_and(|details| unknown(details).is_some());
-    let has_one = refusal.hint.as_ref().is_some_and(|hint| hint.starts_with(MEANT));
-    if !asks || has_one {
-        return refusal;
-    }
-    let plain = refusal.clone();
-    // Without a hint it is as good a refusal.
-    let offered = store.read(move |r| Box::pin(async move { offer(r, refusal).await })).await;
-    offered.unwrap_or_else(|error: Refusal| {
-        tracing::debug!(%error, "no near name could be looked for");
-        plain
-    })
-}
-
-fn unknown(details: &Value) -> Option<&str> {
-    [UNKNOWN, MENTION].iter().find_map(|key| details.get(key)?.as_str())
-}
-
-async fn offer(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
-    let Some(name) = refusal.details.as_ref().and_then(unknown).map(str::to_owned) else { return Ok(refusal) };
-    let first = name.chars().next().map(String::from).unwrap_or_default();
-    let mut near = None;
-    for from in [first.as_str(), ""] {
-        let ids = r.agent_ids(from, NEAR_MAX).await?;
-        near = nearest(&name, ids.iter().map(AgentId::as_str)).map(str::to_owned);
-        if near.is_some() {
-            break;
-        }
-    }
-    let is_mention = refusal.details.as_ref().is_some_and(|details| details.get(MENTION).is_some());
-    if !is_mention {
-        refusal.details = None;
-    }
-    Ok(match near {
-        Some(near) if is_mention => {
-            let rest = refusal.hint.take().unwrap_or_default();
-            refusal.hint(format!("{MEANT} `@{near}`? {rest}"))
-        }
-        Some(near) => refusal.hint(format!("{MEANT} `{near}`?")),
-        None => refusal,
-    })
 }
 
 /// Why nothing is done that is an agent's to do.

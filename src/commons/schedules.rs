@@ -24,11 +24,12 @@ use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::words::{NAME_MAX, checked_name};
 use ghost_domain::schedule::{Change, JobOptions, Missed, When};
-use ghost_domain::text::{clip, nearest};
+use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, WatchSnapshot};
 use ghost_store::{Reads, Writes};
 
 use crate::chain::Chain;
+use crate::near::{self, Unknown};
 use crate::{Cx, Result, mail, roster};
 
 /// Bytes of a watched path.
@@ -197,7 +198,7 @@ pub async fn cancel(w: &mut dyn Writes, cx: &Cx, by: &Party, schedule_id: Schedu
 /// Cancels all that an agent has set or that was set for it: nobody is left to be woken.
 pub(crate) async fn cancel_all(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
-        let schedules = w.schedule_list(Some(agent_id), None).await?;
+        let schedules = w.schedule_list(Some(agent_id), None, None).await?;
         if schedules.is_empty() {
             return Ok(());
         }
@@ -207,16 +208,18 @@ pub(crate) async fn cancel_all(w: &mut dyn Writes, cx: &Cx, by: &Party, agent_id
     }
 }
 
-/// The schedule that its owner calls so, or a refusal with the nearest.
+/// The schedule that its owner calls so, or a refusal with which the nearest is looked for, see
+/// [`with_nearest`](crate::mail::with_nearest).
 pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
     if let Some(found) = r.schedule_find(agent_id, kind, name.trim()).await? {
         return Ok(found);
     }
     roster::agent_named(r, agent_id).await?;
-    let all = r.schedule_list(Some(agent_id), Some(kind)).await?;
-    let near = nearest(name, all.iter().map(|schedule| schedule.name.as_str()));
-    let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{}", clip(name, NAME_MAX)), near);
-    Err(if near.is_none() { refusal.hint("one that is over is gone; list those that are there") } else { refusal })
+    let name = clip(name, NAME_MAX);
+    let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{name}"), None)
+        .hint("one that is over is gone; list those that are there");
+    let unknown = Unknown::Schedule { agent_id: agent_id.clone(), kind, name };
+    Err(near::missed(r, refusal, unknown).await?)
 }
 
 /// Runs of a schedule that is there or was, newest first.
@@ -277,7 +280,7 @@ async fn room(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, kind: ScheduleKin
         .hint("cancel one that is no longer needed, or change one by using its name"));
     }
     if kind == ScheduleKind::Watch {
-        let all = w.schedule_list(None, Some(kind)).await?.len();
+        let all = w.schedule_list(None, Some(kind), None).await?.len();
         if all >= limits.world_watches_max as usize {
             return Err(Refusal::new(
                 Code::RateLimited,

@@ -20,7 +20,7 @@ pub use model::{
 pub use next::{Next, Seen, mail_room, next};
 use next::{choose, still_there, window};
 pub use ownership::{open_turn, owned, working_turn};
-pub use parking::{park_for_model, retry};
+pub use parking::{follow_root_default, park_for_model, retry};
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone};

@@ -19,6 +19,7 @@ mod places;
 pub mod queries;
 mod reflection;
 pub mod refusal;
+mod seldom;
 pub mod server;
 pub mod services;
 mod serving;

@@ -4,17 +4,16 @@
 //! Must never: hold a place for a connection that is gone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ghost_domain::Timestamp;
 use ghost_world::World;
 use tokio::sync::Notify;
 
+use crate::seldom::Seldom;
+
 /// The limit is looked at again this often while no place is free: it may have been raised.
 const AGAIN: Duration = Duration::from_secs(1);
-/// That there is no place is told once in so long: a flood of connections must not become one of lines.
-const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// The places of the doors that share them.
 #[derive(Clone, Default)]
@@ -24,8 +23,8 @@ pub(crate) struct Places(Arc<Counted>);
 struct Counted {
     taken: AtomicUsize,
     freed: Notify,
-    /// When it was last told that there is no place, in milliseconds.
-    told_at: AtomicI64,
+    /// That there is no place.
+    told: Seldom,
 }
 
 /// One connection's place, free again when this is dropped.
@@ -43,10 +42,7 @@ impl Places {
             if took.is_ok() {
                 return Place(Arc::clone(counted));
             }
-            let now = world.cx().now();
-            let told = Timestamp(counted.told_at.load(Ordering::Relaxed));
-            if told == Timestamp(0) || now >= told.plus(TELL_EVERY) || now < told {
-                counted.told_at.store(now.0, Ordering::Relaxed);
+            if counted.told.is_due(world.cx().now()) {
                 tracing::warn!(connections_max = most, "no more connections can be held; the next waits for a place");
             }
             tokio::select! {

@@ -30,10 +30,10 @@ pub use turns::{turn, turns, turns_of_root, why_ended};
 
 use ghost_commons::tasks;
 use ghost_domain::{
-    AgentId, CallId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey,
-    StoredAnswer, Task, TaskId, TaskStatus, TurnId,
+    AgentId, CallId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey, Schedule,
+    ScheduleKind, StoredAnswer, Task, TaskId, TaskStatus, TurnId,
 };
-use ghost_store::tables::{LedgerFilter, TaskFilter};
+use ghost_store::tables::{LedgerFilter, SchedulePlace, TaskFilter};
 use ghost_world::World;
 use uuid::Uuid;
 
@@ -41,23 +41,30 @@ use self::outcome::{Result, refused};
 use self::pages::{WINDOW, newest, window};
 use crate::convert::input::{Place, bad_cursor};
 
-/// Schedules in order of agent, kind and name, of the first thousand. Besides them, whether the list ends there and there may
-/// be more.
+/// Schedules in order of agent, kind and name.
 pub async fn schedules(
     world: &World,
     agent_id: Option<AgentId>,
-    kind: Option<ghost_domain::ScheduleKind>,
+    kind: Option<ScheduleKind>,
     cursor: &str,
     limit: usize,
-) -> Result<(Page<ghost_domain::Schedule>, bool)> {
-    let read = world.store().read(move |r| Box::pin(async move { r.schedule_list(agent_id.as_ref(), kind).await }));
-    let rows: Vec<ghost_domain::Schedule> = read.await.map_err(refused)?;
-    let full = rows.len() >= WINDOW as usize;
-    // The sign between the parts is smaller than any that they may have, so that the text has the order of the list.
-    let place = |row: &ghost_domain::Schedule| format!("{}\u{1}{}\u{1}{}", row.agent_id, row.kind.as_str(), row.name);
-    let page = Page::of(rows, cursor, limit, place);
-    let truncated = full && page.next.is_empty();
-    Ok((page, truncated))
+) -> Result<Page<Schedule>> {
+    // The sign between the parts stands in no agent and in no kind.
+    let after = match cursor.splitn(3, '\u{1}').collect::<Vec<_>>()[..] {
+        [""] => None,
+        [agent_id, kind, name] => {
+            let (agent_id, kind) = (agent_id.parse().ok(), kind.parse().ok());
+            Some(agent_id.zip(kind).map(|(agent_id, kind)| (agent_id, kind, name.to_owned())))
+        }
+        _ => Some(None),
+    };
+    let after: Option<SchedulePlace> = after.map(|place| place.ok_or_else(|| bad_cursor(cursor))).transpose()?;
+    let read = world
+        .store()
+        .read(move |r| Box::pin(async move { r.schedule_list(agent_id.as_ref(), kind, after.as_ref()).await }));
+    let rows: Vec<Schedule> = read.await.map_err(refused)?;
+    let place = |row: &Schedule| format!("{}\u{1}{}\u{1}{}", row.agent_id, row.kind.as_str(), row.name);
+    Ok(Page::cut(rows, limit, place))
 }
 
 /// Dead letters, newest first, of the newest thousand. Besides them, whether the list ends there and there may be older
@@ -180,6 +187,85 @@ mod tests {
     use ghost_domain::{Budget, RootId, Scope, Timestamp};
 
     use super::*;
+
+    #[tokio::test]
+    async fn pages_of_schedules_and_conversations_go_to_the_end() {
+        use ghost_domain::schedule::{JobOptions, Missed, When};
+        use ghost_domain::{Conversation, ConversationId, Party, ScheduleId};
+
+        use crate::convert::input::place;
+
+        let scene = crate::fixture::Scene::new().await;
+        let write = scene.world.store().write(|w| {
+            Box::pin(async move {
+                for n in 1..=1_700 {
+                    let schedule = Schedule {
+                        schedule_id: ScheduleId(Uuid::from_u128(n)),
+                        kind: ScheduleKind::Timer,
+                        agent_id: "ada".parse()?,
+                        name: format!("{n}"),
+                        when: When::At { at: Timestamp(9) },
+                        message: String::new(),
+                        missed: Missed::Skip,
+                        options: JobOptions::default(),
+                        enabled: true,
+                        root_id: RootId(Uuid::nil()),
+                        hop: 0,
+                        next_at: None,
+                        last_at: None,
+                        last_status: None,
+                        runs: 0,
+                        creator: Party::System,
+                        created_at: Timestamp(0),
+                    };
+                    w.schedule_put(&schedule).await?;
+                    let conversation = Conversation {
+                        conversation_id: ConversationId(Uuid::from_u128(n)),
+                        adapter: "control".into(),
+                        thread: format!("{n}"),
+                        owner: "ada".parse()?,
+                        party: Party::System,
+                        last_seq: 0,
+                        created_at: Timestamp(0),
+                        updated_at: Timestamp(5),
+                        heard: 0,
+                        heard_at: None,
+                        reacted: None,
+                        passed_on: Vec::new(),
+                    };
+                    w.conversation_put(&conversation).await?;
+                }
+                Ok::<_, Refusal>(())
+            })
+        });
+        write.await.unwrap();
+        let (mut names, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = schedules(&scene.world, None, Some(ScheduleKind::Timer), &cursor, 500).await.unwrap();
+            names.extend(page.rows.into_iter().map(|row| row.name));
+            cursor = page.next;
+            if cursor.is_empty() {
+                break;
+            }
+        }
+        let mut all: Vec<String> = (1..=1_700).map(|n| format!("{n}")).collect();
+        all.sort_unstable();
+        assert_eq!(names, all);
+        let (mut ids, mut after) = (Vec::new(), None);
+        loop {
+            let page = conversations(&scene.world, None, after, 500).await.unwrap();
+            ids.extend(page.rows.iter().map(|row| row.conversation_id.0.as_u128()));
+            after = place(&page.next).unwrap();
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(ids, (1..=1_700).rev().collect::<Vec<u128>>());
+        for cursor in ["ada", "ada\u{1}timer", "a da\u{1}timer\u{1}x", "ada\u{1}tea\u{1}x"] {
+            let refused = schedules(&scene.world, None, None, cursor, 5).await.unwrap_err();
+            assert_eq!(refused.code, ghost_domain::Code::InvalidArguments, "{cursor}");
+        }
+    }
 
     #[tokio::test]
     async fn a_list_that_the_store_cuts_says_so() {

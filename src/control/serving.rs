@@ -31,6 +31,7 @@ use self::first::First;
 use self::percent::Percentless;
 use crate::connections::Patient;
 use crate::places::{Place, Places};
+use crate::seldom::Seldom;
 
 /// When a connection cannot be taken, mostly for want of file descriptors, the next is tried after this.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -65,6 +66,7 @@ pub(crate) async fn serve(
     let clock = Arc::clone(&world.cx().ports.clock);
     let mut closing = closed.clone();
     let mut connections = JoinSet::new();
+    let failed = Seldom::default();
     loop {
         let taken = tokio::select! {
             biased;
@@ -85,7 +87,9 @@ pub(crate) async fn serve(
             }
             Err(error) if is_of_the_peer(&error) => tracing::debug!(%error, "a connection was not taken"),
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken; trying again");
+                if failed.is_due(clock.now()) {
+                    tracing::warn!(%error, "a connection could not be taken; trying again");
+                }
                 clock.sleep(AGAIN).await;
             }
         }

@@ -62,6 +62,7 @@ pub fn agent_at_work(answer: &v1::GetAgentResponse) -> Value {
         object.insert("tools".into(), answer.tools.into());
         object.insert("access".into(), answer.access.clone().into());
         object.insert("cannot_run".into(), answer.cannot_run.clone().into());
+        object.insert("waits".into(), answer.waits.clone().into());
     }
     object
 }

@@ -8,6 +8,7 @@ use ghost_commons::declared;
 use ghost_commons::knowledge;
 use ghost_commons::mail::Chain;
 use ghost_commons::schedules;
+use ghost_commons::turns;
 use ghost_commons::{Cx, Fitness};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
@@ -111,6 +112,7 @@ pub(crate) async fn records(
     }
     judge(w, cx, by, plan, stage).await?;
     budgets::follow_file(w, cx, by, &plan.budgets).await?;
+    turns::follow_root_default(w, cx).await?;
     // For those that the file names, the file says it. Agents outlive their archetype, and keep what it said.
     let daily = |agent: Agent| match agent.kind {
         // What an archetype gave it before the file named it.

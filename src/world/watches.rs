@@ -134,7 +134,7 @@ impl Watches {
         let store = &self.tree.engine.office.store;
         let kind = Some(ScheduleKind::Watch);
         let schedules = store
-            .read(move |r| Box::pin(async move { r.schedule_list(None, kind).await }))
+            .read(move |r| Box::pin(async move { r.schedule_list(None, kind, None).await }))
             .await
             .map_err(Refusal::from)?;
         let mut fresh = false;

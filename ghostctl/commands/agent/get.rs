@@ -42,6 +42,7 @@ impl Get {
                 ("tools", answer.tools.to_string()),
                 ("access", answer.access.unwrap_or_default()),
                 ("cannot run", answer.cannot_run.unwrap_or_default()),
+                ("waits", answer.waits.unwrap_or_default()),
                 ("created", view.when(agent.created_at_ms)),
                 ("last active", agent.last_active_at_ms.map(|at| view.when(at)).unwrap_or_default()),
             ],

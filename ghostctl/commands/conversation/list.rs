@@ -5,30 +5,34 @@ use ghost_proto::v1::conversations_client::ConversationsClient;
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::lists::whole;
-use crate::output::{Answer, Body, Note};
+use crate::lists::{Bound, collect};
+use crate::output::{Answer, Body};
 use crate::record::conversations as record;
 use crate::table::Table;
 
 /// List the conversations with someone outside, last spoken in first
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl conversation list\n  ghostctl conversation list --agent chora")]
+#[command(
+    after_help = "Examples:\n  ghostctl conversation list\n  ghostctl conversation list --agent chora --limit 20"
+)]
 pub struct List {
     /// Of this agent
     #[arg(long, visible_alias = "owner", value_name = "A")]
     agent: Option<String>,
+    #[command(flatten)]
+    bound: Bound,
 }
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let (found, truncated) = whole(async |limit, cursor| {
+        let found = collect(&self.bound, async |limit, cursor| {
             let request = ListConversationsRequest { owner: self.agent.clone(), limit, cursor };
             let page = rpc!(client, ConversationsClient::list, request).await?;
-            Ok((page.conversations, page.next_cursor, page.truncated))
+            Ok((page.conversations, page.next_cursor))
         })
         .await?;
         let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "OVER", "LAST", "SPOKEN IN", "AGE", "THREAD"]);
-        for conversation in &found {
+        for conversation in &found.rows {
             table.row([
                 conversation.conversation_id.clone(),
                 conversation.owner.clone(),
@@ -40,9 +44,7 @@ impl List {
                 conversation.thread.clone(),
             ]);
         }
-        let listed = found.len();
-        let note = truncated.then(|| format!("the daemon lists no more than these {listed}; --agent shows others"));
-        let json = found.iter().map(record::conversation).collect();
-        Ok(Answer { body: Body::List { json, table }, note: note.map(Note::Cut), failure: None })
+        let json = found.rows.iter().map(record::conversation).collect();
+        Ok(Answer { body: Body::List { json, table }, note: found.note, failure: None })
     }
 }

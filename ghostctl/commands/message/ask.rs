@@ -1,5 +1,6 @@
 //! `ghostctl ask`
 
+use std::pin::pin;
 use std::time::Duration;
 
 use ghost_proto::v1::messages_client::MessagesClient;
@@ -10,6 +11,7 @@ use crate::connection::{ANSWER_BYTES, Client, new_request_id};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
 use crate::source::words;
+use crate::waits::Waits;
 
 /// The daemon ends an ask at its deadline; this much later it is clear that nothing comes.
 const GRACE: Duration = Duration::from_millis(750);
@@ -36,11 +38,18 @@ impl Ask {
             body: words(self.body)?,
             timeout_ms: Some(u64::try_from(client.timeout.as_millis()).unwrap_or(u64::MAX)),
         };
-        let answer = client
-            .call_within(client.timeout.saturating_add(GRACE), request, async |transport, request| {
-                MessagesClient::new(transport).max_decoding_message_size(ANSWER_BYTES).ask(request).await
-            })
-            .await?;
+        let patience = client.timeout.saturating_add(GRACE);
+        let mut asked = pin!(client.call_within(patience, request, async |transport, request| {
+            MessagesClient::new(transport).max_decoding_message_size(ANSWER_BYTES).ask(request).await
+        }));
+        let mut waits = Waits::default();
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut asked => break answer?,
+                line = waits.line(client, &self.agent_id) => client.word(&line),
+            }
+        };
         if answer.status != "answered" {
             return Err(unanswered(self.agent_id, answer));
         }

@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::ids;
 use crate::output::Output;
 use crate::wait::Deadline;
+use crate::waits::Waits;
 
 /// An answer of which nothing has come for so long keeps nobody from writing on.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -58,6 +59,7 @@ enum Next {
     Told(Box<Result<Option<WatchConversationResponse>, Status>>),
     TooLate,
     Silent,
+    Waits(String),
 }
 
 impl Session {
@@ -148,6 +150,7 @@ impl Session {
         // Until when a prompt waits for an answer to come first.
         let mut silence = None;
         let mut ended = false;
+        let mut waits = Waits::default();
         loop {
             if self.stream.is_none() && self.conversation_id.is_some() {
                 match self.watch(client).await? {
@@ -175,6 +178,7 @@ impl Session {
                 line = lines.next(), if hears => Next::Line(line),
                 () = late(wait) => Next::TooLate,
                 () = late(silence), if listens && !hears => Next::Silent,
+                line = waits.line(client, &self.owner), if self.waits_for.is_some() => Next::Waits(line),
             };
             match next {
                 Next::Told(told) => match *told {
@@ -215,6 +219,8 @@ impl Session {
                     self.screen.make_room(out)?;
                     lines.ask();
                 }
+                Next::Waits(line) if person => self.screen.word(&line, out)?,
+                Next::Waits(line) => client.word(&line),
                 Next::TooLate => {
                     let owner = &self.owner;
                     return Err(Failure::new(

@@ -2,25 +2,24 @@
 //!
 //! Must never: change a channel.
 
-use ghost_domain::text::nearest;
 use ghost_domain::{ChannelName, ChatChannel, Code, Party, Refusal};
 use ghost_store::Reads;
 
 use super::speaker::shown_name;
 use crate::Result;
+use crate::near::{self, Unknown};
 
 /// Members from which on an ungated channel is advised against (CHAT-10).
 pub(super) const CROWD: u32 = 3;
 
-/// The channel of this name, or a refusal that names the nearest.
+/// The channel of this name, or a refusal with which the nearest is looked for, see [`with_nearest`](crate::mail::with_nearest).
 pub async fn channel_named(r: &mut dyn Reads, channel: &ChannelName) -> Result<ChatChannel> {
     match r.chat_channel_get(channel).await? {
         Some(found) => Ok(found),
         None => {
-            let all = r.chat_channel_list().await?;
-            let near = nearest(channel.as_str(), all.iter().map(|channel| channel.channel.as_str()));
-            let refusal = Refusal::not_found("channel", channel.as_str(), near);
-            Err(if near.is_some() { refusal } else { refusal.hint("the list of channels has their names") })
+            let refusal = Refusal::not_found("channel", channel.as_str(), None);
+            let refusal = refusal.hint("the list of channels has their names");
+            Err(near::missed(r, refusal, Unknown::Channel(channel.clone())).await?)
         }
     }
 }

@@ -1,10 +1,13 @@
 //! What every root may take by default, and what takes nothing from anyone.
 
-use ghost_domain::{Code, Scope};
+use ghost_domain::ports::Signal;
+use ghost_domain::turn::Standing;
+use ghost_domain::{Code, Scope, Turn};
 use ghost_store::tables::UsageFilter;
 
 use super::rig::{Rig, code, demand, id, operator, read, used, write};
 use crate::budgets::{self, Demand, NewLimits};
+use crate::turns;
 
 async fn set_tokens(rig: &Rig, scope: &Scope, tokens: Option<u64>) {
     let (scope, limits) = (scope.clone(), NewLimits { tokens: Some(tokens), money: None });
@@ -75,4 +78,44 @@ async fn a_script_uses_up_no_budget_and_is_counted_all_the_same() {
     // Nor does an account that is opened later begin with it.
     set_tokens(&rig, &Scope::Team("crew".into()), Some(10)).await;
     assert_eq!(read!(rig, |r| r.budget_get(&Scope::Team("crew".into())).await?.unwrap()).spent_tokens, 0);
+}
+
+/// The agents whose turns are tried again once the world file has said what every root may take.
+async fn followed(rig: &Rig, tokens: u64) -> Vec<String> {
+    rig.limits(|limits| limits.root_tokens_max = tokens);
+    rig.signals();
+    write!(rig, |w, cx| turns::follow_root_default(w, &cx).await).unwrap();
+    let retried = rig.signals().into_iter().filter_map(|signal| match signal {
+        Signal::TurnRetry { agent_id, .. } => Some(agent_id.to_string()),
+        _ => None,
+    });
+    retried.collect()
+}
+
+#[tokio::test]
+async fn a_world_file_that_gives_every_root_more_lets_those_go_on_that_wait_for_it() {
+    let rig = Rig::new().await;
+    assert_eq!(followed(&rig, 100).await, [""; 0]);
+    let spent = async |name: &str| {
+        let turn = rig.busy(name).await;
+        assert_eq!(code(rig.model_start(turn.turn_id, demand(150, 16)).await), Code::BudgetExhausted);
+        turn
+    };
+    let (ada, bob) = (spent("ada").await, spent("bob").await);
+    let standing = async |turn: &Turn| rig.turn(turn.turn_id).await.parked.map(|parked| parked.standing);
+    // A limit of its own goes before the default, whatever becomes of that.
+    set_tokens(&rig, &Scope::Root(bob.root_id), Some(120)).await;
+    assert_eq!(code(rig.model_start(bob.turn_id, demand(150, 16)).await), Code::BudgetExhausted);
+    // The same again, or less, is nothing to go on with.
+    for tokens in [100, 50] {
+        assert_eq!(followed(&rig, tokens).await, [""; 0], "{tokens}");
+    }
+    assert_eq!(standing(&ada).await, Some(Standing::Aside));
+    assert_eq!(followed(&rig, 500).await, ["ada"]);
+    assert_eq!((standing(&ada).await, standing(&bob).await), (Some(Standing::Ready), Some(Standing::Aside)));
+    rig.model_start(ada.turn_id, demand(150, 16)).await.unwrap();
+    // No bound at all is more than any.
+    let cyd = rig.busy("cyd").await;
+    assert_eq!(code(rig.model_start(cyd.turn_id, demand(600, 16)).await), Code::BudgetExhausted);
+    assert_eq!(followed(&rig, 0).await, ["cyd"]);
 }

@@ -61,7 +61,11 @@ async fn the_nearest_name_is_looked_for_when_the_command_is_over() {
     let rig = Rig::new().await;
     let draft = draft(&rig, "bop", operator());
     let refused: ghost_domain::Refusal = write!(rig, |w, cx| mail::deliver(w, &cx, draft).await).unwrap_err();
-    assert_eq!(refused.details, Some(serde_json::json!({ "unknown_agent": "bop" })), "within it nothing is looked for");
+    assert_eq!(
+        refused.details,
+        Some(serde_json::json!({ "unknown": { "agent": "bop" } })),
+        "within it nothing is looked for"
+    );
     let offered = mail::with_nearest(&rig.store, refused).await;
     assert_eq!((offered.code, offered.details), (Code::NotFound, None));
     assert!(offered.hint.unwrap().contains("`bob`"));

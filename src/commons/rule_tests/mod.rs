@@ -21,6 +21,7 @@ mod fencing;
 mod jobs;
 mod knowledge;
 mod mail;
+mod near;
 mod redaction;
 mod requests;
 mod retention;

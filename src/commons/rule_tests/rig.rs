@@ -137,12 +137,17 @@ impl Rig {
 
     /// A world with ada, bob and cyd, all running in the team `crew`.
     pub(crate) async fn new() -> Self {
+        Self::over(MemoryStore::open()).await
+    }
+
+    /// The same world in an empty store of the test's own.
+    pub(crate) async fn over(store: Store) -> Self {
         let clock = Arc::new(Hand(AtomicI64::new(1_795_298_880_000)));
         let count = Arc::new(Count(AtomicU64::new(1)));
         let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
         let cx = Cx::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, Limits::default());
         cx.set_webhooks([("ops".to_owned(), id("ada"))].into());
-        let rig = Self { store: MemoryStore::open(), cx, clock, heard: Arc::default() };
+        let rig = Self { store, cx, clock, heard: Arc::default() };
         rig.store.on_signal(rig.heard.clone());
         for name in ["ada", "bob", "cyd"] {
             write!(rig, |w, cx| agents::create(w, &cx, &operator(), new_agent(&cx, name)).await).unwrap();
@@ -164,6 +169,11 @@ impl Rig {
     /// Sets the clock back.
     pub(crate) fn back(&self, time: Duration) {
         self.clock.0.fetch_sub(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// The same world after a restart: with its store opened again.
+    pub(crate) fn again(self, store: Store) -> Self {
+        Self { store, ..self }
     }
 
     /// The same store as a daemon sees it that has lost its agents to a later epoch.

@@ -321,7 +321,7 @@ async fn however_many_heartbeats_there_are_those_that_nobody_wants_any_more_go()
     })
     .unwrap();
     wanted(&["cyd"]).await;
-    let left = read!(rig, |r| r.schedule_list(None, Some(ScheduleKind::Heartbeat)).await?);
+    let left = read!(rig, |r| r.schedule_list(None, Some(ScheduleKind::Heartbeat), None).await?);
     assert_eq!(left.iter().map(|left| left.agent_id.as_str()).collect::<Vec<_>>(), ["cyd"]);
 }
 

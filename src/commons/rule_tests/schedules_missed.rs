@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use ghost_domain::schedule::{Missed, RunStatus, When};
 use ghost_domain::{EventKind, ScheduleKind};
+use ghost_store::sqlite::{SqliteOptions, open_store};
 use proptest::prelude::*;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::rig::{Rig, party, write};
+use super::rig::{Rig, party, read, write};
 use super::schedules_rig::{cron, due, due_since, new, runs, set, there, timer};
 use crate::schedules::{self, NewSchedule};
 
@@ -146,4 +149,43 @@ async fn a_rule_that_can_no_longer_be_read_is_switched_off_and_said() {
     assert_eq!((job.enabled, job.next_at, job.last_status), (false, None, Some(RunStatus::Refused)));
     let again = write!(rig, |w, cx| schedules::enable(w, &cx, &party("ada"), job.schedule_id, true).await);
     assert!(again.unwrap_err().message.contains("time zone"));
+}
+
+#[tokio::test]
+async fn a_schedule_that_does_not_read_back_is_set_aside_and_the_others_go_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ghost.db");
+    let open = async || open_store(&path, SqliteOptions::default()).await.unwrap();
+    let rig = Rig::over(open().await).await;
+    let bad = timer(&rig, "bad", Duration::from_secs(1)).await;
+    let before = timer(&rig, "before", Duration::from_millis(500)).await;
+    let after = timer(&rig, "after", HOUR).await;
+    rig.store.close().await;
+    let mut conn = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    let damage = "UPDATE schedules SET record = '{bad' WHERE name = 'bad'";
+    assert_eq!(sqlx::query(damage).execute(&mut conn).await.unwrap().rows_affected(), 1);
+    conn.close().await.unwrap();
+
+    let rig = rig.again(open().await);
+    rig.pass(HOUR);
+    let mut looks = 1;
+    while due(&rig).await {
+        looks += 1;
+        assert!(looks < 5, "it is set aside once");
+    }
+    for good in [&before, &after] {
+        assert_eq!(runs(&rig, good).await.len(), 1, "{}", good.name);
+    }
+    assert_eq!((rig.inbox("ada").await.len(), runs(&rig, &bad).await.len()), (2, 0));
+    let aside: Vec<_> =
+        rig.events().await.into_iter().filter(|event| event.kind == EventKind::ScheduleSetAside).collect();
+    assert_eq!(aside.len(), 1);
+    assert_eq!(aside[0].payload["schedule_id"], bad.schedule_id.to_string());
+    assert!(aside[0].payload["error"].as_str().is_some_and(|error| !error.is_empty()));
+    // Nothing makes the daemon look again for it, and the record is there for whoever repairs it.
+    assert_eq!(read!(rig, |r| r.schedule_next_at().await?), None);
+    rig.store.close().await;
+    let mut conn = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    let left: String = sqlx::query_scalar("SELECT record FROM schedules").fetch_one(&mut conn).await.unwrap();
+    assert_eq!(left, "{bad");
 }

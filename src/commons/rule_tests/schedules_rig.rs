@@ -31,7 +31,10 @@ pub(super) fn new(rig: &Rig, kind: ScheduleKind, name: &str, when: When) -> NewS
 }
 
 pub(super) async fn set(rig: &Rig, by: Party, new: NewSchedule) -> Result<Schedule> {
-    write!(rig, |w, cx| schedules::set(w, &cx, &by, new).await)
+    match write!(rig, |w, cx| schedules::set(w, &cx, &by, new).await) {
+        Err(refusal) => Err(rig.told(refusal).await),
+        set => set,
+    }
 }
 
 pub(super) async fn timer(rig: &Rig, name: &str, ahead: Duration) -> Schedule {
@@ -82,7 +85,7 @@ pub(super) async fn hour(rig: &Rig, words: &str) -> Turn {
 }
 
 pub(super) async fn talks(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
-    let all = read!(rig, |r| r.conversation_list(Some(&id("ada"))).await?);
+    let all = read!(rig, |r| r.conversation_list(Some(&id("ada")), None).await?);
     let mut found = Vec::new();
     for conversation in all {
         let conversation_id = conversation.conversation_id;

@@ -25,7 +25,7 @@ pub struct Wanted {
 
 /// Whether an agent looks around by itself.
 pub(super) async fn has_heartbeat(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
-    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat)).await?;
+    let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat), None).await?;
     Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
 }
 

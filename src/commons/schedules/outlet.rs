@@ -70,7 +70,7 @@ pub(super) async fn tell(w: &mut dyn Writes, cx: &Cx, turn: &Turn, target: &str,
     match target {
         NOWHERE => Ok(()),
         LAST => {
-            let all = w.conversation_list(Some(&turn.agent_id)).await?;
+            let all = w.conversation_list(Some(&turn.agent_id), None).await?;
             // One that the agent began and nobody has answered is no conversation with anyone.
             let heard = all.into_iter().filter(|conversation| conversation.heard_at.is_some());
             let last = heard.max_by_key(|conversation| (conversation.heard_at, conversation.conversation_id));

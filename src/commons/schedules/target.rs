@@ -10,13 +10,14 @@ use ghost_domain::{ChannelName, ConversationId, Refusal};
 use ghost_store::Reads;
 use serde_json::json;
 
+use crate::near::{self, Unknown};
 use crate::{Result, conversations};
 
 /// Refuses a chat channel or a conversation that there is not. `last` is looked for when the job ends, and webhooks are the
 /// world file's.
 ///
 /// # Errors
-/// `NotFound` with the nearest.
+/// `NotFound`, with which the nearest is looked for.
 pub(super) async fn check(r: &mut dyn Reads, options: &JobOptions) -> Result<()> {
     if options.deliver != Deliver::Announce || options.to == LAST {
         return Ok(());
@@ -29,11 +30,13 @@ pub(super) async fn check(r: &mut dyn Reads, options: &JobOptions) -> Result<()>
     if r.chat_channel_get(&channel).await?.is_some() {
         return Ok(());
     }
-    let all = r.chat_channel_list().await?;
-    let near = nearest(channel.as_str(), all.iter().map(|channel| channel.channel.as_str()).chain([LAST]));
-    let refusal = Refusal::not_found("channel", channel.as_str(), near);
-    Err(of_to(match near {
+    let near = nearest(channel.as_str(), [LAST]);
+    let refusal = of_to(Refusal::not_found("channel", channel.as_str(), near));
+    Err(match near {
         Some(_) => refusal,
-        None => refusal.hint("give last, the name of a chat channel or the id of a conversation"),
-    }))
+        None => {
+            let refusal = refusal.hint("give last, the name of a chat channel or the id of a conversation");
+            near::missed(r, refusal, Unknown::Channel(channel)).await?
+        }
+    })
 }

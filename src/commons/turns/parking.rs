@@ -3,11 +3,13 @@
 //!
 //! Must never: end a turn, or consume mail.
 
+use std::collections::BTreeSet;
+
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::ports::Signal;
 use ghost_domain::turn::{ParkCause, Parked, Standing};
-use ghost_domain::{Code, Party, Refusal, RootId, Scope, Turn, TurnId, TurnStatus};
+use ghost_domain::{Budget, Code, Party, Refusal, RootId, Scope, Turn, TurnId, TurnStatus};
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
@@ -16,6 +18,8 @@ use crate::{Cx, Result};
 
 /// Characters of a reason that are kept.
 const REASON_MAX: usize = 500;
+/// Where the limit stands that every root had when the world file was last followed.
+const ROOT_DEFAULT: &str = "root_tokens_max";
 
 /// Parks a turn that needs a model which is down.
 pub async fn park_for_model(
@@ -108,6 +112,39 @@ pub(crate) async fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<
             go_on(w, turn).await?;
         }
     }
+    Ok(())
+}
+
+/// Lets the turns go on that stand aside because their root has spent what every root may take (`limits.root_tokens_max`),
+/// if the world file has raised that since this was last called, and it leaves their root room. A root with a limit of its
+/// own follows no default.
+pub async fn follow_root_default(w: &mut dyn Writes, cx: &Cx) -> Result<()> {
+    let (now, before) = (cx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT).await?);
+    if before.as_ref() == Some(&now.to_string()) {
+        return Ok(());
+    }
+    w.meta_put(ROOT_DEFAULT, &now.to_string()).await?;
+    let before = before.and_then(|text| text.parse::<u64>().ok());
+    // 0 is no bound. A world from before this was kept may have been raised.
+    let raised = before.is_none_or(|before| before > 0 && (now == 0 || now > before));
+    if !raised {
+        return Ok(());
+    }
+    let mut roots = BTreeSet::new();
+    for turn in w.turns_open().await? {
+        roots.insert(Scope::Root(turn.root_id));
+        let root = match turn.parked.as_ref().map(|parked| &parked.cause) {
+            Some(ParkCause::Budget { scope: scope @ Scope::Root(_) }) if turn.is_aside() => scope.clone(),
+            _ => continue,
+        };
+        let account = w.budget_get(&root).await?.unwrap_or_else(|| Budget::open(root, cx.now()));
+        if account.limits.tokens.is_none() && account.with_default(now).passed().is_empty() {
+            go_on(w, turn).await?;
+        }
+    }
+    // Calls that found the old limit reached, or wait for what others hold under it, look again.
+    w.signal(Signal::BudgetsFreed(roots.into_iter().collect()));
+    w.signal(Signal::LimitsSet);
     Ok(())
 }
 

@@ -36,6 +36,8 @@ pub struct AtWork {
     pub inbox_pending: u64,
     /// The turn under way.
     pub turn_id: Option<TurnId>,
+    /// Why that turn is parked, if it is.
+    pub parked: Option<String>,
 }
 
 /// A live agent at work, or a refusal that names the nearest one.
@@ -47,8 +49,10 @@ pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
             Box::pin(async move {
                 let agent = mail::agent_for_operator(r, |agent| cx.may_run(agent), &id).await?;
                 let inbox_pending = r.inbox_depth(&id).await?.into();
-                let turn_id = r.turn_open_of(&id).await?.map(|turn| turn.turn_id);
-                Ok(AtWork { agent, inbox_pending, turn_id })
+                let turn = r.turn_open_of(&id).await?;
+                let turn_id = turn.as_ref().map(|turn| turn.turn_id);
+                let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
+                Ok(AtWork { agent, inbox_pending, turn_id, parked })
             })
         })
         .await

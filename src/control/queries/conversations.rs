@@ -6,6 +6,7 @@ use ghost_domain::{
     TurnStatus,
 };
 use ghost_world::World;
+use uuid::Uuid;
 
 use super::outcome::{Result, refused};
 use super::pages::{Page, WINDOW, newest};
@@ -14,23 +15,19 @@ use crate::convert::input::Place;
 /// Entries that are looked back over for the last thing said from outside.
 const LOOK_BACK: i64 = 200;
 
-/// Conversations, last spoken in first, of the first thousand; of this owner if given. Besides them, whether the list ends there
-/// and there may be more.
+/// Conversations, last spoken in first; of this owner if given.
 pub async fn conversations(
     world: &World,
     owner: Option<AgentId>,
     after: Option<Place>,
     limit: usize,
-) -> Result<(Page<Conversation>, bool)> {
-    let read = world.store().read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref()).await }));
-    let mut rows: Vec<Conversation> = read.await.map_err(refused)?;
-    let full = rows.len() >= WINDOW as usize;
+) -> Result<Page<Conversation>> {
+    let behind = after.map(|place| (place.at, ConversationId(Uuid::from_u128(place.id))));
+    let read = world.store().read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref(), behind).await }));
+    let rows: Vec<Conversation> = read.await.map_err(refused)?;
+    let more = rows.len() >= WINDOW as usize;
     let place = |row: &Conversation| Place { at: row.updated_at, id: row.conversation_id.0.as_u128() };
-    // The store has its own order among those of one millisecond.
-    rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
-    let page = newest(rows, false, after, limit, place, |_| true);
-    let truncated = full && page.next.is_empty();
-    Ok((page, truncated))
+    Ok(newest(rows, more, after, limit, place, |_| true))
 }
 
 /// One conversation with at most `limit` entries after `after`.

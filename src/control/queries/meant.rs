@@ -1,6 +1,6 @@
 //! Which id was meant by one that nothing has, or that is none: whoever copies an id loses a piece of it now and then.
 //!
-//! Must never: be asked on a path that is walked often, or look beyond what the lists show.
+//! Must never: be asked on a path that is walked often, or look beyond the first part of a list.
 
 use ghost_domain::text::{nearest_within, shown};
 use ghost_domain::{Code, Refusal, RootId};
@@ -64,16 +64,18 @@ fn canonical(typed: &str) -> String {
     typed.parse::<RootId>().map_or_else(|_| typed.trim().to_lowercase(), |id| id.to_string())
 }
 
-/// The ids that the list of that sort shows.
+/// The first ids of the list of that sort.
 async fn known(r: &mut dyn Reads, sort: Sort) -> Rows<Vec<String>> {
     Ok(match sort {
         Sort::Conversation => {
-            r.conversation_list(None).await?.iter().map(|row| row.conversation_id.to_string()).collect()
+            r.conversation_list(None, None).await?.iter().map(|row| row.conversation_id.to_string()).collect()
         }
         Sort::DeadLetter => {
             r.dead_letter_list(None, None).await?.iter().map(|row| row.dead_letter_id.to_string()).collect()
         }
-        Sort::Schedule => r.schedule_list(None, None).await?.iter().map(|row| row.schedule_id.to_string()).collect(),
+        Sort::Schedule => {
+            r.schedule_list(None, None, None).await?.iter().map(|row| row.schedule_id.to_string()).collect()
+        }
         Sort::Task => {
             let all = TaskFilter { limit: WINDOW, ..TaskFilter::default() };
             r.task_list(&all).await?.iter().map(|row| row.task_id.to_string()).collect()

@@ -32,6 +32,16 @@ impl<T> Page<T> {
         Self { rows, places, next }
     }
 
+    /// The first `limit` of `rows`, which begin where the part before ends and of which there may be more in the store than
+    /// were read. The store must have been asked for more than `limit`.
+    pub(super) fn cut(mut rows: Vec<T>, limit: usize, place: impl Fn(&T) -> String) -> Self {
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let places: Vec<String> = rows.iter().map(place).collect();
+        let next = if more { places.last().cloned().unwrap_or_default() } else { String::new() };
+        Self { rows, places, next }
+    }
+
     /// The rows as messages, as many as fit the bytes of an answer, the first one always; and where the next part begins.
     pub fn map<U: prost::Message>(self, turned: impl FnMut(&T) -> U) -> (Vec<U>, String) {
         let whole = self.rows.len();

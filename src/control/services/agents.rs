@@ -173,6 +173,9 @@ impl AgentsService {
             // Created a moment ago: memory follows.
             _ => convert::agent(&shown.work.agent, None),
         };
+        // No event tells that an agent opens no turn: that is asked anew each time.
+        let waits =
+            shown.work.parked.clone().or_else(|| world.cx().waiting(&agent_id).map(|reason| reason.to_string()));
         Ok(v1::GetAgentResponse {
             agent: Some(agent),
             inbox_pending: shown.work.inbox_pending,
@@ -181,6 +184,7 @@ impl AgentsService {
             tools: shown.tools,
             access: shown.access.map(str::to_owned),
             cannot_run: shown.cannot_run.clone(),
+            waits: waits.map(|reason| world.cx().redactor.redact(&reason)),
         })
     }
 

@@ -90,9 +90,10 @@ impl ConversationsService {
     async fn page(&self, request: v1::ListConversationsRequest) -> Result<v1::ListConversationsResponse, Refusal> {
         let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
         let after = input::place(input::unseal("conversations", &request.cursor)?)?;
-        let (page, truncated) = queries::conversations(&self.0.world, owner, after, input::page(request.limit)).await?;
+        let page = queries::conversations(&self.0.world, owner, after, input::page(request.limit)).await?;
         let (conversations, next) = page.map(convert::conversation);
-        Ok(v1::ListConversationsResponse { conversations, truncated, next_cursor: input::seal("conversations", &next) })
+        let next_cursor = input::seal("conversations", &next);
+        Ok(v1::ListConversationsResponse { conversations, truncated: false, next_cursor })
     }
 
     /// The outcome of what is asked about this conversation.

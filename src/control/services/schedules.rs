@@ -178,11 +178,10 @@ impl SchedulesService {
         let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let kind = input::parsed_if("kind", request.kind.as_deref())?;
         let cursor = input::unseal("schedules", &request.cursor)?;
-        let (page, truncated) =
-            queries::schedules(&self.0.world, agent_id, kind, cursor, input::page(request.limit)).await?;
+        let page = queries::schedules(&self.0.world, agent_id, kind, cursor, input::page(request.limit)).await?;
         let redactor = &self.0.world.cx().redactor;
         let (schedules, next) = page.map(|schedule| convert::schedule(schedule, redactor));
-        Ok(v1::ListSchedulesResponse { schedules, truncated, next_cursor: input::seal("schedules", &next) })
+        Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor: input::seal("schedules", &next) })
     }
 
     /// The outcome of what is asked about this schedule.

@@ -18,8 +18,12 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD: usize = 9;
 /// Bytes of a payload that h2 takes. A longer one is left for it to refuse.
 const PAYLOAD_MAX: usize = 16_384;
-/// The frame that begins a request. What a client says first of it are the pseudo-headers, so none is in a CONTINUATION.
+/// Bytes of the frames that hold the fields of one request. Of more, h2 is left to judge.
+const BLOCK_MAX: usize = 4 * PAYLOAD_MAX;
+/// The frame that begins a request, and that which goes on with its fields.
 const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
@@ -53,30 +57,73 @@ impl<IO> Percentless<IO> {
                 at += passed;
                 continue;
             }
-            let Some(&[a, b, c, kind, flags]) = rest.first_chunk() else { break };
-            let length = (usize::from(a) << 16) | (usize::from(b) << 8) | usize::from(c);
+            let Some((length, kind, _)) = head(rest) else { break };
             if kind != HEADERS || length > PAYLOAD_MAX {
                 self.skip = HEAD + length;
                 continue;
             }
-            let Some(payload) = rest.get_mut(HEAD..HEAD + length) else { break };
+            let Some((parts, end)) = fragments(rest) else { break };
             // A later request may say it anew, when its entry has left the table of the connection.
-            self.looks = replace_percent(payload, flags);
-            at += HEAD + length;
+            self.looks = replace_percent(rest, &parts);
+            at += end;
         }
         let until = if self.looks { at } else { self.raw.len() };
         self.done.extend(self.raw.drain(..until));
     }
 }
 
-/// Takes the percent signs out of the authority of a request. Gives whether there were any.
-fn replace_percent(payload: &mut [u8], flags: u8) -> bool {
-    let before = usize::from(flags & PADDED != 0) + if flags & PRIORITY == 0 { 0 } else { 5 };
-    let Some((value, packed)) = payload.get(before..).and_then(authority) else { return false };
-    let Some(value) = payload.get_mut(before + value.start..before + value.end) else { return false };
-    if packed {
-        return replace_packed(value);
+/// The length of a frame's payload, its kind and its flags.
+fn head(frame: &[u8]) -> Option<(usize, u8, u8)> {
+    let &[a, b, c, kind, flags] = frame.first_chunk()?;
+    Some(((usize::from(a) << 16) | (usize::from(b) << 8) | usize::from(c), kind, flags))
+}
+
+/// Where the parts of a header block stand in `frames`, which begin with its HEADERS, and where the last of them ends. `None`
+/// while more is to come. What follows another frame, or is too long, is no part: h2 refuses it.
+fn fragments(frames: &[u8]) -> Option<(Vec<Range<usize>>, usize)> {
+    let (mut parts, mut at) = (Vec::new(), 0);
+    loop {
+        let (length, kind, flags) = head(frames.get(at..)?)?;
+        let (start, end) = (at + HEAD, at + HEAD + length);
+        if (at > 0 && kind != CONTINUATION) || length > PAYLOAD_MAX || end > BLOCK_MAX {
+            return Some((parts, at));
+        }
+        let payload = frames.get(start..end)?;
+        let (mut before, mut after) = (0, 0);
+        if kind == HEADERS {
+            let pads = flags & PADDED != 0;
+            before = usize::from(pads) + if flags & PRIORITY == 0 { 0 } else { 5 };
+            after = if pads { usize::from(*payload.first().unwrap_or(&0)) } else { 0 };
+        }
+        parts.push(start + before..end.saturating_sub(after));
+        at = end;
+        if flags & END_HEADERS != 0 {
+            return Some((parts, at));
+        }
     }
+}
+
+/// Takes the percent signs out of the authority of the request whose header block stands in these parts of `frames`. Gives
+/// whether there were any.
+fn replace_percent(frames: &mut [u8], parts: &[Range<usize>]) -> bool {
+    // A field may stand across two of them.
+    let mut block: Vec<u8> = parts.iter().filter_map(|part| frames.get(part.clone())).flatten().copied().collect();
+    let Some((value, packed)) = authority(&block) else { return false };
+    let Some(value) = block.get_mut(value) else { return false };
+    let found = if packed { replace_packed(value) } else { replace_plain(value) };
+    let mut rest = block.as_slice();
+    for part in parts {
+        if let Some(part) = frames.get_mut(part.clone())
+            && let Some((own, behind)) = rest.split_at_checked(part.len())
+        {
+            part.copy_from_slice(own);
+            rest = behind;
+        }
+    }
+    found
+}
+
+fn replace_plain(value: &mut [u8]) -> bool {
     let signs = value.iter_mut().filter(|byte| **byte == b'%');
     signs.map(|sign| *sign = b'-').count() > 0
 }

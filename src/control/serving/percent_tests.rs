@@ -74,12 +74,41 @@ async fn a_connection_without_such_an_authority_is_passed_on() {
     }
 }
 
+#[tokio::test]
+async fn an_authority_is_found_wherever_its_block_is_split_into_frames() {
+    let block = |value| [literal(":path", b"/a%2Fb", false), literal(":authority", value, false)].concat();
+    // With padding and priority in the first frame, which are no part of the block.
+    let split = |block: &[u8], at: usize, then: usize| {
+        let begin = [&[3, 0, 0, 0, 0, 16], &block[..at], b"%%%"].concat();
+        let frames = [frame(HEADERS, 0x28, &begin), frame(CONTINUATION, 0, &block[at..then])].concat();
+        let end = [frame(CONTINUATION, END_HEADERS, &block[then..]), frame(0, 1, b"%2F is data")].concat();
+        [PREFACE, &frames, &end].concat()
+    };
+    let (sent, wanted) = (block(b"%2Ftmp%2Fg"), block(b"-2Ftmp-2Fg"));
+    for at in 0..=sent.len() {
+        let then = at + (sent.len() - at) / 2;
+        assert_eq!(through(&split(&sent, at, then), 7).await, split(&wanted, at, then), "split at {at} and {then}");
+    }
+    // What breaks off, is another frame's or is longer than h2 takes is passed on as it is.
+    let broken = [PREFACE, &frame(HEADERS, 0, &sent[..9]), &frame(0, 0, b"%2F"), &frame(CONTINUATION, 4, &sent[9..])];
+    assert_eq!(through(&broken.concat(), 7).await, broken.concat());
+    let endless = [PREFACE, &frame(HEADERS, 0, &sent), &frame(CONTINUATION, 0, &[0; 9_000]).repeat(9)].concat();
+    assert_eq!(through(&endless, 4_096).await.len(), endless.len());
+}
+
 proptest! {
     #[test]
-    fn no_block_makes_it_panic_or_changes_a_length(mut bytes in prop::collection::vec(any::<u8>(), 0..80), flags: u8) {
+    fn no_block_makes_it_panic_or_changes_a_length(mut bytes in prop::collection::vec(any::<u8>(), 0..80), cut in 0_usize..90) {
         let before = bytes.clone();
-        let changed = replace_percent(&mut bytes, flags);
+        let changed = replace_percent(&mut bytes, &[0..cut, cut..80]);
         prop_assert_eq!(before.len(), bytes.len());
         prop_assert_eq!(before != bytes, changed);
+    }
+
+    #[test]
+    fn no_frames_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        if let Some((parts, end)) = fragments(&bytes) {
+            prop_assert!(parts.iter().all(|part| part.end <= end) && end <= bytes.len());
+        }
     }
 }

@@ -65,16 +65,16 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
         for (n, owner) in [(2, "a"), (4, "b"), (1, "a"), (3, "aa")] {
             w.conversation_put(&conversation(n, owner)).await?;
         }
-        assert_eq!(w.conversation_list(None).await?.len(), 4);
+        assert_eq!(w.conversation_list(None, None).await?.len(), 4);
         w.conversation_put(&Conversation { updated_at: at(5), ..conversation(1, "a") }).await?;
-        let inside = w.conversation_list(Some(&who("a"))).await?;
+        let inside = w.conversation_list(Some(&who("a")), None).await?;
         assert_eq!(each(&inside, |found| found.conversation_id), [conversation_id(1), conversation_id(2)]);
     });
     let (all, of_b, none) = look!(&store, |r| {
         (
-            r.conversation_list(None).await?,
-            r.conversation_list(Some(&who("b"))).await?,
-            r.conversation_list(Some(&who("c"))).await?,
+            r.conversation_list(None, None).await?,
+            r.conversation_list(Some(&who("b")), None).await?,
+            r.conversation_list(Some(&who("c")), None).await?,
         )
     });
     assert_eq!(each(&all, |found| found.conversation_id), [1, 4, 3, 2].map(conversation_id));
@@ -82,7 +82,10 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
     // An owner may hand a conversation over.
     keep!(&store, |w| { w.conversation_put(&conversation(4, "c")).await? });
     let owned = look!(&store, |r| {
-        (r.conversation_list(Some(&who("b"))).await?.len(), r.conversation_list(Some(&who("c"))).await?.len())
+        (
+            r.conversation_list(Some(&who("b")), None).await?.len(),
+            r.conversation_list(Some(&who("c")), None).await?.len(),
+        )
     });
     assert_eq!(owned, (0, 1));
     keep!(&store, |w| {
@@ -90,9 +93,25 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
             w.conversation_put(&conversation(n, "d")).await?;
         }
     });
-    let (all, of_d) =
-        look!(&store, |r| { (r.conversation_list(None).await?, r.conversation_list(Some(&who("d"))).await?) });
+    let (all, of_d) = look!(&store, |r| {
+        (r.conversation_list(None, None).await?, r.conversation_list(Some(&who("d")), None).await?)
+    });
     assert_eq!((all.len(), of_d.len(), of_d[999].conversation_id), (1_000, 1_000, conversation_id(11)));
+    // Many of one millisecond: behind the last of a full list comes the rest, of an owner and of all.
+    keep!(&store, |w| {
+        for n in 10..=1_010 {
+            w.conversation_put(&Conversation { updated_at: at(7), ..conversation(n, "d") }).await?;
+        }
+    });
+    let place = |last: &Conversation| (last.updated_at, last.conversation_id);
+    let (first, rest, of_d) = look!(&store, |r| {
+        let first = r.conversation_list(None, None).await?;
+        let after = first.last().map(place);
+        (first, r.conversation_list(None, after).await?, r.conversation_list(Some(&who("d")), after).await?)
+    });
+    let order: Vec<_> = (10..=1_010).rev().chain([1, 4, 3, 2]).map(conversation_id).collect();
+    assert_eq!(each(&[first, rest].concat(), |found| found.conversation_id), order);
+    assert_eq!(each(&of_d, |found| found.conversation_id), [conversation_id(10)]);
 }
 
 pub(super) async fn entries_are_in_order(medium: Arc<dyn Medium>) {

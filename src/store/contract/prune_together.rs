@@ -84,8 +84,9 @@ pub(super) async fn what_is_left_of_a_channel_has_no_gap(medium: Arc<dyn Medium>
 pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let kept = async |store: &Store| {
-        let mut kept =
-            each(&look!(store, |r| { r.conversation_list(None).await? }), |found| found.conversation_id.0.as_u128());
+        let mut kept = each(&look!(store, |r| { r.conversation_list(None, None).await? }), |found| {
+            found.conversation_id.0.as_u128()
+        });
         kept.sort_unstable();
         kept
     };

@@ -89,16 +89,16 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
         ] {
             w.schedule_put(&schedule(n, agent, kind, name)).await?;
         }
-        assert_eq!((w.schedule_list(None, None).await?.len(), w.schedule_count(&who("a"), Timer).await?), (7, 2));
+        assert_eq!((w.schedule_list(None, None, None).await?.len(), w.schedule_count(&who("a"), Timer).await?), (7, 2));
     });
     let numbers = |found: &[Schedule]| each(found, |schedule| schedule.schedule_id.0.as_u128());
     let (all, of_a, timers, both, none) = look!(&store, |r| {
         (
-            r.schedule_list(None, None).await?,
-            r.schedule_list(Some(&who("a")), None).await?,
-            r.schedule_list(None, Some(Timer)).await?,
-            r.schedule_list(Some(&who("a")), Some(Timer)).await?,
-            r.schedule_list(Some(&who("b")), Some(Timer)).await?,
+            r.schedule_list(None, None, None).await?,
+            r.schedule_list(Some(&who("a")), None, None).await?,
+            r.schedule_list(None, Some(Timer), None).await?,
+            r.schedule_list(Some(&who("a")), Some(Timer), None).await?,
+            r.schedule_list(Some(&who("b")), Some(Timer), None).await?,
         )
     });
     assert_eq!(numbers(&all), [6, 5, 3, 2, 4, 7, 1]);
@@ -119,9 +119,32 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
         assert_eq!(w.schedule_count(&who("c"), Timer).await?, 1_001);
     });
     let (all, of_c) = look!(&store, |r| {
-        (r.schedule_list(None, None).await?.len(), r.schedule_list(Some(&who("c")), Some(Timer)).await?.len())
+        (
+            r.schedule_list(None, None, None).await?.len(),
+            r.schedule_list(Some(&who("c")), Some(Timer), None).await?.len(),
+        )
     });
     assert_eq!((all, of_c), (1_000, 1_000));
+    // Page by page nothing is left out and nothing is given twice, and a place that was given up is a place still.
+    let place = |last: &Schedule| (last.agent_id.clone(), last.kind, last.name.clone());
+    let (first, rest, end, of_b) = look!(&store, |r| {
+        let first = r.schedule_list(None, Some(Timer), None).await?;
+        let after = first.last().map(place);
+        let rest = r.schedule_list(None, Some(Timer), after.as_ref()).await?;
+        let after = rest.last().map(place);
+        (
+            first,
+            rest,
+            r.schedule_list(None, Some(Timer), after.as_ref()).await?,
+            r.schedule_list(None, None, Some(&(who("a"), Watch, "w".to_owned()))).await?,
+        )
+    });
+    assert_eq!((first.len(), rest.len(), end), (1_000, 4, vec![]));
+    let mut names: Vec<String> = (100..=1_100).map(|n| format!("{n}")).collect();
+    names.sort_unstable();
+    let all: Vec<String> = ["x", "y", "x"].map(str::to_owned).into_iter().chain(names).collect();
+    assert_eq!(each(&[first, rest].concat(), |found| found.name.clone()), all);
+    assert_eq!(numbers(&of_b)[..4], [4, 7, 1, 100]);
     let (first, rest, cron) = look!(&store, |r| {
         let first = r.schedules_of(Timer, None).await?;
         let rest = r.schedules_of(Timer, first.last().map(|last| last.schedule_id)).await?;
@@ -146,7 +169,7 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
     refuse!(&store, |w| {
         w.schedule_delete(schedule_id(1)).await?;
         assert_eq!((w.schedule_get(schedule_id(1)).await?, w.watch_snapshot_get(schedule_id(1)).await?), (None, None));
-        assert_eq!((w.schedule_next_at().await?, w.schedule_list(None, None).await?), (None, vec![]));
+        assert_eq!((w.schedule_next_at().await?, w.schedule_list(None, None, None).await?), (None, vec![]));
     });
     let inside = keep!(&store, |w| {
         (
@@ -172,7 +195,7 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let (list, runs, saw) = look!(&store, |r| {
         (
-            r.schedule_list(None, None).await?,
+            r.schedule_list(None, None, None).await?,
             r.schedule_runs(schedule_id(1), 9).await?,
             r.watch_snapshot_get(schedule_id(1)).await?,
         )

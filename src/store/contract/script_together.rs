@@ -177,7 +177,8 @@ impl Together {
             Self::ScanConversations => {
                 let owner = c.is_multiple_of(2).then_some(&agent);
                 let found = (
-                    w.conversation_list(owner).await?,
+                    w.conversation_list(owner, b.is_multiple_of(3).then(|| (moment(c % 9), conversation_id(a % 4))))
+                        .await?,
                     w.conversation_entries(conversation_id(a % 4), i64::try_from(b % 4).unwrap(), limit).await?,
                     w.conversation_entries_of_turn(turn_id(c % 6)).await?,
                     w.deliveries_due(moment(if c.is_multiple_of(4) { n } else { c % 9 }), &[], limit).await?,
@@ -197,8 +198,9 @@ impl Together {
             }
             _ => {
                 let (of, kind) = (c.is_multiple_of(2).then_some(&agent), one_of(ScheduleKind::ALL, a));
+                let after = b.is_multiple_of(2).then(|| (agent.clone(), kind, name(c)));
                 let found = (
-                    w.schedule_list(of, b.is_multiple_of(3).then_some(kind)).await?,
+                    w.schedule_list(of, b.is_multiple_of(3).then_some(kind), after.as_ref()).await?,
                     w.schedule_count(&agent, kind).await?,
                     w.schedules_due(moment(c % 9), limit).await?,
                     w.schedule_next_at().await?,
@@ -269,7 +271,7 @@ pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
             lines.push(chat(r, &named(in_channel), &who(agent), 0, 10_000).await?);
         }
     }
-    lines.push(format!("{:?}", r.conversation_list(None).await?));
+    lines.push(format!("{:?}", r.conversation_list(None, None).await?));
     for n in 0..4 {
         let found = r.conversation_find("control", &format!("thread {n}")).await?;
         lines.push(format!("{found:?} {:?}", r.conversation_entries(conversation_id(n), 0, 10_000).await?));
@@ -286,7 +288,7 @@ pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
     for prefix in PREFIXES {
         lines.push(format!("{:?} {}", r.state_list(prefix, "", 10_000).await?, r.state_count().await?));
     }
-    lines.push(format!("{:?}", r.schedule_list(None, None).await?));
+    lines.push(format!("{:?}", r.schedule_list(None, None, None).await?));
     let due = r.schedules_due(ghost_domain::Timestamp(i64::MAX), 10_000).await?;
     lines.push(format!("{due:?} {:?}", r.schedule_next_at().await?));
     for agent in AGENTS {

@@ -69,7 +69,7 @@ pub(super) async fn taken_names_are_errors_of_their_command(medium: Arc<dyn Medi
     let (found, scheduled, posts, lost) = look!(&store, |r| {
         (
             r.conversation_find("control", "thread 1").await?,
-            r.schedule_list(None, None).await?,
+            r.schedule_list(None, None, None).await?,
             r.chat_posts(&named("a"), 0, 0, 9).await?,
             r.state_get("lost").await?,
         )
@@ -108,6 +108,6 @@ pub(super) async fn names_that_were_given_up_are_free(medium: Arc<dyn Medium>) {
     store.close().await;
     let store = open(&medium).await;
     let stored =
-        look!(&store, |r| { (r.conversation_find("control", "x").await?, r.schedule_list(None, None).await?) });
+        look!(&store, |r| { (r.conversation_find("control", "x").await?, r.schedule_list(None, None, None).await?) });
     assert_eq!(stored, (Some(threaded(2, "x")), vec![timed(2, "x"), timed(1, "y")]));
 }

@@ -117,10 +117,18 @@ impl ConversationReads for Session<'_> {
         Ok(found.and_then(|conversation_id| self.tables.conversations.get(conversation_id)).cloned())
     }
 
-    async fn conversation_list(&mut self, owner: Option<&AgentId>) -> Result<Vec<Conversation>> {
-        let of_owner = |conversation: &&Conversation| owner.is_none_or(|owner| conversation.owner == *owner);
-        let mut found: Vec<&Conversation> = self.tables.conversations.values().filter(of_owner).collect();
-        found.sort_by_key(|conversation| std::cmp::Reverse((conversation.updated_at, conversation.conversation_id)));
+    async fn conversation_list(
+        &mut self,
+        owner: Option<&AgentId>,
+        after: Option<(Timestamp, ConversationId)>,
+    ) -> Result<Vec<Conversation>> {
+        let place = |conversation: &Conversation| (conversation.updated_at, conversation.conversation_id);
+        let wanted = |conversation: &&Conversation| {
+            owner.is_none_or(|owner| conversation.owner == *owner)
+                && after.is_none_or(|after| place(conversation) < after)
+        };
+        let mut found: Vec<&Conversation> = self.tables.conversations.values().filter(wanted).collect();
+        found.sort_by_key(|conversation| std::cmp::Reverse(place(conversation)));
         Ok(found.into_iter().take(LIST_MAX).cloned().collect())
     }
 

@@ -1,5 +1,6 @@
 //! Schedules, their runs, and what watches last saw.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use super::prune::oldest;
 use super::session::{LIST_MAX, Session, bound, count};
 use super::tables::Tables;
 use crate::StoreError;
-use crate::tables::{Result, ScheduleReads, ScheduleWrites};
+use crate::tables::{Result, SchedulePlace, ScheduleReads, ScheduleWrites};
 
 /// What a schedule is found by.
 fn name_of(schedule: &Schedule) -> (Arc<str>, &'static str, String) {
@@ -18,9 +19,14 @@ fn name_of(schedule: &Schedule) -> (Arc<str>, &'static str, String) {
 }
 
 impl Tables {
-    /// Schedules in order of agent, kind and name.
-    fn schedules_in_order(&self) -> impl Iterator<Item = &Schedule> {
-        self.schedules_by_name.values().filter_map(|schedule_id| self.schedules.get(schedule_id))
+    /// Schedules in order of agent, kind and name, from behind `after`.
+    fn schedules_in_order(&self, after: Option<&SchedulePlace>) -> impl Iterator<Item = &Schedule> {
+        let from = match after {
+            Some((agent_id, kind, name)) => Bound::Excluded((agent_id.shared(), kind.as_str(), name.clone())),
+            None => Bound::Unbounded,
+        };
+        let places = self.schedules_by_name.range((from, Bound::Unbounded));
+        places.filter_map(|(_, schedule_id)| self.schedules.get(schedule_id))
     }
 
     fn schedule_unindex(&mut self, schedule_id: ScheduleId) {
@@ -61,12 +67,17 @@ impl ScheduleReads for Session<'_> {
         Ok(found.and_then(|schedule_id| self.tables.schedules.get(schedule_id)).cloned())
     }
 
-    async fn schedule_list(&mut self, agent_id: Option<&AgentId>, kind: Option<ScheduleKind>) -> Result<Vec<Schedule>> {
+    async fn schedule_list(
+        &mut self,
+        agent_id: Option<&AgentId>,
+        kind: Option<ScheduleKind>,
+        after: Option<&SchedulePlace>,
+    ) -> Result<Vec<Schedule>> {
         let wanted = |schedule: &&Schedule| {
             agent_id.is_none_or(|agent_id| schedule.agent_id == *agent_id)
                 && kind.is_none_or(|kind| schedule.kind == kind)
         };
-        Ok(self.tables.schedules_in_order().filter(wanted).take(LIST_MAX).cloned().collect())
+        Ok(self.tables.schedules_in_order(after).filter(wanted).take(LIST_MAX).cloned().collect())
     }
 
     async fn schedules_of(&mut self, kind: ScheduleKind, after: Option<ScheduleId>) -> Result<Vec<Schedule>> {

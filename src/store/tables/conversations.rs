@@ -14,8 +14,13 @@ pub trait ConversationReads {
     /// The conversation that an adapter knows under this name.
     async fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>>;
 
-    /// Conversations, last spoken in first, at most 1,000; of this owner if given.
-    async fn conversation_list(&mut self, owner: Option<&AgentId>) -> Result<Vec<Conversation>>;
+    /// Conversations, last spoken in first (then by id, the highest first), from behind `after`, at most 1,000; of this owner
+    /// if given. What comes behind the last of a full list is read with its place.
+    async fn conversation_list(
+        &mut self,
+        owner: Option<&AgentId>,
+        after: Option<(Timestamp, ConversationId)>,
+    ) -> Result<Vec<Conversation>>;
 
     /// How many conversations there are.
     async fn conversation_count(&mut self) -> Result<u32>;

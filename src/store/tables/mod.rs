@@ -39,7 +39,7 @@ pub use messages::{InboxLook, MessageReads, MessageWrites};
 pub use prune::{Family, PruneWrites};
 pub use requests::{RequestReads, RequestWrites};
 pub use roots::{RootReads, RootWrites};
-pub use schedules::{ScheduleReads, ScheduleWrites};
+pub use schedules::{SchedulePlace, ScheduleReads, ScheduleWrites};
 pub use shared_state::{StateReads, StateWrites};
 pub use skills::{SkillReads, SkillWrites};
 pub use tasks::{TaskFilter, TaskReads, TaskWrites};

@@ -5,6 +5,9 @@ use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, Sched
 
 use crate::error::Result;
 
+/// A place in the list of schedules, whether or not a schedule is still there: its agent, its kind and its name.
+pub type SchedulePlace = (AgentId, ScheduleKind, String);
+
 /// Reading schedules.
 #[async_trait]
 pub trait ScheduleReads {
@@ -14,8 +17,14 @@ pub trait ScheduleReads {
     /// The schedule that its owner calls so.
     async fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>>;
 
-    /// Schedules in order of agent, kind (as text) and name, at most 1,000; of this agent and kind if given.
-    async fn schedule_list(&mut self, agent_id: Option<&AgentId>, kind: Option<ScheduleKind>) -> Result<Vec<Schedule>>;
+    /// Schedules in order of agent, kind (as text) and name, from behind `after`, at most 1,000; of this agent and kind if
+    /// given. What comes behind the last of a full list is read with its place.
+    async fn schedule_list(
+        &mut self,
+        agent_id: Option<&AgentId>,
+        kind: Option<ScheduleKind>,
+        after: Option<&SchedulePlace>,
+    ) -> Result<Vec<Schedule>>;
 
     /// Schedules of a kind in order of id, from after `after`, at most 1,000. What comes after the last of a full list is
     /// read with its id.

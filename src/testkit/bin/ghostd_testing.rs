@@ -27,6 +27,10 @@ fn main() -> ExitCode {
     let up = match Arguments::parse().command {
         Command::Check { world_dir, json } => return report::check(&arguments::world_dir(world_dir), json, &env),
         Command::Init { dir } => return report::init(&dir),
+        Command::Demo(_) => {
+            report::tell("error: this program has no demo; run `ghostd demo`");
+            return ExitCode::FAILURE;
+        }
         Command::Up(up) => up,
     };
     telemetry::begin();

@@ -1,7 +1,7 @@
 //! What several families share: ids from text, lists that fit their view, and how things look in a result.
 
+use ghost_commons::mail::no_agent;
 pub(super) use ghost_domain::refusal::not_blank;
-use ghost_domain::text::nearest;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
 use ghost_domain::{AgentId, Refusal};
@@ -25,13 +25,7 @@ pub(super) const LIST_BYTES: usize = 60 * 1024;
 pub(super) async fn agent_id(r: &mut dyn Reads, text: &str) -> Result<AgentId, Refusal> {
     match text.trim().parse::<AgentId>() {
         Ok(agent_id) => Ok(agent_id),
-        Err(refusal) => {
-            let all = r.agent_list(false).await?;
-            match nearest(text.trim(), all.iter().map(|agent| agent.agent_id.as_str())) {
-                Some(near) => Err(refusal.hint(format!("did you mean `{near}`?"))),
-                None => Err(refusal),
-            }
-        }
+        Err(refusal) => Err(no_agent(r, refusal, text.trim()).await?),
     }
 }
 

@@ -190,7 +190,7 @@ impl WorldTool for Cron {
 
 /// All that the agent has set, with what comes next.
 async fn overview(call: &CallCx, w: &mut dyn Writes) -> Result<Output, Refusal> {
-    let all = w.schedule_list(Some(&call.caller.agent_id), None).await?;
+    let all = w.schedule_list(Some(&call.caller.agent_id), None, None).await?;
     let of = |kind: ScheduleKind| all.iter().filter(move |schedule| schedule.kind == kind).map(shown);
     let (jobs, all_jobs) = fitting(of(ScheduleKind::Cron), LIST_BYTES / 3);
     let (timers, all_timers) = fitting(of(ScheduleKind::Timer), LIST_BYTES / 3);
@@ -311,7 +311,7 @@ async fn wake(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<O
     let envelope = deliver(w, &call.office.cx, draft).await?;
     let mut content = json!({ "message_id": envelope.message_id, "wakes": now });
     if !now {
-        let heartbeats = w.schedule_list(Some(&call.caller.agent_id), Some(ScheduleKind::Heartbeat)).await?;
+        let heartbeats = w.schedule_list(Some(&call.caller.agent_id), Some(ScheduleKind::Heartbeat), None).await?;
         match heartbeats.iter().filter(|heartbeat| heartbeat.enabled).find_map(|heartbeat| heartbeat.next_at) {
             Some(at) => content["next_heartbeat_at"] = json!(at.rfc3339()),
             None => content["note"] = json!("you have no heartbeat: it waits until something else wakes you"),

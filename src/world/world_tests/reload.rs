@@ -9,7 +9,7 @@ use ghost_domain::event::EventFilter;
 use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, Party, Refusal, Scope};
 use ghost_provider::{Class, Providers};
 
-use super::rig::{Ground, TestModel, ask, id, say, send, settle, soon, until};
+use super::rig::{Ground, TestModel, ask, id, say, send, settle, soon, until, while_time_passes};
 use crate::World;
 use crate::world::Reloader;
 
@@ -308,4 +308,27 @@ async fn files_that_cannot_be_read_hold_up_nobody() {
         tokio::task::yield_now().await;
     }
     assert_eq!(world.cx().limits().hops_max, 7);
+}
+
+#[tokio::test]
+async fn a_reload_or_a_start_that_gives_every_root_more_lets_those_go_on_that_wait_for_it() {
+    let with = |tokens: u64| first().replace("hops_max: 5", &format!("hops_max: 5, root_tokens_max: {tokens}"));
+    let ground = Ground::new(&with(20));
+    let more = ground.plan(&with(1_000_000));
+    let less = ground.plan(&with(20));
+    let model = TestModel::new(|_| say("well"));
+    let reloader = reloader(&ground, vec![more, less], &model);
+    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader).await;
+    send(&world, "ada", "work").await;
+    until(&world, EventKind::TurnParked, "ada").await;
+    world.reload(&by(), false).await.unwrap();
+    until(&world, EventKind::TurnFinished, "ada").await;
+    world.reload(&by(), false).await.unwrap();
+    send(&world, "ben", "work").await;
+    until(&world, EventKind::TurnParked, "ben").await;
+    while_time_passes(&ground, world.shutdown("test")).await;
+    drop(world);
+    ground.plan(&with(1_000_000));
+    let (world, _) = ground.boot(|_| say("well")).await;
+    until(&world, EventKind::TurnFinished, "ben").await;
 }

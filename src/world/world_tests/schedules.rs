@@ -168,6 +168,6 @@ async fn heartbeats_come_in_their_hours_and_go_with_the_configuration() {
     drop(world);
     ground.plan(TWO);
     let (world, _) = ground.boot(|_| say("HEARTBEAT_OK")).await;
-    let left = world.store().read(|r| Box::pin(async move { r.schedule_list(None, None).await })).await.unwrap();
+    let left = world.store().read(|r| Box::pin(async move { r.schedule_list(None, None, None).await })).await.unwrap();
     assert!(left.is_empty());
 }

@@ -106,10 +106,17 @@ impl ConversationReads for Session {
         self.find("SELECT record FROM conversations WHERE adapter = ? AND thread = ?", args, wanted).await
     }
 
-    async fn conversation_list(&mut self, owner: Option<&AgentId>) -> Result<Vec<Conversation>> {
+    async fn conversation_list(
+        &mut self,
+        owner: Option<&AgentId>,
+        after: Option<(Timestamp, ConversationId)>,
+    ) -> Result<Vec<Conversation>> {
         let (sql, args) = Conditions::new("SELECT record FROM conversations")
             .when(owner, "owner = ?", |id, args| {
                 args.text(id.as_str());
+            })
+            .when(after, "(updated_at, conversation_id) < (?, ?)", |(at, id), args| {
+                args.int(at.0).id(id.0);
             })
             .order("updated_at DESC, conversation_id DESC", i64::from(LIST_MAX));
         self.scan(Conversation::BIT).await?;

@@ -10,7 +10,7 @@ use crate::sqlite::nameless::Seen;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, to_json};
 use crate::sqlite::session::Session;
-use crate::tables::{Result, ScheduleReads, ScheduleWrites};
+use crate::tables::{Result, SchedulePlace, ScheduleReads, ScheduleWrites};
 
 impl Row for Schedule {
     const TABLE: &'static str = "schedules";
@@ -142,13 +142,21 @@ impl ScheduleReads for Session {
         self.find("SELECT record FROM schedules WHERE agent_id = ? AND kind = ? AND name = ?", args, wanted).await
     }
 
-    async fn schedule_list(&mut self, agent_id: Option<&AgentId>, kind: Option<ScheduleKind>) -> Result<Vec<Schedule>> {
+    async fn schedule_list(
+        &mut self,
+        agent_id: Option<&AgentId>,
+        kind: Option<ScheduleKind>,
+        after: Option<&SchedulePlace>,
+    ) -> Result<Vec<Schedule>> {
         let (sql, args) = Conditions::new("SELECT record FROM schedules")
             .when(agent_id, "agent_id = ?", |id, args| {
                 args.text(id.as_str());
             })
             .when(kind, "kind = ?", |kind, args| {
                 args.text(kind.as_str());
+            })
+            .when(after, "(agent_id, kind, name) > (?, ?, ?)", |(agent_id, kind, name), args| {
+                args.text(agent_id.as_str()).text(kind.as_str()).text(name);
             })
             .order("agent_id, kind, name", i64::from(LIST_MAX));
         self.scan(Schedule::BIT).await?;
