@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
-use std::process::Command;
 
 use ghost_testkit::blackbox::{Database, House};
 
@@ -41,8 +40,7 @@ fn what_it_cannot_show_it_refuses_before_it_makes_anything() {
     house.ghostd(&["demo", openmic.to_str().unwrap(), "--dir", new.to_str().unwrap()]).exits(2);
     house.ghostd(&["demo", newsroom.to_str().unwrap(), "--files", "0"]).exits(2);
     // A world whose models may be somebody's money.
-    let costly = house.join("costly");
-    assert!(Command::new("cp").arg("-r").args([&newsroom, &costly]).status().unwrap().success());
+    let costly = house.copy_of(&newsroom, "costly");
     let file = costly.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
     let paid =

@@ -356,15 +356,6 @@ fn the_job_is_done_by_models_behind_a_providers_protocol() {
     daemon.stop();
 }
 
-/// A copy of the newsroom whose files a test may change.
-fn copy_of_newsroom(to: &Path) {
-    for (name, content) in files(Path::new(NEWSROOM)) {
-        let path = to.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-}
-
 /// The newsroom with this in the place of the world's own budget, and models that cost something: scripts use up none.
 fn costly(text: &str, budget: (&str, &str)) -> String {
     const LLM: &str = "    scripted: { kind: scripted, dir: scripts }\n";
@@ -378,8 +369,7 @@ fn costly(text: &str, budget: (&str, &str)) -> String {
 #[test]
 fn a_job_that_waits_for_a_budget_goes_on_when_it_is_raised() {
     let house = house();
-    let world = house.join("newsroom");
-    copy_of_newsroom(&world);
+    let world = house.copy_of(Path::new(NEWSROOM), "newsroom");
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, costly(&text, ("200_000_000", "100_000"))).unwrap();
@@ -395,8 +385,7 @@ fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
     let mut house = House::new(ghostd_testing());
     let ahead = house.join("ahead");
     house.set(AHEAD, &ahead);
-    let world = house.join("newsroom");
-    copy_of_newsroom(&world);
+    let world = house.copy_of(Path::new(NEWSROOM), "newsroom");
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, costly(&text, ("tokens: 200_000_000", "tokens_per_day: 400_000"))).unwrap();

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use ghost_domain::{Code, Refusal};
@@ -19,6 +19,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// For how long a world is silent in which everything is done. One that only seems so is started again.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// Lines that wait to be read. A daemon with more waits until they are.
+const LINES_MAX: usize = 1_024;
 
 /// How long a daemon is watched.
 #[derive(Clone, Copy)]
@@ -45,6 +48,8 @@ impl Daemon {
     ///
     /// # Errors
     /// When the program cannot be run.
+    // The sandbox room is for what agents run; this is the daemon itself.
+    #[allow(clippy::disallowed_methods)]
     pub(super) fn start(program: &Path, world_dir: &Path, data: &Path, input: &Path) -> Result<Self, Refusal> {
         let args = [OsStr::new("up"), world_dir.as_os_str(), OsStr::new("--data"), data.as_os_str()];
         let mut child = Command::new(program)
@@ -55,7 +60,7 @@ impl Daemon {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot run {}: {error}", program.display())))?;
-        let (tell, lines) = channel();
+        let (tell, lines) = sync_channel(LINES_MAX);
         if let Some(out) = child.stdout.take() {
             std::thread::spawn(move || {
                 // It ends with the process, or when nobody listens any more.

@@ -60,6 +60,9 @@ pub(super) fn tallied(tallies: &[String]) -> String {
     parts.join(", ")
 }
 
+/// The cells of a row.
+type Record<'t> = Vec<Cow<'t, str>>;
+
 /// The numbers in the cells of a CSV; none of another text. Between cells, a comma is no part of a number.
 pub(super) fn cell_numbers(text: &str) -> BTreeSet<&str> {
     let text = unmarked(text);
@@ -114,7 +117,7 @@ fn is_table(text: &str, delimiter: char, first: bool) -> bool {
 }
 
 /// The records of a CSV that are not empty. A quote that is not closed goes to the end of its line.
-fn records(text: &str, delimiter: char) -> impl Iterator<Item = Vec<Cow<'_, str>>> {
+fn records(text: &str, delimiter: char) -> impl Iterator<Item = Record<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         loop {
@@ -131,7 +134,7 @@ fn records(text: &str, delimiter: char) -> impl Iterator<Item = Vec<Cow<'_, str>
 }
 
 /// The first record of a text, and what is behind it.
-fn record(text: &str, delimiter: char) -> (Vec<Cow<'_, str>>, &str) {
+fn record(text: &str, delimiter: char) -> (Record<'_>, &str) {
     let (mut cells, mut rest) = (Vec::new(), text);
     loop {
         let (cell, behind) = match quoted(rest, delimiter) {
@@ -171,10 +174,10 @@ fn quoted(text: &str, delimiter: char) -> Option<(Cow<'_, str>, &str)> {
 
 /// The header, the first rows, and how many rows there are.
 fn taken<'t>(
-    mut records: impl Iterator<Item = Vec<Cow<'t, str>>>,
+    mut records: impl Iterator<Item = Record<'t>>,
     most: usize,
     first: bool,
-) -> (Vec<Cow<'t, str>>, Vec<Vec<Cow<'t, str>>>, usize) {
+) -> (Record<'t>, Vec<Record<'t>>, usize) {
     let Some(head) = records.next() else { return (Vec::new(), Vec::new(), 0) };
     // A first cell that is a number belongs to a row, not to a header.
     let headless = !first || head.first().is_some_and(|cell| cell.trim().starts_with(|c: char| c.is_ascii_digit()));
@@ -212,7 +215,7 @@ fn markdown_tables(text: &str, most: usize) -> Vec<Value> {
 }
 
 /// The cells of a row of a Markdown table.
-fn cells(line: &str) -> Vec<Cow<'_, str>> {
+fn cells(line: &str) -> Record<'_> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
     let line = line.strip_suffix('|').filter(|line| !line.ends_with('\\')).unwrap_or(line);
@@ -228,7 +231,7 @@ fn cells(line: &str) -> Vec<Cow<'_, str>> {
     cells.into_iter().map(|cell| Cow::Owned(cell.trim().replace("\\|", "|"))).collect()
 }
 
-fn table(head: &[Cow<'_, str>], rows: &[Vec<Cow<'_, str>>], count: usize) -> Value {
+fn table(head: &[Cow<'_, str>], rows: &[Record<'_>], count: usize) -> Value {
     let columns: Vec<String> = head.iter().take(COLUMNS_MAX).map(|name| shown(name)).collect();
     let more = if head.len() > COLUMNS_MAX { " … |" } else { "" };
     let line = |cells: Vec<String>| format!("| {} |{more}", cells.join(" | "));

@@ -62,6 +62,26 @@ impl House {
         self.path().join(path)
     }
 
+    /// A copy of a folder, under this name, whose files a test may change.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    #[must_use]
+    pub fn copy_of(&self, from: &Path, name: impl AsRef<Path>) -> PathBuf {
+        let to = self.join(name);
+        std::fs::create_dir(&to).expect("a folder");
+        for entry in std::fs::read_dir(from).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let (path, name) = (entry.path(), to.join(entry.file_name()));
+            if path.is_dir() {
+                let _ = self.copy_of(&path, &name);
+            } else {
+                std::fs::copy(&path, &name).expect("a file");
+            }
+        }
+        to
+    }
+
     /// Where the data of a world lies by default.
     #[must_use]
     pub fn data(&self, world_id: &str) -> PathBuf {
