@@ -159,16 +159,21 @@ impl Subscription {
     async fn read_page(&mut self) -> Result<()> {
         let (after, filter) = (self.seen, self.filter.clone());
         // In one reading: retention may take events between two pages, but not between the bounds and the page.
-        let ((first, last), (events, looked_at)) = self
+        let (bounds, (events, looked_at)) = self
             .store
             .read(move |r| {
                 Box::pin(async move {
-                    let bounds = r.event_bounds().await?;
-                    Ok::<_, Refusal>((bounds, r.event_list(after, &filter, PAGE).await.map_err(unreadable)?))
+                    let page = r.event_list(after, &filter, PAGE).await.map_err(unreadable)?;
+                    // Whoever is given the next event has missed none.
+                    let next = page.0.first().is_some_and(|event| event.seq == after + 1);
+                    let bounds = if next { None } else { Some(r.event_bounds().await?) };
+                    Ok::<_, Refusal>((bounds, page))
                 })
             })
             .await?;
-        if after + 1 < first && !self.oldest {
+        if let Some((first, last)) = bounds.filter(|(first, _)| after + 1 < *first)
+            && !self.oldest
+        {
             return Err(expired(after, first, last));
         }
         self.oldest &= events.is_empty();

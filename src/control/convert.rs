@@ -280,7 +280,7 @@ pub fn event(event: &Event) -> v1::Event {
         agent_id: event.agent_id.as_ref().map(ToString::to_string),
         channel: event.channel.clone(),
         correlation_id: event.correlation_id.clone(),
-        payload_json: event.payload.to_string(),
+        payload_json: event.payload.text().to_owned(),
     }
 }
 

@@ -160,7 +160,7 @@ impl Scene {
             agent_id: Some("ada".parse().unwrap()),
             channel: None,
             correlation_id: None,
-            payload: json!({}),
+            payload: json!({}).into(),
         });
     }
 }

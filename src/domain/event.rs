@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::envelope::text_enum;
+use crate::event_payload::EventPayload;
 use crate::ids::{AgentId, ChannelName, EventId};
 use crate::time::Timestamp;
 
@@ -225,7 +226,7 @@ pub struct Event {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub correlation_id: Option<String>,
     /// The facts.
-    pub payload: Value,
+    pub payload: EventPayload,
 }
 
 /// Which events a reader wants; empty means all.

@@ -14,6 +14,7 @@ pub mod dead_letter;
 pub mod declared;
 pub mod envelope;
 pub mod event;
+mod event_payload;
 pub mod grantee;
 pub mod idempotency;
 pub mod ids;
@@ -55,6 +56,7 @@ pub use dead_letter::{DeadLetter, DeadLetterStatus};
 pub use declared::{Declared, DeclaredChannel, DeclaredJob};
 pub use envelope::{Envelope, Kind, MailState};
 pub use event::{Event, EventKind, NewEvent};
+pub use event_payload::EventPayload;
 pub use grantee::{Grantee, Viewer};
 pub use idempotency::{RequestKey, StoredAnswer};
 pub use ids::{

@@ -169,7 +169,7 @@ impl CallCx {
             agent_id: Some(self.caller.agent_id.clone()),
             channel: None,
             correlation_id: Some(self.turn_id.to_string()),
-            payload: json!({ "turn_id": self.turn_id, "call_id": self.call_id, "text": text }),
+            payload: json!({ "turn_id": self.turn_id, "call_id": self.call_id, "text": text }).into(),
         });
     }
 }

@@ -72,7 +72,7 @@ async fn nothing_falls_between_storage_and_what_is_live() {
         agent_id: None,
         channel: None,
         correlation_id: None,
-        payload: json!({}),
+        payload: json!({}).into(),
     };
     rig.store.publish_ephemeral(ephemeral.clone());
     assert_eq!(feed.next().await.unwrap().as_deref(), Some(&ephemeral));

@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn delivered(rig: &Rig) -> Vec<Value> {
     let events = rig.events().await.into_iter().filter(|event| event.kind == EventKind::ScheduleDelivered);
-    events.map(|event| event.payload).collect()
+    events.map(|event| (*event.payload).clone()).collect()
 }
 
 #[tokio::test]

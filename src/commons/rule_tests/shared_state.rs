@@ -46,7 +46,7 @@ async fn values_are_set_read_and_listed_by_prefix() {
     assert_eq!((slip.code, slip.hint.as_deref()), (Code::NotFound, Some("did you mean `plan.step`?")));
     let events = rig.events().await;
     let told: Vec<&Value> =
-        events.iter().filter(|event| event.kind == EventKind::StateChanged).map(|event| &event.payload).collect();
+        events.iter().filter(|event| event.kind == EventKind::StateChanged).map(|event| &*event.payload).collect();
     let first = json!({ "key": "plan.step", "version": 1, "writer": "agent:ada", "deleted": false });
     assert_eq!((told.len(), told[0]), (6, &first));
 }

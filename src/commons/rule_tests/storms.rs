@@ -57,7 +57,7 @@ async fn a_broadcast_counts_for_each_that_it_goes_to() {
 /// The events that a bound was reached, with what they say.
 async fn held(rig: &Rig) -> Vec<serde_json::Value> {
     let held = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld);
-    held.map(|event| event.payload).collect()
+    held.map(|event| (*event.payload).clone()).collect()
 }
 
 /// Records that this refusal was the outcome of a call in a turn.

@@ -52,7 +52,7 @@ pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
         agent_id: Some(who("a")),
         channel: Some("desk".to_owned()),
         correlation_id: Some(message_id(3).to_string()),
-        payload: json!({"t": AWKWARD}),
+        payload: json!({"t": AWKWARD}).into(),
     };
     state(&store, &[9, 8]).await;
     keep!(&store, |w| { w.event_append(event_id(7), at(2), full).await? });
@@ -75,7 +75,7 @@ pub(super) async fn correlations_come_back(medium: Arc<dyn Medium>) {
         wanted.push((new.correlation_id.clone(), new.payload.clone()));
         keep!(&store, |w| { w.event_append(event_id(n), at(2), new).await? });
     }
-    let found = each(&all(&store).await, |event| (event.correlation_id.clone(), event.payload.clone()));
+    let found = each(&all(&store).await, |event| (event.correlation_id.clone(), (*event.payload).clone()));
     assert_eq!(found, wanted);
 }
 

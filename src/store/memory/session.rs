@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
                     agent_id: new.agent_id,
                     channel: new.channel,
                     correlation_id: new.correlation_id,
-                    payload: new.payload,
+                    payload: new.payload.into(),
                 };
                 tables.events.put(event.seq, event.clone());
                 event

@@ -248,7 +248,7 @@ impl Layers {
                 agent_id: new.agent_id,
                 channel: new.channel,
                 correlation_id: new.correlation_id,
-                payload: new.payload,
+                payload: new.payload.into(),
             });
         }
         self.at_command = self.counters;

@@ -1,8 +1,7 @@
 //! The feed.
 
-use std::borrow::Cow;
-
 use async_trait::async_trait;
+use ghost_domain::EventPayload;
 use ghost_domain::event::{Event, EventFilter, NewEvent};
 use ghost_domain::{EventId, Timestamp};
 use sqlx::sqlite::SqliteRow;
@@ -37,10 +36,10 @@ impl Row for Event {
             .maybe_text(self.channel.as_deref())
             .maybe_text(self.correlation_id.as_deref().filter(|_| correlation.is_none()))
             .maybe_id(correlation);
-        let payload = to_json(Self::TABLE, self.seq, &self.payload)?;
+        let payload = self.payload.text();
         match &self.correlation_id {
-            Some(text) if correlation.is_some() => args.put(shortened(&payload, text)),
-            _ => args.put(payload),
+            Some(text) if correlation.is_some() => args.put(shortened(payload, text)),
+            _ => args.put(payload.to_owned()),
         };
         Ok(())
     }
@@ -74,8 +73,8 @@ fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
     let payload: &str = get(TABLE, row, 7)?;
     let correlation = get_maybe_id(TABLE, row, 8)?.map(|id| id.to_string());
     let whole = match &correlation {
-        Some(id) if payload.contains(SAME) => Cow::Owned(payload.replace(SAME, id)),
-        _ => Cow::Borrowed(payload),
+        Some(id) if payload.contains(SAME) => payload.replace(SAME, id),
+        _ => payload.to_owned(),
     };
     Ok(Event {
         seq,
@@ -88,7 +87,7 @@ fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
             Some(id) => Some(id),
             None => get(TABLE, row, 6)?,
         },
-        payload: serde_json::from_str(&whole).map_err(|error| unreadable(TABLE, payload, error))?,
+        payload: EventPayload::read(whole).map_err(|error| unreadable(TABLE, payload, error))?,
     })
 }
 

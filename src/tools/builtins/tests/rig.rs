@@ -228,7 +228,7 @@ impl Rig {
             .office
             .store
             .read(|r| Box::pin(async move { Ok::<_, Refusal>(r.event_list(0, &Default::default(), 1_000).await?) }));
-        read.await.unwrap().0.into_iter().map(|event| (event.kind, event.payload)).collect()
+        read.await.unwrap().0.into_iter().map(|event| (event.kind, (*event.payload).clone())).collect()
     }
 
     /// Mail to ada that has not been taken.

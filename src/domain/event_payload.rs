@@ -1,0 +1,108 @@
+//! The facts of an event: a value, or the text that is stored of it. Whichever it was not made of is made when somebody asks: most
+//! events that are read from storage leave as the text that they came as.
+//!
+//! Must never: hold a text that is no JSON.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// See the module. It reads like the value.
+#[derive(Clone)]
+pub struct EventPayload {
+    text: OnceLock<Box<str>>,
+    value: OnceLock<Value>,
+}
+
+impl EventPayload {
+    /// A payload of which only the text is known.
+    ///
+    /// # Errors
+    /// When it is no JSON.
+    pub fn read(text: String) -> Result<Self, serde_json::Error> {
+        serde_json::from_str::<IgnoredAny>(&text)?;
+        Ok(Self { text: OnceLock::from(text.into_boxed_str()), value: OnceLock::new() })
+    }
+
+    /// The payload as JSON.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.text.get_or_init(|| self.deref().to_string().into_boxed_str())
+    }
+}
+
+impl Deref for EventPayload {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        self.value.get_or_init(|| {
+            // One of the two is there from the start, and the text is JSON; of one that is nested beyond what can be read there
+            // is no value.
+            let text = self.text.get().map_or("null", |text| text);
+            serde_json::from_str(text).unwrap_or_default()
+        })
+    }
+}
+
+impl From<Value> for EventPayload {
+    fn from(value: Value) -> Self {
+        Self { text: OnceLock::new(), value: OnceLock::from(value) }
+    }
+}
+
+impl PartialEq for EventPayload {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialEq<Value> for EventPayload {
+    fn eq(&self, other: &Value) -> bool {
+        **self == *other
+    }
+}
+
+impl fmt::Debug for EventPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl fmt::Display for EventPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl Serialize for EventPayload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.deref().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventPayload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_payload_is_the_same_whichever_it_was_made_of() {
+        let value = json!({ "b": [1, "ä\u{1}"], "a": null });
+        let made = EventPayload::from(value.clone());
+        let read = EventPayload::read(made.text().to_owned()).unwrap();
+        assert_eq!((&*read, read.text(), &read), (&value, value.to_string().as_str(), &made));
+        assert_eq!(read["b"][0], 1);
+        assert!(EventPayload::read("{\"a\":".into()).is_err() && EventPayload::read("{} {}".into()).is_err());
+    }
+}
