@@ -203,7 +203,7 @@ fn whoever_waits_for_an_agent_that_waits_is_told_once() {
     // A program gets its answer or its failure, and nothing besides.
     let program = house.ctl(&["--json", "--timeout", "5s", "ask", "a00", "are you well?"]);
     assert_eq!(program.exits(6).err.lines().count(), 1, "{}", program.err);
-    // One that is answered is told of nothing.
+    // Whoever gets an answer reads nothing besides.
     let well = house.ctl(&["ask", "a01", "are you well?"]);
     assert_eq!((well.ok().out.trim(), well.err.as_str()), ("done", ""));
     house.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();

@@ -82,7 +82,7 @@ async fn offer(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
         Unknown::Channel(name) => channel(r, name).await?,
         Unknown::Schedule { agent_id, kind, name } => schedule(r, agent_id, *kind, name).await?,
     };
-    // What is over, nobody is told of.
+    // The search is over: the detail is nobody's business any more.
     let details = refusal.details.as_mut().and_then(Value::as_object_mut);
     if details.is_some_and(|details| details.remove(UNKNOWN).is_some() && details.is_empty()) {
         refusal.details = None;
