@@ -219,7 +219,7 @@ mod tests {
             agent_id: None,
             channel: None,
             correlation_id: None,
-            payload,
+            payload: payload.into(),
         }
     }
 

@@ -274,7 +274,7 @@ mod tests {
             agent_id: Some(agent.parse().unwrap()),
             channel: (kind == EventKind::ChatMessage).then(|| "desk".parse().unwrap()),
             correlation_id: None,
-            payload,
+            payload: payload.into(),
         }
     }
 

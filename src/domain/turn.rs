@@ -94,6 +94,7 @@ pub struct Turn {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_roots: Vec<RootId>,
     /// The largest hop of the mail it took.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub hop: u32,
     /// `mail` for a turn that mail opened, `cron` for one that a cron job has to itself, `operator` for a tool call made from
     /// the control plane.
@@ -104,6 +105,7 @@ pub struct Turn {
     /// How far it is.
     pub status: TurnStatus,
     /// Why it ended as it did, unless it finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The model that answered last.
     pub model: Option<String>,
@@ -133,14 +135,24 @@ pub struct Turn {
     /// When it ended.
     pub ended_at: Option<Timestamp>,
     /// How often its agent crashed in it.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub crashes: u32,
     /// The count of journaled facts at the last boot, to tell progress from a loop of boots.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub boot_mark: u32,
     /// Boots in a row that found it without progress.
+    #[serde(default, skip_serializing_if = "is_none")]
     pub stalled_boots: u32,
     /// Why it waits, if it is open and parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<Parked>,
+}
+
+/// Whether a count is none: records leave it out.
+// The form that serde wants.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Turn {

@@ -25,7 +25,7 @@ async fn deltas(rig: &Rig, pieces: Vec<&'static str>) -> Vec<Value> {
     let mut streamed = Vec::new();
     while let Ok(batch) = feed.try_recv() {
         let deltas = batch.iter().filter(|event| event.kind == EventKind::ModelDelta);
-        streamed.extend(deltas.map(|event| event.payload.clone()));
+        streamed.extend(deltas.map(|event| (*event.payload).clone()));
     }
     streamed
 }

@@ -148,7 +148,7 @@ impl Streamer {
             agent_id: Some(self.agent_id.clone()),
             channel: None,
             correlation_id: Some(self.turn_id.to_string()),
-            payload,
+            payload: payload.into(),
         });
     }
 }

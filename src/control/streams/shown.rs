@@ -77,7 +77,7 @@ mod tests {
             agent_id: None,
             channel: None,
             correlation_id: None,
-            payload: json!({ "seq": seq, "lines": "a\nb\r\u{2028}" }),
+            payload: json!({ "seq": seq, "lines": "a\nb\r\u{2028}" }).into(),
         }
     }
 

@@ -106,7 +106,8 @@ mod tests {
     {
         let ts = Timestamp(86_400_000);
         let root = |number| RootId(Uuid::from_u128(number));
-        let of = |kind, agent: Option<&str>, payload| {
+        let of = |kind, agent: Option<&str>, payload: serde_json::Value| {
+            let payload = payload.into();
             let event_id = EventId(Uuid::nil());
             let agent_id = agent.map(|agent| agent.parse().unwrap());
             let event = Event { seq: 1, event_id, ts, kind, agent_id, channel: None, correlation_id: None, payload };

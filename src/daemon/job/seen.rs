@@ -205,7 +205,7 @@ mod tests {
             agent_id: Some(agent.parse().unwrap()),
             channel: None,
             correlation_id: None,
-            payload,
+            payload: payload.into(),
         }
     }
 

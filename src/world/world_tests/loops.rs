@@ -16,7 +16,7 @@ async fn failures(world: &World, name: &str) -> Vec<serde_json::Value> {
     let filter = EventFilter { kinds: vec![EventKind::LoopFailed.as_str().into()], agent_id: None, channel: None };
     let read = world.store().read(move |r| Box::pin(async move { r.event_list(0, &filter, 100).await }));
     let events = read.await.map_err(Refusal::from).unwrap().0;
-    events.into_iter().map(|event| event.payload).filter(|payload| payload["loop"] == name).collect()
+    events.into_iter().map(|event| (*event.payload).clone()).filter(|payload| payload["loop"] == name).collect()
 }
 
 fn names(world: &World) -> Vec<&'static str> {
