@@ -8,6 +8,7 @@ use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Agent, ChannelContext, HeldSkill, Refusal};
 use ghost_provider::{Entry, Outage, Providers};
 use ghost_tools::{Caller, Office, Registry, ToolTable};
+use tokio::sync::Notify;
 
 use crate::board::Board;
 use crate::kit::{Kit, Kits};
@@ -40,6 +41,8 @@ pub struct Engine {
     /// Who waits for what others hold of a budget.
     pub line: Arc<Line>,
     providers: RwLock<Arc<Providers>>,
+    /// Rings when another plan and its providers are in force.
+    pub(crate) in_force: Notify,
     /// Sizes of the lists of tools that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
     kits: Kits,
@@ -60,6 +63,7 @@ impl Engine {
             sizes: Mutex::default(),
             kits: Kits::default(),
             reasoners: Mutex::default(),
+            in_force: Notify::new(),
         }
     }
 
@@ -127,6 +131,11 @@ impl Engine {
     pub fn set_providers(&self, providers: Arc<Providers>) {
         providers.size_pools();
         *self.providers.write().unwrap_or_else(PoisonError::into_inner) = providers;
+    }
+
+    /// Says that another plan and its providers are in force. Whoever waits for a model of the one before looks again.
+    pub fn say_in_force(&self) {
+        self.in_force.notify_waiters();
     }
 
     /// What an agent is and may use, by the plan in force (ACC-05), in a turn that does not come from outside.

@@ -22,6 +22,8 @@ pub struct Line {
     waiting: Mutex<Waiting>,
     /// Rings when a limit was set: whoever found a budget spent looks again.
     pub(crate) raised: Notify,
+    /// How often it rang.
+    raises: AtomicU64,
 }
 
 type Waiting = BTreeMap<Scope, BTreeMap<u64, Arc<Notify>>>;
@@ -37,7 +39,13 @@ impl Line {
 
     /// Has everyone look again who found a budget spent.
     pub fn limits_set(&self) {
+        self.raises.fetch_add(1, Ordering::AcqRel);
         self.raised.notify_waiters();
+    }
+
+    /// How often a limit was set.
+    pub(crate) fn raises(&self) -> u64 {
+        self.raises.load(Ordering::Acquire)
     }
 
     /// How many wait.

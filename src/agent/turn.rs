@@ -54,12 +54,14 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             bench.paced();
             continue;
         }
+        // Before the look: what it finds is found by this plan or a later one.
+        let plan = engine.office.plan();
         let (next, sources, room) = match open::look(engine, agent_id, bench).await? {
             Ok(looked) => looked,
             Err(why) => return unfit(engine, agent_id, why).await,
         };
         let pass = match &next {
-            Next::Mail { .. } => match gate::door(engine, agent_id, bench, &room.models).await {
+            Next::Mail { .. } => match gate::door(engine, agent_id, bench, &plan, &room.models).await {
                 Some(pass) => pass,
                 None => continue,
             },
@@ -84,6 +86,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             Ok(Ran::Ended) => {}
             Ok(Ran::Unfit(why)) => return unfit(engine, agent_id, why).await,
             Ok(Ran::Left) => return Ok(()),
+            Ok(Ran::Anew) => continue,
             // It was ended from outside while its agent was at work: what it wanted to write is refused, rightly.
             Err(refusal) if refusal.code == Code::Cancelled => {}
             Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
@@ -137,6 +140,8 @@ enum Ran {
     Unfit(Refusal),
     /// It is kept: its agent is restarted.
     Left,
+    /// It is kept, and goes on by other files than it was opened with.
+    Anew,
 }
 
 /// Runs a turn to its end.
@@ -161,6 +166,7 @@ async fn run(
     };
     match runner.run_to_end().await? {
         None if bench.has_left() => Ok(Ran::Left),
+        None if runner.anew => Ok(Ran::Anew),
         Some(ending) => end(engine, turn_id, ending).await.map(|()| Ran::Ended),
         None if runner.turn.status == TurnStatus::Finished => Ok(Ran::Finished(Box::new(runner.turn))),
         // A last word may have been a refusal, which is no turn to be recalled.
@@ -217,6 +223,10 @@ impl Runner {
                     return Ok(None);
                 }
                 think::Thought::Aside => return Ok(None),
+                think::Thought::Anew => {
+                    self.anew = true;
+                    return Ok(None);
+                }
             }
         }
     }

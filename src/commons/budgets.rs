@@ -47,6 +47,8 @@ pub struct Demand {
     pub free: bool,
     /// The accounts for whose room others wait who came first. They are not overtaken by what fits beside what is held.
     pub behind: BTreeSet<Scope>,
+    /// Whether the turn has another model to wait for: a spent budget does not park it then.
+    pub another: bool,
 }
 
 /// The accounts that an agent's call in a turn is charged to. The world and, where roots have a default limit, its root have one

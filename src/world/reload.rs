@@ -170,6 +170,7 @@ impl World {
         self.cx().set_chat_wake(plan.chat_wake);
         self.cx().set_webhooks(plan.webhook_agents());
         self.cx().set_fitness(reconcile::fitness(plan));
+        self.tree.engine.say_in_force();
         self.replan(plan).await;
     }
 

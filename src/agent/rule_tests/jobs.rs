@@ -124,6 +124,14 @@ async fn its_time_cuts_off_a_model_that_does_not_answer_and_a_tool_that_hangs() 
     assert!((Duration::from_secs(7)..Duration::from_secs(12)).contains(&took), "{took:?}");
     assert_eq!((ended.status, rig.model.asked().len()), (RunStatus::Failed, 1));
     assert!(ended.note.unwrap().starts_with(Code::Timeout.as_str()));
+    for _ in 0..4 {
+        rig.model.does(|_, _| Reply::Hang);
+        run(&rig, &job).await;
+    }
+    assert!(
+        rig.engine.models_down().is_empty(),
+        "seven seconds of one job say nothing of a model that others wait for"
+    );
     rig.probe.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
     rig.model.does(|_, n| call("test.look", json!({ "n": n })));
     let began = rig.cx().now();

@@ -11,6 +11,7 @@ mod length;
 mod limits;
 mod operator;
 mod parking;
+mod parking_choices;
 mod prompt;
 mod resume;
 mod resume_file;

@@ -33,6 +33,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
             price: None,
             free: false,
             behind: Default::default(),
+            another: false,
         };
         let reserved = turns::model_started(w, &cx, turn.turn_id, &demand).await?;
         let Reserved::Granted(reservation_id, _) = reserved else { panic!("{reserved:?}") };

@@ -3,7 +3,7 @@
 //!
 //! Must never: hold what the store does not know. All of it may be gone after a crash.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -45,8 +45,10 @@ pub struct Bench {
     room: Mutex<Option<(Weak<Plan>, Room)>>,
     /// Rings when a parked turn is to be tried again at once.
     pub(super) again: Notify,
-    /// Whether the agent waits for a model that is down or for a budget: nothing is lost by letting that wait go.
-    parked: AtomicBool,
+    /// Which wait for a model that is down or for a budget the agent is at, if it is at one: nothing is lost by letting that go.
+    parked: AtomicU64,
+    /// Waits so far.
+    waits: AtomicU64,
     pace: Mutex<Pace>,
     /// Whether the turn is to be left where it next stands: its agent is restarted, and has done nothing wrong.
     yields: AtomicBool,
@@ -139,7 +141,7 @@ impl Bench {
     /// Whether the agent only waits for its next turn: nothing is lost by letting that wait go.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
-        self.parked.load(Ordering::Acquire) || self.pace.lock().unwrap_or_else(PoisonError::into_inner).waits
+        self.parked.load(Ordering::Acquire) > 0 || self.pace.lock().unwrap_or_else(PoisonError::into_inner).waits
     }
 
     /// Has whatever waits look again, and the next look ask the store for an open turn.
@@ -149,8 +151,21 @@ impl Bench {
         self.again.notify_waiters();
     }
 
-    pub(super) fn set_parked(&self, parked: bool) {
-        self.parked.store(parked, Ordering::Release);
+    /// Begins a wait, and gives its number.
+    pub(super) fn parks(&self) -> u64 {
+        let wait = self.waits.fetch_add(1, Ordering::AcqRel) + 1;
+        self.parked.store(wait, Ordering::Release);
+        wait
+    }
+
+    /// Ends a wait. Whether it was the one that the agent is at: a task that was cancelled may end after its successor began one.
+    pub(super) fn goes_on(&self, wait: u64) -> bool {
+        self.parked.compare_exchange(wait, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Has the next look ask the store for an open turn.
+    pub(super) fn unsettle(&self) {
+        self.settled.store(false, Ordering::Release);
     }
 
     /// The finished turns that the last look saw or that ended since, newest first. Forgotten by asking: only a turn that

@@ -3,18 +3,18 @@
 //!
 //! Must never: consume mail, or hold a slot of a provider while it waits.
 
-use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::select_all;
 use ghost_commons::turns;
+use ghost_config::plan::Plan;
 use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp};
 use ghost_provider::{Admitted, Entry, Pass};
 use tokio::sync::futures::Notified;
 
 use super::bench::Bench;
-use super::round::Choice;
+use super::round::{Choice, Round};
 use super::runner::Runner;
 use crate::engine::Engine;
 use crate::line::Place;
@@ -27,30 +27,45 @@ struct Waiting<'a> {
     engine: &'a Engine,
     agent_id: &'a AgentId,
     bench: &'a Bench,
+    wait: u64,
 }
 
 impl<'a> Waiting<'a> {
     fn begin(engine: &'a Engine, agent_id: &'a AgentId, bench: &'a Bench, reason: &str) -> Self {
         engine.office.cx.set_waiting(agent_id, Some(reason));
-        bench.set_parked(true);
-        Self { engine, agent_id, bench }
+        Self { engine, agent_id, bench, wait: bench.parks() }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.engine.office.cx.set_waiting(self.agent_id, None);
-        self.bench.set_parked(false);
+        if self.bench.goes_on(self.wait) {
+            self.engine.office.cx.set_waiting(self.agent_id, None);
+        }
     }
 }
 
-/// Ends when anything may have changed for one who waits for these models: a circuit, the hour, or somebody's word.
+/// A bell that is armed.
+pub(super) type Bell<'a> = Pin<Box<Notified<'a>>>;
+
+/// What may have changed for one who waits for a model.
+enum Change {
+    /// A circuit, the hour, or a budget.
+    Heard,
+    /// Somebody says that it is time.
+    Asked,
+    /// The files.
+    Files,
+}
+
+/// Ends when anything may have changed for one who waits for these models.
 async fn change(
     engine: &Engine,
-    bells: Vec<Pin<Box<Notified<'_>>>>,
+    bells: Vec<Bell<'_>>,
     until: Option<Timestamp>,
-    again: Pin<Box<Notified<'_>>>,
-) -> bool {
+    again: Bell<'_>,
+    in_force: Bell<'_>,
+) -> Change {
     let clock = &engine.office.cx.ports.clock;
     let due = async {
         match until {
@@ -60,9 +75,10 @@ async fn change(
     };
     tokio::select! {
         biased;
-        () = again => true,
-        _ = select_all(bells) => false,
-        () = due => false,
+        () = in_force => Change::Files,
+        () = again => Change::Asked,
+        _ = select_all(bells) => Change::Heard,
+        () = due => Change::Heard,
     }
 }
 
@@ -80,10 +96,15 @@ pub(super) async fn door(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
     bench: &Bench,
+    plan: &Arc<Plan>,
     models: &[(String, String)],
 ) -> Option<Option<Pass>> {
     let mut waiting = None;
     loop {
+        let in_force = armed(engine.in_force.notified());
+        if !Arc::ptr_eq(plan, &engine.office.plan()) {
+            return None;
+        }
         let providers = engine.providers();
         let entries: Vec<(Arc<Entry>, &str)> =
             models.iter().filter_map(|(provider, model)| Some((providers.get(provider)?, model.as_str()))).collect();
@@ -107,14 +128,28 @@ pub(super) async fn door(
             engine.board.show(agent_id, Activity::Queued);
             waiting = Some(Waiting::begin(engine, agent_id, bench, &down));
         }
-        if change(engine, bells, until, again).await {
-            entries.iter().for_each(|(entry, model)| entry.breaker.hurry(model));
+        match change(engine, bells, until, again, in_force).await {
+            Change::Heard => {}
+            Change::Asked => entries.iter().for_each(|(entry, model)| entry.breaker.hurry(model)),
+            Change::Files => return None,
         }
     }
 }
 
+/// What the gate says.
+pub(super) enum Gate {
+    /// This one may be asked.
+    Open(usize, Pass),
+    /// None is left in this round: those before may answer in the next.
+    RoundOver,
+    /// All have refused this conversation for good.
+    Refused,
+    /// Other files are in force than the turn was opened with, and it waits: it is opened again.
+    Anew,
+}
+
 /// A bell that is heard from here on.
-fn armed(bell: Notified<'_>) -> Pin<Box<Notified<'_>>> {
+pub(super) fn armed(bell: Notified<'_>) -> Bell<'_> {
     let mut bell = Box::pin(bell);
     bell.as_mut().enable();
     bell
@@ -127,36 +162,44 @@ fn reason(entry: &Entry, model: &str) -> Option<String> {
 }
 
 impl Runner {
-    /// Waits until one of `choices` may be asked, the first that can from `from` on, leaving out those that have `refused` this
-    /// conversation. The turn is parked while none can. `None` if none is left in this round: those before `from` may answer in the
-    /// next.
+    /// Waits until one of `choices` may be asked, the first that can from `from` on, leaving out those that have refused this
+    /// conversation or cannot be paid for. The turn is parked while none can.
     pub(super) async fn gate(
         &mut self,
         choices: &[Choice],
         from: usize,
-        refused: &BTreeSet<usize>,
+        round: &mut Round,
         place: &mut Place,
-    ) -> Result<Option<(usize, Pass)>, Refusal> {
+    ) -> Result<Gate, Refusal> {
+        if (0..choices.len()).all(|at| round.refused.contains(&at)) {
+            return Ok(Gate::Refused);
+        }
         let (engine, bench, agent_id) = (Arc::clone(&self.engine), Arc::clone(&self.bench), self.agent_id.clone());
         if let Some(pass) = self.pass.take()
             && let Some(at) = choices.iter().position(|choice| pass.is_of(&choice.entry.breaker, &choice.model))
-            && !refused.contains(&at)
+            && round.may_ask(at)
         {
-            return Ok(Some((at, pass)));
+            return Ok(Gate::Open(at, pass));
         }
         let mut waiting = None;
         loop {
             let again = armed(bench.again.notified());
-            let bells: Vec<_> = choices.iter().map(|choice| armed(choice.entry.breaker.changed())).collect();
+            let in_force = armed(engine.in_force.notified());
+            let mut bells: Vec<_> = choices.iter().map(|choice| armed(choice.entry.breaker.changed())).collect();
+            bells.push(armed(engine.line.raised.notified()));
+            round.limits_are(engine.line.raises());
             let mut until = None;
-            for (at, choice) in choices.iter().enumerate().skip(from).filter(|(at, _)| !refused.contains(at)) {
+            for (at, choice) in choices.iter().enumerate().skip(from).filter(|(at, _)| round.may_ask(*at)) {
                 match choice.entry.breaker.admit(&choice.model) {
-                    Admitted::Pass(pass) => return Ok(Some((at, pass))),
+                    Admitted::Pass(pass) => return Ok(Gate::Open(at, pass)),
                     Admitted::Wait(due) => until = sooner(until, due),
                 }
             }
             if from > 0 {
-                return Ok(None);
+                return Ok(Gate::RoundOver);
+            }
+            if !Arc::ptr_eq(&self.plan, &engine.office.plan()) {
+                return Ok(Gate::Anew);
             }
             if waiting.is_none() {
                 let Some(first) = choices.first() else {
@@ -172,8 +215,10 @@ impl Runner {
                 // Something may have changed while that was written.
                 continue;
             }
-            if change(&engine, bells, until, again).await {
-                choices.iter().for_each(|choice| choice.entry.breaker.hurry(&choice.model));
+            match change(&engine, bells, until, again, in_force).await {
+                Change::Heard => {}
+                Change::Asked => choices.iter().for_each(|choice| choice.entry.breaker.hurry(&choice.model)),
+                Change::Files => return Ok(Gate::Anew),
             }
         }
     }
@@ -212,8 +257,13 @@ impl Runner {
     }
 
     /// Waits until the limit of a spent budget is raised, somebody says that it is time, or, for a day's budget, `next_day`.
-    /// `raised` and `next_day` were taken before the budget was read.
-    pub(super) async fn wait_for_budget(&self, scope: &Scope, next_day: Timestamp, raised: Pin<Box<Notified<'_>>>) {
+    /// The bells and `next_day` were taken before the budget was read. Whether the files have changed.
+    pub(super) async fn wait_for_budget(
+        &self,
+        scope: &Scope,
+        next_day: Timestamp,
+        (raised, again, in_force): (Bell<'_>, Bell<'_>, Bell<'_>),
+    ) -> bool {
         self.show(Activity::Queued);
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.bench, &format!("budget {scope} is spent"));
         let clock = &self.engine.office.cx.ports.clock;
@@ -230,9 +280,10 @@ impl Runner {
         };
         tokio::select! {
             biased;
-            () = self.bench.again.notified() => {}
-            () = raised => {}
-            () = day => {}
+            () = in_force => true,
+            () = again => false,
+            () = raised => false,
+            () = day => false,
         }
     }
 }

@@ -192,6 +192,8 @@ impl Runner {
             class,
             alone,
             pass: None,
+            plan: Arc::clone(&kit.plan),
+            anew: false,
             shown: true,
         }))
     }
@@ -263,7 +265,7 @@ pub(super) async fn look(
 ) -> Result<Result<Looked, Refusal>, Refusal> {
     let (cx, id, plan) = (engine.office.cx.clone(), agent_id.clone(), engine.office.plan());
     let (settled, recent, room) = (bench.is_settled(), bench.recall(), bench.room(&plan));
-    engine
+    let looked = engine
         .office
         .store
         .look(move |r| {
@@ -290,7 +292,12 @@ pub(super) async fn look(
                 Ok(Ok((next, sources, room)))
             })
         })
-        .await
+        .await;
+    if looked.is_err() {
+        // That a turn may go on was heard by this look alone.
+        bench.unsettle();
+    }
+    looked
 }
 
 async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Refusal> {

@@ -136,6 +136,8 @@ pub async fn call_for_operator(
         class: Class::Person,
         alone: 0,
         pass: None,
+        plan: engine.office.plan(),
+        anew: false,
         shown: false,
     };
     // A tool that panics here must not take the control plane's task with it, nor leave the turn open behind it.

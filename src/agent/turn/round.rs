@@ -25,6 +25,10 @@ pub(super) struct Round {
     pub(super) worked: Duration,
     /// Models that have refused this conversation for good.
     pub(super) refused: BTreeSet<usize>,
+    /// Fall-backs that a budget has no room for, while another model is waited for.
+    unaffordable: BTreeSet<usize>,
+    /// How often a limit had been set when the first of them was found.
+    raises: u64,
     /// Why the last model that was asked did not answer, and which it was.
     pub(super) outage: Option<(usize, ProviderError)>,
     /// Whether any failed for a cause that may pass.
@@ -38,7 +42,47 @@ pub(super) struct Round {
 impl Round {
     pub(super) fn new(worked: Duration, choices: &[Choice]) -> Self {
         let answers = choices.iter().map(|choice| choice.entry.breaker.answers(&choice.model)).collect();
-        Self { worked, refused: BTreeSet::new(), outage: None, transient: false, answers, alone: false }
+        Self {
+            worked,
+            refused: BTreeSet::new(),
+            unaffordable: BTreeSet::new(),
+            raises: 0,
+            outage: None,
+            transient: false,
+            answers,
+            alone: false,
+        }
+    }
+
+    /// Whether a model may be asked in this round.
+    pub(super) fn may_ask(&self, at: usize) -> bool {
+        !self.refused.contains(&at) && !self.unaffordable.contains(&at)
+    }
+
+    /// Whether there is another model than `at` to wait for.
+    pub(super) fn has_another(&self, choices: &[Choice], at: usize) -> bool {
+        (0..choices.len()).any(|other| other != at && self.may_ask(other))
+    }
+
+    /// Notes a fall-back that a budget had no room for, when a limit had been set so often.
+    pub(super) fn cannot_afford(&mut self, at: usize, raises: u64) {
+        if self.unaffordable.is_empty() {
+            self.raises = raises;
+        }
+        self.unaffordable.insert(at);
+    }
+
+    /// Has those tried again that there was no room for, if a limit was set since.
+    pub(super) fn limits_are(&mut self, raises: u64) {
+        if raises != self.raises {
+            self.unaffordable.clear();
+        }
+    }
+
+    /// A model has refused this conversation for good: what was passed over for its price is wanted after all.
+    pub(super) fn refuses(&mut self, at: usize) {
+        self.refused.insert(at);
+        self.unaffordable.clear();
     }
 
     /// Notes a failure. What a provider says of its load or of our key is no fault of the turn, whomever else it answers.
@@ -106,6 +150,7 @@ impl Runner {
         self.worked = round.worked;
         let (refused, alone) = (std::mem::take(&mut round.refused), round.alone);
         let outage = std::mem::replace(round, Round { refused, ..Round::new(self.worked, choices) }).outage;
+        round.outage.clone_from(&outage);
         let Some((of, error)) = outage.filter(|_| alone) else { return Ok(None) };
         self.alone += 1;
         if self.alone >= ALONE_MAX {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ghost_commons::turns::Held;
+use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::time::Clock;
@@ -71,6 +72,10 @@ pub(super) struct Runner {
     pub(super) alone: u32,
     /// The right to call a model, won before the turn was opened.
     pub(super) pass: Option<Pass>,
+    /// The plan that the turn was opened with.
+    pub(super) plan: Arc<Plan>,
+    /// Whether the turn is to be opened again, with the files that are in force now.
+    pub(super) anew: bool,
     /// Whether the board shows what this turn does; an operator's call stands beside the agent's own turns.
     pub(super) shown: bool,
 }

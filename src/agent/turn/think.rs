@@ -13,6 +13,7 @@ use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget};
 use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
+use super::gate::{Gate, armed};
 use super::open::wanted;
 use super::round::{Choice, Round, unanswered};
 use super::runner::Runner;
@@ -38,6 +39,8 @@ pub(super) enum Thought {
     Poisoned(Refusal),
     /// The budget of its root is spent: the turn is parked, and its agent goes on without it.
     Aside,
+    /// It waited, and other files are in force: it is opened again.
+    Anew,
 }
 
 impl Runner {
@@ -52,14 +55,19 @@ impl Runner {
         };
         let mut round = Round::new(self.worked, &choices);
         let mut place = Place::new(&self.engine.line);
-        let line = Arc::clone(&self.engine.line);
+        let (engine, bench) = (Arc::clone(&self.engine), Arc::clone(&self.bench));
         loop {
-            let Some((open, pass)) = self.gate(&choices, at, &round.refused, &mut place).await? else {
-                if let Some(refusal) = self.next_round(&choices, &mut round).await? {
-                    return Ok(Thought::Poisoned(refusal));
+            let (open, pass) = match self.gate(&choices, at, &mut round, &mut place).await? {
+                Gate::Open(open, pass) => (open, pass),
+                Gate::RoundOver => {
+                    if let Some(refusal) = self.next_round(&choices, &mut round).await? {
+                        return Ok(Thought::Poisoned(refusal));
+                    }
+                    (at, failed) = (0, 0);
+                    continue;
                 }
-                (at, failed) = (0, 0);
-                continue;
+                Gate::Refused => return Ok(refused(&choices, round)),
+                Gate::Anew => return Ok(Thought::Anew),
             };
             if open != at {
                 (at, failed) = (open, 0);
@@ -84,11 +92,17 @@ impl Runner {
             }
             let mut request = self.request(&choice.model);
             let behind = place.looks();
-            let mut raised = Box::pin(line.raised.notified());
-            raised.as_mut().enable();
+            let bells = (
+                armed(engine.line.raised.notified()),
+                armed(bench.again.notified()),
+                armed(engine.in_force.notified()),
+            );
+            // A fall-back that there is no money for is no reason to wait for money while another model may come back.
+            let raises = engine.line.raises();
+            let another = at > 0 && round.has_another(&choices, at);
             // The day of the budget that may be spent, which may be over before the turn waits.
             let next_day = budget::next_day(self.engine.office.cx.now());
-            let (reservation_id, allowance) = match self.start(choice, &request, behind).await? {
+            let (reservation_id, allowance) = match self.start(choice, &request, behind, another).await? {
                 Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
                 Ok(Reserved::Waits(scope)) => {
                     // Others may use the slot meanwhile, of whom some may be paid for by someone else.
@@ -96,11 +110,20 @@ impl Runner {
                     place.wait(scope).await;
                     continue;
                 }
+                Ok(Reserved::Spent(_)) if another => {
+                    drop((slot, pass));
+                    place.leave();
+                    round.cannot_afford(at, raises);
+                    (at, failed) = (0, 0);
+                    continue;
+                }
                 Ok(Reserved::Spent(Scope::Root(_))) => return Ok(Thought::Aside),
                 Ok(Reserved::Spent(scope)) => {
                     drop((slot, pass));
                     place.leave();
-                    self.wait_for_budget(&scope, next_day, raised).await;
+                    if self.wait_for_budget(&scope, next_day, bells).await {
+                        return Ok(Thought::Anew);
+                    }
                     (at, failed) = (0, 0);
                     continue;
                 }
@@ -131,10 +154,7 @@ impl Runner {
                         (at, failed) = (0, 0);
                         continue;
                     }
-                    // After a restart, only the events say more.
-                    let before =
-                        || Thought::Failed(unanswered(&format!("{} has failed in this turn", choices[0].model)));
-                    return Ok(round.outage.map_or_else(before, |(of, error)| no_answer(&choices[of], &error)));
+                    return Ok(refused(&choices, round));
                 }
                 Err(refusal) => return Ok(Thought::Failed(refusal)),
             };
@@ -147,6 +167,9 @@ impl Runner {
             let whole = Limits::seconds(self.limits().model_seconds);
             let most = whole.min(self.left());
             let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
+            // A call that its turn left little time says nothing of the model.
+            let fair = whole.min(Limits::seconds(self.limits().turn_seconds)) / 2;
+            let cut = answered.is_none() && most < fair;
             deltas.end();
             drop(slot);
             let took = clock.now().since(began);
@@ -174,7 +197,10 @@ impl Runner {
             let over = self.out_of_time();
             let transient = error.kind.is_transient();
             let jitter = self.engine.office.cx.ports.rng.below(1_000);
-            let rest = Rest::after(&choice.entry.name, choices[at + 1..].iter().map(|next| next.entry.name.as_str()));
+            let behind: Vec<usize> = (at + 1..choices.len())
+                .filter(|next| if transient { round.may_ask(*next) } else { !round.refused.contains(next) })
+                .collect();
+            let rest = Rest::after(&choice.entry.name, behind.iter().map(|next| choices[*next].entry.name.as_str()));
             let mut next = decide(failed, &error, &choice.entry.plan, rest, jitter);
             if over.is_some() && transient {
                 next = Next::GiveUp;
@@ -183,7 +209,9 @@ impl Runner {
             let shortened = (too_long && over.is_none()).then(|| self.shortened(&request.messages)).flatten();
             self.failed(choice, reservation_id, &error, took, shortened).await?;
             let bounds = (choice.entry.plan.attempts, choice.entry.plan.retry_cap);
-            if transient {
+            if cut {
+                drop(pass);
+            } else if transient {
                 round.fails(&choices, at, error.kind);
                 let began = pass.failed(&error, bounds);
                 self.is_down(choice, began).await?;
@@ -218,16 +246,16 @@ impl Runner {
                     if transient {
                         self.exhausted(choice, &error, &round).await?;
                     } else {
-                        round.refused.insert(at);
+                        round.refuses(at);
                     }
                     round.outage = Some((at, error));
-                    (at, failed) = (at + places, 0);
+                    (at, failed) = (behind.get(places - 1).copied().unwrap_or(choices.len()), 0);
                 }
                 Next::GiveUp if round.transient => {
-                    if transient {
+                    if !transient {
+                        round.refuses(at);
+                    } else if !cut {
                         self.exhausted(choice, &error, &round).await?;
-                    } else {
-                        round.refused.insert(at);
                     }
                     round.outage = Some((at, error));
                     if let Some(refusal) = self.next_round(&choices, &mut round).await? {
@@ -291,6 +319,7 @@ impl Runner {
         choice: &Choice,
         request: &ModelRequest,
         behind: BTreeSet<Scope>,
+        another: bool,
     ) -> Result<Result<Reserved, Refusal>, Refusal> {
         let demand = Demand {
             provider: choice.entry.name.clone(),
@@ -300,6 +329,7 @@ impl Runner {
             price: choice.price,
             free: ghost_provider::is_free(choice.entry.plan.kind, choice.price.as_ref()),
             behind,
+            another,
         };
         let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
         let unrecorded = self.unrecorded.clone();
@@ -383,6 +413,13 @@ impl Runner {
         })
         .await
     }
+}
+
+/// What a turn ends with when every model has refused it, the last one as `round` says.
+fn refused(choices: &[Choice], round: Round) -> Thought {
+    // After a restart, only the events say more.
+    let before = || Thought::Failed(unanswered(&format!("{} has failed in this turn", choices[0].model)));
+    round.outage.map_or_else(before, |(of, error)| no_answer(&choices[of], &error))
 }
 
 /// What a turn ends with when the last model that may be asked has failed.

@@ -364,6 +364,7 @@ pub(crate) fn demand(input: u64, max_tokens: u64) -> Demand {
         price: Some(PRICE),
         free: false,
         behind: Default::default(),
+        another: false,
     }
 }
 

@@ -34,7 +34,8 @@ pub async fn brief(
     Ok(())
 }
 
-/// Journals that a model is about to be asked, and holds the budget for it. When a budget is spent, the turn is parked. Nothing is
+/// Journals that a model is about to be asked, and holds the budget for it. When a budget is spent, the turn is parked, unless it has
+/// another model to wait for. Nothing is
 /// journaled of a call that must wait for what others hold.
 pub async fn model_started(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, demand: &Demand) -> Result<Reserved> {
     let mut turn = open_turn(w, turn_id).await?;
@@ -43,6 +44,9 @@ pub async fn model_started(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, demand:
         Ok(reserved) => reserved,
         Err(refusal) => {
             let Some(scope) = spent_scope(&refusal) else { return Err(refusal) };
+            if demand.another {
+                return Ok(Reserved::Spent(scope));
+            }
             park_for_budget(w, cx, turn, &scope, &refusal).await?;
             return Ok(Reserved::Spent(scope));
         }

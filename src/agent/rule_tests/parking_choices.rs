@@ -1,0 +1,114 @@
+//! Which model a parked turn waits for when there are several, when files change, and when money is short.
+
+use std::sync::Arc;
+
+use ghost_commons::budgets::{self, NewLimits};
+use ghost_domain::turn::ParkCause;
+use ghost_domain::{Code, EventKind, Money, Price, Scope, TurnStatus};
+use ghost_provider::{ErrorKind, ProviderError};
+
+use super::fakes::{Reply, say};
+use super::rig::{Rig, id, operator, write};
+
+fn fail(kind: ErrorKind) -> Reply {
+    Reply::Fail(ProviderError::new(kind, "no"))
+}
+
+/// Ada may ask `two` where `one` does not answer.
+async fn with_a_fall_back() -> Rig {
+    Rig::with(|plan| {
+        for agent in &mut plan.agents {
+            agent.model.fallback_models = vec!["two".into()];
+        }
+        let price = |dollars| Price { input: Money(dollars), output: Money(dollars), ..Price::default() };
+        plan.llm.prices.insert("test/one".into(), price(1));
+        plan.llm.prices.insert("test/two".into(), price(10_000_000_000));
+    })
+    .await
+}
+
+fn models(rig: &Rig) -> Vec<String> {
+    rig.model.asked().into_iter().map(|request| request.model).collect()
+}
+
+#[tokio::test]
+async fn a_turn_that_every_model_has_refused_after_an_outage_ends() {
+    let rig = with_a_fall_back().await;
+    rig.model.does(|request, n| match request.model.as_str() {
+        "one" if n < 3 => fail(ErrorKind::Overloaded),
+        _ => fail(ErrorKind::UnknownModel),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    let turn = rig.turn("ada").await;
+    assert_eq!(turn.status, TurnStatus::Failed);
+    assert!(turn.reason.unwrap().starts_with(Code::Unavailable.as_str()));
+    assert_eq!(models(&rig), ["one", "one", "one", "two", "one"]);
+}
+
+#[tokio::test]
+async fn a_fall_back_that_is_too_dear_is_no_reason_to_wait_for_money() {
+    let rig = with_a_fall_back().await;
+    let limits = NewLimits { tokens: None, money: Some(Some(Money(2_000_000))) };
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+    rig.model.does(|_, n| if n < 3 { fail(ErrorKind::Overloaded) } else { say("back") });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("back"));
+    assert_eq!(models(&rig), ["one"; 4]);
+    let exhausted = rig.events().await.into_iter().filter(|event| event.kind == EventKind::BudgetExhausted);
+    assert_eq!(exhausted.count(), 0);
+}
+
+#[tokio::test]
+async fn money_that_comes_while_another_model_is_down_pays_for_the_fall_back() {
+    let rig = with_a_fall_back().await;
+    let limit = |money| NewLimits { tokens: None, money: Some(money) };
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limit(Some(Money(2_000_000)))).await).unwrap();
+    rig.model.does(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("dear") });
+    rig.send("ada", "go").await;
+    let turn = rig.parks("ada").await;
+    assert!(matches!(turn.parked.unwrap().cause, ParkCause::Model { model, .. } if model == "one"));
+    let (agent_id, bench) = (id("ada"), Arc::default());
+    let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &bench));
+    for _ in 0..1_000 {
+        assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limit(None)).await).unwrap();
+    rig.engine.line.limits_set();
+    // Time stands: no probe is due.
+    work.await.unwrap();
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("dear"));
+}
+
+#[tokio::test]
+async fn files_that_name_another_model_end_an_outage() {
+    let rig = Rig::new().await;
+    rig.model.does(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("here") });
+    // One waits with a turn under way, the other before its turn is opened.
+    for name in ["ada", "bob"] {
+        rig.send(name, "go").await;
+    }
+    rig.parks("ada").await;
+    let (ada, bob) = ((id("ada"), Arc::default()), (id("bob"), Arc::default()));
+    let mut work = Box::pin(futures_util::future::join(
+        crate::turn::work(&rig.engine, &ada.0, &ada.1),
+        crate::turn::work(&rig.engine, &bob.0, &bob.1),
+    ));
+    for _ in 0..1_000 {
+        assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    let mut plan = (*rig.engine.office.plan()).clone();
+    for agent in &mut plan.agents {
+        agent.model.model = Some("two".into());
+    }
+    rig.engine.office.set_plan(Arc::new(plan));
+    rig.engine.say_in_force();
+    let (ada, bob) = work.await;
+    ada.and(bob).unwrap();
+    for name in ["ada", "bob"] {
+        assert_eq!(rig.turn(name).await.text.as_deref(), Some("here"), "{name}");
+    }
+}
