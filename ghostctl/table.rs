@@ -45,7 +45,8 @@ impl Table {
                 if self.widths(&rows).iter().sum::<usize>() > room {
                     (0..self.headings.len()).for_each(|column| shorten_ids(&mut rows, column));
                 }
-                let widths = self.fitting(&rows, room);
+                let whole: Vec<bool> = (0..self.headings.len()).map(|column| ids(&self.rows, column)).collect();
+                let widths = self.fitting(&rows, room, &whole);
                 for cells in &mut rows {
                     let last = cells.len().saturating_sub(1);
                     for (column, (cell, width)) in cells.iter_mut().zip(&widths).enumerate() {
@@ -68,8 +69,9 @@ impl Table {
         widths
     }
 
-    /// What each column gets: the last gives first, then the widest.
-    fn fitting(&self, rows: &[Vec<String>], room: usize) -> Vec<usize> {
+    /// What each column gets: the last gives first, then the widest; those that must stay `whole` give nothing, since part of an
+    /// id names nothing.
+    fn fitting(&self, rows: &[Vec<String>], room: usize, whole: &[bool]) -> Vec<usize> {
         let mut widths = self.widths(rows);
         let heading = |column: usize| self.headings.get(column).map_or(0, |heading| heading.chars().count());
         let last = widths.len().saturating_sub(1);
@@ -83,7 +85,9 @@ impl Table {
             *width = width.saturating_sub(excess).max(least);
         }
         while over(&widths) > 0 {
-            let can_give = |(column, width): &(usize, &mut usize)| **width > NARROWEST.max(heading(*column));
+            let can_give = |(column, width): &(usize, &mut usize)| {
+                **width > NARROWEST.max(heading(*column)) && whole.get(*column) != Some(&true)
+            };
             let widest = widths.iter_mut().enumerate().filter(can_give).max_by_key(|(_, width)| **width);
             // A screen that is narrower than all that wraps.
             let Some((_, width)) = widest else { break };
@@ -109,13 +113,19 @@ impl Table {
     }
 }
 
+/// Whether a column holds ids and nothing else.
+fn ids(rows: &[Vec<String>], column: usize) -> bool {
+    let mut cells = rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty()).peekable();
+    cells.peek().is_some() && cells.all(|cell| cell.len() == 36 && Uuid::try_parse(cell).is_ok())
+}
+
 /// Shortens a column of ids to beginnings of one length that tell them apart, which every command takes for the whole.
 fn shorten_ids(rows: &mut [Vec<String>], column: usize) {
-    let mut ids: Vec<&str> = rows.iter().filter_map(|row| row.get(column)).map(String::as_str).collect();
-    ids.retain(|id| !id.is_empty());
-    if ids.is_empty() || !ids.iter().all(|id| id.len() == 36 && Uuid::try_parse(id).is_ok()) {
+    if !ids(rows, column) {
         return;
     }
+    let mut ids: Vec<&str> = rows.iter().filter_map(|row| row.get(column)).map(String::as_str).collect();
+    ids.retain(|id| !id.is_empty());
     ids.sort_unstable();
     ids.dedup();
     let common = |pair: &[&str]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count() + 1;

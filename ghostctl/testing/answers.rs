@@ -320,7 +320,7 @@ async fn a_limit_that_is_passed_already_is_told() {
     assert_eq!(json["passed"], serde_json::json!(["tokens"]));
     // Models without cost are still asked.
     let money = said(&["world", "--usd", "1"]).await;
-    assert!(money.contains("fails at its next call of a model that costs something, until"), "{money}");
+    assert!(money.contains("waits before its next call of a model that costs something, until"), "{money}");
     let none = said(&["world", "--usd", "0"]).await;
     assert!(!none.contains("already passed") && none.contains("no money may be spent: only models whose"), "{none}");
 }

@@ -159,12 +159,13 @@ fn spent<T>(budget: &Budget, unit: &str, (limit, spent, held): (T, T, T), next: 
 where
     T: std::fmt::Display + PartialEq + Default,
 {
+    let flag = if unit.is_empty() { "--usd X" } else { "--tokens N" };
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     let held = if held == T::default() { String::new() } else { format!(" ({held} more held by calls under way)") };
     let what = format!("{spent} of {limit}{unit} spent{held}, and {next}");
     let wait = if matches!(budget.scope, Scope::Day(_)) { ", or wait: it begins anew at 00:00 UTC" } else { "" };
     Refusal::new(Code::BudgetExhausted, format!("budget {} is spent: {what}", budget.scope))
-        .hint(format!("raise it with `ghostctl budget set {} --tokens N` or `--usd X`{wait}", budget.scope))
+        .hint(format!("raise it with `ghostctl budget set {} {flag}`{wait}", budget.scope))
         .details(serde_json::json!({ "scope": budget.scope.to_string() }))
 }
 

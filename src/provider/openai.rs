@@ -176,6 +176,9 @@ impl Provider for OpenAi {
         if gather.is_done() {
             self.drain(chunks.into_inner());
         }
+        if whole && plain.is_empty() {
+            return Err(self.broken("it has no body"));
+        }
         if whole {
             gather.whole(&plain, deltas)?;
         } else if !gather.is_done()

@@ -74,6 +74,6 @@ fn already_passed(budget: &Budget) -> Option<String> {
         true => "its next model call",
         false => "its next call of a model that costs something",
     };
-    let what = format!("every turn that it is charged for fails at {call}");
+    let what = format!("every turn that it is charged for waits before {call}");
     Some(format!("\nalready passed: {}; {what}, until {until}", passed.join(", ")))
 }

@@ -26,7 +26,10 @@ impl TurnsService {
         let (status, parked) = match request.status.as_deref() {
             Some(convert::PARKED) => (Some(TurnStatus::Open), Some(true)),
             wanted => {
-                let status = input::parsed_if("status", wanted)?;
+                let status = input::parsed_if("status", wanted).map_err(|refusal| {
+                    let all: Vec<&str> = TurnStatus::ALL.iter().map(|status| status.as_str()).collect();
+                    refusal.hint(format!("one of: {}, {}", convert::PARKED, all.join(", ")))
+                })?;
                 (status, (status == Some(TurnStatus::Open)).then_some(false))
             }
         };

@@ -101,7 +101,11 @@ fn is_table(text: &str, delimiter: char, first: bool) -> bool {
             && last.bytes().all(|byte| byte.is_ascii_digit())
             && (first && head.len() == 2 || last != left.trim())
     };
-    if delimiter == ',' && head.windows(2).any(|pair| matches!(pair, [left, right] if decimal(left, right))) {
+    // Of a table that goes on, the first record here is a row like any other.
+    if delimiter == ','
+        && (first || head.len() == 2)
+        && head.windows(2).any(|pair| matches!(pair, [left, right] if decimal(left, right)))
+    {
         return false;
     }
     let (mut count, mut alike, mut words) = (0_usize, 0_usize, 0_usize);
@@ -278,7 +282,7 @@ mod tests {
             "| June | 2 |  |",
         ];
         assert_eq!(shape["tables"][0]["lines"], json!(wanted));
-        for part in ["May;4\nJune;5\n", "4,5\n6,7\n"] {
+        for part in ["May;4\nJune;5\n", "4,5\n6,7\n", "2524,Customer 2524,88.50\n2525,Customer 2525,3.50\n"] {
             assert_eq!(super::shape(part, 2, false)["tally"], "2 rows", "a later part has no header");
         }
         assert_eq!(
