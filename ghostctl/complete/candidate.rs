@@ -19,4 +19,12 @@ impl Candidate {
     pub fn new(value: impl Into<String>, about: &str) -> Self {
         Self { value: value.into(), about: one_line(about, ABOUT) }
     }
+
+    /// Whether the word means itself to every shell, and names nothing but itself to a command. Agents choose some of the
+    /// names that are offered, and a person who accepts one has seldom read it.
+    pub fn is_harmless(&self) -> bool {
+        let plain = |c: char| c.is_alphanumeric() || "._/@:=,+-".contains(c);
+        // zsh takes `=name` for the path of a program.
+        !self.value.starts_with('=') && self.value.chars().all(plain)
+    }
 }

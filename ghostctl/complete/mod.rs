@@ -1,6 +1,7 @@
 //! Completions: what could stand where the cursor is, from the command line's own definition and from the running daemon.
 //!
-//! Must never: keep a shell waiting, say anything when something fails, or change anything.
+//! Must never: keep a shell waiting, say anything when something fails, change anything, or offer a word that a shell would
+//! read as more than a word.
 
 mod candidate;
 mod live;
@@ -44,12 +45,15 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
             .into_iter()
             .map(|world| Candidate::new(world, "world"))
             .collect(),
-        Wanted::Live(kind) => live(&place.wish, environment, &kind).await.unwrap_or_default(),
-    };
-    for Candidate { value, about } in candidates {
-        if !value.starts_with(&place.typed) || value.contains(['\n', '\t']) {
-            continue;
+        Wanted::Live(kind) => {
+            let mut found = live(&place.wish, environment, &kind).await.unwrap_or_default();
+            // A name that looks like an option would be taken for one.
+            found.retain(|candidate| !candidate.value.starts_with('-'));
+            found
         }
+    };
+    let fits = |candidate: &Candidate| candidate.value.starts_with(&place.typed) && candidate.is_harmless();
+    for Candidate { value, about } in candidates.into_iter().filter(fits) {
         let line = match about.is_empty() {
             true => format!("{}{value}\n", place.before),
             false => format!("{}{value}\t{about}\n", place.before),

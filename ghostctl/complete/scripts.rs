@@ -2,19 +2,28 @@
 
 const BASH: &str = r#"# Completions of ghostctl for bash.
 _ghostctl() {
-    local line
+    local line value inline=
     COMPREPLY=()
-    while IFS= read -r line; do
-        COMPREPLY+=("${line%%$'\t'*}")
-    done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
     # bash takes --option=value apart and wants the value alone.
     if [[ ${COMP_WORDS[COMP_CWORD]} == "=" || ${COMP_WORDS[COMP_CWORD - 1]} == "=" ]]; then
-        COMPREPLY=("${COMPREPLY[@]#--*=}")
+        inline=1
     fi
+    while IFS= read -r line; do
+        value=${line%%$'\t'*}
+        if [[ $inline ]]; then
+            value=${value#--*=}
+        fi
+        # bash puts the word on the line as it stands here, so what the shell would read otherwise is quoted.
+        if [[ $value == *[![:alnum:]._/@:=,+-]* ]]; then
+            printf -v value %q "$value"
+        fi
+        COMPREPLY+=("$value")
+    done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -o default -F _ghostctl ghostctl
 "#;
 
+// zsh quotes each word that `_describe` offers, and fish each that is printed to it: neither may be quoted here as well.
 const ZSH: &str = r#"#compdef ghostctl
 # Completions of ghostctl for zsh.
 _ghostctl() {

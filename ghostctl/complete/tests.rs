@@ -1,5 +1,8 @@
 //! What is offered at a cursor, from the definition and from a daemon.
 
+use std::process::Command;
+
+use super::candidate::Candidate;
 use crate::discovery::Environment;
 use crate::testing::fake::{End, Fake};
 use crate::testing::ran::ghostctl;
@@ -97,4 +100,61 @@ fn every_shell_has_a_script_that_asks_this_program() {
         assert!(script.contains("__complete") && script.contains("2>/dev/null"), "{shell}");
     }
     assert_eq!(super::script("tcsh"), None);
+}
+
+#[test]
+fn a_word_that_a_shell_would_read_as_more_is_not_harmless() {
+    for word in ["", "ada/daily", "a_b.c:d@e", "--status=ok", "ops/3,10", "1+1", "grün", "日報", "ежедневно"]
+    {
+        assert!(Candidate::new(word, "").is_harmless(), "{word}");
+    }
+    for c in " \t\n\r!\"#$%&'()*;<>?[\\]^`{|}~\u{1b}\u{a0}\u{ad}\u{200b}\u{202e}\u{2028}".chars() {
+        for word in [format!("{c}ada"), format!("ada/{c}"), format!("ada{c}x")] {
+            assert!(!Candidate::new(&word, "").is_harmless(), "{word:?}");
+        }
+    }
+    assert!(!Candidate::new("=ls", "").is_harmless());
+}
+
+#[tokio::test]
+async fn a_name_that_would_run_something_is_not_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["x$(touch PWNED)", "daily", "`touch PWNED`", "a;touch PWNED", "x\ty", "two words", "*", "täglich"];
+    let daemon = Fake::default().schedules(&names).serve(&dir.path().join("g.sock"));
+    for kind in ["timer", "cron", "watch"] {
+        assert_eq!(offered(&daemon.endpoint, &[kind, "cancel", ""]).await, ["ada/daily", "ada/täglich"], "{kind}");
+    }
+}
+
+#[test]
+fn bash_runs_nothing_of_a_word_that_it_is_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    // A program that offers the word whatever is asked, and tells what it was run with.
+    let program = r#"ghostctl() {
+        if [[ $1 == __complete ]]; then printf '%s\tabout\n' "$WORD"; else printf '%s|' "$@"; fi
+    }"#;
+    let accept = r#"COMP_WORDS=(ghostctl timer cancel ""); COMP_CWORD=3; _ghostctl
+        eval "ghostctl timer cancel ${COMPREPLY[0]}""#;
+    let script = [super::script("bash").unwrap(), program, accept].join("\n");
+    for word in [
+        "ada/x$(touch PWNED)",
+        "ada/`touch PWNED`",
+        "ada/x; touch PWNED",
+        "ada/x & touch PWNED #",
+        "ada/> PWNED",
+        "ada/two 'words' \"of\" \\ {a,b} * ~ !",
+        "ada/daily,weekly",
+    ] {
+        // The script is for bash, and only bash can say what it does with it.
+        #[allow(clippy::disallowed_methods)]
+        let mut bash = Command::new("bash");
+        let ran = bash.args(["--norc", "-c", &script]).env("WORD", word).current_dir(dir.path()).output();
+        let ran = match ran {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            ran => ran.unwrap(),
+        };
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), format!("timer|cancel|{word}|"), "{word}");
+        assert_eq!(String::from_utf8_lossy(&ran.stderr), "", "{word}");
+        assert!(!dir.path().join("PWNED").exists(), "{word}");
+    }
 }

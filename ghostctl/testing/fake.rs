@@ -54,6 +54,8 @@ pub struct Script {
     feeds: VecDeque<Feed>,
     pub rows: u32,
     pub truncated: bool,
+    /// What the schedules of a list are called, from the first on.
+    pub schedules: Vec<String>,
     pub call: CallToolResponse,
     pub reply: AskResponse,
 }
@@ -87,6 +89,13 @@ impl Fake {
     pub fn rows(self, rows: u32) -> Self {
         self.script().rows = rows;
         self
+    }
+
+    /// Lists have as many rows as there are names, and schedules have these names.
+    pub fn schedules(self, names: &[&str]) -> Self {
+        let rows = u32::try_from(names.len()).unwrap();
+        self.script().schedules = names.iter().map(|name| (*name).to_owned()).collect();
+        self.rows(rows)
     }
 
     /// The board holds more tasks than there are rows.

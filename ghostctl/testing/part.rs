@@ -357,7 +357,10 @@ unary!(Schedules {
     list(ListSchedulesRequest) -> ListSchedulesResponse = |fake, asked| {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
         let truncated = next_cursor.is_empty() && fake.script().truncated;
-        let schedules = rows.map(|n| schedule(n.to_string(), asked.kind())).collect();
+        let names = fake.script().schedules.clone();
+        let named = |n: u32| names.get(n as usize).cloned().unwrap_or_default();
+        let row = |n: u32| Schedule { name: named(n), ..schedule(n.to_string(), asked.kind()) };
+        let schedules = rows.map(row).collect();
         ListSchedulesResponse { schedules, truncated, next_cursor }
     };
     get(GetScheduleRequest) -> Schedule = |_fake, asked| schedule(asked.schedule_id, "cron");

@@ -193,6 +193,8 @@ pub async fn settle(
     settlement: Settlement,
 ) -> Result<Option<Charged>> {
     let Some(held) = turn.held.take_if(|held| held.reservation_id == reservation_id) else { return Ok(None) };
+    // The world pays for every call but a free one.
+    let free = held.scopes.is_empty();
     let spent = settlement != Settlement::Released;
     let estimated = matches!(settlement, Settlement::Estimated(_));
     let (model, charged, duration_ms) = match settlement {
@@ -245,6 +247,7 @@ pub async fn settle(
             tokens: charged.tokens,
             cost: charged.cost,
             estimated: charged.estimated,
+            free,
             duration_ms,
             at: cx.now(),
         })

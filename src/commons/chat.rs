@@ -203,6 +203,35 @@ pub async fn invite(
     view(w, channel, MEMBERS_SHOWN).await
 }
 
+/// Whether all who join can be [invited](invite) once those who leave are gone. Nothing is written: whoever invites several asks
+/// this first, and none of them is refused after others were let in.
+pub(crate) async fn has_room(
+    w: &mut dyn Writes,
+    cx: &Cx,
+    by: &Speaker,
+    channel: &ChannelName,
+    joining: &BTreeSet<AgentId>,
+    leaving: &BTreeSet<AgentId>,
+) -> Result<()> {
+    let channel = channel_named(w, channel).await?;
+    if !channel.is_run_by(&by.party) {
+        return Err(not_yours(&channel, by, "invite"));
+    }
+    all_exist(w, cx, by, joining).await?;
+    let (mut new, mut left) = (0_u32, channel.members);
+    for agent_id in joining {
+        new = new.saturating_add(u32::from(w.chat_member_get(&channel.channel, agent_id).await?.is_none()));
+    }
+    for agent_id in leaving {
+        left = left.saturating_sub(u32::from(w.chat_member_get(&channel.channel, agent_id).await?.is_some()));
+    }
+    let most = cx.limits().chat_members_max;
+    if new > 0 && left.saturating_add(new) > most {
+        return Err(crowded(&channel.channel, most));
+    }
+    Ok(())
+}
+
 /// Removes a member on the word of the creator, an operator, or itself. It keeps no access (CHAT-13).
 pub async fn remove(
     w: &mut dyn Writes,

@@ -251,15 +251,18 @@ async fn take(w: &mut dyn Writes, cx: &Cx, last: &mut Last, step: Step) -> Resul
             let there = chat::channel_named(w, &wanted.channel).await?;
             let gated = if was.named && was.gated == wanted.gated { there.gated } else { wanted.gated };
             let topic = if was.named && was.topic == wanted.topic { &there.topic } else { &wanted.topic };
-            chat::change(w, cx, &by, &wanted.channel, gated, topic.as_deref()).await?;
             let members = incarnations(w, &wanted).await?;
-            for (agent_id, incarnation) in &members {
-                if was.members.get(agent_id) != Some(incarnation) {
-                    chat::invite(w, cx, &by, &wanted.channel, agent_id).await?;
-                }
+            let is_new = |(agent_id, incarnation): &(&AgentId, &u32)| was.members.get(*agent_id) != Some(*incarnation);
+            let joining: BTreeSet<AgentId> = members.iter().filter(is_new).map(|(id, _)| id.clone()).collect();
+            let leaving: BTreeSet<AgentId> =
+                was.members.keys().filter(|agent_id| !members.contains_key(*agent_id)).cloned().collect();
+            // What is refused has changed nothing: all of it is checked before the first write.
+            chat::has_room(w, cx, &by, &wanted.channel, &joining, &leaving).await?;
+            chat::change(w, cx, &by, &wanted.channel, gated, topic.as_deref()).await?;
+            take_out(w, cx, &wanted.channel, leaving.iter()).await?;
+            for agent_id in &joining {
+                chat::invite(w, cx, &by, &wanted.channel, agent_id).await?;
             }
-            let gone = was.members.keys().filter(|agent_id| !members.contains_key(*agent_id));
-            take_out(w, cx, &wanted.channel, gone).await?;
             last.channels.insert(wanted.channel.clone(), said(wanted, members));
         }
         Step::Drop(channel, was) => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Job, Kind, Party, RootId, Schedule, ScheduleKind, TurnStatus};
+use ghost_domain::{AgentId, Job, Kind, Party, RootId, Schedule, ScheduleKind, Turn, TurnStatus};
 use ghost_store::tables::TurnFilter;
 use ghost_store::{Reads, Writes};
 use serde_json::json;
@@ -55,7 +55,7 @@ pub async fn recall(r: &mut dyn Reads, cx: &Cx) -> Result<()> {
 /// The lead's latest turns that are looked at.
 const TURNS_MAX: u32 = 200;
 
-/// That nothing in the world is at work, and that no mail waits for an agent that runs.
+/// That nothing in the world is at work that the job may wait for, and that no mail waits for an agent that runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stand {
     /// Who does not run and holds work of the job: it goes on when they are started. With none of them somebody has to begin
@@ -76,10 +76,15 @@ pub struct Held {
 
 /// Whether the job of this root has come to a stand: nothing in the world is at work, and no agent that runs has mail that
 /// wakes it. What waits for agents that are stopped or have failed waits for somebody to start them. What is [`due`] later may
-/// get it going by itself.
+/// get it going by itself. A turn that waits aside, because the budget of its root is spent, is not at work: the job waits for
+/// one of its own, and not for that of another root, which may never go on.
 pub async fn stand(r: &mut dyn Reads, cx: &Cx, root_id: RootId, lead: &AgentId) -> Result<Option<Stand>> {
     let open = r.turns_open().await?;
-    let mut owners: BTreeSet<AgentId> = open.iter().map(|turn| turn.agent_id.clone()).collect();
+    let concerns = |turn: &&Turn| {
+        let waits_aside = turn.is_aside() && !turn.is_ready();
+        !waits_aside || turn.root_id == root_id || turn.other_roots.contains(&root_id)
+    };
+    let mut owners: BTreeSet<AgentId> = open.iter().filter(concerns).map(|turn| turn.agent_id.clone()).collect();
     owners.extend(r.inbox_waiting().await?);
     let mut idle = BTreeMap::new();
     for agent_id in owners {

@@ -61,12 +61,14 @@ pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> R
         let routes = ROUTES.iter().filter(move |route| route.access == access);
         routes.fold(Router::new(), |router, route| router.route(route.path, (route.serve)()))
     };
+    let with_bearer = of(Access::Bearer).route_layer(from_fn_with_state(Arc::clone(&rest), guard::bearer));
     let with_token = of(Access::Token).route_layer(from_fn_with_state(Arc::clone(&rest), guard::token));
     // A page can put no header on these requests, so a ticket opens them, too.
     let with_ticket = of(Access::Ticket).route_layer(from_fn_with_state(Arc::clone(&rest), admission::or_token));
     let signed = ROUTES.iter().filter(|route| route.access == Access::Signed);
     let router = of(Access::Open)
         .merge(of(Access::Setting))
+        .merge(with_bearer)
         .merge(with_token)
         .merge(with_ticket)
         .fallback(nothing_here)

@@ -27,6 +27,8 @@ pub struct UsageRow {
     /// Whether the figures are the reservation's, because a crash or a broken stream hid the real ones, or one of them is an
     /// estimate, because the provider left it out.
     pub estimated: bool,
+    /// Whether it used up no budget, because asking the model costs nobody anything. A price of nothing does not say so.
+    pub free: bool,
     /// How long the provider took, in milliseconds.
     pub duration_ms: u64,
     /// When it was settled.
@@ -52,6 +54,8 @@ pub struct UsageSum {
     pub estimated_cost: Money,
     /// Of the tokens: those without a known price.
     pub unpriced_tokens: u64,
+    /// Of the tokens: those that used up no budget.
+    pub free_tokens: u64,
 }
 
 impl UsageSum {
@@ -67,6 +71,7 @@ impl UsageSum {
             estimated_calls: 0,
             estimated_cost: Money(0),
             unpriced_tokens: 0,
+            free_tokens: 0,
         }
     }
 }

@@ -43,7 +43,8 @@ pub(super) async fn opened_late(
     spent(w, &everyone, None, &ever, &mut accounts).await?;
     spent(w, &everyone, Some(this_day(cx.now())), &today, &mut accounts).await?;
     for mut turn in w.turns_open().await? {
-        let Some(held) = &mut turn.held else { continue };
+        // A call that no account holds anything for is free.
+        let Some(held) = turn.held.as_mut().filter(|held| !held.scopes.is_empty()) else { continue };
         let mut paying = everyone.payers(&turn.agent_id);
         paying.push((Scope::World, EVER));
         paying.push((Scope::Root(turn.root_id), EVER));
@@ -102,13 +103,11 @@ async fn spent(
 }
 
 fn add(accounts: &mut BTreeMap<Scope, Budget>, scope: &Scope, sum: &UsageSum) {
-    // A model that was free used up no budget.
-    if sum.cost == Money(0) && sum.unpriced_tokens == 0 {
-        return;
-    }
+    // What was free used up no budget; what was priced at nothing did.
+    let tokens = sum.tokens.total().saturating_sub(sum.free_tokens);
     if let Some(account) = accounts.get_mut(scope) {
         account.unpriced_tokens = account.unpriced_tokens.saturating_add(sum.unpriced_tokens);
-        account.spent_tokens = account.spent_tokens.saturating_add(sum.tokens.total());
+        account.spent_tokens = account.spent_tokens.saturating_add(tokens);
         account.spent_money = account.spent_money.plus(sum.cost);
     }
 }

@@ -80,6 +80,41 @@ async fn a_script_uses_up_no_budget_and_is_counted_all_the_same() {
     assert_eq!(read!(rig, |r| r.budget_get(&Scope::Team("crew".into())).await?.unwrap()).spent_tokens, 0);
 }
 
+#[tokio::test]
+async fn an_account_that_is_opened_late_holds_what_one_from_the_start_would_hold() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 0);
+    let turn = rig.busy("ada").await;
+    let ada = Scope::Agent(id("ada"));
+    set_tokens(&rig, &ada, Some(100_000)).await;
+    // A model that somebody has priced at nothing, and scripts: one of the same name, whole, and cut off.
+    let nothing = || Some(Default::default());
+    for (free, input) in [(false, 1_000), (true, 300), (false, 20)] {
+        let demand = Demand { free, price: nothing(), ..demand(5_000, 500) };
+        let (held, _) = rig.model_start(turn.turn_id, demand).await.unwrap();
+        rig.model_answer_at(turn.turn_id, held, used(input, 4), nothing()).await.unwrap();
+    }
+    let late = [Scope::Team("crew".into()), Scope::Root(turn.root_id), "agent:ada/day".parse().unwrap()];
+    let account = async |scope: &Scope| {
+        let scope = scope.clone();
+        let account = read!(rig, |r| r.budget_get(&scope).await?.unwrap());
+        (account.spent_tokens, account.reserved_tokens, account.spent_money, account.unpriced_tokens)
+    };
+    // Nor does a script that is being asked hold anything.
+    let script = Demand { free: true, price: nothing(), ..demand(70, 7) };
+    let (held, _) = rig.model_start(turn.turn_id, script).await.unwrap();
+    for scope in &late {
+        set_tokens(&rig, scope, Some(100_000)).await;
+    }
+    for scope in late.iter().chain([&ada, &Scope::World]) {
+        assert_eq!(account(scope).await, (1_028, 0, Default::default(), 0), "{scope}");
+    }
+    rig.model_answer_at(turn.turn_id, held, used(70, 7), nothing()).await.unwrap();
+    for scope in late.iter().chain([&ada, &Scope::World]) {
+        assert_eq!(account(scope).await, (1_028, 0, Default::default(), 0), "{scope}");
+    }
+}
+
 /// The agents whose turns are tried again once the world file has said what every root may take.
 async fn followed(rig: &Rig, tokens: u64) -> Vec<String> {
     rig.limits(|limits| limits.root_tokens_max = tokens);

@@ -206,3 +206,34 @@ async fn what_a_rule_refuses_hurts_nothing_else_and_is_tried_again() {
     assert_eq!(follow(&rig, &wanted).await.lines.len(), 1);
     assert!(schedule(&rig, "ada", "two").await.is_some());
 }
+
+#[tokio::test]
+async fn a_change_of_a_channel_that_is_refused_has_changed_nothing() {
+    let rig = Rig::new().await;
+    follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
+    write!(rig, |w, cx| agents::create(w, &cx, &operator(), new_agent(&cx, "dan")).await).unwrap();
+    rig.limits(|limits| limits.chat_members_max = 3);
+    let before = there(&rig, "desk").await;
+    let events = async || {
+        let kinds = [EventKind::ChatChanged, EventKind::ChatMemberAdded, EventKind::ChatMemberRemoved];
+        let mut count = 0;
+        for kind in kinds {
+            count += rig.count(kind).await;
+        }
+        count
+    };
+    // Too many for it, and one whom nobody knows behind one whom it could take.
+    for (members, why) in [(&["ada", "bob", "cyd", "dan"][..], "chat_members_max"), (&["ada", "cyd", "zed"], "zed")] {
+        let mut wanted = channel("desk", members);
+        (wanted.gated, wanted.topic) = (false, Some("other".into()));
+        let wanted = file(vec![wanted], vec![]);
+        let done = write!(rig, |w, cx| declared::follow(w, &cx, &wanted).await).unwrap();
+        assert_eq!((done.lines.len(), done.refused.len()), (0, 1), "{done:?}");
+        assert!(done.refused[0].contains(why), "{done:?}");
+        assert_eq!((there(&rig, "desk").await, events().await), (before.clone(), 0), "{members:?}");
+    }
+    // Whoever leaves makes room for those who come.
+    rig.limits(|limits| limits.chat_members_max = 2);
+    follow(&rig, &file(vec![channel("desk", &["cyd", "dan"])], vec![])).await;
+    assert_eq!(there(&rig, "desk").await.1, [id("cyd"), id("dan")]);
+}

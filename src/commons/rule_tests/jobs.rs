@@ -7,7 +7,7 @@ use ghost_domain::event::EventKind;
 use ghost_domain::schedule::{Change, When};
 use ghost_domain::{Agent, Code, Job, Kind, Party, Refusal, RootId, ScheduleKind, TurnId};
 
-use super::rig::{Rig, id, operator, party, read, write};
+use super::rig::{Rig, demand, id, operator, party, read, write};
 use super::schedules_rig::{self, due};
 use crate::agents;
 use crate::chain::Chain;
@@ -80,6 +80,38 @@ async fn a_job_stands_still_when_nothing_works_and_nothing_that_runs_has_mail() 
     assert_eq!(stand(&rig, job.root_id).await, None);
     fail(&rig, turn.turn_id).await;
     assert_eq!(stand(&rig, job.root_id).await, Some(Stand::default()));
+}
+
+#[tokio::test]
+async fn a_turn_aside_of_another_root_is_not_at_work_and_the_job_waits_for_one_of_its_own() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 100);
+    let aside = async |turn_id: TurnId| {
+        assert_eq!(rig.model_start(turn_id, demand(150, 16)).await.unwrap_err().code, Code::BudgetExhausted);
+        assert!(rig.turn(turn_id).await.is_aside());
+    };
+    let parked = async || rig.events().await.iter().filter(|event| event.kind == EventKind::TurnParked).count();
+    let job = begun(&rig).await;
+    let lead = rig.take("ada").await.turn;
+    rig.finish(lead.turn_id, "done").await.unwrap();
+    let other = rig.busy("bob").await;
+    assert_eq!(stand(&rig, job.root_id).await, None, "it may lead to more");
+    aside(other.turn_id).await;
+    assert_eq!(stand(&rig, job.root_id).await, Some(Stand::default()));
+    // It may go on, and waits again: whoever follows the feed hears of it.
+    write!(rig, |w, _cx| turns::retry(w, &operator(), other.turn_id).await).unwrap();
+    assert_eq!(stand(&rig, job.root_id).await, None);
+    let before = parked().await;
+    aside(other.turn_id).await;
+    assert_eq!((stand(&rig, job.root_id).await, parked().await), (Some(Stand::default()), before + 1));
+
+    mail(&rig, "cyd", job.root_id).await;
+    let part = rig.take("cyd").await.turn;
+    aside(part.turn_id).await;
+    assert_eq!(stand(&rig, job.root_id).await, None, "it goes on once there is budget for it");
+    assert!(!revive(&rig).await);
+    stopped(&rig, "cyd").await;
+    assert_eq!(idle(&rig, job.root_id).await, holds("cyd", "is stopped and has an open turn"));
 }
 
 #[tokio::test]

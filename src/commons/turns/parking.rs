@@ -69,7 +69,8 @@ async fn park(
     let reason = cx.excerpt(reason, REASON_MAX);
     let again = turn.parked.as_ref().filter(|parked| parked.cause == cause);
     let since = again.map_or(cx.now(), |parked| parked.since);
-    let fresh = again.is_none();
+    // One that was tried again in vain waits anew.
+    let fresh = again.is_none_or(|parked| parked.standing != standing);
     let parked = Parked { cause, reason: reason.clone(), since, standing, alone };
     if turn.parked.as_ref() == Some(&parked) {
         return Ok(turn);

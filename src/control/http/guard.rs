@@ -53,7 +53,15 @@ pub(super) async fn host(State(rest): State<Arc<Rest>>, request: Request, next: 
     response
 }
 
-/// Lets requests through that carry the token.
+/// Lets requests through that carry the token itself.
+pub(super) async fn bearer(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
+    match shown(&rest, request.headers()) {
+        Some(true) => next.run(request).await,
+        Some(false) | None => Unknown.into_response(),
+    }
+}
+
+/// Lets requests through that carry the token, or the cookie that was given for it.
 pub(super) async fn token(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
     match has_token(&rest, request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
@@ -82,13 +90,18 @@ fn unknown_caller() -> Response {
 
 /// Whether a request carries the token, or the cookie that was given for it.
 pub(super) fn has_token(rest: &Rest, method: &Method, headers: &HeaderMap) -> Result<(), Unknown> {
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    match (given, &rest.token) {
-        (Some(given), Some(token)) if bearer_matches(given, token) => Ok(()),
+    match shown(rest, headers) {
+        Some(true) => Ok(()),
         // Who shows a wrong token has not forgotten it.
-        (None, Some(_)) if session::holds(rest, method, headers) => Ok(()),
-        _ => Err(Unknown),
+        None if rest.token.is_some() && session::holds(rest, method, headers) => Ok(()),
+        Some(false) | None => Err(Unknown),
     }
+}
+
+/// Whether the token that a request shows is the right one. `None` if it shows none.
+fn shown(rest: &Rest, headers: &HeaderMap) -> Option<bool> {
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())?;
+    Some(rest.token.as_ref().is_some_and(|token| bearer_matches(given, token)))
 }
 
 /// Checks the host that a request names, everywhere it does, and the origin of the page that sent it, if one did. Gives that

@@ -110,6 +110,7 @@ fn security(access: Access) -> Value {
     match access {
         Access::Open => json!([]),
         Access::Setting => json!([{}, { "token": [] }, { "cookie": [] }]),
+        Access::Bearer => json!([{ "token": [] }]),
         Access::Token => json!([{ "token": [] }, { "cookie": [] }]),
         Access::Ticket => json!([{ "token": [] }, { "cookie": [] }, { "ticket": [] }]),
         Access::Signed => json!([{ "signature": [] }]),

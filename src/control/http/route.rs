@@ -38,6 +38,8 @@ pub(super) enum Access {
     Open,
     /// Everybody if the world file says so, else whoever holds the token.
     Setting,
+    /// Whoever holds the token itself: a cookie that could ask for another would never end.
+    Bearer,
     /// Whoever holds the token, or the cookie that was given for it.
     Token,
     /// The same, or whoever holds a ticket.

@@ -268,6 +268,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         verb: Verb::Post,
+        access: Access::Bearer,
         serve: || post(session::begin),
         ..read(
             "/api/session",

@@ -1,6 +1,7 @@
-//! The cookie that stands for the token in a browser, where scripts cannot read it. Whoever holds the token is given one.
+//! The cookie that stands for the token in a browser, where scripts cannot read it. Whoever holds the token itself is given one.
 //!
-//! Must never: let a page of another origin write with it: a change needs an `Origin` besides, and a JSON body.
+//! Must never: let a page of another origin write with it: a change needs an `Origin` besides, and a JSON body. Nor be had for
+//! a cookie: one that was stolen ends when its time is over.
 
 use std::time::Duration;
 

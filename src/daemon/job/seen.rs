@@ -47,10 +47,11 @@ pub(super) struct Seen {
 
 impl Seen {
     /// The kinds of events that tell of a job.
-    pub(super) const KINDS: [EventKind; 14] = [
+    pub(super) const KINDS: [EventKind; 15] = [
         EventKind::ArtifactCreated,
         EventKind::TurnStarted,
         EventKind::TurnFinished,
+        EventKind::TurnParked,
         EventKind::BudgetSet,
         EventKind::BudgetExhausted,
         EventKind::DeadLetterHeld,
@@ -141,6 +142,8 @@ impl Seen {
                 News::Ended
             }
             EventKind::AgentStopped | EventKind::AgentFailed | EventKind::AgentDeleted => News::Ended,
+            // Its agent goes on without it, and no job of another root waits for it.
+            EventKind::TurnParked if text("standing") == "aside" => News::Ended,
             // What a job waits for has come, perhaps to one that does not run, or will not come any more.
             EventKind::ScheduleCancelled | EventKind::ScheduleFired | EventKind::ScheduleSkipped
                 if matches!(text("kind"), "timer" | "watch") =>
@@ -322,6 +325,8 @@ mod tests {
         ] {
             assert_eq!((seen.take(&stranger), seen.failure()), (News::Ended, None), "{:?}", stranger.kind);
         }
+        let parked = |standing: &str| event(EventKind::TurnParked, "ann", json!({ "standing": standing }));
+        assert_eq!((seen.take(&parked("aside")), seen.take(&parked("in_line"))), (News::Ended, News::Nothing));
         let beat = event(EventKind::ScheduleFired, "ann", json!({ "kind": "heartbeat" }));
         assert_eq!(seen.take(&beat), News::Nothing);
         assert_eq!(seen.take(&event(EventKind::DeadLetterHeld, "ann", held(Some(1)))), News::Ended);

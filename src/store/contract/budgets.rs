@@ -227,17 +227,20 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
         w.usage_append(&estimated(Some(Money(9)))).await?;
         w.usage_append(&estimated(None)).await?;
         w.usage_append(&UsageRow { cost: None, ..usage(6, "d", "m", 70) }).await?;
+        // What costs nothing may use up a budget all the same.
         w.usage_append(&UsageRow { cost: Some(Money(0)), ..usage(6, "d", "m", 90) }).await?;
+        w.usage_append(&UsageRow { cost: Some(Money(0)), free: true, ..usage(6, "d", "m", 30) }).await?;
     });
     let unlike = UsageSum {
         agent_id: who("d"),
         model: "m".to_owned(),
-        calls: 4,
-        tokens: TokenUsage { input: 260, output: 4, cache_read: 8, cache_write: 12 },
+        calls: 5,
+        tokens: TokenUsage { input: 290, output: 5, cache_read: 10, cache_write: 15 },
         cost: Money(9),
         estimated_calls: 2,
         estimated_cost: Money(9),
         unpriced_tokens: 122,
+        free_tokens: 31,
     };
     let sum = |agent: &str, model: &str, calls: u64, input: u64| UsageSum {
         agent_id: who(agent),
@@ -248,6 +251,7 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
         estimated_calls: 0,
         estimated_cost: Money(0),
         unpriced_tokens: 0,
+        free_tokens: 0,
     };
     let sums = |agent_id: Option<AgentId>, root: Option<u64>, since: Option<u64>| {
         let filter =

@@ -212,6 +212,7 @@ pub(super) fn usage(at_second: u64, agent: &str, model: &str, tokens: u64) -> Us
         tokens: TokenUsage { input: tokens, output: 1, cache_read: 2, cache_write: 3 },
         cost: Some(Money(7)),
         estimated: false,
+        free: false,
         duration_ms: 12,
         at: at(at_second),
     }

@@ -26,6 +26,7 @@ fn any_row(dice: &mut Dice) -> UsageRow {
         tokens: TokenUsage { input: below(1_000), output: below(100), cache_read: below(50), cache_write: below(9) },
         cost,
         estimated: below(3) == 0,
+        free: below(3) == 0,
         // Often at the very edge of a day.
         at: Timestamp(i64::try_from(below(10 * 24)).unwrap() * HOUR - i64::try_from(below(3)).unwrap()),
         ..usage(1, one_of(&AGENTS, below(3)), one_of(&["m1", "m2"], below(2)), 0)
@@ -69,6 +70,7 @@ fn sums(rows: &[UsageRow], filter: &UsageFilter) -> Vec<UsageSum> {
         sum.estimated_calls += u64::from(row.estimated);
         sum.estimated_cost = sum.estimated_cost.plus(if row.estimated { cost } else { Money(0) });
         sum.unpriced_tokens += if row.cost.is_none() { row.tokens.total() } else { 0 };
+        sum.free_tokens += if row.free { row.tokens.total() } else { 0 };
     }
     sums.into_values().collect()
 }

@@ -52,6 +52,9 @@ impl BudgetReads for Session<'_> {
                     sum.estimated_calls += 1;
                     sum.estimated_cost = sum.estimated_cost.plus(cost);
                 }
+                if row.free {
+                    sum.free_tokens = sum.free_tokens.saturating_add(row.tokens.total());
+                }
                 if row.cost.is_none() {
                     sum.unpriced_tokens = sum.unpriced_tokens.saturating_add(row.tokens.total());
                 }

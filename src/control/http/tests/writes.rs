@@ -106,6 +106,13 @@ async fn a_cookie_stands_for_the_token_and_writes_only_from_its_own_pages() {
     let own = ("origin", "http://localhost:8080");
     let written = ask(&routes, "POST", path, &[cookie, kind, key, own]).await;
     assert_eq!(written.status, StatusCode::BAD_REQUEST, "the body is empty: {}", written.body);
+    // It gets no other that lasts longer; the token does, cookie or not.
+    let renewed = ask(&routes, "POST", "/api/session", &[cookie, kind, own]).await;
+    assert_eq!((renewed.status, renewed.headers.get(header::SET_COOKIE)), (StatusCode::UNAUTHORIZED, None));
+    let wrong = ask(&routes, "POST", "/api/session", &[cookie, own, ("authorization", "Bearer wrong")]).await;
+    assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
+    let again = ask(&routes, "POST", "/api/session", &[cookie, own, ("authorization", &token)]).await;
+    assert_eq!((again.status, again.headers.contains_key(header::SET_COOKIE)), (StatusCode::OK, true));
     scene.clock.advance(crate::http::session::GOOD_FOR);
     assert_eq!(ask(&routes, "GET", "/api/agents", &[cookie]).await.status, StatusCode::UNAUTHORIZED);
 }

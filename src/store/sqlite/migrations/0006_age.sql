@@ -1,6 +1,11 @@
 -- Nothing costs more in an old world than in a young one: totals are kept as they are written, and every list that can be
 -- asked for has an index that gives it in order.
 
+-- Whether a call used up no budget, as one of a script does. Of earlier calls only the cost is known: those that cost nothing
+-- stay uncounted, as they were.
+ALTER TABLE usage ADD COLUMN free INTEGER NOT NULL DEFAULT 0;
+UPDATE usage SET free = 1 WHERE cost = 0 AND unpriced = 0;
+
 -- What was spent, in all, by day (whole days since 1970, UTC) and by root. Each is the sum of the usage rows that are kept:
 -- triggers add every row that is written and take off every row that is pruned, within the statement that does it. They cost a
 -- few microseconds a row; a statement of their own would cost as much as the row itself.
@@ -17,6 +22,7 @@ CREATE TABLE usage_totals (
     estimated      INTEGER NOT NULL,
     estimated_cost INTEGER NOT NULL,
     unpriced       INTEGER NOT NULL,
+    free           INTEGER NOT NULL,
     PRIMARY KEY (agent_id, provider, model)
 ) STRICT, WITHOUT ROWID;
 
@@ -34,6 +40,7 @@ CREATE TABLE usage_days (
     estimated      INTEGER NOT NULL,
     estimated_cost INTEGER NOT NULL,
     unpriced       INTEGER NOT NULL,
+    free           INTEGER NOT NULL,
     PRIMARY KEY (day, agent_id, provider, model)
 ) STRICT, WITHOUT ROWID;
 
@@ -52,22 +59,27 @@ CREATE TABLE usage_roots (
     estimated      INTEGER NOT NULL,
     estimated_cost INTEGER NOT NULL,
     unpriced       INTEGER NOT NULL,
+    free           INTEGER NOT NULL,
     PRIMARY KEY (root_id, day, agent_id, provider, model)
 ) STRICT, WITHOUT ROWID;
 
 INSERT INTO usage_roots SELECT root_id, (at - (at % 86400000 + 86400000) % 86400000) / 86400000, agent_id, provider, model,
     count(*), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost), sum(estimated),
-    sum(iif(estimated, cost, 0)), sum(iif(unpriced, input + output, 0)) FROM usage GROUP BY 1, 2, 3, 4, 5;
+    sum(iif(estimated, cost, 0)), sum(iif(unpriced, input + output, 0)),
+    sum(iif(free, input + output, 0)) FROM usage GROUP BY 1, 2, 3, 4, 5;
 INSERT INTO usage_days SELECT day, agent_id, provider, model, sum(calls), sum(input), sum(output), sum(cache_read),
-    sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced) FROM usage_roots GROUP BY 1, 2, 3, 4;
+    sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced), sum(free)
+    FROM usage_roots GROUP BY 1, 2, 3, 4;
 INSERT INTO usage_totals SELECT agent_id, provider, model, sum(calls), sum(input), sum(output), sum(cache_read),
-    sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced) FROM usage_days GROUP BY 1, 2, 3;
+    sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced), sum(free)
+    FROM usage_days GROUP BY 1, 2, 3;
 
 -- A sum ends at the largest number that there is, as it does in memory: SQLite would make a fraction of it and refuse the row.
 CREATE TRIGGER usage_added AFTER INSERT ON usage BEGIN
     INSERT INTO usage_totals VALUES (new.agent_id, new.provider, new.model, 1, new.input, new.output, new.cache_read,
         new.cache_write, new.cost, new.estimated, iif(new.estimated, new.cost, 0),
-        iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0))
+        iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0),
+        iif(new.free, min(9223372036854775807, new.input + new.output), 0))
     ON CONFLICT (agent_id, provider, model) DO UPDATE SET calls = calls + 1,
         input = min(9223372036854775807, input + excluded.input),
         output = min(9223372036854775807, output + excluded.output),
@@ -76,10 +88,12 @@ CREATE TRIGGER usage_added AFTER INSERT ON usage BEGIN
         cost = min(9223372036854775807, cost + excluded.cost),
         estimated = estimated + excluded.estimated,
         estimated_cost = min(9223372036854775807, estimated_cost + excluded.estimated_cost),
-        unpriced = min(9223372036854775807, unpriced + excluded.unpriced);
+        unpriced = min(9223372036854775807, unpriced + excluded.unpriced),
+        free = min(9223372036854775807, free + excluded.free);
     INSERT INTO usage_days VALUES ((new.at - (new.at % 86400000 + 86400000) % 86400000) / 86400000, new.agent_id,
         new.provider, new.model, 1, new.input, new.output, new.cache_read, new.cache_write, new.cost, new.estimated,
-        iif(new.estimated, new.cost, 0), iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0))
+        iif(new.estimated, new.cost, 0), iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0),
+        iif(new.free, min(9223372036854775807, new.input + new.output), 0))
     ON CONFLICT (day, agent_id, provider, model) DO UPDATE SET calls = calls + 1,
         input = min(9223372036854775807, input + excluded.input),
         output = min(9223372036854775807, output + excluded.output),
@@ -88,11 +102,13 @@ CREATE TRIGGER usage_added AFTER INSERT ON usage BEGIN
         cost = min(9223372036854775807, cost + excluded.cost),
         estimated = estimated + excluded.estimated,
         estimated_cost = min(9223372036854775807, estimated_cost + excluded.estimated_cost),
-        unpriced = min(9223372036854775807, unpriced + excluded.unpriced);
+        unpriced = min(9223372036854775807, unpriced + excluded.unpriced),
+        free = min(9223372036854775807, free + excluded.free);
     INSERT INTO usage_roots VALUES (new.root_id, (new.at - (new.at % 86400000 + 86400000) % 86400000) / 86400000,
         new.agent_id, new.provider, new.model, 1, new.input, new.output, new.cache_read, new.cache_write, new.cost,
         new.estimated, iif(new.estimated, new.cost, 0),
-        iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0))
+        iif(new.unpriced, min(9223372036854775807, new.input + new.output), 0),
+        iif(new.free, min(9223372036854775807, new.input + new.output), 0))
     ON CONFLICT (root_id, day, agent_id, provider, model) DO UPDATE SET calls = calls + 1,
         input = min(9223372036854775807, input + excluded.input),
         output = min(9223372036854775807, output + excluded.output),
@@ -101,7 +117,8 @@ CREATE TRIGGER usage_added AFTER INSERT ON usage BEGIN
         cost = min(9223372036854775807, cost + excluded.cost),
         estimated = estimated + excluded.estimated,
         estimated_cost = min(9223372036854775807, estimated_cost + excluded.estimated_cost),
-        unpriced = min(9223372036854775807, unpriced + excluded.unpriced);
+        unpriced = min(9223372036854775807, unpriced + excluded.unpriced),
+        free = min(9223372036854775807, free + excluded.free);
 END;
 
 CREATE TRIGGER usage_pruned AFTER DELETE ON usage BEGIN
@@ -109,7 +126,8 @@ CREATE TRIGGER usage_pruned AFTER DELETE ON usage BEGIN
         cache_read = max(0, cache_read - old.cache_read), cache_write = max(0, cache_write - old.cache_write),
         cost = max(0, cost - old.cost), estimated = max(0, estimated - old.estimated),
         estimated_cost = max(0, estimated_cost - iif(old.estimated, old.cost, 0)),
-        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0))
+        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0)),
+        free = max(0, free - iif(old.free, old.input + old.output, 0))
     WHERE agent_id = old.agent_id AND provider = old.provider AND model = old.model;
     DELETE FROM usage_totals
     WHERE agent_id = old.agent_id AND provider = old.provider AND model = old.model AND calls < 1;
@@ -117,7 +135,8 @@ CREATE TRIGGER usage_pruned AFTER DELETE ON usage BEGIN
         cache_read = max(0, cache_read - old.cache_read), cache_write = max(0, cache_write - old.cache_write),
         cost = max(0, cost - old.cost), estimated = max(0, estimated - old.estimated),
         estimated_cost = max(0, estimated_cost - iif(old.estimated, old.cost, 0)),
-        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0))
+        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0)),
+        free = max(0, free - iif(old.free, old.input + old.output, 0))
     WHERE day = (old.at - (old.at % 86400000 + 86400000) % 86400000) / 86400000 AND agent_id = old.agent_id
         AND provider = old.provider AND model = old.model;
     DELETE FROM usage_days
@@ -127,7 +146,8 @@ CREATE TRIGGER usage_pruned AFTER DELETE ON usage BEGIN
         cache_read = max(0, cache_read - old.cache_read), cache_write = max(0, cache_write - old.cache_write),
         cost = max(0, cost - old.cost), estimated = max(0, estimated - old.estimated),
         estimated_cost = max(0, estimated_cost - iif(old.estimated, old.cost, 0)),
-        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0))
+        unpriced = max(0, unpriced - iif(old.unpriced, old.input + old.output, 0)),
+        free = max(0, free - iif(old.free, old.input + old.output, 0))
     WHERE root_id = old.root_id AND day = (old.at - (old.at % 86400000 + 86400000) % 86400000) / 86400000
         AND agent_id = old.agent_id AND provider = old.provider AND model = old.model;
     DELETE FROM usage_roots

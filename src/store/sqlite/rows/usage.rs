@@ -17,18 +17,18 @@ use crate::tables::{Result, UsageFilter};
 const DAY: i64 = 86_400_000;
 
 /// What a total has of its rows.
-const SUMMED: &str = "calls, input, output, cache_read, cache_write, cost, estimated, estimated_cost, unpriced";
+const SUMMED: &str = "calls, input, output, cache_read, cache_write, cost, estimated, estimated_cost, unpriced, free";
 
 /// A usage row as if it were a total.
 const ONE: &str = "1 AS calls, input, output, cache_read, cache_write, cost, estimated, iif(estimated, cost, 0) AS \
-    estimated_cost, iif(unpriced, input + output, 0) AS unpriced";
+    estimated_cost, iif(unpriced, input + output, 0) AS unpriced, iif(free, input + output, 0) AS free";
 
 impl Row for Numbered<UsageRow> {
     const TABLE: &'static str = "usage";
     const SHAPE: Shape = Shape {
         head: "INSERT INTO usage (seq, agent_id, turn_id, root_id, provider, model, input, output, cache_read, \
-               cache_write, cost, estimated, unpriced, duration_ms, at) VALUES ",
-        columns: 15,
+               cache_write, cost, estimated, unpriced, free, duration_ms, at) VALUES ",
+        columns: 16,
         tail: "",
     };
 
@@ -47,6 +47,7 @@ impl Row for Numbered<UsageRow> {
             .count(row.cost.map_or(0, |cost| cost.0))
             .put(row.estimated)
             .put(row.cost.is_none())
+            .put(row.free)
             .count(row.duration_ms)
             .int(row.at.0);
         Ok(())
@@ -91,7 +92,7 @@ fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
     }
     format!(
         "SELECT agent_id, model, sum(calls), sum(input), sum(output), sum(cache_read), sum(cache_write), sum(cost), \
-         sum(estimated), sum(estimated_cost), sum(unpriced) FROM ({}) GROUP BY agent_id, model ORDER BY agent_id, model",
+         sum(estimated), sum(estimated_cost), sum(unpriced), sum(free) FROM ({}) GROUP BY agent_id, model ORDER BY agent_id, model",
         parts.join(" UNION ALL ")
     )
 }
@@ -128,6 +129,7 @@ fn read_sum(row: &SqliteRow) -> Result<UsageSum> {
         estimated_calls: count(8)?,
         estimated_cost: Money(count(9)?),
         unpriced_tokens: count(10)?,
+        free_tokens: count(11)?,
     })
 }
 

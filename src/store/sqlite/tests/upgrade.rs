@@ -229,7 +229,8 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
          estimated, unpriced, duration_ms, at) VALUES \
          (1, 'a', zeroblob(16), zeroblob(16), 'p', 'm', 90, 10, 1, 2, 7, 1, 0, 3, 5), \
          (2, 'a', zeroblob(16), zeroblob(16), 'q', 'm', 40, 20, 0, 0, 0, 0, 1, 3, {}), \
-         (3, 'b', zeroblob(16), unhex('000102030405060708090a0b0c0d0e0f'), 'p', 'm', 5, 5, 0, 0, 9, 0, 0, 3, {})",
+         (3, 'b', zeroblob(16), unhex('000102030405060708090a0b0c0d0e0f'), 'p', 'm', 5, 5, 0, 0, 9, 0, 0, 3, {}), \
+         (4, 'c', zeroblob(16), zeroblob(16), 'p', 'm', 8, 2, 0, 0, 0, 0, 0, 3, 5)",
         DAY,
         DAY * 3 + 1
     );
@@ -243,14 +244,23 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
     let calls = async |filter: UsageFilter| {
         let sums =
             store.read::<_, StoreError, _>(|r| Box::pin(async move { r.usage_sum(&filter).await })).await.unwrap();
-        sums.iter().map(|sum| (sum.calls, sum.tokens.input, sum.cost.0, sum.unpriced_tokens)).collect::<Vec<_>>()
+        sums.iter()
+            .map(|sum| (sum.calls, sum.tokens.input, sum.cost.0, sum.unpriced_tokens, sum.free_tokens))
+            .collect::<Vec<_>>()
     };
     let any = UsageFilter::default;
-    assert_eq!(calls(any()).await, [(2, 130, 7, 60), (1, 5, 9, 0)]);
-    assert_eq!(calls(UsageFilter { provider: Some("p".into()), ..any() }).await, [(1, 90, 7, 0), (1, 5, 9, 0)]);
+    // What cost nothing counted for no budget then, and goes on so.
+    assert_eq!(calls(any()).await, [(2, 130, 7, 60, 0), (1, 5, 9, 0, 0), (1, 8, 0, 0, 10)]);
+    assert_eq!(
+        calls(UsageFilter { provider: Some("p".into()), ..any() }).await,
+        [(1, 90, 7, 0, 0), (1, 5, 9, 0, 0), (1, 8, 0, 0, 10)]
+    );
     let root = ghost_domain::RootId(uuid::Uuid::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]));
-    assert_eq!(calls(UsageFilter { root_id: Some(root), ..any() }).await, [(1, 5, 9, 0)]);
-    assert_eq!(calls(UsageFilter { since: Some(Timestamp(DAY)), ..any() }).await, [(1, 40, 0, 60), (1, 5, 9, 0)]);
-    assert_eq!(calls(UsageFilter { before: Some(Timestamp(DAY + 1)), ..any() }).await, [(2, 130, 7, 60)]);
+    assert_eq!(calls(UsageFilter { root_id: Some(root), ..any() }).await, [(1, 5, 9, 0, 0)]);
+    assert_eq!(calls(UsageFilter { since: Some(Timestamp(DAY)), ..any() }).await, [(1, 40, 0, 60, 0), (1, 5, 9, 0, 0)]);
+    assert_eq!(
+        calls(UsageFilter { before: Some(Timestamp(DAY + 1)), ..any() }).await,
+        [(2, 130, 7, 60, 0), (1, 8, 0, 0, 10)]
+    );
     store.close().await;
 }
