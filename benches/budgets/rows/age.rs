@@ -27,6 +27,9 @@ const YOUNG: usize = 1_000;
 const STARTS: usize = 9;
 const TURN_ROUNDS: usize = 5;
 const SWEEPS: usize = 7;
+/// Rows of one slice of retention, and slices: the young world has rows for so many.
+const SLICE: u32 = 100;
+const PRUNES: usize = 7;
 
 /// A world's data.
 pub(super) struct Site {
@@ -174,9 +177,13 @@ async fn inside(young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
     // Last, because it takes away what the others read.
     for (what, family) in PRUNED {
         let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
-        for _ in 0..2 {
-            of_young.push(prune(&young_world, family).await?);
-            of_old.push(prune(&old_world, family).await?);
+        for round in 0..=PRUNES {
+            let (young, old) = (prune(&young_world, family).await?, prune(&old_world, family).await?);
+            // The first brings the pages of the oldest rows into the cache, as the first slice of a sweep does.
+            if round > 0 {
+                of_young.push(young);
+                of_old.push(old);
+            }
         }
         lines.push(line(what, of_young, of_old));
     }
@@ -189,11 +196,11 @@ async fn inside(young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
 
 /// The families of which every turn leaves rows.
 const PRUNED: [(&str, Family); 5] = [
-    ("age: pruning 500 events", Family::Events),
-    ("age: pruning 500 turns with their journals", Family::Turns),
-    ("age: pruning 500 pieces of mail", Family::Messages),
-    ("age: pruning 500 ledger rows", Family::Ledger),
-    ("age: pruning 500 usage rows", Family::Usage),
+    ("age: pruning 100 events", Family::Events),
+    ("age: pruning 100 turns with their journals", Family::Turns),
+    ("age: pruning 100 pieces of mail", Family::Messages),
+    ("age: pruning 100 ledger rows", Family::Ledger),
+    ("age: pruning 100 usage rows", Family::Usage),
 ];
 
 async fn sweep(world: &World) -> Outcome<f64> {
@@ -210,10 +217,10 @@ async fn prune(world: &World, family: Family) -> Outcome<f64> {
     let began = now();
     let gone = world
         .store()
-        .write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.prune(family, after_all, 500).await?) }))
+        .write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.prune(family, after_all, SLICE).await?) }))
         .await?;
     match gone {
-        500 => Ok(began.elapsed().as_secs_f64()),
-        rows => Err(format!("{rows} rows of {family:?} were pruned, not 500").into()),
+        rows if rows == u64::from(SLICE) => Ok(began.elapsed().as_secs_f64()),
+        rows => Err(format!("{rows} rows of {family:?} were pruned, not {SLICE}").into()),
     }
 }
