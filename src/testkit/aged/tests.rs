@@ -82,7 +82,7 @@ async fn write_turn(w: &mut dyn Writes, n: u32) -> Result<(), StoreError> {
     w.call_put(&call).await?;
     let usage: UsageRow = noun(json!({
         "agent_id": who(n), "turn_id": turn_id, "root_id": root_id, "provider": "p", "model": "fake",
-        "tokens": { "input": 90, "output": 10, "cache_read": 0, "cache_write": 0 }, "cost": 7, "estimated": false,
+        "tokens": { "input": 90, "output": 10, "cache_read": 0, "cache_write": 0 }, "cost": 7, "estimated": false, "free": false,
         "duration_ms": 3, "at": at(n),
     }));
     w.usage_append(&usage).await?;
