@@ -97,8 +97,8 @@ impl Runner {
                 armed(bench.again.notified()),
                 armed(engine.in_force.notified()),
             );
-            // A fall-back that there is no money for is no reason to wait for money while another model may come back.
             let raises = engine.line.raises();
+            // A fall-back that there is no money for is no reason to wait for money while another model may come back.
             let another = at > 0 && round.has_another(&choices, at);
             // The day of the budget that may be spent, which may be over before the turn waits.
             let next_day = budget::next_day(self.engine.office.cx.now());

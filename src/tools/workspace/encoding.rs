@@ -1,6 +1,6 @@
 //! In what encoding a file's text is, and that text as UTF-8.
 //!
-//! Must never: show a file as text that is none, or change a file. What is told of an encoding without a mark is a guess,
+//! Must never: show a file as text that is none, or change a file. What a reader learns of an encoding without a mark is a guess,
 //! and so it is named to whoever reads the text.
 
 use std::io::{self, BufRead, Read};
