@@ -74,7 +74,7 @@ pub async fn take(w: &mut dyn Writes, cx: &Cx, agent_id: &AgentId, seen: Option<
         let mail = match waiting.take() {
             Some(mail) => mail,
             None => {
-                let pending = w.inbox_pending(agent_id, window(cx)).await?;
+                let pending = w.inbox_ready(agent_id, window(cx)).await?;
                 choose(w, cx, agent_id, pending, room).await?.0
             }
         };

@@ -1,12 +1,15 @@
 //! What every root may take by default, and what takes nothing from anyone.
 
+use ghost_domain::event::EventKind;
 use ghost_domain::ports::Signal;
 use ghost_domain::turn::Standing;
-use ghost_domain::{Code, Scope, Turn};
+use ghost_domain::{Code, Envelope, Kind, MessageId, Scope, Turn};
 use ghost_store::tables::UsageFilter;
 
 use super::rig::{Rig, code, demand, id, operator, read, used, write};
 use crate::budgets::{self, Demand, NewLimits};
+use crate::chain::Chain;
+use crate::mail::Draft;
 use crate::turns;
 
 async fn set_tokens(rig: &Rig, scope: &Scope, tokens: Option<u64>) {
@@ -153,4 +156,74 @@ async fn a_world_file_that_gives_every_root_more_lets_those_go_on_that_wait_for_
     let cyd = rig.busy("cyd").await;
     assert_eq!(code(rig.model_start(cyd.turn_id, demand(600, 16)).await), Code::BudgetExhausted);
     assert_eq!(followed(&rig, 0).await, ["cyd"]);
+}
+
+/// A turn of the mail's root that finds its root's budget spent.
+async fn aside(rig: &Rig, turn: &Turn) {
+    assert_eq!(code(rig.model_start(turn.turn_id, demand(150, 16)).await), Code::BudgetExhausted);
+    assert!(rig.turn(turn.turn_id).await.is_aside());
+}
+
+fn ids(mail: &[Envelope]) -> Vec<MessageId> {
+    mail.iter().map(|envelope| envelope.message_id).collect()
+}
+
+#[tokio::test]
+async fn a_turn_whose_root_is_spent_gives_back_what_belongs_to_other_roots() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 100);
+    let (first, second) = (rig.send("ada", "one").await, rig.send("ada", "two").await);
+    let turn = rig.take("ada").await.turn;
+    assert_eq!((turn.root_id, turn.other_roots.as_slice()), (first.root_id, [second.root_id].as_slice()));
+    rig.signals();
+    aside(&rig, &turn).await;
+    assert_eq!(rig.turn(turn.turn_id).await.other_roots, []);
+    assert_eq!(ids(&rig.inbox("ada").await), [second.message_id]);
+    assert!(rig.signals().contains(&Signal::Wake(id("ada"))), "its actor has seen that mail as taken");
+    let next = rig.take("ada").await;
+    assert_eq!((ids(&next.mail), next.turn.root_id), (vec![second.message_id], second.root_id));
+    rig.finish(next.turn.turn_id, "done").await.unwrap();
+    // The turn goes on with what it kept.
+    set_tokens(&rig, &Scope::Root(first.root_id), None).await;
+    let resumed = rig.take("ada").await;
+    assert_eq!((resumed.turn.turn_id, ids(&resumed.mail)), (turn.turn_id, vec![first.message_id]));
+}
+
+#[tokio::test]
+async fn a_turn_that_asked_a_model_keeps_what_it_showed() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 100);
+    rig.send("ada", "one").await;
+    rig.send("ada", "two").await;
+    let turn = rig.take("ada").await.turn;
+    let (held, _) = rig.model_start(turn.turn_id, demand(10, 16)).await.unwrap();
+    rig.model_answer(turn.turn_id, held, used(10, 16)).await.unwrap();
+    aside(&rig, &turn).await;
+    assert_eq!(rig.inbox("ada").await, []);
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn mail_of_a_spent_root_waits_for_the_turn_that_is_aside_for_it() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 100);
+    let turn = rig.busy("ada").await;
+    aside(&rig, &turn).await;
+    let chain = Chain { root_id: turn.root_id, hop: 1 };
+    let more = rig.deliver(Draft::new(&id("ada"), operator(), Kind::Message, "more of it", chain)).await.unwrap();
+    let opened = rig.count(EventKind::TurnStarted).await;
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+    let other = rig.send("ada", "other work").await;
+    let next = rig.take("ada").await;
+    assert_eq!(ids(&next.mail), [other.message_id]);
+    rig.finish(next.turn.turn_id, "done").await.unwrap();
+    assert_eq!(
+        (rig.count(EventKind::TurnStarted).await, ids(&rig.inbox("ada").await)),
+        (opened + 1, vec![more.message_id])
+    );
+    // Cancelled, it lets the mail go, and the agent hears of it.
+    rig.signals();
+    write!(rig, |w, cx| turns::cancel(w, &cx, &operator(), turn.turn_id).await).unwrap();
+    assert!(rig.signals().contains(&Signal::Wake(id("ada"))));
+    assert_eq!(ids(&rig.take("ada").await.mail), [more.message_id]);
 }

@@ -365,5 +365,5 @@ async fn busy(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
     let runs = w.agent_get(agent_id).await?.is_some_and(|agent| agent.status == AgentStatus::Running);
     Ok(!runs
         || w.turn_open_of(agent_id).await?.is_some()
-        || w.inbox_pending(agent_id, 100).await?.iter().any(|envelope| envelope.wake))
+        || w.inbox_ready(agent_id, 100).await?.iter().any(|envelope| envelope.wake))
 }

@@ -96,6 +96,10 @@ pub async fn finish_held(
         budgets::forfeit_held(w, cx, &mut turn).await?;
         orphan(w, cx, &turn).await?;
     }
+    if turn.is_aside() {
+        // Mail of its root has waited for it.
+        cx.wake(w, &turn.agent_id);
+    }
     let now = cx.now();
     turn.status = status;
     turn.parked = None;

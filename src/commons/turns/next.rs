@@ -80,7 +80,7 @@ pub(super) async fn choose(
     let full = pending.len() >= window as usize;
     if full && !pending.iter().any(|envelope| envelope.wake) {
         // Quiet mail fills the window; what wakes lies behind it.
-        pending = r.inbox_pending(agent_id, limits.inbox_max.saturating_mul(2)).await?;
+        pending = r.inbox_ready(agent_id, limits.inbox_max.saturating_mul(2)).await?;
     }
     let room = Room { envelopes: limits.turn_mail_max as usize, bytes };
     let taken: Vec<Envelope> = plan_turn(&pending, room, &cx.jobs()).into_iter().cloned().collect();

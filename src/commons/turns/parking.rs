@@ -9,7 +9,9 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::ports::Signal;
 use ghost_domain::turn::{ParkCause, Parked, Standing};
-use ghost_domain::{Budget, Code, Party, Refusal, RootId, Scope, Turn, TurnId, TurnStatus};
+use ghost_domain::{
+    Budget, Code, Envelope, MailState, MessageId, Party, Refusal, RootId, Scope, Turn, TurnId, TurnStatus,
+};
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
@@ -38,7 +40,7 @@ pub async fn park_for_model(
 pub(super) async fn park_for_budget(
     w: &mut dyn Writes,
     cx: &Cx,
-    turn: Turn,
+    mut turn: Turn,
     scope: &Scope,
     refusal: &Refusal,
 ) -> Result<Turn> {
@@ -54,7 +56,27 @@ pub(super) async fn park_for_budget(
         let event = NewEvent::new(EventKind::BudgetExhausted, payload).agent(&turn.agent_id).correlation(turn.turn_id);
         cx.emit(w, event).await?;
     }
+    if standing == Standing::Aside {
+        leave_to_others(w, cx, &mut turn).await?;
+    }
     park(w, cx, turn, cause, &refusal.to_string(), standing, 0).await
+}
+
+/// Gives the mail of other roots back to the inbox that a turn of a spent root took along, for a turn of its own. Once a
+/// model has been shown the mail, it stays.
+async fn leave_to_others(w: &mut dyn Writes, cx: &Cx, turn: &mut Turn) -> Result<()> {
+    if turn.rounds > 0 || turn.calls > 0 {
+        return Ok(());
+    }
+    let mail = w.messages_of_turn(turn.turn_id).await?;
+    let other = |mail: &&Envelope| mail.state == MailState::Taken && mail.root_id != turn.root_id;
+    let ids: Vec<MessageId> = mail.iter().filter(other).map(|mail| mail.message_id).collect();
+    if !ids.is_empty() {
+        w.message_mark(&ids, MailState::Pending, None, 0).await?;
+        turn.other_roots.clear();
+        cx.wake(w, &turn.agent_id);
+    }
+    Ok(())
 }
 
 async fn park(
@@ -168,8 +190,18 @@ pub(crate) async fn holds_up(r: &mut dyn Reads, cx: &Cx, ask: &ghost_domain::Ask
     };
     let turn = match taken {
         Some(turn) => Some(turn),
-        None => r.turn_open_of(&ask.target).await?,
+        None => match r.turn_open_of(&ask.target).await? {
+            Some(turn) => Some(turn),
+            None => aside(r, ask).await?,
+        },
     };
     let parked = turn.and_then(|turn| turn.parked).map(|parked| parked.reason);
     Ok(parked.or_else(|| cx.waiting(&ask.target).map(|reason| reason.to_string())))
+}
+
+/// The turn for which the mail of an ask waits, because its root is spent.
+async fn aside(r: &mut dyn Reads, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
+    let Some(mail) = r.message_get(ask.message_id).await? else { return Ok(None) };
+    let open = r.turns_open().await?;
+    Ok(open.into_iter().find(|turn| turn.is_aside() && turn.agent_id == mail.to && turn.root_id == mail.root_id))
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party};
+use ghost_domain::turn::Standing;
+use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party, Turn, TurnStatus};
 
 use super::Medium;
-use super::rows::{AWKWARD, ask_id, at, mail, message_id, root_id, turn_id, who};
+use super::rows::{AWKWARD, ask_id, at, mail, message_id, root_id, turn, turn_id, waits_for_root, who};
 use super::rows_together::{channel, member};
 use super::tools::{each, keep, look, open, refuse};
-use crate::Store;
-use crate::tables::InboxLook;
+use crate::tables::{InboxLook, Reads};
+use crate::{Store, StoreError};
 
 fn ids(mail: &[Envelope]) -> Vec<u64> {
     each(mail, |mail| u64::try_from(mail.message_id.0.as_u128()).unwrap())
@@ -228,6 +229,50 @@ pub(super) async fn agents_wait_for_a_root_whose_mail_wakes_them(medium: Arc<dyn
         w.message_rouse(&[message_id(1_204)]).await?
     });
     assert_eq!(look!(&store, |r| { r.inbox_waiting_of(root_id(2)).await? }), [who("b"), who("c")]);
+}
+
+pub(super) async fn mail_of_a_root_whose_turn_is_aside_is_not_ready(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let of = |n, to: &str, root| Envelope { root_id: root_id(root), ..mail(n, to) };
+    let parked = |standing| Turn { parked: Some(waits_for_root(standing)), ..turn(1, "a", TurnStatus::Open) };
+    let ready = async |r: &mut dyn Reads| {
+        let a = who("a");
+        let looked = r.inbox_look(&a, 9).await?.mail;
+        let found = r.inbox_ready(&a, 9).await?;
+        assert_eq!(looked, found);
+        let among = r.inbox_waiting_among(&[who("b"), a]).await?;
+        assert_eq!(among, r.inbox_waiting().await?);
+        Ok::<_, StoreError>((ids(&found), among, r.inbox_waiting_of(root_id(1)).await?))
+    };
+    let held = || (vec![2, 4], vec![who("a"), who("b")], vec![who("b")]);
+    keep!(&store, |w| {
+        for n in [1, 3] {
+            w.message_append(&of(n, "a", 1)).await?;
+        }
+        for n in [2, 4] {
+            w.message_append(&of(n, "a", 2)).await?;
+        }
+        w.message_append(&of(5, "b", 1)).await?;
+        w.turn_put(&parked(Standing::Aside)).await?;
+        assert_eq!(w.inbox_ready(&who("a"), 1).await?.len(), 1, "the limit counts what is ready");
+        assert_eq!(w.inbox_pending(&who("a"), 9).await?.len(), 4);
+        assert_eq!(ready(&mut *w).await?, held(), "its own writes");
+    });
+    assert_eq!(look!(&store, |r| { ready(r).await? }), held());
+    keep!(&store, |w| { w.message_mark(&[message_id(2), message_id(4)], MailState::Consumed, None, 0).await? });
+    assert_eq!(look!(&store, |r| { ready(r).await? }), (vec![], vec![who("b")], vec![who("b")]));
+    keep!(&store, |w| { w.turn_put(&parked(Standing::Ready)).await? });
+    assert_eq!(look!(&store, |r| { ready(r).await? }).0, [0; 0], "the turn goes first");
+    let all = || (vec![1, 3], vec![who("a"), who("b")], vec![who("a"), who("b")]);
+    keep!(&store, |w| {
+        w.turn_put(&parked(Standing::InLine)).await?;
+        assert_eq!(ready(&mut *w).await?, all());
+        w.turn_put(&parked(Standing::Aside)).await?;
+        w.turn_put(&Turn { parked: Some(waits_for_root(Standing::Aside)), ..turn(1, "a", TurnStatus::Cancelled) })
+            .await?;
+        assert_eq!(ready(&mut *w).await?, all());
+    });
+    assert_eq!(look!(&store, |r| { ready(r).await? }), all());
 }
 
 pub(super) async fn quiet_mail_is_roused(medium: Arc<dyn Medium>) {

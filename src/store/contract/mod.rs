@@ -76,6 +76,7 @@ macro_rules! for_each_check {
             ledger: calls_round_trip, calls_are_filtered, call_lists_are_bounded;
             messages: mail_round_trips, inboxes_are_in_order_of_append, the_depth_is_exact, marking_moves_mail,
                 crashes_add_up_and_are_forgiven, waiting_agents_have_waking_mail,
+                mail_of_a_root_whose_turn_is_aside_is_not_ready,
                 agents_wait_for_a_root_whose_mail_wakes_them, quiet_mail_is_roused,
                 recent_mail_is_newest_first,
                 a_look_gives_what_the_single_queries_give,

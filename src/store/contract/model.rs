@@ -84,6 +84,8 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
             line!(name, r.inbox_depth(&agent_id).await?, r.turn_open_of(&agent_id).await?);
             let ids = r.inbox_pending(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
             line!(name, ids.collect::<Vec<_>>());
+            let ids = r.inbox_ready(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
+            line!(name, ids.collect::<Vec<_>>());
             let recent = r.messages_recent(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
             line!(name, recent.collect::<Vec<_>>());
             line!(name, r.skills_held(&agent_id).await?);

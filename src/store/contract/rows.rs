@@ -3,6 +3,7 @@
 use ghost_domain::ask::Asker;
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::TokenUsage;
+use ghost_domain::turn::{ParkCause, Parked, Standing};
 use ghost_domain::{
     Agent, AgentId, AgentKind, AgentStatus, Ask, AskId, AskStatus, Budget, BudgetLimits, CallId, CallStatus,
     DeadLetter, DeadLetterId, DeadLetterStatus, Desired, Envelope, EventId, HeldSkill, Job, Kind, LedgerRow, MailState,
@@ -120,6 +121,17 @@ pub(super) fn mail(n: u64, to: &str) -> Envelope {
 }
 
 /// Turn `n`, started at second `n`.
+/// What a turn of [`root_id`]`(1)` waits for when the budget of that root is spent.
+pub(super) fn waits_for_root(standing: Standing) -> Parked {
+    Parked {
+        cause: ParkCause::Budget { scope: Scope::Root(root_id(1)) },
+        reason: "spent".to_owned(),
+        since: at(1),
+        standing,
+        alone: 0,
+    }
+}
+
 pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
     Turn {
         turn_id: turn_id(n),

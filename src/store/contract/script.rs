@@ -1,6 +1,7 @@
 //! Random sequences of commands, from a seed, that can be played on any store.
 
 use ghost_domain::event::NewEvent;
+use ghost_domain::turn::Standing;
 use ghost_domain::{
     Agent, AgentKind, AskStatus, CallStatus, Daily, DeadLetter, DeadLetterStatus, EventKind, MailState, Party, Scope,
     ScopeSort, Task, TaskEvent, TaskStatus, Timestamp, Turn, TurnStatus,
@@ -10,7 +11,7 @@ use serde_json::json;
 use super::dice::{AGENTS, Dice, Roll, moment, one_of};
 use super::rows::{
     agent, answer, ask, briefed, budget, call, event_id, held, job, letter, mail, message_id, note, root_id, task,
-    task_id, turn, turn_id, usage, who,
+    task_id, turn, turn_id, usage, waits_for_root, who,
 };
 use super::script_together::Together;
 use crate::tables::{BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter, Writes};
@@ -157,7 +158,11 @@ fn scope(dice: u64) -> Scope {
 fn turn_of(roll: Roll) -> Turn {
     let number = roll.a % 6;
     let status = one_of(TurnStatus::ALL, roll.c);
+    let standing =
+        [Standing::InLine, Standing::Aside, Standing::Ready].get(usize::try_from(roll.b % 5).unwrap()).copied();
+    let parked = standing.filter(|_| number < 3 && status == TurnStatus::Open);
     Turn {
+        parked: parked.map(waits_for_root),
         source: if number < 3 { "mail" } else { "operator" }.to_owned(),
         rounds: u32::try_from(roll.n).unwrap(),
         ended_at: (status != TurnStatus::Open).then(|| moment(roll.n)),
@@ -310,6 +315,7 @@ impl Op {
                 let limit = u32::try_from(1 + b % 9).unwrap();
                 let lists = [
                     w.inbox_pending(&name, limit).await?,
+                    w.inbox_ready(&name, limit).await?,
                     w.messages_recent(&name, limit).await?,
                     w.messages_of_turn(turn_id(c % 6)).await?,
                 ];

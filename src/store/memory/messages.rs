@@ -18,12 +18,17 @@ impl Tables {
             .filter_map(|((_, seq), ())| self.messages.get(seq))
     }
 
-    /// Whose pending mail has such mail in it, in order.
+    /// Whether mail waits for a turn of its agent that is aside.
+    fn is_held(&self, mail: &Envelope) -> bool {
+        self.open_turns().any(|turn| turn.is_aside() && turn.agent_id == mail.to && turn.root_id == mail.root_id)
+    }
+
+    /// Whose mail that is ready has such mail in it, in order.
     fn waiting(&self, such: impl Fn(&Envelope) -> bool) -> Vec<AgentId> {
         let waiting: BTreeSet<&AgentId> = self
             .messages_by_pending
             .iter()
-            .filter(|((_, seq), ())| self.messages.get(seq).is_some_and(&such))
+            .filter(|((_, seq), ())| self.messages.get(seq).is_some_and(|mail| such(mail) && !self.is_held(mail)))
             .map(|((agent_id, _), ())| agent_id)
             .collect();
         waiting.into_iter().cloned().collect()
@@ -92,8 +97,13 @@ impl MessageReads for Session<'_> {
         Ok(self.tables.pending_of(agent_id).take(bound(limit)).cloned().collect())
     }
 
+    async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        let ready = self.tables.pending_of(agent_id).filter(|mail| !self.tables.is_held(mail));
+        Ok(ready.take(bound(limit)).cloned().collect())
+    }
+
     async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook> {
-        let mail = self.inbox_pending(agent_id, limit).await?;
+        let mail = self.inbox_ready(agent_id, limit).await?;
         if mail.is_empty() {
             return Ok(InboxLook::default());
         }
@@ -106,7 +116,8 @@ impl MessageReads for Session<'_> {
     }
 
     async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        let waits = |agent_id: &&AgentId| self.tables.pending_of(agent_id).any(|mail| mail.wake);
+        let waits =
+            |agent_id: &&AgentId| self.tables.pending_of(agent_id).any(|mail| mail.wake && !self.tables.is_held(mail));
         let among: BTreeSet<&AgentId> = agent_ids.iter().filter(waits).collect();
         Ok(among.into_iter().cloned().collect())
     }

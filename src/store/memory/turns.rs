@@ -21,7 +21,7 @@ fn matches(filter: &TurnFilter, turn: &Turn) -> bool {
 
 impl Tables {
     /// Open turns in order of start.
-    fn open_turns(&self) -> impl Iterator<Item = &Turn> {
+    pub(super) fn open_turns(&self) -> impl Iterator<Item = &Turn> {
         self.turns_by_open.iter().filter_map(|((_, turn_id), ())| self.turns.get(turn_id))
     }
 }

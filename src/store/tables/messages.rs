@@ -8,7 +8,7 @@ use crate::error::Result;
 /// See [`MessageReads::inbox_look`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InboxLook {
-    /// Its pending mail. Without any, nothing else is looked at.
+    /// Its mail that is ready ([`MessageReads::inbox_ready`]). Without any, nothing else is looked at.
     pub mail: Vec<Envelope>,
     /// Whether its chat channels have something that it has not been shown.
     pub unread: bool,
@@ -34,17 +34,22 @@ pub trait MessageReads {
     /// Pending mail of an inbox in order, at most `limit`.
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 
-    /// What an agent finds when it looks for work: its pending mail, as [`MessageReads::inbox_pending`] gives it, and what
-    /// its turn over it needs besides. One query, because every turn begins with it.
+    /// Pending mail of an inbox that is ready, in order, at most `limit`. While a turn of the agent is aside, because the budget
+    /// of its root is spent, further mail of that root is not ready: it waits for that turn.
+    async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
+
+    /// What an agent finds when it looks for work: its mail, as [`MessageReads::inbox_ready`] gives it, and what its turn
+    /// over it needs besides. One query, because every turn begins with it.
     async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook>;
 
-    /// Agents that have pending mail that wakes, in order of id.
+    /// Agents that have mail that is ready and wakes, in order of id.
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
 
-    /// Those among these agents that have pending mail that wakes, in order of id. None of it is read out.
+    /// Those among these agents that have mail that is ready and wakes, in order of id. None of it is read out.
     async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
 
-    /// Agents that have pending mail of this root that wakes, in order of id. However much mail there is, none of it is read out.
+    /// Agents that have mail of this root that is ready and wakes, in order of id. However much mail there is, none of it is
+    /// read out.
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>>;
 
     /// Pending mail in the whole world.

@@ -3,18 +3,39 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, TurnId};
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, Turn, TurnId};
 
 use super::mail::columns;
 use crate::StoreError;
 use crate::sqlite::bit;
 use crate::sqlite::layers::Layers;
 use crate::sqlite::nameless::Head;
+use crate::sqlite::open_turn::OpenTurn;
 use crate::sqlite::row::{Args, Keyed, Row, get, get_count, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
 use crate::tables::{ChatReads, InboxLook, MessageReads, MessageWrites, Result, SkillReads};
 
 const TABLES: u32 = bit::MAIL | bit::HEADS;
+
+/// Mail that is not ready; see [`MessageReads::inbox_ready`]. The inner queries depend on no row, so each runs once. The first
+/// alone is asked of nearly all mail: it needs the index of pending mail only, not the rows.
+macro_rules! held {
+    () => {
+        concat!(
+            "(to_agent IN (SELECT agent_id ",
+            aside!(),
+            ") AND (to_agent, root_id) IN (SELECT agent_id, unhex(replace(record ->> '$.root_id', '-', '')) ",
+            aside!(),
+            "))"
+        )
+    };
+}
+
+macro_rules! aside {
+    () => {
+        "FROM turns INDEXED BY turns_open WHERE status = 'open' AND record ->> '$.parked.standing' IN ('aside', 'ready')"
+    };
+}
 
 impl Session {
     /// Changes heads, and keeps the counts of pending mail exact.
@@ -38,6 +59,31 @@ impl Session {
             layers.heads.put(head);
         }
         Ok(())
+    }
+
+    /// Whether it is known that no turn of the agent is aside.
+    fn none_aside(&self, agent_id: &AgentId) -> bool {
+        let known = self.layers().and_then(|layers| layers.open_turns.get(agent_id));
+        known.is_some_and(|known| *known != OpenTurn::Unknown)
+    }
+
+    /// Mail of an inbox, by a query with the agent and the limit as arguments.
+    async fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(i64::from(limit));
+        // Other inboxes may wait: that way, turns that open in one batch do not flush one another's mail.
+        let waits = self.layers().is_some_and(|layers| {
+            layers.mail.waits(|envelope| envelope.to == *agent_id) || layers.heads.waits(|head| head.to == *agent_id)
+        });
+        if waits {
+            self.scan(TABLES).await?;
+        }
+        let found = self.rows(sql, args).await?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
+        let saved = self.saved();
+        if let Ok(layers) = self.pending() {
+            found.iter().for_each(|envelope| layers.heads.learn(Head::of(envelope), saved));
+        }
+        Ok(found)
     }
 
     /// Reads the heads that no layer knows, in one query.
@@ -136,32 +182,35 @@ impl MessageReads for Session {
     }
 
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        let mut args = Args::default();
-        args.text(agent_id.as_str()).int(i64::from(limit));
         // `?+0`: see `Conditions::order`.
         let sql = concat!(
             "SELECT ",
             columns!(),
             " FROM messages WHERE state = 'pending' AND to_agent = ? ORDER BY seq LIMIT ?+0"
         );
-        // Other inboxes may wait: that way, turns that open in one batch do not flush one another's mail.
-        let waits = self.layers().is_some_and(|layers| {
-            layers.mail.waits(|envelope| envelope.to == *agent_id) || layers.heads.waits(|head| head.to == *agent_id)
-        });
-        if waits {
-            self.scan(TABLES).await?;
+        self.inbox(sql, agent_id, limit).await
+    }
+
+    async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
+        if self.layers().is_some() {
+            if self.none_aside(agent_id) {
+                return self.inbox_pending(agent_id, limit).await;
+            }
+            self.scan(Turn::BIT).await?;
         }
-        let found = self.rows(sql, args).await?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
-        let saved = self.saved();
-        if let Ok(layers) = self.pending() {
-            found.iter().for_each(|envelope| layers.heads.learn(Head::of(envelope), saved));
-        }
-        Ok(found)
+        let sql = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM messages WHERE state = 'pending' AND to_agent = ? AND NOT ",
+            held!(),
+            " ORDER BY seq LIMIT ?+0"
+        );
+        self.inbox(sql, agent_id, limit).await
     }
 
     async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook> {
         if self.layers().is_some() {
-            let mail = self.inbox_pending(agent_id, limit).await?;
+            let mail = self.inbox_ready(agent_id, limit).await?;
             if mail.is_empty() {
                 return Ok(InboxLook::default());
             }
@@ -170,7 +219,7 @@ impl MessageReads for Session {
         }
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
-        // Neither of the inner queries depends on the row, so each runs once.
+        // None of the inner queries depends on the row, so each runs once.
         let sql = concat!(
             "SELECT ",
             columns!(),
@@ -178,7 +227,9 @@ impl MessageReads for Session {
             "AND c.channel = m.channel AND c.gated = 0 AND c.last_seq > m.read_seq), ",
             "(SELECT json_group_array(json(record)) FROM ",
             "(SELECT record FROM agent_skills WHERE agent_id = ?1 ORDER BY skill)) ",
-            "FROM messages WHERE state = 'pending' AND to_agent = ?1 ORDER BY seq LIMIT ?2+0"
+            "FROM messages WHERE state = 'pending' AND to_agent = ?1 AND NOT ",
+            held!(),
+            " ORDER BY seq LIMIT ?2+0"
         );
         let rows = self.rows(sql, args).await?;
         let Some(first) = rows.first() else { return Ok(InboxLook::default()) };
@@ -189,27 +240,38 @@ impl MessageReads for Session {
     }
 
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        self.scan(TABLES).await?;
-        let sql = "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ORDER BY to_agent";
+        self.scan(TABLES | Turn::BIT).await?;
+        let sql = concat!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
+            held!(),
+            " ORDER BY to_agent"
+        );
         let rows = self.rows(sql, Args::default()).await?;
         rows.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
     async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.scan(TABLES).await?;
+        self.scan(TABLES | Turn::BIT).await?;
         let mut args = Args::default();
         args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
-        let sql = "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 \
-                   AND to_agent IN (SELECT value FROM json_each(?)) ORDER BY to_agent";
+        let sql = concat!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ",
+            "AND to_agent IN (SELECT value FROM json_each(?)) AND NOT ",
+            held!(),
+            " ORDER BY to_agent"
+        );
         self.rows(sql, args).await?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
-        self.scan(TABLES).await?;
+        self.scan(TABLES | Turn::BIT).await?;
         let mut args = Args::default();
         args.id(root_id.0);
-        let sql = "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = ? \
-                   ORDER BY to_agent";
+        let sql = concat!(
+            "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = ? AND NOT ",
+            held!(),
+            " ORDER BY to_agent"
+        );
         self.rows(sql, args).await?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
