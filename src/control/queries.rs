@@ -26,7 +26,7 @@ pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_
 pub use meant::{Sort, meant};
 pub use pages::{PAGE_BYTES, Page, within_bytes};
 pub use roots::root_named;
-pub use turns::{turn, turns, turns_of_root, why_ended};
+pub use turns::{turn, turns, why_ended};
 
 use ghost_commons::tasks;
 use ghost_domain::{
@@ -83,7 +83,7 @@ pub async fn dead_letters(
         .map_err(refused)?;
     let full = rows.len() >= WINDOW as usize;
     let place = |letter: &DeadLetter| Place { at: letter.created_at, id: letter.dead_letter_id.0.as_u128() };
-    let page = newest(rows, false, after, limit, place, |_| true);
+    let page = newest(rows, false, after, limit, place);
     let truncated = full && page.next.is_empty();
     Ok((page, truncated))
 }
@@ -160,7 +160,7 @@ pub async fn ledger(
         world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await })).await.map_err(refused)?;
     let more = rows.len() >= window as usize;
     let place = |row: &LedgerRow| Place { at: row.started_at, id: row.call_id.0.as_u128() };
-    Ok(newest(rows, more, after, limit, place, |_| true))
+    Ok(newest(rows, more, after, limit, place))
 }
 
 /// The one call of an operator's turn.

@@ -27,7 +27,7 @@ pub async fn conversations(
     let rows: Vec<Conversation> = read.await.map_err(refused)?;
     let more = rows.len() >= WINDOW as usize;
     let place = |row: &Conversation| Place { at: row.updated_at, id: row.conversation_id.0.as_u128() };
-    Ok(newest(rows, more, after, limit, place, |_| true))
+    Ok(newest(rows, more, after, limit, place))
 }
 
 /// One conversation with at most `limit` entries after `after`.

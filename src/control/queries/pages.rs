@@ -74,7 +74,6 @@ pub(super) fn newest<T>(
     after: Option<Place>,
     limit: usize,
     place: impl Fn(&T) -> Place,
-    wanted: impl Fn(&T) -> bool,
 ) -> Page<T> {
     let mut last = None;
     let (mut taken, mut rows) = (Vec::new(), rows.into_iter());
@@ -84,11 +83,9 @@ pub(super) fn newest<T>(
             continue;
         }
         last = Some(at);
-        if wanted(&row) {
-            taken.push(row);
-            if taken.len() == limit {
-                break;
-            }
+        taken.push(row);
+        if taken.len() == limit {
+            break;
         }
     }
     let rest = more || rows.len() > 0;
@@ -111,7 +108,7 @@ mod tests {
     fn at(rows: &[(i64, u128)], more: bool, after: Option<(i64, u128)>, limit: usize) -> (Vec<(i64, u128)>, String) {
         let after = after.map(|(at, id)| Place { at: Timestamp(at), id });
         let place = |row: &(i64, u128)| Place { at: Timestamp(row.0), id: row.1 };
-        let page = newest(rows.to_vec(), more, after, limit, place, |_| true);
+        let page = newest(rows.to_vec(), more, after, limit, place);
         (page.rows, page.next)
     }
 

@@ -1,65 +1,32 @@
 //! Turns as the services show them.
 
-use ghost_domain::{Code, JournalRow, Refusal, RootId, Turn, TurnId, TurnStatus};
+use ghost_domain::{Code, JournalRow, Refusal, Turn, TurnId, TurnStatus};
 use ghost_store::tables::TurnFilter;
 use ghost_world::World;
 use uuid::Uuid;
 
 use super::outcome::{Result, refused};
-use super::pages::{Page, WINDOW, newest, window};
+use super::pages::{Page, newest, window};
 use super::roots::root_named;
-use crate::convert::input::{Place, place};
-
-/// Times a thousand turns that one request for those of a root looks at.
-const LOOKS: usize = 10;
+use crate::convert::input::Place;
 
 /// Turns, newest first.
-pub async fn turns(
-    world: &World,
-    filter: TurnFilter,
-    root: Option<RootId>,
-    after: Option<Place>,
-    limit: usize,
-) -> Result<Page<Turn>> {
-    let window = if root.is_some() { WINDOW } else { window(limit) };
-    let behind = after.map(|place| (place.at, TurnId(Uuid::from_u128(place.id))));
-    let filter = TurnFilter { after: behind, limit: window, ..filter };
-    let mut rows: Vec<Turn> =
-        world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await.map_err(refused)?;
-    let more = rows.len() >= window as usize;
-    if more && root.is_some() {
-        // The last one only says that there is more: whether the list ends behind what was looked at is known then.
-        rows.pop();
-    }
-    let place = |turn: &Turn| Place { at: turn.started_at, id: turn.turn_id.0.as_u128() };
-    let wanted = |turn: &Turn| root.is_none_or(|root| turn.root_id == root || turn.other_roots.contains(&root));
-    Ok(newest(rows, more, after, limit, place, wanted))
-}
-
-/// Turns of one root, newest first. A page without rows may have a next one: the store does not look for roots, and what
-/// is shown of one may lie behind more turns of others than one request looks at.
 ///
 /// # Errors
-/// When the first page is empty and the world does not know the root, see [`root_named`].
-pub async fn turns_of_root(
-    world: &World,
-    filter: TurnFilter,
-    root: RootId,
-    after: Option<Place>,
-    limit: usize,
-) -> Result<Page<Turn>> {
-    let mut page = turns(world, filter.clone(), Some(root), after, limit).await?;
-    for _ in 1..LOOKS {
-        if !page.rows.is_empty() || page.next.is_empty() {
-            break;
-        }
-        page = turns(world, filter.clone(), Some(root), place(&page.next)?, limit).await?;
-    }
+/// When there are none of a root, and the world does not know it, see [`root_named`].
+pub async fn turns(world: &World, filter: TurnFilter, after: Option<Place>, limit: usize) -> Result<Page<Turn>> {
+    let (window, root_id) = (window(limit), filter.root_id);
+    let behind = after.map(|place| (place.at, TurnId(Uuid::from_u128(place.id))));
+    let filter = TurnFilter { after: behind, limit: window, ..filter };
+    let rows =
+        world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await.map_err(refused)?;
     // Only now: a turn may be all that is left of its root.
-    if after.is_none() && page.rows.is_empty() {
-        root_named(world, root).await?;
+    if let Some(root_id) = root_id.filter(|_| after.is_none() && rows.is_empty()) {
+        root_named(world, root_id).await?;
     }
-    Ok(page)
+    let more = rows.len() >= window as usize;
+    let place = |turn: &Turn| Place { at: turn.started_at, id: turn.turn_id.0.as_u128() };
+    Ok(newest(rows, more, after, limit, place))
 }
 
 /// A turn with its journal, in order.
@@ -100,9 +67,10 @@ pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str
 #[cfg(test)]
 mod tests {
     use ghost_domain::storm::RootTally;
-    use ghost_domain::{Money, Timestamp};
+    use ghost_domain::{Money, RootId, Timestamp};
 
     use super::*;
+    use crate::convert::input::place;
     use crate::fixture::Scene;
 
     fn root(n: u128) -> RootId {
@@ -155,27 +123,26 @@ mod tests {
     }
 
     async fn list(scene: &Scene, root_id: RootId, cursor: &str) -> Result<Page<Turn>> {
-        turns_of_root(&scene.world, TurnFilter::default(), root_id, place(cursor)?, 10).await
+        let filter = TurnFilter { root_id: Some(root_id), ..TurnFilter::default() };
+        turns(&scene.world, filter, place(cursor)?, 2).await
     }
 
     #[tokio::test]
-    async fn one_request_for_a_root_looks_at_so_many_turns_and_the_next_goes_on() {
+    async fn turns_of_a_root_are_found_however_many_turns_of_others_lie_before_them() {
         let scene = Scene::new().await;
-        // Of `far`, the oldest turn of all and a tally; of `near`, one turn behind five thousand and nothing else.
-        let (far, near) = (root(1), root(7_000));
-        put(&scene, 12_000, |n| if n == 1 || n == 7_000 { root(n) } else { root(0) }).await;
+        put(&scene, 3_000, |n| if n <= 3 { root(1) } else { root(0) }).await;
         let never = list(&scene, root(99), "").await.unwrap_err();
         assert_eq!((never.code, never.message.contains("root")), (Code::NotFound, true));
-        let tally = RootTally::new(far, Timestamp(1));
+        let numbers = |page: &Page<Turn>| page.rows.iter().map(|turn| turn.turn_id.0.as_u128()).collect::<Vec<_>>();
+        let first = list(&scene, root(1), "").await.unwrap();
+        assert_eq!(numbers(&first), [3, 2]);
+        let second = list(&scene, root(1), &first.next).await.unwrap();
+        assert_eq!((numbers(&second), second.next.as_str()), (vec![1], ""));
+        // One whose turns were pruned, and of which a tally is left.
+        let tally = RootTally::new(root(7), Timestamp(1));
         let write = scene.world.store().write(move |w| Box::pin(async move { w.root_put(&tally).await }));
         write.await.map_err(refused).unwrap();
-        let first = list(&scene, far, "").await.unwrap();
-        assert_eq!(first.rows.len(), 0);
-        assert!(place(&first.next).unwrap().unwrap().at.0 > 1_000, "{}", first.next);
-        let second = list(&scene, far, &first.next).await.unwrap();
-        assert_eq!((second.rows.len(), second.next.as_str()), (1, ""));
-        assert_eq!(second.rows[0].root_id, far);
-        assert_eq!(list(&scene, near, "").await.unwrap().rows.len(), 1);
+        assert_eq!(list(&scene, root(7), "").await.unwrap().rows.len(), 0);
     }
 
     #[tokio::test]
@@ -192,7 +159,7 @@ mod tests {
         write.await.unwrap();
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
-            let page = turns(&scene.world, TurnFilter::default(), None, cursor, 100).await.unwrap();
+            let page = turns(&scene.world, TurnFilter::default(), cursor, 100).await.unwrap();
             seen.extend(page.rows.iter().map(|turn| turn.turn_id.0.as_u128()));
             cursor = place(&page.next).unwrap();
             if cursor.is_none() {

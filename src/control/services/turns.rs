@@ -37,15 +37,12 @@ impl TurnsService {
             agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,
             status,
             parked,
+            root_id: input::parsed_if("root_id", request.root_id.as_deref())?,
             ..TurnFilter::default()
         };
-        let root = input::parsed_if("root_id", request.root_id.as_deref())?;
         let after = input::place(input::unseal("turns", &request.cursor)?)?;
         let (world, limit) = (&self.0.world, input::page(request.limit));
-        let page = match root {
-            Some(root) => queries::turns_of_root(world, filter, root, after, limit).await?,
-            None => queries::turns(world, filter, None, after, limit).await?,
-        };
+        let page = queries::turns(world, filter, after, limit).await?;
         let (turns, next) = page.map(|turn| convert::turn(turn, &self.0.world.cx().redactor));
         Ok(v1::ListTurnsResponse { turns, next_cursor: input::seal("turns", &next) })
     }

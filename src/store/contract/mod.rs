@@ -101,7 +101,7 @@ macro_rules! for_each_check {
                 a_refusal_after_scans_undoes_its_writes_alone, a_refusal_restores_replaced_rows,
                 a_panic_is_undone_and_goes_on_in_the_caller, a_failed_query_hurts_nothing, answers_come_back,
                 a_closed_store_says_so, acknowledged_commands_outlive_the_store;
-            turns: turns_round_trip, open_turns_are_found, turn_lists_are_filtered, journals_are_in_order,
+            turns: turns_round_trip, open_turns_are_found, turn_lists_are_filtered, turns_of_a_root_are_listed, journals_are_in_order,
                 prompts_are_kept_once;
             usage: totals_equal_sums, totals_outlive_the_feed;
         }

@@ -14,7 +14,7 @@ use super::rows::{
 };
 use super::tools::{each, keep, look, open};
 use crate::Store;
-use crate::tables::TurnFilter;
+use crate::tables::{Family, TurnFilter};
 
 pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
@@ -86,6 +86,31 @@ pub(super) async fn open_turns_are_found(medium: Arc<dyn Medium>) {
 
 async fn found(store: &Store, filter: TurnFilter) -> Vec<TurnId> {
     each(&look!(store, |r| { r.turn_list(&filter).await? }), |turn| turn.turn_id)
+}
+
+pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let ids = |numbers: &[u64]| each(numbers, |n| turn_id(*n));
+    let other = Turn { root_id: root_id(7), ..turn(6, "b", TurnStatus::Finished) };
+    let took = || Turn { other_roots: vec![root_id(8), root_id(7)], ..turn(5, "b", TurnStatus::Open) };
+    let of = |root| TurnFilter { root_id: Some(root_id(root)), ..TurnFilter::default() };
+    keep!(&store, |w| {
+        w.turn_put(&other).await?;
+        w.turn_put(&took()).await?;
+        let found = w.turn_list(&of(7)).await?;
+        assert_eq!(each(&found, |turn| turn.turn_id), [turn_id(6), turn_id(5)], "its own writes");
+    });
+    assert_eq!(found(&store, of(7)).await, ids(&[6, 5]));
+    assert_eq!(found(&store, of(8)).await, ids(&[5]));
+    assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Open), ..of(7) }).await, ids(&[5]));
+    assert_eq!(found(&store, of(9)).await, []);
+    // It gave the mail back.
+    keep!(&store, |w| { w.turn_put(&Turn { other_roots: Vec::new(), ..took() }).await? });
+    assert_eq!(found(&store, of(7)).await, ids(&[6]));
+    keep!(&store, |w| {
+        w.prune(Family::Turns, at(1_000_000), 100).await?;
+    });
+    assert_eq!(found(&store, of(7)).await, []);
 }
 
 pub(super) async fn turn_lists_are_filtered(medium: Arc<dyn Medium>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
-use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
+use ghost_domain::{AgentId, RootId, Timestamp, Turn, TurnId, TurnStatus};
 
 use crate::error::Result;
 
@@ -17,6 +17,8 @@ pub struct TurnFilter {
     pub status: Option<TurnStatus>,
     /// Only open turns that are parked, or only others.
     pub parked: Option<bool>,
+    /// Which root they are charged to, or took mail of.
+    pub root_id: Option<RootId>,
     /// What opened it; see [`Turn::source`].
     pub source: Option<&'static str>,
     /// Started before this.

@@ -163,6 +163,30 @@ CREATE INDEX turns_said ON turns (agent_id, source, started_at) WHERE status = '
 CREATE INDEX turns_status ON turns (status, started_at) WHERE status <> 'open';
 CREATE INDEX turns_unfinished ON turns (agent_id, status, started_at) WHERE status <> 'open' AND status <> 'finished';
 
+-- The turns of a root: those that are charged to it, and those that took its mail. Triggers keep it, as they keep the totals.
+-- A turn that gave the mail of a root back stays listed until it is pruned; readers look at its record.
+CREATE TABLE turn_roots (
+    root_id BLOB NOT NULL,
+    turn_id BLOB NOT NULL,
+    PRIMARY KEY (root_id, turn_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO turn_roots
+    SELECT unhex(replace(record ->> '$.root_id', '-', '')), turn_id FROM turns WHERE json_valid(record)
+    UNION SELECT unhex(replace(value, '-', '')), turn_id FROM turns, json_each(record, '$.other_roots')
+        WHERE json_valid(record);
+CREATE TRIGGER turns_added AFTER INSERT ON turns BEGIN
+    INSERT OR IGNORE INTO turn_roots VALUES (unhex(replace(new.record ->> '$.root_id', '-', '')), new.turn_id);
+    INSERT OR IGNORE INTO turn_roots
+        SELECT unhex(replace(value, '-', '')), new.turn_id FROM json_each(new.record, '$.other_roots');
+END;
+CREATE TRIGGER turns_pruned AFTER DELETE ON turns WHEN json_valid(old.record) BEGIN
+    DELETE FROM turn_roots
+    WHERE root_id = unhex(replace(old.record ->> '$.root_id', '-', '')) AND turn_id = old.turn_id;
+    DELETE FROM turn_roots
+    WHERE root_id IN (SELECT unhex(replace(value, '-', '')) FROM json_each(old.record, '$.other_roots'))
+        AND turn_id = old.turn_id;
+END;
+
 -- Which steps begin a turn: what they name is in their row, and pruning looks at the oldest of them alone.
 DROP INDEX journal_briefed;
 CREATE INDEX journal_briefed ON journal (seq) WHERE system_hash IS NOT NULL;

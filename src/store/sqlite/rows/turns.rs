@@ -168,6 +168,8 @@ const OPEN: &str = "SELECT record FROM turns INDEXED BY turns_open WHERE status 
 /// turns an agent has had or how few have failed.
 fn listed(filter: &TurnFilter) -> &'static str {
     match (&filter.agent_id, filter.status, filter.source) {
+        // A root has few turns (`limits.root_turns_max`): they are sorted.
+        _ if filter.root_id.is_some() => "SELECT record FROM turn_roots CROSS JOIN turns USING (turn_id)",
         (_, Some(TurnStatus::Open), _) => "SELECT record FROM turns INDEXED BY turns_open",
         // Only open ones are.
         _ if filter.parked == Some(true) => "SELECT record FROM turns INDEXED BY turns_open",
@@ -180,9 +182,19 @@ fn listed(filter: &TurnFilter) -> &'static str {
     }
 }
 
+/// Whether a turn is still one of the root's: it may have given the mail of that root back.
+const OF_ROOT: &str =
+    "(record ->> '$.root_id' = ? OR EXISTS (SELECT 1 FROM json_each(record, '$.other_roots') WHERE value = ?))";
+
 /// The query for a list, newest first.
 fn list(filter: &TurnFilter) -> (String, Args) {
     Conditions::new(listed(filter))
+        .when(filter.root_id, "root_id = ?", |id, args| {
+            args.id(id.0);
+        })
+        .when(filter.root_id, OF_ROOT, |id, args| {
+            args.text(&id.to_string()).text(&id.to_string());
+        })
         .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
             args.text(id.as_str());
         })
@@ -325,8 +337,32 @@ mod tests {
     use sqlx::sqlite::SqliteConnection;
     use sqlx::{AssertSqlSafe, Connection as _, Row as _};
 
+    use ghost_domain::RootId;
+
     use super::*;
     use crate::sqlite::schema;
+
+    async fn plan(conn: &mut SqliteConnection, filter: &TurnFilter) -> Vec<String> {
+        let (sql, args) = list(filter);
+        let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+        let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(conn).await.unwrap();
+        rows.iter().map(|row| row.get("detail")).collect()
+    }
+
+    #[tokio::test]
+    async fn turns_of_a_root_are_found_by_it() {
+        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        schema::migrate(&mut conn, 0).await.unwrap();
+        for status in [None, Some(TurnStatus::Open), Some(TurnStatus::Finished)] {
+            let root_id = Some(RootId(uuid::Uuid::nil()));
+            let filter =
+                TurnFilter { root_id, status, agent_id: Some("bob".parse().unwrap()), ..TurnFilter::default() };
+            let plan = plan(&mut conn, &filter).await;
+            let starts =
+                ["SEARCH turn_roots USING PRIMARY KEY (root_id=?)", "SEARCH turns USING PRIMARY KEY (turn_id=?)"];
+            assert!(plan.iter().zip(starts).all(|(step, start)| step.starts_with(start)), "{plan:?}");
+        }
+    }
 
     /// Whatever is asked for, turns are found by an index and come out of it in order.
     #[tokio::test]
@@ -344,13 +380,9 @@ mod tests {
                         source,
                         before,
                         limit: 9,
-                        parked: None,
-                        after: None,
+                        ..TurnFilter::default()
                     };
-                    let (sql, args) = list(&filter);
-                    let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
-                    let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();
-                    let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+                    let plan = plan(&mut conn, &filter).await;
                     assert_eq!(plan.len(), 1, "{filter:?}: {plan:?}");
                     let narrowed = agent_id.is_some() || status.is_some() || before.is_some();
                     assert!(plan[0].starts_with("SEARCH") || !narrowed, "{filter:?}: {plan:?}");
