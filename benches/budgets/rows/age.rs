@@ -27,9 +27,9 @@ const YOUNG: usize = 1_000;
 const STARTS: usize = 9;
 const TURN_ROUNDS: usize = 5;
 const SWEEPS: usize = 7;
-/// Rows of one slice of retention, and slices: the young world has rows for so many.
-const SLICE: u32 = 100;
-const PRUNES: usize = 7;
+/// Rows of one slice, as a sweep takes them, and slices: the young world has rows for so many.
+const SLICE: u32 = 500;
+const PRUNES: usize = 5;
 
 /// A world's data.
 pub(super) struct Site {
@@ -196,11 +196,11 @@ async fn inside(young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
 
 /// The families of which every turn leaves rows.
 const PRUNED: [(&str, Family); 5] = [
-    ("age: pruning 100 events", Family::Events),
-    ("age: pruning 100 turns with their journals", Family::Turns),
-    ("age: pruning 100 pieces of mail", Family::Messages),
-    ("age: pruning 100 ledger rows", Family::Ledger),
-    ("age: pruning 100 usage rows", Family::Usage),
+    ("age: pruning 500 events", Family::Events),
+    ("age: pruning 500 turns with their journals", Family::Turns),
+    ("age: pruning 500 pieces of mail", Family::Messages),
+    ("age: pruning 500 ledger rows", Family::Ledger),
+    ("age: pruning 500 usage rows", Family::Usage),
 ];
 
 async fn sweep(world: &World) -> Outcome<f64> {
