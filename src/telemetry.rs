@@ -9,18 +9,17 @@ use tracing_subscriber::EnvFilter;
 
 use crate::report;
 
-/// Logs go to standard error, warnings and worse unless `GHOST_LOG` says otherwise. The model library logs whole payloads
-/// and is silenced (DESIGN.md section 9).
+/// Logs go to standard error, warnings and worse unless `GHOST_LOG` says otherwise.
 pub fn begin() {
     let wish = std::env::var_os("GHOST_LOG").filter(|wish| !wish.is_empty()).unwrap_or_else(|| "warn".into());
     let wish = wish.to_string_lossy();
-    let filter = EnvFilter::try_new(format!("{wish},genai=off")).unwrap_or_else(|error| {
+    let filter = EnvFilter::try_new(&*wish).unwrap_or_else(|error| {
         report::tell(&format!(
             "warning: GHOST_LOG `{}` is not understood ({error}); warnings and worse are logged\n  \
              hint: write off, error, warn, info, debug or trace, or such as ghost_commons=debug",
             shown(&wish, 80)
         ));
-        EnvFilter::new("warn,genai=off")
+        EnvFilter::new("warn")
     });
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -8,11 +8,10 @@
 // The clients are programs of their own, and what is skipped is said where tests are read.
 #![allow(clippy::disallowed_methods, clippy::print_stderr)]
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ghost_testkit::blackbox::{Daemon, Deadline, House};
+use ghost_testkit::blackbox::{Daemon, Deadline, House, python};
 
 const GUIDE: &str = include_str!("../docs/clients.md");
 
@@ -23,23 +22,6 @@ fn example(sort: &str) -> &'static str {
     let (code, _) = rest.split_once("\n```").unwrap();
     assert!(code.lines().count() <= 35, "{sort} is {} lines long", code.lines().count());
     code
-}
-
-/// A Python that has these modules, or a reason why there is none.
-fn python(modules: &[&str]) -> Result<PathBuf, String> {
-    let python = PathBuf::from(std::env::var_os("GHOST_PYTHON").unwrap_or_else(|| "python3".into()));
-    let wanted = format!("import sys{}", modules.iter().map(|name| format!(", {name}")).collect::<String>());
-    let missing = match Command::new(&python).args(["-c", &wanted]).output() {
-        Ok(there) if there.status.success() => return Ok(python),
-        Ok(there) => String::from_utf8_lossy(&there.stderr).lines().last().unwrap_or_default().to_owned(),
-        Err(error) => error.to_string(),
-    };
-    assert!(
-        std::env::var_os("GHOST_CLIENTS").as_deref() != Some(OsStr::new("required")),
-        "{}: {missing}",
-        python.display()
-    );
-    Err(missing)
 }
 
 fn run(python: &Path, at: &Path, code: &str, args: &[&str]) -> String {

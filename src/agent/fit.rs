@@ -40,6 +40,15 @@ pub fn fit(messages: &mut [Message], keep_first: usize, most: usize) {
             total = total.saturating_sub(before.saturating_sub(block_bytes(block)));
         }
     }
+    // What providers attached cannot be cut, only left out, and all of an answer's together.
+    for message in messages.iter_mut().take(last).skip(keep_first) {
+        if total <= most {
+            return;
+        }
+        let before = message_bytes(message);
+        message.blocks.retain(|block| !matches!(block, Block::Opaque(_)));
+        total = total.saturating_sub(before.saturating_sub(message_bytes(message)));
+    }
     if let Some(over) = total.checked_sub(most).filter(|over| *over > 0) {
         let round = messages.get_mut(last.max(keep_first)..).unwrap_or_default();
         fit_round(round, over);
@@ -86,15 +95,23 @@ fn shorten(value: &mut Value) {
 fn block_bytes(block: &Block) -> usize {
     match block {
         Block::Text { text } => text.len(),
-        // Reasoning that nobody signed is not sent back.
-        Block::Thinking { text, signature } => signature.as_ref().map_or(0, |_| text.len()),
+        Block::Thinking { text } => text.len(),
+        Block::Opaque(opaque) => opaque.json.len(),
+        Block::Image { data, .. } => data.len(),
         Block::ToolCall { name, arguments, .. } => name.len() + json_bytes(arguments),
         Block::ToolResult { content, .. } => content.len(),
     }
 }
 
 fn message_bytes(message: &Message) -> usize {
-    message.blocks.iter().map(block_bytes).sum()
+    let mut proven = false;
+    let mut of = |block: &Block| {
+        // Reasoning that nothing proves is not sent back.
+        let sent = proven || !matches!(block, Block::Thinking { .. });
+        proven = matches!(block, Block::Opaque(opaque) if opaque.attached);
+        if sent { block_bytes(block) } else { 0 }
+    };
+    message.blocks.iter().map(&mut of).sum()
 }
 
 /// A cheap size of a JSON value: near enough for a bound.
@@ -109,25 +126,35 @@ fn json_bytes(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use ghost_domain::transcript::Role;
+    use ghost_domain::transcript::{Opaque, Role};
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn what_is_not_sent_back_takes_no_room() {
-        let thought = |signature: Option<&str>| Block::Thinking {
-            text: "y".repeat(900),
-            signature: signature.map(str::to_owned),
-        };
+        let thought = || Block::Thinking { text: "y".repeat(900) };
+        let proof = Block::Opaque(Opaque { author: "p/m".into(), json: "{}".into(), attached: true });
         let result = Block::ToolResult { id: "1".into(), name: "t".into(), content: "z".repeat(500), is_error: false };
-        let said = Message { role: Role::Assistant, blocks: vec![thought(None), thought(Some("s"))] };
+        let said = Message { role: Role::Assistant, blocks: vec![thought(), proof, thought()] };
         let mut messages =
             vec![said, Message { role: Role::Tool, blocks: vec![result] }, Message::text(Role::User, "")];
-        assert_eq!(bytes_of(&messages), 1_400);
+        assert_eq!(bytes_of(&messages), 1_402);
         let before = messages.clone();
-        fit(&mut messages, 0, 1_400);
+        fit(&mut messages, 0, 1_402);
         assert_eq!(messages, before);
+    }
+
+    #[test]
+    fn what_was_attached_long_ago_is_left_out_where_nothing_else_helps() {
+        let attached = || Block::Opaque(Opaque { author: "p/m".into(), json: "x".repeat(5_000), attached: true });
+        let said =
+            || Message { role: Role::Assistant, blocks: vec![attached(), Block::Thinking { text: "t".repeat(90) }] };
+        let mut messages = vec![said(), said(), said(), said()];
+        fit(&mut messages, 1, 16_000);
+        let kept: Vec<bool> =
+            messages.iter().map(|message| matches!(message.blocks.first(), Some(Block::Opaque(_)))).collect();
+        assert_eq!(kept, [true, false, true, true], "the opening and the last round keep theirs");
     }
 
     #[test]

@@ -75,6 +75,13 @@ pub struct Transcript {
     pub corrections: u32,
 }
 
+/// Leaves out what providers attached to their answers.
+pub fn drop_state(messages: &mut [Message]) {
+    for message in messages {
+        message.blocks.retain(|block| !matches!(block, Block::Opaque(_)));
+    }
+}
+
 /// The text that an outcome is shown as: `(tool name, outcome) -> (text, is_error)`.
 pub type View<'a> = &'a dyn Fn(&str, &CallOutcome) -> (String, bool);
 
@@ -108,6 +115,10 @@ impl Transcript {
                 Step::Shortened { model, context } => {
                     transcript.failures.retain(|failed| failed.model != *model);
                     transcript.context = Some(usize::try_from(*context).unwrap_or(usize::MAX));
+                }
+                Step::StateDropped { model } => {
+                    transcript.failures.retain(|failed| failed.model != *model);
+                    drop_state(&mut transcript.messages);
                 }
                 Step::CallStarted { call_id, id, effect, file, ask_id, .. } => {
                     begun.insert(

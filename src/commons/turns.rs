@@ -16,6 +16,7 @@ pub use end::{cancel, finish, finish_held};
 pub use ending::{Ending, Held, HeldMail};
 pub use model::{
     ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note, passed_over, shortened,
+    state_dropped,
 };
 pub use next::{Next, Seen, mail_room, next};
 use next::{choose, still_there, window};

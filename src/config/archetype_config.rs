@@ -66,6 +66,12 @@ pub struct Lines {
     pub model: usize,
     /// `fallback_models`.
     pub fallbacks: usize,
+    /// `temperature`.
+    pub temperature: usize,
+    /// `max_tokens`.
+    pub max_tokens: usize,
+    /// `thinking`.
+    pub thinking: usize,
     /// `## Limits`.
     pub limits: usize,
 }
@@ -149,6 +155,10 @@ fn one_section(
                 read.lines.provider = line(entry.provider.as_ref());
                 read.lines.model = line(entry.model.as_ref());
                 read.lines.fallbacks = line(entry.fallbacks.first());
+                let setting = |key| line(entry.settings.get(key));
+                read.lines.temperature = setting("temperature");
+                read.lines.max_tokens = setting("max_tokens");
+                read.lines.thinking = setting("thinking");
                 read.config.model = entry.choice;
             });
         }

@@ -20,8 +20,9 @@ toolboxes: [{ source: a/b.yaml, allow: [x] }]
 llm:
   default_provider: mine
   default_model: m
+  models_file: m.yaml
   providers:
-    mine: { kind: openai, base_url: 'http://h/', api_key_env: KEY, concurrency: 1, attempts: 1, retry_base: 1s, retry_cap: 2s, idle_timeout: 5s }
+    mine: { kind: openai, base_url: 'http://h/', api_key_env: KEY, concurrency: 1, attempts: 1, retry_base: 1s, retry_cap: 2s, idle_timeout: 5s, headers: { A: b }, query: { a: b }, extra_body: { a: 1 }, api: chat, api_version: '1', organization: o }
     old: { kind: recorded, dir: x }
   prices: { m: { input: 1, output: 2, cache_read: 0, cache_write: 0 } }
 cli_policy: { default: ask, mode: segments, tiers: { a: { commands: [], action: deny, groups: [], max_timeout_ms: 5 } } }
@@ -30,12 +31,15 @@ approvals: { security: deny, ask: off, ask_fallback: deny, allowlist: [], expire
 ";
 
 /// Maps whose keys the file chooses, by the path of the map.
-const FREE: [&str; 11] = [
+const FREE: [&str; 14] = [
     "tool_privileges",
     "budgets.team",
     "budgets.agent",
     "write_acls",
     "llm.providers",
+    "llm.providers.mine.headers",
+    "llm.providers.mine.query",
+    "llm.providers.mine.extra_body",
     "llm.prices",
     "channels.webhooks",
     "cli_policy.tiers",

@@ -142,6 +142,7 @@ fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> O
     let (id, name) = place.identity(&world, file)?;
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
+    secret_env.extend(world.llm.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
     let mut plan = Plan {
         world_id: id,

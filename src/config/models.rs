@@ -3,6 +3,7 @@
 //!
 //! Must never: hold a key, or guess a provider from a model's name.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,54 +15,6 @@ use crate::plan::{LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan};
 
 /// The model of agents that name none, at a `scripted` or `recorded` provider.
 pub const SCRIPTED_MODEL: &str = "default";
-
-impl ProviderKind {
-    /// Every kind with the name that files and flags use.
-    pub const ALL: [(&'static str, Self); 6] = [
-        ("anthropic", Self::Anthropic),
-        ("openai", Self::OpenAi),
-        ("gemini", Self::Gemini),
-        ("ollama", Self::Ollama),
-        ("scripted", Self::Scripted),
-        ("recorded", Self::Recorded),
-    ];
-
-    /// The kind of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
-    }
-
-    /// Its name in files and flags.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAi => "openai",
-            Self::Gemini => "gemini",
-            Self::Ollama => "ollama",
-            Self::Scripted => "scripted",
-            Self::Recorded => "recorded",
-        }
-    }
-
-    /// The environment variable that usually holds its key.
-    #[must_use]
-    pub fn usual_key_env(self) -> Option<&'static str> {
-        match self {
-            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
-            Self::OpenAi => Some("OPENAI_API_KEY"),
-            Self::Gemini => Some("GEMINI_API_KEY"),
-            Self::Ollama | Self::Scripted | Self::Recorded => None,
-        }
-    }
-
-    /// Whether its answers come from a file, cost nothing and need no network.
-    #[must_use]
-    pub fn is_local(self) -> bool {
-        matches!(self, Self::Scripted | Self::Recorded)
-    }
-}
 
 impl ProviderPlan {
     /// A provider of `kind` with every setting at its default, for the world in `world_dir`.
@@ -77,6 +30,10 @@ impl ProviderPlan {
             retry_cap: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
             dir: (kind == ProviderKind::Scripted).then(|| scripts_dir(world_dir)),
+            headers: BTreeMap::new(),
+            query: BTreeMap::new(),
+            extra_body: serde_json::Map::new(),
+            api: None,
         }
     }
 }
@@ -101,7 +58,7 @@ impl ModelChoice {
             },
             temperature: self.temperature.or(base.temperature),
             max_tokens: self.max_tokens.or(base.max_tokens),
-            thinking: self.thinking.clone().or_else(|| base.thinking.clone()),
+            thinking: self.thinking.or(base.thinking),
         }
     }
 }

@@ -21,10 +21,11 @@ use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, Declared, Knowle
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
 pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::http::HttpPlan;
-pub use self::models::{LlmPlan, ModelChoice, ProviderKind, ProviderPlan};
+pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
+pub use crate::provider_kind::ProviderKind;
 
 /// A whole world, checked.
 #[derive(Clone, Debug)]

@@ -2,9 +2,12 @@
 //! wrong with a choice.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::archetype::Loaded;
+use crate::files::read_text;
+use crate::model_list::ModelList;
 use crate::models::SCRIPTED_MODEL;
 use crate::plan::{LlmPlan, ModelChoice, Origin, Origins, ProviderKind, ProviderOrigin, ProviderPlan};
 use crate::problem::{Hint, Severity};
@@ -13,6 +16,7 @@ use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::world_file::WorldFile;
 use crate::world_file::agents::AgentEntry;
+use crate::yaml;
 
 /// What to do about a provider that there is not.
 const UNDEFINED: &str = "define it under `llm.providers` in the world file";
@@ -40,6 +44,10 @@ pub(crate) fn llm(
             idle_timeout: entry.idle_timeout.unwrap_or(base.idle_timeout),
             dir: entry.dir.as_ref().map(|relative| dir.join(relative)).or(base.dir.clone()),
             kind: entry.kind,
+            headers: entry.sent.headers.clone(),
+            query: entry.sent.query.clone(),
+            extra_body: entry.sent.extra_body.clone(),
+            api: entry.sent.api,
         };
         // A key goes only where it belongs: to the provider's own address, or where the file sends it by name. What is
         // written and cannot be read is told already, and leaves open where that is.
@@ -122,9 +130,52 @@ pub(crate) fn llm(
         }
     }
     let (prices, world_dir) = (world.llm.prices.clone(), dir.to_owned());
-    let llm = LlmPlan { default_provider, default_model, providers, prices, keys_present, world_dir };
+    origins.models_file = world.llm.models_file.as_ref().map(|(_, name)| beside(file.path(), name));
+    let models = models(world, providers.keys(), dir, env, file);
+    let llm = LlmPlan { default_provider, default_model, providers, prices, models, keys_present, world_dir };
     name_models(world, loaded, &llm, &mut origins);
+    name_settings(world, loaded, &mut origins);
     (llm, origins)
+}
+
+/// What is known of models: the list that ships, and the world's own if it names one.
+fn models<'p>(
+    world: &WorldFile<'_>,
+    providers: impl Iterator<Item = &'p String>,
+    dir: &Path,
+    env: Env<'_>,
+    world_file: &FileReport<'_>,
+) -> Arc<ModelList> {
+    let shipped = ModelList::shipped();
+    let Some((_, name)) = &world.llm.models_file else { return shipped };
+    let file = world_file.whole().file(beside(world_file.path(), name));
+    let text = read_text(&dir.join(name), dir, yaml::FILE_MAX as u64, &file);
+    let Some(root) = text.and_then(|text| yaml::parse(&text, &file, env)) else { return shipped };
+    let providers: Vec<&str> = providers.map(String::as_str).collect();
+    Arc::new((*shipped).clone().merged(ModelList::read(&Field::root(&root, &file), &providers)))
+}
+
+/// A file of the world, as messages name it.
+fn beside(world_file: &Path, name: &str) -> PathBuf {
+    world_file.parent().unwrap_or(Path::new("")).join(name)
+}
+
+/// Notes where the settings of each choice of models stand.
+fn name_settings(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, origins: &mut Origins) {
+    for (name, loaded) in loaded {
+        let lines = loaded.lines;
+        let settings =
+            [("temperature", lines.temperature), ("max_tokens", lines.max_tokens), ("thinking", lines.thinking)];
+        for (key, line) in settings.into_iter().filter(|(_, line)| *line > 0) {
+            let origin = loaded.origin(line, &format!("LLM.{key}"));
+            origins.archetype_settings.insert((name.clone(), key), origin);
+        }
+    }
+    for agent in &world.agents {
+        for (key, field) in &agent.model.settings {
+            origins.agent_settings.insert((agent.agent_id.clone(), *key), field.origin());
+        }
+    }
 }
 
 /// Where a choice of models stands.

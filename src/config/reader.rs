@@ -92,6 +92,14 @@ impl<'n> Field<'n> {
         }
     }
 
+    /// The text as it is written, before variables are put in; empty if it is none.
+    pub(crate) fn written(&self) -> &'n str {
+        match &self.node.value {
+            Value::Scalar { shown, .. } => shown,
+            _ => "",
+        }
+    }
+
     /// Whether it is one scalar that says something, where a map may stand too.
     pub fn is_single(&self) -> bool {
         matches!(self.node.value, Value::Scalar { .. }) && !self.node.is_null()

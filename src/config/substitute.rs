@@ -10,6 +10,16 @@ pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Most bytes that substitution may add to one file.
 const ADDED_MAX: usize = 1024 * 1024;
 
+/// The variables that `text`, as it is written, refers to.
+pub fn variables(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for part in text.replace("$$", "").split("${").skip(1) {
+        let Some((inside, _)) = part.split_once('}') else { continue };
+        found.push(inside.split_once(":-").map_or(inside, |(name, _)| name).to_owned());
+    }
+    found
+}
+
 /// Substitution within one file.
 pub struct Substitution<'a> {
     env: Env<'a>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ghost_config::load::WORLD_FILE;
 use ghost_config::plan::{Plan, ProviderKind};
-use ghost_config::{Problem, Problems, meant_directory, misnamed_directory};
+use ghost_config::{Problem, Problems, meant_directory, misnamed_directory, model_doubts};
 use ghost_provider::{Providers, Unbuilt, scripted};
 
 use crate::doubt::Doubt;
@@ -35,7 +35,10 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
                 more.push(of_provider(unbuilt, &plan));
             }
             more.extend(recordings::missing(&plan));
-            more.extend(prices::unpriced(&plan, &doubt));
+            if !doubt.facts {
+                more.extend(prices::unpriced(&plan, &doubt));
+                more.extend(model_doubts(&plan, |archetype| doubt.knows_models_of(archetype)));
+            }
             let mut built: BTreeSet<String> =
                 ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect();
             built.extend(tools.iter().cloned());

@@ -201,3 +201,24 @@ fn what_is_wrong_with_the_flags_is_told_of_the_command_line() {
         assert_eq!(of_flags.count(), found.len(), "{found:#?}");
     }
 }
+
+/// What a model cannot do is told where it is asked for; of a list with errors only these are told.
+#[test]
+fn what_a_model_cannot_do_is_told_once_the_list_of_models_can_be_read() {
+    let world = world();
+    let agents = WORLD.split("llm:").next().unwrap();
+    let llm =
+        "llm:\n  models_file: models.yaml\n  providers:\n    mine: { kind: openai, base_url: 'http://127.0.0.1:9' }\n";
+    write(world.path(), WORLD_FILE, format!("{agents}{llm}budgets: {{ world: {{ usd: 1 }} }}\n"));
+    let config = "## LLM\nprovider: mine\nmodel: m\nthinking: high\n## Tool Access\n- workspace.read\n";
+    write(world.path(), "archetype/clerk/config.md", config);
+    let entry = "mine:\n  m: { thinking: never, price: { input: 1, output: 2 } }\n";
+    write(world.path(), "models.yaml", entry);
+    let found = told(world.path());
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].starts_with("warning: archetype/clerk/config.md:4: LLM.thinking: "), "{found:#?}");
+    write(world.path(), "models.yaml", entry.replace("price", "prise"));
+    let found = told(world.path());
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].starts_with("error: models.yaml:2: mine.m.prise: "), "{found:#?}");
+}

@@ -8,14 +8,28 @@ use std::path::Path;
 use ghost_config::plan::Plan;
 use ghost_config::{Problem, Severity};
 
-/// Keys of a choice of models that say nothing of which is the first, and those of prices.
-const BESIDE: [&str; 5] = [".fallback_models", ".max_tokens", ".prices", ".temperature", ".thinking"];
+/// Keys of a choice of models that say nothing of which is the first, those of prices, and those of what requests carry.
+const BESIDE: [&str; 11] = [
+    ".api_version",
+    ".extra_body",
+    ".fallback_models",
+    ".headers",
+    ".max_tokens",
+    ".models_file",
+    ".organization",
+    ".prices",
+    ".query",
+    ".temperature",
+    ".thinking",
+];
 
 /// What is not known for sure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doubt {
     /// Who may use which tools.
     pub(crate) access: bool,
+    /// What models cost and what they take, because the world's own list of that has errors.
+    pub(crate) facts: bool,
     /// Which models there are, and who thinks with what.
     models: bool,
     /// The archetypes whose models are not known.
@@ -30,6 +44,8 @@ impl Doubt {
             let first = problem.field.split(['.', '[']).next().unwrap_or_default();
             doubt.access |= ["tool_privileges", "access", "toolboxes", "skills", "agents"].contains(&first)
                 || ["Tool Access", "Toolbox", "Tools", "Skills"].contains(&first);
+            doubt.facts |= problem.field == "llm.models_file"
+                || plan.origins.models_file.as_ref().is_some_and(|file| *file == problem.file);
             let decides = !BESIDE.iter().any(|key| problem.field.contains(key));
             if problem.file == plan.origins.world_file {
                 let overrides = first == "agents" && problem.field.contains(".overrides");

@@ -123,6 +123,7 @@ pub fn complete(
         }
     }
     plan.warnings.extend(crate::prices::unpriced(&plan, &nothing));
+    plan.warnings.extend(ghost_config::model_doubts(&plan, |archetype| nothing.knows_models_of(archetype)));
     if problems.is_empty() { Ok(Loaded { plan, providers }) } else { Err(Problems::sorted(problems)) }
 }
 

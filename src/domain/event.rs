@@ -57,6 +57,8 @@ text_enum! {
         ModelFinished = "model.finished",
         /// A model call failed.
         ModelFailed = "model.failed",
+        /// A provider does not take what it attached to its earlier answers: the model is asked again without that.
+        ModelStateDropped = "model.state_dropped",
         /// A tool call began.
         ToolStarted = "tool.started",
         /// A tool says how far it is. Ephemeral.

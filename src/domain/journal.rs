@@ -112,6 +112,12 @@ pub enum Step {
         /// Bytes that the conversation may have from here on.
         context: u64,
     },
+    /// The failure before was that the provider does not take what it attached to its earlier answers; that is left out from
+    /// here on and the model is asked again, so that failure is overcome.
+    StateDropped {
+        /// The model.
+        model: String,
+    },
     /// The turn waits for what is not its own fault to pass: a model that is down, a spent budget. The failures before it are
     /// done with; it begins its attempts anew.
     Parked {
@@ -171,6 +177,7 @@ impl Step {
             Self::ModelFailed { .. } => "model_failed",
             Self::PassedOver { .. } => "passed_over",
             Self::Shortened { .. } => "shortened",
+            Self::StateDropped { .. } => "state_dropped",
             Self::CallStarted { .. } => "call_started",
             Self::CallFinished { .. } => "call_finished",
             Self::Parked { .. } => "parked",

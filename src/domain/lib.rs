@@ -24,6 +24,7 @@ pub mod knowledge;
 pub mod ledger;
 pub mod limits;
 pub mod mail;
+pub mod model_facts;
 pub mod money;
 pub mod party;
 pub mod ports;

@@ -26,13 +26,20 @@ pub enum Block {
         /// The words.
         text: String,
     },
-    /// The model's reasoning, where a provider shows it. `signature` is opaque and sent back as it came.
+    /// The model's reasoning, where a provider shows it. It goes back only where something that the provider attached to it
+    /// proves whose it is.
     Thinking {
         /// The reasoning.
         text: String,
-        /// The provider's proof that it wrote this.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        signature: Option<String>,
+    },
+    /// What a provider attached to its answer.
+    Opaque(Opaque),
+    /// A picture, in a user's message, or behind the result of the call that made it.
+    Image {
+        /// Such as `image/png`.
+        media_type: String,
+        /// Its bytes in base64.
+        data: String,
     },
     /// The model asks for a tool.
     ToolCall {
@@ -54,6 +61,19 @@ pub enum Block {
         /// Whether it is a refusal.
         is_error: bool,
     },
+}
+
+/// What a provider attached to its answer for itself: a signature, encrypted reasoning, an id. It is sent back as it came, in
+/// its place, to the provider and model that wrote it, and to no other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opaque {
+    /// Who wrote it: the provider, with its kind and address, and the model's name there.
+    pub author: String,
+    /// JSON, byte for byte as it came.
+    pub json: String,
+    /// Whether it belongs to the block that follows. Else it stands for itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attached: bool,
 }
 
 /// One message of a transcript.

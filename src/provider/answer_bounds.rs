@@ -46,8 +46,9 @@ impl AnswerBytes {
 pub(crate) fn check_words(blocks: &[Block]) -> Result<(), ProviderError> {
     let words = blocks.iter().map(|block| match block {
         Block::Text { text } => text.len(),
-        Block::Thinking { text, signature } => text.len() + signature.as_ref().map_or(0, String::len),
-        Block::ToolCall { .. } | Block::ToolResult { .. } => 0,
+        Block::Thinking { text } => text.len(),
+        Block::Opaque(opaque) => opaque.json.len(),
+        Block::ToolCall { .. } | Block::ToolResult { .. } | Block::Image { .. } => 0,
     });
     within("the answer's words", words.sum(), WORDS_MAX)
 }

@@ -16,6 +16,8 @@ use crate::model::{ModelAnswer, ModelRequest, Stop};
 
 /// Most calls in one answer.
 const CALLS_MAX: usize = 256;
+/// Most blocks in one answer.
+const BLOCKS_MAX: usize = 1_024;
 /// Longest id of a call, and longest name as a model may write one, in bytes. What is longer is nobody's.
 const ID_MAX: usize = 128;
 const NAME_MAX: usize = 256;
@@ -31,7 +33,6 @@ pub(crate) fn normalise(raw: &Value) -> Option<Block> {
         "text" => Some(Block::Text { text: text_of("text")?.to_owned() }),
         "thinking" | "reasoning" => Some(Block::Thinking {
             text: text_of("thinking").or_else(|| text_of("text")).unwrap_or_default().to_owned(),
-            signature: text_of("signature").map(str::to_owned),
         }),
         "toolCall" | "toolUse" | "functionCall" | "tool_call" | "tool_use" | "function_call" => {
             let id = text_of("id").filter(|id| !id.is_empty())?;
@@ -84,6 +85,14 @@ pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {
         Value::Null => Cow::Owned(json!({})),
         other => Cow::Owned(json!({ "_unparsed": other })),
     }
+}
+
+/// Refuses a block too many: each piece of an answer is looked for among its blocks.
+pub(crate) fn count_blocks(blocks: usize) -> Result<(), ProviderError> {
+    if blocks <= BLOCKS_MAX {
+        return Ok(());
+    }
+    Err(ProviderError::new(ErrorKind::BadAnswer, format!("the answer has more than {BLOCKS_MAX} blocks")))
 }
 
 /// Refuses a call too many. No model makes so many at once, and each would be recorded.
@@ -240,7 +249,7 @@ mod tests {
                 call("1", "workspace.read", json!({ "path": "a" })),
                 call("2", "x", json!({ "a": 1 })),
                 call("3", "x", json!("not json")),
-                Block::Thinking { text: "hm".to_owned(), signature: Some("s".to_owned()) },
+                Block::Thinking { text: "hm".to_owned() },
             ]
         );
     }

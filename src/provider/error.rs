@@ -34,6 +34,9 @@ pub enum ErrorKind {
     Unauthorized,
     /// The provider says that we asked wrongly.
     BadRequest,
+    /// What the provider attached to its earlier answers came back in a way that it does not take: a signature, encrypted
+    /// reasoning. Without it the same call may succeed.
+    StaleState,
     /// The conversation does not fit the model.
     ContextTooLong,
     /// The provider has no such model.
@@ -42,7 +45,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::RateLimited,
         Self::Overloaded,
         Self::Server,
@@ -52,6 +55,7 @@ impl ErrorKind {
         Self::BadAnswer,
         Self::Unauthorized,
         Self::BadRequest,
+        Self::StaleState,
         Self::ContextTooLong,
         Self::UnknownModel,
     ];
@@ -69,6 +73,7 @@ impl ErrorKind {
             Self::BadAnswer => "bad_answer",
             Self::Unauthorized => "unauthorized",
             Self::BadRequest => "bad_request",
+            Self::StaleState => "stale_state",
             Self::ContextTooLong => "context_too_long",
             Self::UnknownModel => "unknown_model",
         }
@@ -92,7 +97,7 @@ impl ErrorKind {
             | Self::Timeout
             | Self::BrokenStream
             | Self::Unauthorized => true,
-            Self::BadAnswer | Self::BadRequest | Self::ContextTooLong | Self::UnknownModel => false,
+            Self::BadAnswer | Self::BadRequest | Self::StaleState | Self::ContextTooLong | Self::UnknownModel => false,
         }
     }
 
@@ -104,6 +109,7 @@ impl ErrorKind {
             | Self::Overloaded
             | Self::Unauthorized
             | Self::BadRequest
+            | Self::StaleState
             | Self::ContextTooLong
             | Self::UnknownModel => Charge::Nothing,
             Self::Server | Self::Network | Self::Timeout | Self::BrokenStream | Self::BadAnswer => Charge::Unknown,

@@ -27,6 +27,9 @@ pub fn tool_bytes(tools: &[ToolSpec]) -> usize {
     tools.iter().map(|tool| tool.name.len() + tool.description.len() + json_len(&tool.parameters)).sum()
 }
 
+/// What a picture counts for: providers take some 1,600 tokens for a large one.
+const IMAGE_BYTES: usize = 3 * 1_600;
+
 /// [`estimate_tokens`] of a request whose tools have `tools` bytes.
 #[must_use]
 pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
@@ -34,14 +37,24 @@ pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
     let mut items: u64 = 1;
     for message in &request.messages {
         items += 1;
+        let mut proven = false;
         for block in &message.blocks {
             bytes += match block {
                 Block::Text { text } => text.len(),
-                // Reasoning that nobody signed is not sent back.
-                Block::Thinking { text, signature } => signature.as_ref().map_or(0, |signed| text.len() + signed.len()),
+                // Reasoning that nothing proves is not sent back.
+                Block::Thinking { text } => {
+                    if proven {
+                        text.len()
+                    } else {
+                        0
+                    }
+                }
+                Block::Opaque(opaque) => opaque.json.len(),
+                Block::Image { .. } => IMAGE_BYTES,
                 Block::ToolCall { id, name, arguments } => id.len() + name.len() + json_len(arguments),
                 Block::ToolResult { id, name, content, .. } => id.len() + name.len() + content.len(),
             };
+            proven = matches!(block, Block::Opaque(opaque) if opaque.attached);
         }
     }
     let tool_count = u64::try_from(request.tools.len()).unwrap_or(u64::MAX);

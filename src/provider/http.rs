@@ -72,6 +72,11 @@ pub(crate) fn client(name: &str, base: &reqwest::Url) -> Result<reqwest::Client,
     if loopback {
         builder = builder.no_proxy();
     }
+    // Tests name hosts of providers, and reach this machine.
+    #[cfg(test)]
+    for host in ["eu.api.openai.com", "x.openai.azure.com"] {
+        builder = builder.no_proxy().resolve(host, ([127, 0, 0, 1], 0).into());
+    }
     builder.build().map_err(|error| {
         Refusal::new(Code::Internal, format!("the HTTP client of provider `{name}` cannot be made: {}", chain(&error)))
     })
@@ -155,19 +160,23 @@ pub(crate) fn status_error(
     let said = parsed.as_ref().and_then(message_of).unwrap_or_else(|| clip(&one_line(body), 1_000));
     let lower = body.to_ascii_lowercase();
     let kind = match status {
-        401 | 403 => ErrorKind::Unauthorized,
+        // Who has not paid is let in once somebody has.
+        401..=403 => ErrorKind::Unauthorized,
+        // An item that OpenAI was told not to store is one that it does not find.
+        404 if is_stale(&lower) => ErrorKind::StaleState,
         404 if lower.contains("model") => ErrorKind::UnknownModel,
         408 | 504 | 524 => ErrorKind::Timeout,
         413 => ErrorKind::ContextTooLong,
         400 | 422 => wrong_request(&lower),
         429 => ErrorKind::RateLimited,
         503 | 529 => ErrorKind::Overloaded,
-        500..=599 => ErrorKind::Server,
+        409 | 500..=599 => ErrorKind::Server,
         _ => ErrorKind::BadRequest,
     };
-    ProviderError::redacted(kind, &format!("HTTP {status}: {said}"), redactor)
-        .status(status)
-        .retry_after(retry_after(headers, now).or_else(|| parsed.as_ref().and_then(retry_info)))
+    let error = ProviderError::redacted(kind, &format!("HTTP {status}: {said}"), redactor);
+    // Who answers that it failed has written nothing. A time-out says only that somebody did not wait.
+    let error = if kind == ErrorKind::Server { error.charge(Charge::Nothing) } else { error };
+    error.status(status).retry_after(retry_after(headers, now).or_else(|| parsed.as_ref().and_then(retry_info)))
 }
 
 /// An error that came as an event inside a stream that had begun well. Tokens may have been billed by then.
@@ -177,7 +186,11 @@ pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
     let code = inner.get("code").and_then(Value::as_u64).or_else(|| field("code").parse().ok());
     let name = format!("{} {} {}", field("type"), field("code"), field("status"));
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    let kind = if has(&["overloaded", "unavailable"]) || matches!(code, Some(503 | 529)) {
+    let lower = inner.to_string().to_ascii_lowercase();
+    // Some say what is wrong with the request only in words.
+    let kind = if is_stale(&lower) {
+        ErrorKind::StaleState
+    } else if has(&["overloaded", "unavailable"]) || matches!(code, Some(503 | 529)) {
         ErrorKind::Overloaded
     } else if has(&["rate_limit", "resource_exhausted", "quota"]) || code == Some(429) {
         ErrorKind::RateLimited
@@ -187,8 +200,8 @@ pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
         ErrorKind::Timeout
     } else if has(&["not_found"]) || code == Some(404) {
         ErrorKind::UnknownModel
-    } else if has(&["invalid_request", "invalid_argument", "context_length"]) || code == Some(400) {
-        wrong_request(&inner.to_string().to_ascii_lowercase())
+    } else if has(&["invalid_", "_policy", "context_length"]) || code == Some(400) {
+        wrong_request(&lower)
     } else {
         ErrorKind::Server
     };
@@ -215,13 +228,32 @@ fn wrong_request(lower: &str) -> ErrorKind {
         "exceeds the available context size",
     ]) {
         ErrorKind::ContextTooLong
-    } else if has(&["api_key_invalid", "api key not valid", "invalid_api_key"]) {
+    } else if is_stale(lower) {
+        ErrorKind::StaleState
+    } else if has(&["api_key_invalid", "api key not valid", "invalid_api_key", "credit balance is too low"]) {
         ErrorKind::Unauthorized
     } else if has(&["model_not_found", "model not found", "does not exist", "unknown model", "invalid model"]) {
         ErrorKind::UnknownModel
     } else {
         ErrorKind::BadRequest
     }
+}
+
+/// Whether it names what a provider attached to its earlier answers: altered, of no use any more, or missing.
+fn is_stale(lower: &str) -> bool {
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    // OpenAI.
+    has(&["invalid_encrypted_content", "items are not persisted", "without its required"])
+        || lower.contains("encrypted content") && has(&["could not be verified", "could not be decrypted"])
+        // Anthropic, whose words stand in backticks at times.
+        || lower.contains("signature") && has(&["thinking.signature", "in `thinking` block", "in thinking block"])
+        || has(&["expected `thinking` or `redacted_thinking`", "blocks in the latest assistant message cannot be modified"])
+        // Google.
+        || has(&["thought signature is not valid", "missing a thought_signature", "thought_signature is not valid"])
+        // DeepSeek.
+        || has(&["reasoning_content", "content[].thinking"]) && has(&["must be passed back", "missing"])
+        // Mistral and Groq, of thoughts that other servers want back.
+        || lower.contains("reasoning") && has(&["extra_forbidden", "is unsupported"])
 }
 
 /// The message in an error body, in any of the shapes that providers use.
@@ -315,10 +347,52 @@ mod tests {
                 ErrorKind::RateLimited,
             ),
             (json!({ "code": "context_length_exceeded", "type": "invalid_request_error" }), ErrorKind::ContextTooLong),
+            (json!({ "code": "invalid_prompt", "message": "x" }), ErrorKind::BadRequest),
+            (json!({ "code": "bio_policy", "message": "x" }), ErrorKind::BadRequest),
             (json!("anything"), ErrorKind::Server),
         ] {
             let error = event_error(&body, &Redactor::default());
             assert_eq!((error.kind, error.charge), (kind, Charge::Unknown), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_attached_state_is_known_by_each_providers_words() {
+        let openai = |code: &str, message: &str| json!({ "error": { "type": "invalid_request_error", "code": code, "message": message } });
+        let anthropic = |message: &str| json!({ "type": "error", "error": { "type": "invalid_request_error", "message": message } });
+        let google =
+            |message: &str| json!({ "error": { "code": 400, "status": "INVALID_ARGUMENT", "message": message } });
+        for (status, body) in [
+            (400, openai("invalid_encrypted_content", "The encrypted content gAAA could not be verified.")),
+            (400, openai("", "Encrypted content could not be decrypted or parsed.")),
+            (404, openai("", "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.")),
+            (400, openai("", "Item 'rs_1' of type 'reasoning' was provided without its required following item.")),
+            (400, openai("", "Item 'fc_1' was provided without its required 'reasoning' item: 'rs_1'.")),
+            (400, anthropic("messages.1.content.0: Invalid `signature` in `thinking` block")),
+            (400, anthropic("messages.1.content.0.thinking.signature: Field required")),
+            (
+                400,
+                anthropic("messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`."),
+            ),
+            (400, google("Thought signature is not valid.")),
+            (400, google("Function call is missing a thought_signature in functionCall parts.")),
+            (400, openai("", "The `reasoning_content` in the thinking mode must be passed back to the API.")),
+            (422, openai("", "Missing reasoning_content field in the assistant message at message index 2.")),
+        ] {
+            let redactor = Redactor::default();
+            let error = status_error(status, &HeaderMap::new(), &body.to_string(), Timestamp(0), &redactor);
+            assert_eq!((error.kind, error.charge), (ErrorKind::StaleState, Charge::Nothing), "{body}");
+            let error = event_error(&body, &redactor);
+            assert_eq!((error.kind, error.charge), (ErrorKind::StaleState, Charge::Unknown), "{body}");
+        }
+        for body in [
+            openai("", "Encrypted content is not supported with this model."),
+            openai("", "Unsupported parameter: 'reasoning.effort' is not supported with this model."),
+            anthropic("tools.0.input_schema: Field required"),
+            anthropic("`max_tokens` must be greater than `thinking.budget_tokens`"),
+        ] {
+            let error = status_error(400, &HeaderMap::new(), &body.to_string(), Timestamp(0), &Redactor::default());
+            assert_eq!(error.kind, ErrorKind::BadRequest, "{body}");
         }
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
+use bytes::Bytes;
 use ghost_domain::Clock;
 use ghost_domain::redact::Redactor;
 

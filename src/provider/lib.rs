@@ -6,24 +6,24 @@
 //! unbounded payload into an error. Every future here may be dropped at any await without leaving anything behind.
 
 mod answer_bounds;
+mod anthropic;
 mod aside;
+mod attached;
 mod blocks;
 pub mod breaker;
 pub mod circuit;
 pub mod error;
 pub mod estimate;
-mod genai_events;
-mod genai_protocol;
+mod exchange;
+mod gemini;
 mod http;
 mod idle;
 pub mod markup;
 mod markup_marks;
 mod markup_stream;
 pub mod model;
-mod ollama_extras;
+mod ollama;
 mod openai;
-mod openai_stream;
-mod openai_usage;
 pub mod pool;
 pub mod price;
 #[cfg(test)]
@@ -32,15 +32,11 @@ pub mod providers;
 pub mod recorded;
 pub mod retry;
 mod retry_after;
-mod rim;
 pub mod scripted;
 mod sse;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-mod through_genai;
-mod through_genai_bounds;
-mod through_genai_request;
-mod whole_events;
+mod tool_lists;
 
 pub use breaker::{Admitted, Breaker, Pass};
 pub use circuit::Outage;

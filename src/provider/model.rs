@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ghost_domain::model_facts::{ModelFacts, Thinking};
 use ghost_domain::text::clip;
 use ghost_domain::transcript::{Block, Message, TokenUsage, ToolSpec};
 use ghost_domain::{AgentId, TurnId};
@@ -18,8 +19,12 @@ pub struct ModelRequest {
     pub agent_id: AgentId,
     /// In which turn.
     pub turn_id: TurnId,
+    /// Who is asked: [`crate::Entry::author`].
+    pub provider: String,
     /// The model's name at the provider.
     pub model: String,
+    /// What is known of that model.
+    pub facts: Arc<ModelFacts>,
     /// The system part.
     pub system: String,
     /// The conversation, oldest first. The first user message is the stable briefing and is marked cacheable where the
@@ -34,8 +39,8 @@ pub struct ModelRequest {
     pub calls_bytes: usize,
     /// Sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f64>,
-    /// Reasoning effort: `low`, `medium` or `high`; `None` leaves it to the provider.
-    pub thinking: Option<String>,
+    /// How much the model is to think; `None` leaves it to the provider.
+    pub thinking: Option<Thinking>,
     /// The context window that the agent's archetype gives its model, in tokens; `None` leaves it to the provider. Only
     /// providers that make room for each call anew are told of it.
     pub window_tokens: Option<u32>,
@@ -46,6 +51,24 @@ impl ModelRequest {
     #[must_use]
     pub fn calls_so_far(&self) -> usize {
         self.messages.iter().map(|message| message.calls().count()).sum()
+    }
+
+    /// As whom the model's answers are remembered; see [`Opaque::author`].
+    #[must_use]
+    pub fn author(&self) -> String {
+        format!("{}/{}", self.provider, self.model)
+    }
+
+    /// How much the model is to think in this call: not at all once another model's thoughts are in the conversation. Those
+    /// cannot be sent, and providers refuse a round of calls that lacks the thoughts it began with.
+    #[must_use]
+    pub fn thinking(&self) -> Option<Thinking> {
+        let author = self.author();
+        let foreign = |block: &Block| matches!(block, Block::Opaque(opaque) if opaque.author != author);
+        match self.messages.iter().any(|message| message.blocks.iter().any(foreign)) {
+            true => Some(Thinking::None),
+            false => self.thinking,
+        }
     }
 }
 

@@ -10,15 +10,17 @@ use ghost_config::plan::{LlmPlan, ProviderKind, ProviderPlan};
 use ghost_domain::{Clock, Code, Refusal};
 use secrecy::SecretString;
 
+use crate::anthropic::Anthropic;
 use crate::breaker::Breaker;
-use crate::genai_protocol::Protocol;
+use crate::exchange::Address;
+use crate::gemini::Gemini;
 use crate::idle::IdleLimit;
 use crate::model::Provider;
+use crate::ollama::Ollama;
 use crate::openai::OpenAi;
 use crate::pool::Pool;
 use crate::recorded::{Recorded, Recording};
 use crate::scripted::{ScriptDigest, Scripted, Vetted};
-use crate::through_genai::ThroughGenai;
 
 /// One provider with what surrounds it.
 pub struct Entry {
@@ -32,6 +34,14 @@ pub struct Entry {
     pub breaker: Arc<Breaker>,
     /// How it was configured.
     pub plan: ProviderPlan,
+}
+
+impl Entry {
+    /// As whom its answers are remembered: another kind or address under the same name is another.
+    #[must_use]
+    pub fn author(&self) -> String {
+        format!("{}:{}@{}", self.name, self.plan.kind.as_str(), self.plan.base_url.as_deref().unwrap_or_default())
+    }
 }
 
 /// Why a provider cannot be built.
@@ -197,26 +207,26 @@ fn build_one(
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn Provider>, Unbuilt> {
     let key = || key(name, plan, env).map_err(unbuilt(name, "api_key_env"));
-    let idle = IdleLimit { clock: Arc::clone(clock), most: plan.idle_timeout };
-    let (of_url, of_dir) = (unbuilt(name, "base_url"), unbuilt(name, "dir"));
-    let protocol = match plan.kind {
-        ProviderKind::OpenAi => {
-            let built = OpenAi::new(name, plan.base_url.as_deref(), key()?, idle);
-            return Ok(Arc::new(built.map_err(of_url)?));
-        }
-        ProviderKind::Scripted => {
-            let built = scripted(name, plan, Path::new(""), clock, &Vetted::default());
-            return Ok(Arc::new(built.map_err(of_dir)?));
-        }
-        ProviderKind::Recorded => {
-            return Ok(Arc::new(recorded(name, &mut BTreeMap::new()).map_err(of_dir)?));
-        }
-        ProviderKind::Anthropic => Protocol::Anthropic,
-        ProviderKind::Gemini => Protocol::Gemini,
-        ProviderKind::Ollama => Protocol::Ollama,
+    let address = |key| Address {
+        name,
+        base: plan.base_url.as_deref(),
+        key,
+        headers: &plan.headers,
+        query: &plan.query,
+        extra_body: &plan.extra_body,
+        idle: IdleLimit { clock: Arc::clone(clock), most: plan.idle_timeout },
     };
-    let built = ThroughGenai::new(name, protocol, plan.base_url.as_deref(), key()?, idle);
-    Ok(Arc::new(built.map_err(of_url)?))
+    let (of_url, of_dir) = (unbuilt(name, "base_url"), unbuilt(name, "dir"));
+    Ok(match plan.kind {
+        ProviderKind::Anthropic => Arc::new(Anthropic::new(address(key()?)).map_err(of_url)?),
+        ProviderKind::OpenAi => Arc::new(OpenAi::new(address(key()?), plan.api).map_err(of_url)?),
+        ProviderKind::Gemini => Arc::new(Gemini::new(address(key()?)).map_err(of_url)?),
+        ProviderKind::Ollama => Arc::new(Ollama::new(address(key()?)).map_err(of_url)?),
+        ProviderKind::Scripted => {
+            Arc::new(scripted(name, plan, Path::new(""), clock, &Vetted::default()).map_err(of_dir)?)
+        }
+        ProviderKind::Recorded => Arc::new(recorded(name, &mut BTreeMap::new()).map_err(of_dir)?),
+    })
 }
 
 fn recorded(name: &str, recordings: &mut BTreeMap<String, Recording>) -> Result<Recorded, Refusal> {

@@ -82,8 +82,8 @@ impl Provider for Recorded {
         for block in &answer.blocks {
             match block {
                 Block::Text { text } => deltas.text(text),
-                Block::Thinking { text, .. } => deltas.thinking(text),
-                Block::ToolCall { .. } | Block::ToolResult { .. } => {}
+                Block::Thinking { text } => deltas.thinking(text),
+                Block::ToolCall { .. } | Block::ToolResult { .. } | Block::Opaque(_) | Block::Image { .. } => {}
             }
         }
         let calls = answer.blocks.iter().any(|block| matches!(block, Block::ToolCall { .. }));

@@ -53,7 +53,7 @@ pub fn decide(attempt: u32, error: &ProviderError, plan: &ProviderPlan, rest: Re
     let fall_back = if rest.models > 0 { Next::Fallback(1) } else { Next::GiveUp };
     match error.kind {
         // Asking anyone else the same wrong thing, or paying another model for our mistake, helps nobody.
-        ErrorKind::BadRequest => return Next::GiveUp,
+        ErrorKind::BadRequest | ErrorKind::StaleState => return Next::GiveUp,
         // Another model of this provider would be asked with the same key.
         ErrorKind::Unauthorized => return rest.elsewhere.map_or(Next::GiveUp, Next::Fallback),
         ErrorKind::UnknownModel | ErrorKind::ContextTooLong => return fall_back,
@@ -152,6 +152,7 @@ mod tests {
             // The other model is at the same provider.
             (ErrorKind::Unauthorized, Next::GiveUp, Next::GiveUp),
             (ErrorKind::BadRequest, Next::GiveUp, Next::GiveUp),
+            (ErrorKind::StaleState, Next::GiveUp, Next::GiveUp),
             (ErrorKind::UnknownModel, Next::Fallback(1), Next::GiveUp),
             (ErrorKind::ContextTooLong, Next::Fallback(1), Next::GiveUp),
         ] {

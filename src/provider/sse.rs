@@ -1,4 +1,4 @@
-//! Server-sent events out of bytes as they come, in linear time and bounded space.
+//! Events out of bytes as they come, in linear time and bounded space: server-sent events, or lines of JSON.
 //!
 //! Must never: hold more than one event and what is left of the last read.
 
@@ -18,9 +18,20 @@ pub(crate) enum SseError {
     TooLong,
 }
 
+/// What an event is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// A server-sent event (HTML Living Standard, 9.2).
+    #[default]
+    Events,
+    /// A line.
+    Lines,
+}
+
 /// Splits bytes into the data of events.
 #[derive(Default)]
-pub(crate) struct Sse {
+pub(crate) struct Splitter {
+    framing: Framing,
     buffer: Vec<u8>,
     /// Bytes of `buffer` that are done with.
     done: usize,
@@ -31,7 +42,11 @@ pub(crate) struct Sse {
     after_cr: bool,
 }
 
-impl Sse {
+impl Splitter {
+    pub(crate) fn new(framing: Framing) -> Self {
+        Self { framing, ..Self::default() }
+    }
+
     /// Adds bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.done > 0 {
@@ -68,6 +83,12 @@ impl Sse {
                 continue;
             }
             let line = &self.buffer[start..end];
+            if self.framing == Framing::Lines {
+                if end - start > EVENT_MAX {
+                    return Some(Err(SseError::TooLong));
+                }
+                return Some(String::from_utf8(line.to_vec()).map_err(|_| SseError::NotText));
+            }
             if let Some(value) = line.strip_prefix(b"data:") {
                 if self.has_data {
                     self.data.push(b'\n');
@@ -94,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn all(chunks: &[&[u8]]) -> Vec<Result<String, SseError>> {
-        let (mut sse, mut events) = (Sse::default(), Vec::new());
+        let (mut sse, mut events) = (Splitter::default(), Vec::new());
         for chunk in chunks {
             sse.push(chunk);
             while let Some(event) = sse.next_event() {

@@ -74,6 +74,18 @@ impl ToolTable {
     }
 }
 
+/// Words that models put in front of a tool's name.
+const PREFIXES: [&str; 5] = ["api.", "default.api.", "function.", "functions.", "tools."];
+
+/// A name in lower case, with a dot for every sign that models write in its place.
+fn plain(name: &str) -> String {
+    name.to_ascii_lowercase()
+        .split(['.', '_', '-', '/', ':'])
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(".")
+}
+
 /// One agent's tools.
 #[derive(Clone)]
 pub struct Registry {
@@ -106,10 +118,10 @@ impl Registry {
     /// that does not exist is unknown. Neither runs (ACC-11).
     pub fn find(&self, name: &str) -> Result<(Arc<Tool>, Option<String>), Refusal> {
         let dotted = from_wire(name);
-        let resolved = canonical(&dotted).unwrap_or(dotted.as_str());
+        let resolved = self.resolved(&dotted);
         let found = self.granted.tools.binary_search_by(|tool| tool.spec.name.as_str().cmp(resolved));
         if let Ok(at) = found {
-            let alias = (resolved != dotted).then(|| dotted.clone());
+            let alias = canonical(&dotted).is_some_and(|name| name != dotted).then(|| dotted.clone());
             return Ok((Arc::clone(&self.granted.tools[at]), alias));
         }
         if self.table.tools.contains_key(resolved) {
@@ -133,7 +145,7 @@ impl Registry {
     #[must_use]
     pub fn known(&self, name: &str) -> Option<&str> {
         let dotted = from_wire(name);
-        let resolved = canonical(&dotted).unwrap_or(dotted.as_str());
+        let resolved = self.resolved(&dotted);
         self.table.tools.get_key_value(resolved).map(|(name, _)| name.as_str())
     }
 
@@ -142,6 +154,24 @@ impl Registry {
     pub fn nature(&self, name: &str, arguments: &Value) -> Nature {
         let Ok((tool, alias)) = self.find(name) else { return Nature::default() };
         tool.nature(&tool.normalise(alias.as_deref(), arguments.clone()))
+    }
+
+    /// The name of the tool that `dotted` means: its own or an alias, else one that differs in its signs, its case or in a word
+    /// that models put in front, where only one does.
+    fn resolved<'n>(&'n self, dotted: &'n str) -> &'n str {
+        if let Some(name) = canonical(dotted) {
+            return name;
+        }
+        if self.table.tools.contains_key(dotted) {
+            return dotted;
+        }
+        let plain = plain(dotted);
+        let behind = PREFIXES.iter().find_map(|word| plain.strip_prefix(word));
+        let of = |wanted: &str| {
+            let mut found = self.table.tools.keys().filter(|name| self::plain(name) == wanted);
+            found.next().filter(|_| found.next().is_none())
+        };
+        of(&plain).or_else(|| behind.and_then(of)).map_or(dotted, String::as_str)
     }
 
     /// What the agent lacks for a tool that is there, and what it can do instead.

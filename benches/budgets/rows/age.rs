@@ -27,9 +27,10 @@ const YOUNG: usize = 1_000;
 const STARTS: usize = 9;
 const TURN_ROUNDS: usize = 5;
 const SWEEPS: usize = 7;
-/// Rows of one slice, as a sweep takes them, and slices: the young world has rows for so many.
-const SLICE: u32 = 500;
+/// Slices, as a sweep takes them: the young world has rows for so many.
 const PRUNES: usize = 5;
+/// The same of ledger rows.
+const LEDGER_PRUNES: usize = 2;
 
 /// A world's data.
 pub(super) struct Site {
@@ -177,7 +178,8 @@ async fn inside(young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
     // Last, because it takes away what the others read.
     for (what, family) in PRUNED {
         let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
-        for round in 0..=PRUNES {
+        let slices = if family == Family::Ledger { LEDGER_PRUNES } else { PRUNES };
+        for round in 0..=slices {
             let (young, old) = (prune(&young_world, family).await?, prune(&old_world, family).await?);
             // The first brings the pages of the oldest rows into the cache, as the first slice of a sweep does.
             if round > 0 {
@@ -199,7 +201,7 @@ const PRUNED: [(&str, Family); 5] = [
     ("age: pruning 500 events", Family::Events),
     ("age: pruning 500 turns with their journals", Family::Turns),
     ("age: pruning 500 pieces of mail", Family::Messages),
-    ("age: pruning 500 ledger rows", Family::Ledger),
+    ("age: pruning 1,000 ledger rows", Family::Ledger),
     ("age: pruning 500 usage rows", Family::Usage),
 ];
 
@@ -213,14 +215,14 @@ async fn sweep(world: &World) -> Outcome<f64> {
 
 /// One slice, of what is older than nothing at all.
 async fn prune(world: &World, family: Family) -> Outcome<f64> {
-    let after_all = world.cx().now().plus(Limits::days(1));
+    let (after_all, slice) = (world.cx().now().plus(Limits::days(1)), retention::slice_of(family));
     let began = now();
     let gone = world
         .store()
-        .write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.prune(family, after_all, SLICE).await?) }))
+        .write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.prune(family, after_all, slice).await?) }))
         .await?;
     match gone {
-        rows if rows == u64::from(SLICE) => Ok(began.elapsed().as_secs_f64()),
-        rows => Err(format!("{rows} rows of {family:?} were pruned, not {SLICE}").into()),
+        rows if rows == u64::from(slice) => Ok(began.elapsed().as_secs_f64()),
+        rows => Err(format!("{rows} rows of {family:?} were pruned, not {slice}").into()),
     }
 }

@@ -4,6 +4,7 @@ pub mod age;
 mod age_feed;
 mod age_reads;
 pub mod broadcast;
+pub mod cache;
 pub mod chat_fanout;
 pub mod durable_sends;
 pub mod gating;

@@ -106,6 +106,9 @@ fn what(event: &Event) -> String {
             let (read, written) = (f.get("input_tokens"), f.get("output_tokens"));
             format!("{model} answers after {ms} ms: {read} tokens in, {written} out, {calls} calls")
         }
+        "model.state_dropped" => {
+            format!("{} is asked again without what it attached to earlier answers", f.get("model"))
+        }
         "model.failed" => format!("{} fails: {}", f.get("model"), f.get("error")),
         "model.delta" => format!("… {}", f.get("text")),
         "tool.started" => format!("calls {}{}", f.get("tool"), f.with(" ", "summary")),

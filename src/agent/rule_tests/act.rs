@@ -59,13 +59,13 @@ async fn calls_as_a_hostile_model_makes_them_are_answered_each_once() {
     rig.model.does(|_, n| match n {
         0 => {
             let mut blocks = vec![
-                Block::Thinking { text: "<tool_call>".into(), signature: None },
+                Block::Thinking { text: "<tool_call>".into() },
                 Block::Text { text: "I will now.</s>".into() },
                 block("x", "test.act", json!({ "n": 1 })),
                 block("x", "test.act", json!({ "n": 2 })),
                 block("", "test.act", json!({ "n": 3 })),
                 block("w", "test__look", json!({ "n": 4 })),
-                block("u", "Test.Look", json!({ "n": 5 })),
+                block("u", "test.looks", json!({ "n": 5 })),
                 block("s", "test.look", json!("{\"n\": 6")),
                 block("e", "", json!({})),
             ];

@@ -47,6 +47,24 @@ async fn a_turn_that_every_model_has_refused_after_an_outage_ends() {
 }
 
 #[tokio::test]
+async fn a_model_that_was_down_before_the_turn_is_waited_for_though_its_fall_back_refuses() {
+    let rig = with_a_fall_back().await;
+    rig.model.does(|request, _| match request.model.as_str() {
+        "one" => fail(ErrorKind::Overloaded),
+        _ => fail(ErrorKind::UnknownModel),
+    });
+    rig.send("ada", "go").await;
+    rig.parks("ada").await;
+    // It is known to be down, so this turn begins with its fall-back, which refuses.
+    rig.send("bob", "go").await;
+    let turn = rig.parks("bob").await;
+    assert!(matches!(turn.parked.unwrap().cause, ParkCause::Model { model, .. } if model == "one"));
+    rig.model.does(|request, _| if request.model == "one" { say("back") } else { fail(ErrorKind::UnknownModel) });
+    rig.work("bob").await.unwrap();
+    assert_eq!(rig.turn("bob").await.text.as_deref(), Some("back"));
+}
+
+#[tokio::test]
 async fn a_fall_back_that_is_too_dear_is_no_reason_to_wait_for_money() {
     let rig = with_a_fall_back().await;
     let limits = NewLimits { tokens: None, money: Some(Some(Money(2_000_000))) };

@@ -119,7 +119,7 @@ async fn a_model_that_cannot_be_corrected_fails_the_turn_over_restarts_too() {
 async fn an_answer_that_was_cut_before_it_said_anything_is_asked_for_again() {
     let rig = Rig::new().await;
     rig.model.does(|_, n| match n {
-        0 => Reply::Say(vec![Block::Thinking { text: "hm".into(), signature: None }], Stop::MaxTokens),
+        0 => Reply::Say(vec![Block::Thinking { text: "hm".into() }], Stop::MaxTokens),
         _ => say("short"),
     });
     rig.send("ada", "go").await;

@@ -4,13 +4,14 @@ use std::time::Duration;
 use ghost_commons::budgets::{self, NewLimits};
 use ghost_config::plan::ProviderKind;
 use ghost_domain::journal::Step;
-use ghost_domain::transcript::TokenUsage;
+use ghost_domain::transcript::{Block, Opaque, TokenUsage};
 use ghost_domain::turn::ParkCause;
 use ghost_domain::{Activity, AskStatus, Money, Price, Scope, TurnStatus};
 use ghost_provider::testing::provider_plan;
-use ghost_provider::{ErrorKind, Provider, ProviderError, Providers};
+use ghost_provider::{ErrorKind, ModelRequest, Provider, ProviderError, Providers};
+use serde_json::json;
 
-use super::fakes::{Model, Reply, say};
+use super::fakes::{Model, Reply, block, calls, say};
 use super::rig::{Rig, id, operator, read, write};
 
 fn fail(kind: ErrorKind) -> Reply {
@@ -203,4 +204,51 @@ async fn a_restart_does_not_begin_the_attempts_anew() {
     rig.model.does(|_, _| fail(ErrorKind::Server));
     rig.parks("ada").await;
     assert_eq!(rig.model.asked().len(), 1, "the third attempt is the last, whoever makes it");
+}
+
+/// A call with a signature of the model's provider.
+fn signed(n: usize) -> Reply {
+    let json = format!("{{\"signature\":\"s{n}\"}}");
+    let opaque = Block::Opaque(Opaque { author: "test/one".into(), json, attached: true });
+    calls(vec![opaque, block(&format!("c{n}"), "test.look", json!({ "n": n }))])
+}
+
+fn signatures(request: &ModelRequest) -> usize {
+    let blocks = request.messages.iter().flat_map(|message| &message.blocks);
+    blocks.filter(|block| matches!(block, Block::Opaque(_))).count()
+}
+
+#[tokio::test]
+async fn what_a_provider_no_longer_takes_back_is_left_out_once_and_the_turn_goes_on() {
+    let rig = Rig::new().await;
+    rig.model.does(|request, n| match n {
+        0 | 1 => signed(n),
+        2 => Reply::Fail(ProviderError::new(ErrorKind::StaleState, "the signature is not valid")),
+        3 => signed(n),
+        _ if signatures(request) == 1 => say("done"),
+        _ => Reply::Fail(ProviderError::new(ErrorKind::BadRequest, "what came since is missing")),
+    });
+    rig.send("ada", "go").await;
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("done"));
+    let sent: Vec<usize> = rig.model.asked().iter().map(signatures).collect();
+    assert_eq!(sent, [0, 1, 2, 0, 1]);
+    assert_eq!(rig.steps("ada").await.iter().filter(|step| step.name() == "state_dropped").count(), 1);
+}
+
+#[tokio::test]
+async fn a_turn_that_resumes_leaves_out_what_was_dropped_and_one_without_any_is_not_asked_again() {
+    let rig = Rig::new().await;
+    let stale = || Reply::Fail(ProviderError::new(ErrorKind::StaleState, "the signature is not valid"));
+    rig.model.does(move |_, n| match n {
+        0 => signed(n),
+        1 => stale(),
+        _ => Reply::Hang,
+    });
+    rig.send("ada", "go").await;
+    rig.in_time(rig.work_until("ada", rig.model.hung.notified())).await;
+    rig.model.does(move |request, _| if signatures(request) == 0 { stale() } else { say("no") });
+    rig.work("ada").await.unwrap();
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
+    assert_eq!(rig.model.asked().len(), 1);
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::model_facts::ModelFacts;
 use ghost_domain::{Code, Price, Refusal};
 use ghost_provider::{Entry, ErrorKind, Outage, ProviderError};
 use serde_json::json;
@@ -102,6 +103,7 @@ pub(super) struct Choice {
     pub(super) entry: Arc<Entry>,
     pub(super) model: String,
     pub(super) price: Option<Price>,
+    pub(super) facts: Arc<ModelFacts>,
 }
 
 impl Runner {

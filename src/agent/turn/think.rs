@@ -9,7 +9,8 @@ use futures_util::future::poll_immediate;
 use ghost_commons::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_commons::turns;
 use ghost_domain::admission::is_unpriced;
-use ghost_domain::transcript::Message;
+use ghost_domain::model_facts::{ModelFacts, Thinking, ThinkingControl};
+use ghost_domain::transcript::{Block, Message};
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget};
 use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
@@ -22,6 +23,7 @@ use super::stream::Streamer;
 use super::wait::within;
 use crate::fit::{bytes_of, fit};
 use crate::line::Place;
+use crate::transcript::drop_state;
 
 /// What came of thinking.
 pub(super) enum Thought {
@@ -70,6 +72,8 @@ impl Runner {
                 Gate::Anew => return Ok(Thought::Anew),
             };
             if open != at {
+                // Those before it are down: they may answer in the next round.
+                round.transient |= (at..open).any(|before| round.may_ask(before));
                 (at, failed) = (open, 0);
             }
             let choice = &choices[at];
@@ -90,7 +94,7 @@ impl Runner {
                 // It went down while this call stood in the queue.
                 continue;
             }
-            let mut request = self.request(&choice.model);
+            let mut request = self.request(choice);
             let behind = place.looks();
             let bells = (
                 armed(engine.line.raised.notified()),
@@ -206,8 +210,13 @@ impl Runner {
                 next = Next::GiveUp;
             }
             let too_long = next == Next::GiveUp && error.kind == ErrorKind::ContextTooLong;
-            let shortened = (too_long && over.is_none()).then(|| self.shortened(&request.messages)).flatten();
-            self.failed(choice, reservation_id, &error, took, shortened).await?;
+            let remedy = if too_long && over.is_none() {
+                self.shortened(&request.messages).map(Remedy::Shorten)
+            } else {
+                let stale = error.kind == ErrorKind::StaleState && over.is_none() && self.has_state();
+                stale.then_some(Remedy::DropState)
+            };
+            self.failed(choice, reservation_id, &error, took, remedy).await?;
             let bounds = (choice.entry.plan.attempts, choice.entry.plan.retry_cap);
             if cut {
                 drop(pass);
@@ -222,9 +231,12 @@ impl Runner {
             if let Some(refusal) = over.filter(|_| own || !transient) {
                 return Ok(Thought::Failed(refusal));
             }
-            if let Some(context) = shortened {
-                self.context = context;
-                // What the longer conversation met is overcome.
+            if let Some(remedy) = remedy {
+                match remedy {
+                    Remedy::Shorten(context) => self.context = context,
+                    Remedy::DropState => drop_state(&mut self.messages),
+                }
+                // What the conversation met as it was is overcome.
                 failed = 0;
                 continue;
             }
@@ -281,25 +293,44 @@ impl Runner {
                         .hint("name it under llm.providers in world-config.yaml")
                 })?;
                 let price = ghost_provider::price(&plan.llm, &provider, entry.plan.kind, &model);
-                Ok(Choice { entry, model, price })
+                let facts = Arc::new(plan.llm.facts(entry.plan.kind, &provider, &model));
+                Ok(Choice { entry, model, price, facts })
             })
             .collect()
     }
 
-    fn request(&self, model: &str) -> ModelRequest {
+    /// Whether a provider has attached something to an answer of this turn.
+    fn has_state(&self) -> bool {
+        self.messages.iter().any(|message| message.blocks.iter().any(|block| matches!(block, Block::Opaque(_))))
+    }
+
+    /// Most tokens of an answer of this model, its thoughts included: who is told to think gets room for that.
+    fn answer_room(&self, facts: &ModelFacts) -> u64 {
+        // Those think though nobody says so.
+        let unasked = matches!(facts.thinking, ThinkingControl::Effort | ThinkingControl::AlwaysAdaptive);
+        let thinking = self.spec.model.thinking.or(unasked.then_some(Thinking::Medium));
+        let thinking = thinking.filter(|_| facts.thinking != ThinkingControl::Never);
+        let thoughts = thinking.map_or(0, |thinking| facts.thinking_budget(thinking));
+        let room = u64::from(self.spec.limits.answer_tokens).saturating_add(thoughts);
+        facts.output_tokens.map_or(room, |most| room.min(most))
+    }
+
+    fn request(&self, choice: &Choice) -> ModelRequest {
         let mut messages = self.messages.clone();
         fit(&mut messages, self.opening_messages, self.context);
         ModelRequest {
             agent_id: self.agent_id.clone(),
             turn_id: self.turn.turn_id,
-            model: model.to_owned(),
+            provider: choice.entry.author(),
+            model: choice.model.clone(),
+            facts: Arc::clone(&choice.facts),
             system: self.system.text.clone(),
             messages,
             tools: self.registry.specs(),
-            max_tokens: u64::from(self.spec.limits.answer_tokens),
+            max_tokens: self.answer_room(&choice.facts),
             calls_bytes: self.limits().calls_bytes(),
             temperature: self.spec.model.temperature,
-            thinking: self.spec.model.thinking.clone(),
+            thinking: self.spec.model.thinking,
             window_tokens: self.spec.limits.window_tokens,
         }
     }
@@ -390,7 +421,7 @@ impl Runner {
         reservation_id: ReservationId,
         error: &ProviderError,
         took: Duration,
-        shortened: Option<usize>,
+        remedy: Option<Remedy>,
     ) -> Result<(), Refusal> {
         let (cx, turn_id, model) = (self.engine.office.cx.clone(), self.turn.turn_id, choice.model.clone());
         let text = format!("{}: {}", error.kind.as_str(), error.message);
@@ -405,14 +436,24 @@ impl Runner {
         self.keep(move |w| {
             Box::pin(async move {
                 turns::model_failed(w, &cx, turn_id, reservation_id, &model, &text, settlement).await?;
-                match shortened {
-                    Some(context) => turns::shortened(w, &cx, turn_id, &model, context as u64).await,
+                match remedy {
+                    Some(Remedy::Shorten(context)) => turns::shortened(w, &cx, turn_id, &model, context as u64).await,
+                    Some(Remedy::DropState) => turns::state_dropped(w, &cx, turn_id, &model).await,
                     None => Ok(()),
                 }
             })
         })
         .await
     }
+}
+
+/// What is done about a failure before the same model is asked again.
+#[derive(Clone, Copy)]
+enum Remedy {
+    /// The conversation gets so many bytes.
+    Shorten(usize),
+    /// What providers attached to earlier answers is left out.
+    DropState,
 }
 
 /// What a turn ends with when every model has refused it, the last one as `round` says.

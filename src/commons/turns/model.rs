@@ -173,6 +173,17 @@ pub async fn shortened(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str
     Ok(())
 }
 
+/// Journals that what the provider attached to its earlier answers is left out from here on, because it does not take it.
+/// Belongs into the transaction of that failure.
+pub async fn state_dropped(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str) -> Result<()> {
+    let turn = working_turn(w, cx, turn_id).await?;
+    w.journal_append(turn_id, &Step::StateDropped { model: model.to_owned() }, cx.now()).await?;
+    let event = NewEvent::new(EventKind::ModelStateDropped, json!({ "turn_id": turn_id, "model": model }))
+        .agent(&turn.agent_id)
+        .correlation(turn_id);
+    cx.emit(w, event).await
+}
+
 /// Journals that an answer is there which the store does not take, so that a daemon which dies before it does counts the
 /// attempt. What was held for the call stays held: the answer settles it, or a restart does.
 pub async fn answer_waits(w: &mut dyn Writes, cx: &Cx, turn_id: TurnId, model: &str, why: &str) -> Result<()> {

@@ -2,9 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::Price;
+use ghost_domain::model_facts::{Api, Thinking};
+
+use crate::model_list::ModelList;
+use crate::provider_kind::ProviderKind;
 
 /// Which model an agent thinks with. `None` fields fall through to the world's defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,12 +24,12 @@ pub struct ModelChoice {
     pub temperature: Option<f64>,
     /// Most tokens in one answer.
     pub max_tokens: Option<u32>,
-    /// Reasoning effort: `low`, `medium` or `high`.
-    pub thinking: Option<String>,
+    /// How much it thinks.
+    pub thinking: Option<Thinking>,
 }
 
 /// Models.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LlmPlan {
     /// The provider of agents that name none.
     pub default_provider: String,
@@ -34,6 +39,8 @@ pub struct LlmPlan {
     pub providers: BTreeMap<String, ProviderPlan>,
     /// Prices by `provider/model` or `model`; the price of every model is 0 at a `scripted` or `recorded` provider.
     pub prices: BTreeMap<String, Price>,
+    /// What is known of models: the list that ships, with the world's own entries before it.
+    pub models: Arc<ModelList>,
     /// Which of the providers' usual key variables were set when the world was loaded; never their values.
     pub keys_present: BTreeSet<String>,
     /// The world's directory, canonical, which rule files must lie in. If it is empty, each must lie where its provider's `dir`
@@ -41,21 +48,18 @@ pub struct LlmPlan {
     pub world_dir: PathBuf,
 }
 
-/// The protocol that a provider speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ProviderKind {
-    /// Anthropic's Messages API.
-    Anthropic,
-    /// OpenAI's chat completions, and everything that speaks them (vLLM, llama.cpp, …).
-    OpenAi,
-    /// Gemini's generateContent.
-    Gemini,
-    /// Ollama's own chat API.
-    Ollama,
-    /// Rules from a file: demos, tests, simulation.
-    Scripted,
-    /// Answers of an earlier run.
-    Recorded,
+impl Default for LlmPlan {
+    fn default() -> Self {
+        Self {
+            default_provider: String::new(),
+            default_model: String::new(),
+            providers: BTreeMap::new(),
+            prices: BTreeMap::new(),
+            models: ModelList::shipped(),
+            keys_present: BTreeSet::new(),
+            world_dir: PathBuf::new(),
+        }
+    }
 }
 
 /// One provider.
@@ -79,4 +83,12 @@ pub struct ProviderPlan {
     pub idle_timeout: Duration,
     /// For `scripted`: the directory with `<model>.yaml` rule files. For `recorded`: the data directory of the run.
     pub dir: Option<PathBuf>,
+    /// Headers of each request, by name.
+    pub headers: BTreeMap<String, String>,
+    /// Parameters behind each address.
+    pub query: BTreeMap<String, String>,
+    /// Fields of each request's body: an object is merged into ours, anything else takes the place of ours.
+    pub extra_body: serde_json::Map<String, serde_json::Value>,
+    /// Which API of OpenAI's kind; `None` leaves it to the host and the model.
+    pub api: Option<Api>,
 }

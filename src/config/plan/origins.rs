@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ghost_domain::AgentId;
+
 use crate::problem::{COMMAND_LINE, Hint, Problem, Severity};
 
 /// Where something is said.
@@ -50,7 +52,7 @@ impl Origin {
 pub struct ProviderOrigin {
     /// Where it is defined, or where its kind is first named.
     pub named: Origin,
-    /// The settings that are written: `api_key_env`, `base_url`, `dir`.
+    /// The settings that are written: `api`, `api_key_env`, `base_url`, `dir`.
     pub settings: BTreeMap<&'static str, Origin>,
 }
 
@@ -59,10 +61,16 @@ pub struct ProviderOrigin {
 pub struct Origins {
     /// The world file, as messages name it.
     pub world_file: PathBuf,
+    /// The world's own list of what is known of models, as messages name it.
+    pub models_file: Option<PathBuf>,
     /// Providers, by name.
     pub providers: BTreeMap<String, ProviderOrigin>,
     /// Where each model is first named, by provider and model.
     pub models: BTreeMap<(String, String), Origin>,
+    /// `temperature`, `max_tokens` and `thinking` of archetypes, by the archetype and the key.
+    pub archetype_settings: BTreeMap<(String, &'static str), Origin>,
+    /// The same of agents.
+    pub agent_settings: BTreeMap<(AgentId, &'static str), Origin>,
 }
 
 impl Origins {

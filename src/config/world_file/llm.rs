@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ghost_domain::Price;
+use ghost_domain::model_facts::Thinking;
 
-use super::budgets::money;
 use super::parts::{Named, section, variable};
+use super::sent::{Sent, sent};
 use crate::files::is_plain_relative;
 use crate::models::check_base_url;
 use crate::plan::{ModelChoice, ProviderKind};
+use crate::price::price;
 use crate::reader::{Field, Map, is_name};
 
 /// `llm`, read.
@@ -28,6 +30,8 @@ pub struct LlmEntry<'n> {
     pub unread: BTreeSet<String>,
     /// `prices`.
     pub prices: BTreeMap<String, Price>,
+    /// `models_file`, relative to the world's directory.
+    pub models_file: Option<Named<'n>>,
 }
 
 /// One provider; what is not written falls back to the kind's default.
@@ -54,6 +58,8 @@ pub struct ProviderEntry<'n> {
     pub idle_timeout: Option<Duration>,
     /// `dir`, relative to the world's directory.
     pub dir: Option<PathBuf>,
+    /// What it adds to each request.
+    pub sent: Sent,
 }
 
 /// A model choice with the fields that must still be checked.
@@ -67,6 +73,8 @@ pub struct ModelEntry<'n> {
     pub model: Option<Field<'n>>,
     /// The entries of `fallback_models`.
     pub fallbacks: Vec<Field<'n>>,
+    /// `temperature`, `max_tokens` and `thinking`, where they are written.
+    pub settings: BTreeMap<&'static str, Field<'n>>,
 }
 
 /// Reads `llm`.
@@ -89,6 +97,7 @@ pub fn llm<'n>(map: &Map<'n>) -> LlmEntry<'n> {
             providers,
             unread,
             prices: prices(llm),
+            models_file: llm.get("models_file").and_then(|field| file_within(&field)),
         })
     })
     .unwrap_or_default()
@@ -115,7 +124,8 @@ fn provider<'n>(name: &str, field: &Field<'n>) -> Option<ProviderEntry<'n>> {
     let (retry_base, retry_cap) = (wait("retry_base"), wait("retry_cap"));
     let idle_timeout = wait("idle_timeout");
     let dir = map.get("dir").and_then(|field| directory(&field, kind));
-    let settings = ["api_key_env", "base_url", "dir"].into_iter();
+    let sent = sent(&map, kind);
+    let settings = ["api", "api_key_env", "base_url", "dir"].into_iter();
     let settings = settings.filter_map(|key| map.get(key).map(|field| (key, field))).collect();
     map.finish(&[("api_key", "keys are never written here: name the variable that holds it with `api_key_env`")]);
     if kind == Some(ProviderKind::Recorded) && dir.is_none() {
@@ -143,7 +153,18 @@ fn provider<'n>(name: &str, field: &Field<'n>) -> Option<ProviderEntry<'n>> {
         retry_cap,
         idle_timeout,
         dir,
+        sent,
     })
+}
+
+fn file_within<'n>(field: &Field<'n>) -> Option<Named<'n>> {
+    let text = field.text(1_024)?;
+    if is_plain_relative(text) {
+        return Some((field.clone(), text)).filter(|_| !field.is_unset());
+    }
+    let message = format!("`{}` does not stay in the world's directory", field.shown());
+    field.error(message, "write a relative path such as models.yaml");
+    None
 }
 
 fn address(field: &Field<'_>) -> Option<String> {
@@ -184,25 +205,8 @@ fn directory(field: &Field<'_>, kind: Option<ProviderKind>) -> Option<PathBuf> {
 }
 
 fn prices(llm: &Map<'_>) -> BTreeMap<String, Price> {
-    let mut prices = BTreeMap::new();
-    for (key, field) in llm.get("prices").map(|field| field.entries()).unwrap_or_default() {
-        let Some(map) = field.map_of("{ input: 3, output: 15 }") else { continue };
-        let usd = |key| map.get(key).and_then(|field| money(&field, "write 0 if it costs nothing"));
-        let (input, output, cache_read, cache_write) =
-            (usd("input"), usd("output"), usd("cache_read"), usd("cache_write"));
-        // A price that misses half of what is billed would let a money budget run over.
-        for (name, found) in [("input", input), ("output", output)] {
-            if found.is_none() && map.get(name).is_none() {
-                field.error(format!("`{name}` is missing"), "in US dollars for a million tokens");
-            }
-        }
-        map.finish(&[]);
-        let (input, output) = (input.unwrap_or_default(), output.unwrap_or_default());
-        let price =
-            Price { input, output, cache_read: cache_read.unwrap_or(input), cache_write: cache_write.unwrap_or(input) };
-        prices.insert(key.text.clone(), price);
-    }
-    prices
+    let entries = llm.get("prices").map(|field| field.entries()).unwrap_or_default();
+    entries.into_iter().filter_map(|(key, field)| Some((key.text.clone(), price(&field)?))).collect()
 }
 
 /// `provider`, `model`, `fallback_models`, `temperature`, `max_tokens`, `thinking` in `map`.
@@ -216,9 +220,16 @@ pub fn read_model<'n>(map: &Map<'n>) -> ModelEntry<'n> {
         fallback_models: fallbacks.iter().map(|(_, text)| (*text).to_owned()).collect(),
         temperature: map.get("temperature").and_then(|field| field.number(0.0..=2.0)),
         max_tokens: map.get("max_tokens").and_then(|field| field.count32(1..=1_000_000)),
-        thinking: map.get("thinking").and_then(|f| f.choice(&["low", "medium", "high"])).map(str::to_owned),
+        thinking: map.get("thinking").and_then(|field| thinking(&field)),
     };
     let field = |(field, _): Named<'n>| field;
     let (provider, model) = (provider.map(field), model.map(field));
-    ModelEntry { choice, provider, model, fallbacks: fallbacks.into_iter().map(field).collect() }
+    let settings = ["temperature", "max_tokens", "thinking"].into_iter();
+    let settings = settings.filter_map(|key| map.get(key).map(|field| (key, field))).collect();
+    ModelEntry { choice, provider, model, fallbacks: fallbacks.into_iter().map(field).collect(), settings }
+}
+
+fn thinking(field: &Field<'_>) -> Option<Thinking> {
+    let words: Vec<&str> = Thinking::ALL.iter().map(|thinking| thinking.as_str()).collect();
+    field.choice(&words).and_then(|word| word.parse().ok())
 }

@@ -12,6 +12,7 @@ pub mod http;
 pub mod later;
 pub mod llm;
 pub mod parts;
+pub mod sent;
 
 use std::collections::BTreeMap;
 
@@ -143,7 +144,7 @@ const LIMITS_ELSEWHERE: [(&str, &str); 5] = [
 ];
 
 /// Keys of sections that people write at the top of the file.
-const WITHIN: [(&str, &str); 22] = [
+const WITHIN: [(&str, &str); 23] = [
     ("allowed_hosts", "http"),
     ("allowed_origins", "http"),
     ("brief", "job"),
@@ -154,6 +155,7 @@ const WITHIN: [(&str, &str); 22] = [
     ("intensity", "world"),
     ("lead", "job"),
     ("model", "llm"),
+    ("models_file", "llm"),
     ("name", "world"),
     ("open", "metrics"),
     ("owner_may_update", "tasks"),

@@ -70,6 +70,11 @@ fn is_variable(name: &str) -> bool {
 /// The name of an environment variable.
 pub fn variable(field: &Field<'_>) -> Option<String> {
     let name = field.text(1_024)?;
+    if field.written() != name {
+        // What the variable holds may be the secret itself, and may look like a name.
+        field.error("this is what a variable holds, not its name", "write the variable's name alone, without `${}`");
+        return None;
+    }
     if is_variable(name) {
         return Some(name.to_owned());
     }

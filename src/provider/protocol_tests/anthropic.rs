@@ -55,8 +55,9 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     assert_eq!(
         answer.blocks,
         [
-            Block::Thinking { text: "Let me think.".to_owned(), signature: Some("anthropic:c2ln".to_owned()) },
-            Block::Thinking { text: String::new(), signature: Some("anthropic:redacted:opaque".to_owned()) },
+            opaque("claude-x", r#"{"signature":"c2ln"}"#, true),
+            thought("Let me think."),
+            opaque("claude-x", r#"{"data":"opaque","type":"redacted_thinking"}"#, false),
             text("Two files."),
             call("toolu_a", "workspace.read", json!({ "path": "ä.md" })),
             call("toolu_b", "workspace.list", json!("{\"path\": 7")),
@@ -72,13 +73,17 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     let parameters = &request.tools[0].parameters;
     let tool = |name: &str, what: &str| json!({ "name": name, "description": what, "input_schema": parameters });
     let cached = |text: &str| json!([{ "type": "text", "text": text, "cache_control": { "type": "ephemeral" } }]);
+    let marked = |mut value: Value| {
+        value["cache_control"] = json!({ "type": "ephemeral" });
+        value
+    };
     let body = json!({
         "model": "claude-x", "stream": true, "max_tokens": 777, "temperature": 0.5,
         "system": cached("You are careful."),
-        "tools": [tool("workspace__list", "Does workspace.list."), tool("workspace__read", "Does workspace.read.")],
+        "tools": [tool("workspace__list", "Does workspace.list."), marked(tool("workspace__read", "Does workspace.read."))],
         "messages": [
             { "role": "user", "content": cached("The briefing.") },
-            { "role": "user", "content": "The mail." },
+            { "role": "user", "content": [{ "type": "text", "text": "The mail." }] },
             { "role": "assistant", "content": [
                 { "type": "text", "text": "Reading." },
                 { "type": "tool_use", "id": "c1", "name": "workspace__read", "input": { "path": "a.md" } },
@@ -86,15 +91,15 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
             ] },
             { "role": "user", "content": [
                 { "type": "tool_result", "tool_use_id": "c1", "content": "content of a" },
-                { "type": "tool_result", "tool_use_id": "c2", "content": "{\"error\":\"no\"}", "is_error": true },
+                marked(json!({ "type": "tool_result", "tool_use_id": "c2", "content": "{\"error\":\"no\"}", "is_error": true })),
             ] },
         ],
     });
     assert_eq!(sent.body, body);
 
     // Sent back, thinking keeps its signature and its place; what another provider signed stays here.
-    let foreign = Block::Thinking { text: "x".to_owned(), signature: Some("gemini:abc".to_owned()) };
-    request.messages.push(Message { role: Role::Assistant, blocks: [vec![foreign], answer.blocks].concat() });
+    let foreign = vec![opaque("other", r#"{"signature":"abc"}"#, true), thought("x")];
+    request.messages.push(Message { role: Role::Assistant, blocks: [foreign, answer.blocks].concat() });
     ask(&adapter, &request).await;
     let sent = server.requests().remove(1);
     assert_eq!(
@@ -104,27 +109,56 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
             { "type": "redacted_thinking", "data": "opaque" },
             { "type": "text", "text": "Two files." },
             { "type": "tool_use", "id": "toolu_a", "name": "workspace__read", "input": { "path": "ä.md" } },
-            { "type": "tool_use", "id": "toolu_b", "name": "workspace__list", "input": { "_unparsed": "{\"path\": 7" } },
+            marked(json!({ "type": "tool_use", "id": "toolu_b", "name": "workspace__list", "input": { "_unparsed": "{\"path\": 7" } })),
         ])
     );
 }
 
 #[tokio::test]
-async fn thinking_is_asked_for_within_the_limit_of_the_answer() {
+async fn a_budget_of_thoughts_leaves_the_answer_room() {
     let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer()))).await;
     let adapter = adapter(ProviderKind::Anthropic, server.url());
+    let facts = ModelFacts { thinking: ThinkingControl::Budget, ..ModelFacts::default() };
     for (max_tokens, effort, budget) in [
-        (30_000, "high", Some(24_000)),
-        (9_000, "high", Some(8_000)),
-        (2_000, "medium", Some(1_024)),
-        (500, "low", None),
+        (60_000, Thinking::High, Some(24_576)),
+        (9_000, Thinking::High, Some(4_500)),
+        (4_096, Thinking::Low, Some(2_048)),
+        (1_500, Thinking::Low, Some(1_024)),
+        (500, Thinking::Low, None),
+        (60_000, Thinking::None, None),
     ] {
-        let mut request = conversation("claude-3-7-sonnet-20250219");
-        (request.max_tokens, request.thinking) = (max_tokens, Some(effort.to_owned()));
+        let mut request = request("claude-3-7-sonnet-20250219", "hello");
+        (request.max_tokens, request.thinking, request.temperature) = (max_tokens, Some(effort), Some(0.5));
+        request.facts = Arc::new(facts.clone());
         ask(&adapter, &request).await;
         let sent = server.requests().pop().unwrap().body;
         assert_eq!(sent["thinking"]["budget_tokens"].as_u64(), budget, "{max_tokens} {effort}: {sent}");
+        assert_eq!(sent["thinking"]["type"], if budget.is_some() { "enabled" } else { "disabled" });
         assert_eq!(sent.get("temperature").is_some(), budget.is_none());
+    }
+}
+
+#[tokio::test]
+async fn newer_models_are_told_an_effort_and_no_temperature() {
+    let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer()))).await;
+    let adapter = adapter(ProviderKind::Anthropic, server.url());
+    let efforts = ["low", "medium", "high", "max"].map(str::to_owned).to_vec();
+    let adaptive = json!({ "type": "adaptive", "display": "summarized" });
+    for (thinking, wanted, mode, effort) in [
+        (ThinkingControl::Adaptive, Thinking::High, Some(adaptive.clone()), Some("high")),
+        (ThinkingControl::Adaptive, Thinking::None, Some(json!({ "type": "disabled" })), None),
+        (ThinkingControl::AlwaysAdaptive, Thinking::Low, Some(adaptive), Some("low")),
+        (ThinkingControl::AlwaysAdaptive, Thinking::None, None, Some("low")),
+        (ThinkingControl::Never, Thinking::High, None, None),
+    ] {
+        let facts = ModelFacts { thinking, efforts: efforts.clone(), temperature: false, ..ModelFacts::default() };
+        let mut request = request("claude-x", "hello");
+        (request.thinking, request.temperature, request.facts) = (Some(wanted), Some(0.5), Arc::new(facts));
+        ask(&adapter, &request).await;
+        let sent = server.requests().pop().unwrap().body;
+        assert_eq!(sent.get("thinking").cloned(), mode, "{thinking:?} {wanted}");
+        assert_eq!(sent["output_config"]["effort"].as_str(), effort, "{thinking:?} {wanted}");
+        assert_eq!(sent.get("temperature"), None);
     }
 }
 
@@ -153,7 +187,7 @@ async fn what_is_kept_and_never_told_of_is_bounded_too() {
     let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
     let adapter = adapter(ProviderKind::Anthropic, server.url());
     let error = adapter.complete(&conversation("m"), &mut crate::model::NoDeltas).await.unwrap_err();
-    assert!(error.kind == crate::ErrorKind::BadAnswer && error.message.contains("is longer than"), "{error}");
+    assert!(error.kind == crate::ErrorKind::BadAnswer && error.message.contains("longer than"), "{error}");
 }
 
 /// What a provider's own tools and citations add to an answer, as Anthropic documents it.
@@ -187,12 +221,18 @@ data: {"type":"content_block_stop","index":4}
 "#;
 
 #[tokio::test]
-async fn blocks_and_deltas_that_nobody_knows_are_left_out_and_the_rest_is_kept() {
+async fn what_only_its_provider_reads_is_kept_in_its_place() {
     let list = answer();
     // Behind the thinking, before the words.
     let body = format!("{}{OTHERS}{}", events(&list[..8]), events(&list[8..]));
     let mut expected = ask_for(events(&list)).await;
-    expected.blocks[2] = text("One, Two files.");
+    let kept = [
+        r#"{"input":{"query":"x"},"id":"srvtoolu_1","name":"web_search","type":"server_tool_use"}"#,
+        r#"{"content":[{"type":"web_search_result","title":"t","url":"https://example.com","encrypted_content":"e"}],"tool_use_id":"srvtoolu_1","type":"web_search_tool_result"}"#,
+    ];
+    let cited = r#"{"citations":[{"type":"web_search_result_location","cited_text":"c","url":"https://example.com","title":"t","encrypted_index":"i"}]}"#;
+    let [first, second] = kept.map(|json| opaque("m", json, false));
+    expected.blocks.splice(3..3, [first, second, opaque("m", cited, true), text("One, ")]);
     for size in [1, 11, 1 << 20] {
         let body = body.clone();
         let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone()).in_pieces(size)).await;

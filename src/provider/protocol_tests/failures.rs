@@ -117,7 +117,7 @@ async fn an_error_event_in_the_stream_is_that_error() {
             _ => (sse(&[json!({ "error": { "message": "busy", "type": "server_error" } })]), ErrorKind::Server),
         };
         for end in [FakeEnd::Whole, FakeEnd::Cut, FakeEnd::Hang] {
-            // Ollama ends after an error; genai reads on.
+            // Ollama ends after an error.
             if (kind, end) == (ProviderKind::Ollama, FakeEnd::Hang) {
                 continue;
             }

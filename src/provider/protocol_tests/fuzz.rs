@@ -35,6 +35,11 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         Just("{\"content_block\":{\"type\":\"server_tool_use\"},\"delta\":{\"type\":\"citations_delta\"}}"),
         Just("{\"message\":{\"content\":\"x\",\"tool_calls\":[{}]},\"done\":false}"),
         Just("{\"done\":true,\"prompt_eval_count\":2147483647,\"eval_count\":2147483647}"),
+        Just("{\"type\":\"response.output_item.done\",\"item\":{\"type\":\"message\",\"content\":[{\"text\":\"x\"}]}}"),
+        Just("{\"type\":\"response.output_item.done\",\"item\":{\"type\":\"reasoning\",\"content\":[{}]}}"),
+        Just("{\"type\":\"response.output_text.delta\",\"delta\":\"x\",\"content_index\":4000000000}"),
+        Just("{\"type\":\"response.incomplete\",\"response\":{\"output\":[{\"type\":\"function_call\"}]}}"),
+        Just("{\"type\":\"response.completed\",\"response\":{\"usage\":{\"input_tokens\":-1}}}"),
         Just("null"),
         Just("[]"),
     ];
@@ -54,7 +59,8 @@ fn any_bytes_end_in_an_answer_or_an_error() {
         (server.await, body)
     });
     let kinds = [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::Ollama];
-    let adapters: Vec<_> = kinds.into_iter().map(|kind| adapter(kind, server.url())).collect();
+    let mut adapters: Vec<_> = kinds.into_iter().map(|kind| adapter(kind, server.url())).collect();
+    adapters.push(responses::adapter(&server));
     let turn = conversation("m");
     let input =
         (prop::collection::vec(piece(), 0..12), 1_usize..40, prop::sample::select(vec![200_u16, 200, 200, 404, 500]));

@@ -35,9 +35,9 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     assert_eq!(
         answer.blocks,
         [
-            Block::Thinking { text: "Let me think.".to_owned(), signature: None },
+            thought("Let me think."),
             text("Two files."),
-            Block::Thinking { text: String::new(), signature: Some("gemini:c2ln".to_owned()) },
+            opaque("gemini-x", r#"{"thoughtSignature":"c2ln"}"#, true),
             call("call-3", "workspace.read", json!({ "path": "ä.md" })),
             call("call-4", "workspace.list", json!({ "path": "b" })),
         ]
@@ -59,8 +59,9 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     assert_eq!(contents[0], json!({ "role": "user", "parts": [{ "text": "The briefing." }] }));
     assert_eq!(contents[2]["role"], "model");
     assert_eq!(contents[2]["parts"][1]["functionCall"]["name"], "workspace__read");
+    assert_eq!(contents[2]["parts"][1]["thoughtSignature"], "skip_thought_signature_validator");
     assert_eq!(contents[3]["parts"][0]["functionResponse"]["name"], "workspace__read");
-    assert_eq!(contents[3]["parts"][1]["functionResponse"]["response"]["content"], "{\"error\":\"no\"}");
+    assert_eq!(contents[3]["parts"][1]["functionResponse"]["response"], json!({ "error": "{\"error\":\"no\"}" }));
 
     // Sent back, the signature is on its call, and calls that had no id have none.
     request.messages.push(Message { role: Role::Assistant, blocks: answer.blocks });
@@ -150,7 +151,7 @@ async fn calls_are_made_only_if_the_answer_stopped_for_a_reason_that_is_known() 
         ("MALFORMED_FUNCTION_CALL", none.clone(), none.clone()),
         ("UNEXPECTED_TOOL_CALL", none.clone(), none.clone()),
         ("MALFORMED_RESPONSE", none.clone(), none.clone()),
-        ("MISSING_THOUGHT_SIGNATURE", Err(ErrorKind::BadRequest), Err(ErrorKind::BadRequest)),
+        ("MISSING_THOUGHT_SIGNATURE", Err(ErrorKind::StaleState), Err(ErrorKind::StaleState)),
         ("NOBODY_KNOWS_YET", none.clone(), Ok(Stop::Other("NOBODY_KNOWS_YET".to_owned()))),
     ] {
         for (from, expected) in [(0, calls), (1, words)] {

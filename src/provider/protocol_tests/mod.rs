@@ -6,16 +6,23 @@ mod anthropic;
 mod failures;
 mod fuzz;
 mod gemini;
+mod hosts;
 mod idle;
 mod ollama;
 mod openai;
+mod openai_state;
+mod responses;
+mod responses_answers;
+mod responses_server;
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ghost_config::plan::{LlmPlan, ProviderKind, ProviderPlan};
 use ghost_domain::Clock;
-use ghost_domain::transcript::{Block, Message, Role, ToolSpec};
+use ghost_domain::model_facts::{Api, ModelFacts, Thinking, ThinkingControl};
+use ghost_domain::transcript::{Block, Message, Opaque, Role, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
@@ -101,6 +108,15 @@ fn conversation(model: &str) -> ModelRequest {
         temperature: Some(0.5),
         ..request(model, "")
     }
+}
+
+/// What the provider `p` attached to an answer of `model`.
+fn opaque(model: &str, json: &str, attached: bool) -> Block {
+    Block::Opaque(Opaque { author: format!("p/{model}"), json: json.to_owned(), attached })
+}
+
+fn thought(text: &str) -> Block {
+    Block::Thinking { text: text.to_owned() }
 }
 
 fn text(text: &str) -> Block {

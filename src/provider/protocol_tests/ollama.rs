@@ -31,12 +31,13 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     let server = serve(|_| FakeReply::new(200, "application/x-ndjson", lines(&answer())).in_pieces(13)).await;
     let adapter = adapter(ProviderKind::Ollama, server.url());
     let mut request = conversation("llama-x:8b");
-    (request.thinking, request.window_tokens) = (Some("high".to_owned()), Some(32_768));
+    (request.thinking, request.window_tokens) = (Some(Thinking::High), Some(32_768));
     let answer = ask(&adapter, &request).await;
     assert_eq!(
         answer.blocks,
         [
-            Block::Thinking { text: "Let me think.".to_owned(), signature: None },
+            opaque("llama-x:8b", "{}", true),
+            thought("Let me think."),
             text("Two files."),
             call("call-3", "workspace.read", json!({ "path": "ä.md" })),
             call("call-4", "workspace.list", json!({ "path": "b" })),
@@ -52,7 +53,7 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     assert_eq!(sent.body["stream"], true);
     assert_eq!(sent.body["options"], json!({ "num_ctx": 32_768, "num_predict": 777, "temperature": 0.5 }));
     // What does not fit is to be refused, not cut.
-    assert_eq!((&sent.body["truncate"], &sent.body["think"]), (&json!(false), &json!("high")));
+    assert_eq!((&sent.body["truncate"], &sent.body["think"]), (&json!(false), &json!(true)));
     assert_eq!(sent.body["tools"][1]["function"]["name"], "workspace__read");
     assert_eq!(sent.body["tools"][1]["function"]["parameters"], request.tools[1].parameters);
     assert_eq!(

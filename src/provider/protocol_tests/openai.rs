@@ -42,12 +42,13 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     let server = serve(|_| FakeReply::new(200, "text/event-stream", answer()).in_pieces(7)).await;
     let adapter = adapter(ProviderKind::OpenAi, format!("{}/v1", server.url()));
     let mut request = conversation("gpt-x");
-    request.thinking = Some("low".to_owned());
+    request.thinking = Some(Thinking::Low);
     let answer = ask(&adapter, &request).await;
     assert_eq!(
         answer.blocks,
         [
-            Block::Thinking { text: "Let me think.".to_owned(), signature: None },
+            opaque("gpt-x", r#"{"field":"reasoning_content"}"#, true),
+            thought("Let me think."),
             text("Two files."),
             call("call_a", "workspace.read", json!({ "path": "ä.md" })),
             call("call_b", "workspace.list", json!("{\"path\": 7")),
@@ -218,7 +219,7 @@ async fn the_end_marker_is_enough_even_if_the_connection_then_breaks_or_stays() 
     for end in [FakeEnd::Cut, FakeEnd::Hang] {
         let server = serve(move |_| FakeReply::new(200, "text/event-stream", answer()).ending(end)).await;
         let answer = ask(&adapter(ProviderKind::OpenAi, server.url()), &conversation("m")).await;
-        assert_eq!(answer.blocks.len(), 4);
+        assert_eq!(answer.blocks.len(), 5);
     }
 }
 

@@ -129,7 +129,7 @@ impl Said {
     pub(super) fn think(&mut self, text: String, deltas: &mut dyn Deltas) {
         deltas.thinking(&text);
         self.output += tokens_of_bytes(text.len());
-        self.blocks.push(Block::Thinking { text, signature: None });
+        self.blocks.push(Block::Thinking { text });
     }
 
     pub(super) fn say(&mut self, text: &str, deltas: &mut dyn Deltas) {

@@ -114,7 +114,7 @@ impl<'a> Conversation<'a> {
                             round: conversation.round.saturating_sub(1),
                         });
                     }
-                    Block::Text { .. } | Block::Thinking { .. } => {}
+                    Block::Text { .. } | Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } => {}
                 }
             }
         }
@@ -179,7 +179,7 @@ fn bytes_of(message: &Message) -> usize {
         Block::Text { text } => text.len(),
         Block::ToolCall { name, arguments, .. } => name.len() + json_len(arguments),
         Block::ToolResult { content, .. } => content.len(),
-        Block::Thinking { .. } => 0,
+        Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } => 0,
     };
     message.blocks.iter().map(|block| of_block(block) + 64).sum()
 }
@@ -193,7 +193,7 @@ fn text_of(message: &Message) -> String {
             Block::Text { text } => Some(text.clone()),
             Block::ToolCall { name, arguments, .. } => Some(format!("{name} {arguments}")),
             Block::ToolResult { content, .. } => Some(content.clone()),
-            Block::Thinking { .. } => None,
+            Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } => None,
         })
         .collect();
     parts.join("\n")

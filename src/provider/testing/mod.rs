@@ -7,6 +7,7 @@ mod clock;
 mod fake_openai;
 mod ground;
 mod server;
+mod strict;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub use clock::ManualClock;
 pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
 pub use ground::{Counting, write_file, write_world};
 pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
+pub use strict::{Asked, StrictServer, Wire};
 
 /// A plan of `kind` with short waits, four calls at once and three attempts.
 #[must_use]
@@ -35,6 +37,10 @@ pub fn provider_plan(kind: ProviderKind, base_url: Option<String>) -> ProviderPl
         retry_cap: Duration::from_secs(1),
         idle_timeout: Duration::from_secs(60),
         dir: None,
+        headers: Default::default(),
+        query: Default::default(),
+        extra_body: Default::default(),
+        api: None,
     }
 }
 
@@ -44,7 +50,9 @@ pub fn request(model: &str, text: &str) -> ModelRequest {
     ModelRequest {
         agent_id: tester(),
         turn_id: TurnId(Default::default()),
+        provider: "p".to_owned(),
         model: model.to_owned(),
+        facts: Arc::default(),
         system: String::new(),
         messages: vec![Message::text(Role::User, text)],
         tools: Arc::from([]),

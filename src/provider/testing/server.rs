@@ -32,6 +32,8 @@ pub struct FakeRequest {
     pub headers: BTreeMap<String, String>,
     /// The body as JSON; null if it was none.
     pub body: Value,
+    /// The body as it came.
+    pub raw: Bytes,
 }
 
 /// How a body ends.
@@ -172,7 +174,7 @@ async fn serve(state: Arc<State>, request: Request) -> Response {
         .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect();
     let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
-    let request = FakeRequest { path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
+    let request = FakeRequest { path, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null), raw: body };
     let reply = (state.answer)(&request);
     if let Some(log) = &state.log {
         let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);

@@ -156,7 +156,7 @@ fn steps() -> Vec<Step> {
         Step::ModelAnswered {
             model: "m".to_owned(),
             blocks: vec![
-                Block::Thinking { text: AWKWARD.to_owned(), signature: Some("s".to_owned()) },
+                Block::Thinking { text: AWKWARD.to_owned() },
                 Block::ToolCall {
                     id: "1".to_owned(),
                     name: "x".to_owned(),
@@ -169,6 +169,7 @@ fn steps() -> Vec<Step> {
         Step::ModelFailed { model: "m".to_owned(), error: AWKWARD.to_owned() },
         Step::PassedOver { model: "m".to_owned(), why: AWKWARD.to_owned() },
         Step::Shortened { model: "m".to_owned(), context: 4_096 },
+        Step::StateDropped { model: "m".to_owned() },
         Step::CallStarted {
             call_id: call_id(1),
             id: "1".to_owned(),

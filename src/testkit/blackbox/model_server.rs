@@ -108,6 +108,12 @@ fn text_of(message: &Value) -> String {
 #[must_use]
 pub fn agent_of(request: &FakeRequest) -> String {
     let system: String = request.messages().iter().filter(|m| m["role"] == "system").map(text_of).collect();
+    agent_in(&system)
+}
+
+/// The agent that a system part names.
+#[must_use]
+pub fn agent_in(system: &str) -> String {
     let at = system.find("Runtime: agent=").map(|at| at + "Runtime: agent=".len());
     at.and_then(|at| system[at..].split_whitespace().next()).unwrap_or_default().to_owned()
 }

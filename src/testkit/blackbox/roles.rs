@@ -9,11 +9,11 @@ use ghost_domain::tool_catalogue::from_wire;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Clock, Timestamp, TurnId};
 use ghost_provider::scripted::{Scripted, Vetted};
-use ghost_provider::testing::{FakeAnswer, FakeCall, FakeRequest};
+use ghost_provider::testing::{Asked, FakeAnswer, FakeCall, FakeRequest};
 use ghost_provider::{ModelRequest, NoDeltas, Provider};
 use serde_json::Value;
 
-use super::model_server::agent_of;
+use super::model_server::{agent_in, agent_of};
 
 /// The models of a `scripts` directory, one for each agent by its id.
 pub struct ScriptedRoles(Scripted);
@@ -87,8 +87,40 @@ impl ScriptedRoles {
                 _ => messages.push(Message::text(Role::User, text)),
             }
         }
+        match self.said(&agent, system, messages) {
+            Ok(blocks) => {
+                let mut text = String::new();
+                let mut calls = Vec::new();
+                for block in blocks {
+                    match block {
+                        Block::Text { text: said } => text.push_str(&said),
+                        Block::ToolCall { id, name, arguments } => {
+                            calls.push(FakeCall { id, tool: name, arguments });
+                        }
+                        Block::Thinking { .. } | Block::ToolResult { .. } | Block::Opaque(_) | Block::Image { .. } => {}
+                    }
+                }
+                FakeAnswer::Model { text, calls }
+            }
+            Err(error) => FakeAnswer::status(400, &error),
+        }
+    }
+
+    /// What the script of the agent that asks would answer, whatever protocol it asked in.
+    ///
+    /// # Panics
+    /// When there is no thread to ask it on, or the script has no answer.
+    #[must_use]
+    pub fn answer_to(&self, asked: &Asked) -> Vec<Block> {
+        let agent = agent_in(&asked.system);
+        self.said(&agent, asked.system.clone(), asked.messages.clone()).expect("a script that answers")
+    }
+
+    fn said(&self, agent: &str, system: String, messages: Vec<Message>) -> Result<Vec<Block>, String> {
         let request = ModelRequest {
-            model: agent.clone(),
+            provider: "scripted".to_owned(),
+            model: agent.to_owned(),
+            facts: Arc::default(),
             agent_id: agent.parse().expect("the request names its agent"),
             turn_id: TurnId(Default::default()),
             system,
@@ -108,22 +140,6 @@ impl ScriptedRoles {
             });
             asked.join().expect("a script that answers")
         });
-        match answer {
-            Ok(answer) => {
-                let mut text = String::new();
-                let mut calls = Vec::new();
-                for block in answer.blocks {
-                    match block {
-                        Block::Text { text: said } => text.push_str(&said),
-                        Block::ToolCall { id, name, arguments } => {
-                            calls.push(FakeCall { id, tool: name, arguments });
-                        }
-                        Block::Thinking { .. } | Block::ToolResult { .. } => {}
-                    }
-                }
-                FakeAnswer::Model { text, calls }
-            }
-            Err(error) => FakeAnswer::status(400, &error.to_string()),
-        }
+        answer.map(|answer| answer.blocks).map_err(|error| error.to_string())
     }
 }

@@ -147,7 +147,7 @@ impl Provider for SimModel {
         let mark = place as u64;
         let (mut blocks, stop) = whims::answer(&self.scene, request, round, mark, &mut dice);
         // Shown again with the conversation, so that the journal tells which answer it holds.
-        blocks.insert(0, Block::Thinking { text: thought(mark), signature: None });
+        blocks.insert(0, Block::Thinking { text: thought(mark) });
         for block in &blocks {
             if let Block::Text { text } = block {
                 deltas.text(text);

@@ -55,6 +55,10 @@ pub(crate) fn provider() -> ProviderPlan {
         retry_cap: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(60),
         dir: None,
+        headers: BTreeMap::new(),
+        query: BTreeMap::new(),
+        extra_body: serde_json::Map::new(),
+        api: None,
     }
 }
 

@@ -176,8 +176,10 @@ INSERT INTO turn_roots
         WHERE json_valid(record);
 CREATE TRIGGER turns_added AFTER INSERT ON turns BEGIN
     INSERT OR IGNORE INTO turn_roots VALUES (unhex(replace(new.record ->> '$.root_id', '-', '')), new.turn_id);
+    -- Most turns have one root, and no record is read twice for the others.
     INSERT OR IGNORE INTO turn_roots
-        SELECT unhex(replace(value, '-', '')), new.turn_id FROM json_each(new.record, '$.other_roots');
+        SELECT unhex(replace(value, '-', '')), new.turn_id
+        FROM json_each(iif(instr(new.record, '"other_roots":'), new.record, '{}'), '$.other_roots');
 END;
 CREATE TRIGGER turns_pruned AFTER DELETE ON turns WHEN json_valid(old.record) BEGIN
     DELETE FROM turn_roots

@@ -242,6 +242,29 @@ async fn a_registry_holds_what_was_granted_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn names_are_understood_where_only_one_tool_can_be_meant() {
+    let rig = Rig::new().await;
+    let registry = rig.table().registry((*rig.ada.caller).clone(), &|name| name != "syscall.agent.create");
+    for (written, meant) in [
+        ("syscall_ask", "syscall.ask"),
+        ("functions.syscall__ask", "syscall.ask"),
+        ("Syscall.Ask", "syscall.ask"),
+        ("default_api.syscall_ask", "syscall.ask"),
+        ("workspace-read", "workspace.read"),
+        ("workspace/read", "workspace.read"),
+        ("syscall_message_send", "syscall.message.send"),
+    ] {
+        let (tool, alias) = registry.find(written).unwrap();
+        assert_eq!((tool.spec.name.as_str(), alias), (meant, None), "{written}");
+        assert_eq!(registry.known(written), Some(meant), "records have the tool's own name");
+    }
+    assert_eq!(code(registry.find("functions.syscall_agent_create").map(|_| ())), Code::AccessDenied);
+    for nobodys in ["ask_syscall", "syscall", "functions.", "", "x.syscall_ask"] {
+        assert_eq!(code(registry.find(nobodys).map(|_| ())), Code::UnknownTool, "{nobodys}");
+    }
+}
+
+#[tokio::test]
 async fn lists_that_no_registry_uses_are_dropped() {
     let rig = Rig::new().await;
     let table = rig.table();

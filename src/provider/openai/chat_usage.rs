@@ -41,7 +41,7 @@ pub(crate) fn tokens(usage: &Value, empty: bool) -> Option<TokenUsage> {
 }
 
 /// A count, if there is one: `null`, text and what is no count are none.
-fn count(object: &Value, key: &str) -> Option<u64> {
+pub(super) fn count(object: &Value, key: &str) -> Option<u64> {
     let value = object.get(key)?;
     let whole = value.as_u64().or_else(|| {
         let float = value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..=1e9).contains(float))?;

@@ -8,20 +8,25 @@ use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::{Block, TokenUsage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::answer_bounds::AnswerBytes;
-use crate::blocks::{call, count_calls, normalise, own_ids, settle};
+use crate::blocks::{call, count_blocks, count_calls, normalise, own_ids, settle};
 use crate::error::{ErrorKind, ProviderError};
 use crate::http::event_error;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
-use crate::openai_usage::tokens;
+
+use super::chat_request::{DETAILS, FIELD, GOOGLES};
+use super::chat_usage::tokens;
+use crate::attached::{alone, attached};
+use crate::exchange::{Gather, first};
 
 /// An event, or the whole of an answer that was not streamed.
 #[derive(Deserialize)]
 struct Chunk {
-    #[serde(default)]
-    choices: Vec<Choice>,
+    /// Only one is ever asked for.
+    #[serde(default, deserialize_with = "first")]
+    choices: Option<Choice>,
     usage: Option<Value>,
     error: Option<Value>,
 }
@@ -37,6 +42,10 @@ struct Choice {
 struct Delta {
     content: Option<Content>,
     reasoning_content: Option<String>,
+    /// OpenRouter's, which wants them back as they came.
+    reasoning_details: Option<Vec<Map<String, Value>>>,
+    /// Google's: a signature.
+    extra_content: Option<Value>,
     reasoning: Option<Value>,
     refusal: Option<String>,
     tool_calls: Option<Vec<CallDelta>>,
@@ -55,6 +64,7 @@ struct CallDelta {
     index: Option<u64>,
     id: Option<String>,
     function: Option<FunctionDelta>,
+    extra_content: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -83,6 +93,7 @@ struct Partial {
     id: String,
     name: String,
     arguments: String,
+    extra_content: Option<Value>,
 }
 
 impl Partial {
@@ -95,11 +106,18 @@ impl Partial {
     }
 }
 
+/// Fields of a reasoning detail that come in pieces.
+const TEXTS: [&str; 4] = ["text", "summary", "data", "signature"];
+
 /// Gathers one answer.
-pub(crate) struct Gather<'a> {
+pub(super) struct Gathered<'a> {
     redactor: &'a Redactor,
     text: String,
     thinking: String,
+    /// What the server calls a thought, if it has a name for it.
+    field: Option<&'static str>,
+    details: Vec<Map<String, Value>>,
+    extra_content: Option<Value>,
     calls: Vec<Partial>,
     /// Where the call of an index is gathered.
     places: BTreeMap<u64, usize>,
@@ -110,56 +128,22 @@ pub(crate) struct Gather<'a> {
     done: bool,
 }
 
-impl<'a> Gather<'a> {
-    pub(crate) fn new(request: &ModelRequest, redactor: &'a Redactor) -> Self {
+impl<'a> Gathered<'a> {
+    pub(super) fn new(request: &ModelRequest, redactor: &'a Redactor) -> Self {
         Self {
             redactor,
             bytes: AnswerBytes::of(request),
             text: String::new(),
             thinking: String::new(),
+            field: None,
+            details: Vec::new(),
+            extra_content: None,
             calls: Vec::new(),
             places: BTreeMap::new(),
             usage: None,
             reason: None,
             done: false,
         }
-    }
-
-    /// Whether the end marker has come.
-    pub(crate) fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// Takes the data of one event.
-    pub(crate) fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let data = data.trim();
-        if self.done || data.is_empty() {
-            return Ok(());
-        }
-        if data == "[DONE]" {
-            self.done = true;
-            return Ok(());
-        }
-        let chunk: Chunk = serde_json::from_str(data).map_err(|error| self.bad(&error.to_string(), data))?;
-        self.chunk(chunk, deltas)
-    }
-
-    /// Takes what is left when the stream has ended: half an event is no event.
-    pub(crate) fn last_event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        match self.event(data, deltas) {
-            Err(error) if error.kind == ErrorKind::BadAnswer && self.reason.is_none() => {
-                Err(ProviderError { kind: ErrorKind::BrokenStream, ..error })
-            }
-            other => other,
-        }
-    }
-
-    /// Takes an answer that came in one piece.
-    pub(crate) fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let chunk: Chunk = serde_json::from_slice(body)
-            .map_err(|error| self.bad(&error.to_string(), &String::from_utf8_lossy(body)))?;
-        self.done = true;
-        self.chunk(chunk, deltas)
     }
 
     fn bad(&self, error: &str, data: &str) -> ProviderError {
@@ -181,8 +165,7 @@ impl<'a> Gather<'a> {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
             return Err(event_error(&error, self.redactor).usage(self.taken()));
         }
-        // Only one choice is ever asked for.
-        let Some(choice) = chunk.choices.into_iter().next() else { return Ok(()) };
+        let Some(choice) = chunk.choices else { return Ok(()) };
         if let Some(delta) = choice.delta {
             self.delta(delta, deltas)?;
         }
@@ -193,12 +176,26 @@ impl<'a> Gather<'a> {
     }
 
     fn delta(&mut self, delta: Delta, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        let reasoning = delta.reasoning_content.or(match delta.reasoning {
-            Some(Value::String(text)) => Some(text),
-            _ => None,
-        });
+        let reasoning = match (delta.reasoning_content, delta.reasoning) {
+            (None, Some(Value::String(text))) => {
+                self.field = Some("reasoning");
+                Some(text)
+            }
+            (Some(text), _) => {
+                self.field = Some("reasoning_content");
+                Some(text)
+            }
+            (None, _) => None,
+        };
         if let Some(reasoning) = reasoning {
             self.think(&reasoning, deltas)?;
+        }
+        for detail in delta.reasoning_details.unwrap_or_default() {
+            self.detail(detail)?;
+        }
+        if let Some(extra) = delta.extra_content {
+            self.bytes.add_words(extra.to_string().len())?;
+            self.extra_content = Some(extra);
         }
         match delta.content {
             Some(Content::Text(text)) => self.say(&text, deltas)?,
@@ -215,6 +212,30 @@ impl<'a> Gather<'a> {
         }
         for call in delta.tool_calls.unwrap_or_default() {
             self.call(call)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of a reasoning detail: pieces of one have its index and type, and their texts belong together.
+    fn detail(&mut self, piece: Map<String, Value>) -> Result<(), ProviderError> {
+        self.bytes.add_words(piece.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
+        let same = |one: &Map<String, Value>, key| one.get(key) == piece.get(key);
+        let last = self.details.last_mut().filter(|last| {
+            piece.get("index").is_some_and(|index| !index.is_null()) && same(last, "index") && same(last, "type")
+        });
+        let Some(last) = last else {
+            count_blocks(self.details.len() + 1)?;
+            self.details.push(piece);
+            return Ok(());
+        };
+        for (key, value) in piece {
+            match (last.get_mut(&key), value) {
+                (Some(Value::String(before)), Value::String(more)) if TEXTS.contains(&key.as_str()) => {
+                    before.push_str(&more)
+                }
+                (Some(_), Value::Null) => {}
+                (_, value) => drop(last.insert(key, value)),
+            }
         }
         Ok(())
     }
@@ -254,10 +275,10 @@ impl<'a> Gather<'a> {
                 self.bytes.add_arguments(arguments.len())?;
                 let place = self.new_call()?;
                 if let Some(call) = self.calls.get_mut(place) {
-                    *call = Partial { id, name, arguments };
+                    *call = Partial { id, name, arguments, extra_content: None };
                 }
             }
-            Some(Block::ToolResult { .. }) | None => {}
+            Some(Block::ToolResult { .. } | Block::Opaque(_) | Block::Image { .. }) | None => {}
         }
         Ok(())
     }
@@ -296,6 +317,10 @@ impl<'a> Gather<'a> {
         if let Some(id) = id {
             call.id = id;
         }
+        if let Some(extra) = delta.extra_content {
+            self.bytes.add_arguments(extra.to_string().len())?;
+            call.extra_content = Some(extra);
+        }
         let Some(function) = delta.function else { return Ok(()) };
         if let Some(name) = function.name {
             // The name comes whole with the first fragment; a server that repeats it means the same call.
@@ -318,7 +343,7 @@ impl<'a> Gather<'a> {
     }
 
     /// The answer, if it is whole.
-    pub(crate) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
+    pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
         // Some servers close the connection in place of `[DONE]`; without a reason to finish either, it broke off.
         if !self.done && self.reason.is_none() {
             return Err(ProviderError::new(
@@ -328,8 +353,18 @@ impl<'a> Gather<'a> {
         }
         let usage = self.taken();
         let mut blocks = Vec::new();
+        if !self.details.is_empty() {
+            blocks.push(alone(request, json!({ DETAILS: self.details }).to_string()));
+        }
+        if let Some(extra) = self.extra_content {
+            blocks.push(alone(request, json!({ GOOGLES: extra }).to_string()));
+        }
         if !self.thinking.is_empty() {
-            blocks.push(Block::Thinking { text: self.thinking, signature: None });
+            // Who sends details wants those back in place of the words.
+            if let Some(field) = self.field.filter(|_| self.details.is_empty()) {
+                blocks.push(attached(request, json!({ FIELD: field }).to_string()));
+            }
+            blocks.push(Block::Thinking { text: self.thinking });
         }
         if !self.text.is_empty() {
             blocks.push(Block::Text { text: self.text });
@@ -338,6 +373,9 @@ impl<'a> Gather<'a> {
             if partial.name.is_empty() {
                 let words = "the answer holds a tool call without a name";
                 return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
+            }
+            if let Some(extra) = partial.extra_content {
+                blocks.push(attached(request, json!({ GOOGLES: extra }).to_string()));
             }
             blocks.push(call(partial.id, &partial.name, Value::String(partial.arguments)));
         }
@@ -350,6 +388,36 @@ impl<'a> Gather<'a> {
             Some(other) => Stop::Other(clip(other)),
         };
         settle(request, blocks, usage, stop)
+    }
+}
+
+impl Gather for Gathered<'_> {
+    fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let data = data.trim();
+        if self.done || data.is_empty() {
+            return Ok(());
+        }
+        if data == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let chunk: Chunk = serde_json::from_str(data).map_err(|error| self.bad(&error.to_string(), data))?;
+        self.chunk(chunk, deltas)
+    }
+
+    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let chunk: Chunk = serde_json::from_slice(body)
+            .map_err(|error| self.bad(&error.to_string(), &String::from_utf8_lossy(body)))?;
+        self.done = true;
+        self.chunk(chunk, deltas)
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn has_ended(&self) -> bool {
+        self.reason.is_some()
     }
 }
 

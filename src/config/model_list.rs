@@ -1,0 +1,234 @@
+//! What is known of models: what they cost and what they take. The list ships as data in `models.yaml`; a world may extend it
+//! with a file of its own.
+//!
+//! Must never: guess. A model that no entry names has no price, and a money budget then refuses the call; of its facts nothing
+//! is known.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use ghost_domain::Price;
+use ghost_domain::model_facts::{Api, ModelFacts, ThinkingControl};
+
+use crate::price::price;
+use crate::problem::Problems;
+use crate::provider_kind::ProviderKind;
+use crate::reader::{Field, Map, is_free};
+use crate::report::{Report, did_you_mean};
+use crate::yaml;
+
+/// The shipped list. A test shows that it reads; were it broken all the same, nothing would be known of any model, and money
+/// budgets would refuse rather than undercharge.
+static SHIPPED: LazyLock<Arc<ModelList>> =
+    LazyLock::new(|| Arc::new(ModelList::parse(include_str!("models.yaml")).unwrap_or_default()));
+
+/// Every word for effort, weakest first.
+const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/// How a model may be told to think, in the words of the file.
+const THINKING: [(&str, ThinkingControl); 6] = [
+    ("never", ThinkingControl::Never),
+    ("budget", ThinkingControl::Budget),
+    ("effort", ThinkingControl::Effort),
+    ("adaptive", ThinkingControl::Adaptive),
+    ("always_adaptive", ThinkingControl::AlwaysAdaptive),
+    ("switch", ThinkingControl::Switch),
+];
+
+/// Most tokens that a size may be.
+const TOKENS_MAX: u64 = 1_000_000_000;
+
+/// Models by kind or by provider, then by the beginning of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelList {
+    as_of: String,
+    sections: BTreeMap<String, BTreeMap<String, Known>>,
+}
+
+/// One entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) price: Option<Price>,
+    pub(crate) facts: ModelFacts,
+}
+
+impl ModelList {
+    /// The list that ships with Ghost.
+    #[must_use]
+    pub fn shipped() -> Arc<Self> {
+        Arc::clone(&SHIPPED)
+    }
+
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its line.
+    pub fn parse(text: &str) -> Result<Self, Problems> {
+        let report = Report::default();
+        let file = report.file("models.yaml");
+        let tree = yaml::parse_all(text, &file, None, yaml::Bounds::CONFIGURATION);
+        let list = tree.map(|tree| Self::read(&Field::root(&tree.root, &file), &[])).unwrap_or_default();
+        let problems = report.finish();
+        if problems.is_empty() { Ok(list) } else { Err(problems) }
+    }
+
+    /// Reads a list whose models may stand under the names of `providers`, too.
+    pub(crate) fn read<'p>(root: &Field<'_>, providers: &[&'p str]) -> Self {
+        let mut list = Self::default();
+        let sections = || kinds().map(|kind| -> &'p str { kind }).chain(providers.iter().copied());
+        for (key, field) in root.entries() {
+            match key.text.as_str() {
+                "as_of" => list.as_of = date(&field).unwrap_or_default(),
+                free if is_free(free) => {}
+                name if sections().any(|known| known == name) => {
+                    list.sections.insert(name.to_owned(), section(&field));
+                }
+                name => {
+                    let known = sections().chain(["as_of"]);
+                    let hint =
+                        did_you_mean(name, known, "write the kind of a provider, or one of the world's providers");
+                    let shown = ghost_domain::text::clip(name, 60);
+                    field.error(format!("there is no provider and no kind `{shown}`"), hint);
+                }
+            }
+        }
+        list
+    }
+
+    /// This list with the entries of `other`, which take the place of those of the same name.
+    #[must_use]
+    pub fn merged(mut self, other: Self) -> Self {
+        for (section, models) in other.sections {
+            self.sections.entry(section).or_default().extend(models);
+        }
+        self
+    }
+
+    /// The day that its prices are of.
+    #[must_use]
+    pub fn as_of(&self) -> &str {
+        &self.as_of
+    }
+
+    /// The entry with the longest name that `model` begins with, of those that only a version follows.
+    fn find(&self, section: &str, model: &str, plain: impl Fn(&str) -> String) -> Option<&Known> {
+        let model = plain(model);
+        let fits = |name: &str| model.strip_prefix(&plain(name)).is_some_and(only_a_version);
+        let found = self.sections.get(section)?.iter().filter(|(name, _)| fits(name));
+        found.max_by_key(|(name, _)| name.len()).map(|(_, known)| known)
+    }
+
+    /// As [`find`](Self::find), under the name of a provider and then under its kind.
+    pub(crate) fn find_at(&self, kind: ProviderKind, provider: &str, model: &str) -> Option<&Known> {
+        // A provider that only bears the name of another kind is none of that kind.
+        let named = ProviderKind::named(provider).is_none().then_some(provider);
+        named.into_iter().chain([kind.as_str()]).find_map(|section| self.find(section, model, str::to_owned))
+    }
+
+    /// What gateways serve is often called `vendor/model:variant`, and may have dots where the vendor has dashes. What it takes
+    /// is what it takes at its vendor, whichever protocol the gateway speaks, if the part behind the last `/` names one model
+    /// of one kind. What it costs is the gateway's own business, and so is the API that it needs there.
+    pub(crate) fn find_anywhere(&self, model: &str) -> Option<ModelFacts> {
+        let model = model.rsplit('/').next().unwrap_or(model);
+        let mut found = kinds().filter_map(|kind| self.find(kind, model, |name| name.replace('.', "-")));
+        match (found.next(), found.next()) {
+            (Some(known), None) => Some(ModelFacts { api: None, ..known.facts.clone() }),
+            _ => None,
+        }
+    }
+}
+
+/// The kinds whose models anything can be known of.
+fn kinds() -> impl Iterator<Item = &'static str> + Clone {
+    ProviderKind::ALL.into_iter().filter(|(_, kind)| !kind.is_local()).map(|(name, _)| name)
+}
+
+fn section(field: &Field<'_>) -> BTreeMap<String, Known> {
+    let mut models = BTreeMap::new();
+    for (key, field) in field.entries() {
+        if key.text.trim().is_empty() || key.text.len() > 200 {
+            field.error("this is not the name of a model", "write 1 to 200 bytes, as the provider calls it");
+        } else if let Some(map) = field.map_of("{ context: 128_000, output: 16_384 }") {
+            models.insert(key.text.clone(), known(&map));
+            map.finish(&[
+                ("input", "prices stand below `price: { input: …, output: … }`"),
+                ("max_tokens", "write `output`"),
+                ("context_window", "write `context`"),
+                ("reasoning", "write `thinking`"),
+            ]);
+        }
+    }
+    models
+}
+
+fn known(map: &Map<'_>) -> Known {
+    let tokens = |key| map.get(key).and_then(|field| field.count(1..=TOKENS_MAX));
+    let words = THINKING.map(|(word, _)| word);
+    let control = |field: Field<'_>| {
+        let word = field.choice(&words)?;
+        THINKING.iter().find(|(known, _)| *known == word).map(|(_, control)| *control)
+    };
+    let facts = ModelFacts {
+        thinking: map.get("thinking").and_then(control).unwrap_or_default(),
+        efforts: map.get("efforts").map(|field| efforts(&field)).unwrap_or_default(),
+        thinking_tokens: map.get("thinking_tokens").and_then(|field| range(&field)),
+        temperature: map.get("temperature").and_then(|field| field.flag()).unwrap_or(true),
+        context_tokens: tokens("context"),
+        output_tokens: tokens("output"),
+        api: map.get("api").and_then(|field| api(&field)),
+    };
+    Known { price: map.get("price").and_then(|field| price(&field)), facts }
+}
+
+/// An API of OpenAI's kind.
+pub(crate) fn api(field: &Field<'_>) -> Option<Api> {
+    let words: Vec<&str> = Api::ALL.iter().map(|api| api.as_str()).collect();
+    field.choice(&words).and_then(|word| word.parse().ok())
+}
+
+fn efforts(field: &Field<'_>) -> Vec<String> {
+    let found: Vec<&str> = field.list().iter().filter_map(|entry| entry.choice(&EFFORTS)).collect();
+    EFFORTS.iter().filter(|word| found.contains(word)).map(|word| (*word).to_owned()).collect()
+}
+
+fn range(field: &Field<'_>) -> Option<(u64, u64)> {
+    let ends: Vec<u64> = field.list().iter().filter_map(|end| end.count(0..=TOKENS_MAX)).collect();
+    match ends[..] {
+        [least, most] if least <= most => Some((least, most)),
+        // What cannot be read of them has been told.
+        _ if ends.len() == 2 || ends.len() == field.length() => {
+            field.error("this is no range of tokens", "write the fewest and the most, such as [1_024, 32_000]");
+            None
+        }
+        _ => None,
+    }
+}
+
+fn date(field: &Field<'_>) -> Option<String> {
+    let text = field.text(40)?;
+    let fits = |(at, byte): (usize, u8)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() };
+    if text.len() == 10 && text.bytes().enumerate().all(fits) {
+        return Some(text.to_owned());
+    }
+    field.error(format!("`{}` is not a day", field.shown()), "write it as 2026-07-02");
+    None
+}
+
+/// Whether what follows a model's name is empty or a version of it, rather than the name of another model: `-2024-08-06` and
+/// `-latest` are versions; `-mini` is not, nor is `-5` of `claude-opus-4-5`.
+fn only_a_version(rest: &str) -> bool {
+    if rest.is_empty() {
+        return true;
+    }
+    let Some(version) = rest.strip_prefix(['-', '@']) else { return false };
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let word = |part: &str| matches!(part, "latest" | "preview" | "exp");
+    let mut parts = version.split(['-', '.']);
+    // A day, a year or a number of three digits; one that is shorter is part of the name.
+    parts.next().is_some_and(|part| word(part) || digits(part) && part.len() >= 3)
+        && parts.all(|part| word(part) || digits(part))
+}
+
+#[cfg(test)]
+#[path = "model_list_tests.rs"]
+mod tests;

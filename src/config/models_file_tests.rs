@@ -1,0 +1,69 @@
+//! `llm.models_file`: a world's own entries of what is known of models.
+
+use std::sync::Arc;
+
+use ghost_domain::Money;
+
+use crate::fixture::{GOOD, World};
+use crate::plan::ProviderKind::OpenAi;
+use crate::{FileChanges, ModelList, diff};
+
+fn world(file: &str, text: &str) -> World {
+    let world = World::new();
+    let llm = "llm: { models_file: FILE, providers: { azure: { kind: openai, base_url: 'http://h/' } } }\n";
+    world.config(&format!("{GOOD}{}", llm.replace("FILE", file))).write("facts/models.yaml", text);
+    world
+}
+
+const MINE: &str = "as_of: 2026-11-23\nopenai:\n  mine: { price: { input: 1, output: 2 }, output: 9 }\nazure:\n  mine: { output: 5 }\n";
+
+#[test]
+fn a_worlds_own_file_comes_before_the_shipped_list() {
+    let plan = world("facts/models.yaml", MINE).plan();
+    let output = |provider: &str| plan.llm.facts(OpenAi, provider, "mine").output_tokens;
+    assert_eq!((output("openai"), output("azure")), (Some(9), Some(5)), "a provider's entries come before its kind's");
+    assert_eq!(plan.llm.price(OpenAi, "openai", "mine").unwrap().output, Money(2_000_000));
+    assert_eq!(plan.llm.price(OpenAi, "azure", "mine"), None);
+    assert!(plan.origins.models_file.is_some_and(|file| file.ends_with("demo/facts/models.yaml")));
+    assert!(plan.llm.price(OpenAi, "openai", "gpt-4o").is_some());
+    assert!(Arc::ptr_eq(&World::new().plan().llm.models, &ModelList::shipped()), "without one nothing is copied");
+}
+
+#[test]
+fn a_reload_sees_what_changes_in_it_and_in_what_providers_add() {
+    let here = world("facts/models.yaml", MINE);
+    let before = here.plan();
+    let changed = |here: &World| diff(&before, &here.plan(), &FileChanges::default()).world;
+    assert_eq!(changed(&here), [""; 0]);
+    here.write("facts/models.yaml", MINE.replace("output: 9", "output: 8"));
+    assert_eq!(changed(&here), ["llm"]);
+    for more in ["headers: { a: b }", "query: { a: b }", "extra_body: { a: b }", "api: chat"] {
+        let here = world("facts/models.yaml", MINE);
+        let llm = "llm: { models_file: facts/models.yaml, providers: { azure: { kind: openai, base_url: 'http://h/', ";
+        here.config(&format!("{GOOD}{llm}{more} }} }} }}\n"));
+        assert_eq!(changed(&here), ["llm"], "{more}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_it_is_told_where_it_stands() {
+    let line = GOOD.lines().count() + 1;
+    for (file, text, told) in [
+        ("facts/models.yaml", "azur: {}", "facts/models.yaml:1: azur"),
+        ("facts/models.yaml", "azure:\n  m:\n    contex: 5", "facts/models.yaml:3: azure.m.contex"),
+        ("facts/models.yaml", "azure: [", "facts/models.yaml:1: "),
+        ("facts/models.yaml", "azure: {}\nazure: {}", "facts/models.yaml:2: azure"),
+        ("facts/none.yaml", "", "facts/none.yaml: cannot be read"),
+        ("../models.yaml", "", &format!("world-config.yaml:{line}: llm.models_file")),
+    ] {
+        let problems = world(file, text).problems();
+        assert!(problems.starts_with(&format!("error: {told}")), "{told} is not {problems}");
+        assert_eq!(problems.matches("error: ").count(), 1, "{problems}");
+        assert!(problems.contains("\n  hint: "), "{problems}");
+    }
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("m.yaml"), MINE).unwrap();
+    let here = world("link.yaml", MINE);
+    std::os::unix::fs::symlink(outside.path().join("m.yaml"), here.dir().join("link.yaml")).unwrap();
+    assert!(here.problems().contains("leaves the world's directory"));
+}

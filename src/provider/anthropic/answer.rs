@@ -1,0 +1,340 @@
+//! An answer of Anthropic's, put together from its events.
+//!
+//! Must never: change the order of its blocks, or lose what is attached to one.
+
+use ghost_domain::redact::Redactor;
+use ghost_domain::text::clip;
+use ghost_domain::transcript::{Block, TokenUsage};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::answer_bounds::AnswerBytes;
+use crate::attached::{alone, attached};
+use crate::blocks::{call, count_blocks, count_calls, own_ids, settle};
+use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::exchange::{Gather, read};
+use crate::http::event_error;
+use crate::model::{Deltas, ModelAnswer, ModelRequest, PAUSED, Stop};
+use crate::openai::COUNT_MAX;
+
+/// The answer so far.
+pub(super) struct Gathered<'r> {
+    redactor: &'r Redactor,
+    bytes: AnswerBytes,
+    blocks: Vec<Open>,
+    usage: Counts,
+    stop: Option<Stop>,
+    done: bool,
+    /// Whether an earlier block has words: those of the next begin on a line of their own.
+    spoke: bool,
+}
+
+/// A block under way.
+struct Open {
+    index: u64,
+    kind: Kind,
+    /// Its other fields.
+    rest: Map<String, Value>,
+}
+
+enum Kind {
+    Text(String),
+    Thinking(String),
+    /// Id, name, and the arguments: as they began, and as they came in pieces.
+    Call(String, String, Value, String),
+    /// One that only Anthropic reads, with the pieces of its input.
+    Other(String),
+    /// One that a piece of an unknown sort belongs to: it is not whole, and is left out.
+    Broken,
+}
+
+#[derive(Default, Deserialize)]
+struct Counts {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    MessageStart {
+        message: Start,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: Map<String, Value>,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: Delta,
+    },
+    MessageDelta {
+        delta: Ending,
+        usage: Option<Counts>,
+    },
+    MessageStop,
+    Error {
+        error: Value,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    usage: Option<Counts>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Delta {
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: String },
+    #[serde(rename = "citations_delta")]
+    Citations { citation: Value },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Ending {
+    stop_reason: Option<String>,
+    stop_details: Option<Value>,
+}
+
+/// An answer in one piece.
+#[derive(Deserialize)]
+struct Whole {
+    content: Vec<Map<String, Value>>,
+    #[serde(flatten)]
+    ending: Ending,
+    usage: Option<Counts>,
+}
+
+impl<'r> Gathered<'r> {
+    pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
+        let bytes = AnswerBytes::of(request);
+        Self { redactor, bytes, blocks: Vec::new(), usage: Counts::default(), stop: None, done: false, spoke: false }
+    }
+
+    fn start(
+        &mut self,
+        index: u64,
+        mut fields: Map<String, Value>,
+        deltas: &mut dyn Deltas,
+    ) -> Result<(), ProviderError> {
+        count_blocks(self.blocks.len() + 1)?;
+        let kind = taken(&mut fields, "type").unwrap_or_default();
+        let mut words = |text: &str| self.bytes.add_words(text.len());
+        let kind = match kind.as_str() {
+            "text" => {
+                let text = taken(&mut fields, "text").unwrap_or_default();
+                words(&text)?;
+                self.spoke = self.blocks.iter().any(|open| matches!(&open.kind, Kind::Text(text) if !text.is_empty()));
+                if !text.is_empty() {
+                    say(deltas, &text, self.spoke);
+                }
+                Kind::Text(text)
+            }
+            "thinking" => {
+                let text = taken(&mut fields, "thinking").unwrap_or_default();
+                words(&text)?;
+                if !text.is_empty() {
+                    deltas.thinking(&text);
+                }
+                Kind::Thinking(text)
+            }
+            "tool_use" => {
+                let calls = self.blocks.iter().filter(|open| matches!(open.kind, Kind::Call(..))).count();
+                count_calls(calls + 1)?;
+                let lacks = || lacks_a_field();
+                let (id, name) =
+                    (taken(&mut fields, "id").ok_or_else(lacks)?, taken(&mut fields, "name").ok_or_else(lacks)?);
+                let input = fields.remove("input").unwrap_or_default();
+                self.bytes.add_arguments(id.len() + name.len() + input.to_string().len())?;
+                Kind::Call(id, name, input, String::new())
+            }
+            _ => {
+                fields.insert("type".to_owned(), Value::String(kind));
+                Kind::Other(String::new())
+            }
+        };
+        // What stands here is cut from bytes that are bounded; with many of them it adds up.
+        fields.retain(|_, value| !matches!(value, Value::Null) && value.as_array().is_none_or(|list| !list.is_empty()));
+        self.bytes.add_words(fields.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
+        self.blocks.push(Open { index, kind, rest: fields });
+        Ok(())
+    }
+
+    fn delta(&mut self, index: u64, delta: Delta, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let Some(open) = self.blocks.iter_mut().rev().find(|open| open.index == index) else {
+            return Err(ProviderError::new(ErrorKind::BadAnswer, "a piece of the answer belongs to no block"));
+        };
+        match (&mut open.kind, delta) {
+            (Kind::Text(text), Delta::Text { text: more }) => {
+                self.bytes.add_words(more.len())?;
+                say(deltas, &more, self.spoke && text.is_empty());
+                text.push_str(&more);
+            }
+            (Kind::Text(_), Delta::Citations { citation }) => {
+                self.bytes.add_words(citation.to_string().len())?;
+                let list = open.rest.entry("citations").or_insert_with(|| Value::Array(Vec::new()));
+                if let Some(list) = list.as_array_mut() {
+                    list.push(citation);
+                }
+            }
+            (Kind::Thinking(text), Delta::Thinking { thinking }) => {
+                self.bytes.add_words(thinking.len())?;
+                text.push_str(&thinking);
+                deltas.thinking(&thinking);
+            }
+            (Kind::Thinking(_), Delta::Signature { signature }) => {
+                self.bytes.add_words(signature.len())?;
+                match open.rest.get_mut("signature") {
+                    Some(Value::String(before)) => before.push_str(&signature),
+                    _ => drop(open.rest.insert("signature".to_owned(), Value::String(signature))),
+                }
+            }
+            (Kind::Call(_, _, _, json), Delta::InputJson { partial_json }) => {
+                self.bytes.add_arguments(partial_json.len())?;
+                json.push_str(&partial_json);
+            }
+            (Kind::Other(json), Delta::InputJson { partial_json }) => {
+                self.bytes.add_words(partial_json.len())?;
+                json.push_str(&partial_json);
+            }
+            // A new sort of piece says more about words than the words themselves.
+            (Kind::Text(_) | Kind::Thinking(_) | Kind::Call(..) | Kind::Broken, _) => {}
+            (Kind::Other(_), _) => open.kind = Kind::Broken,
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, ending: Ending, usage: Option<Counts>) {
+        if let Some(usage) = usage {
+            let ours = &mut self.usage;
+            ours.input_tokens = usage.input_tokens.or(ours.input_tokens);
+            ours.output_tokens = usage.output_tokens.or(ours.output_tokens);
+            ours.cache_creation_input_tokens = usage.cache_creation_input_tokens.or(ours.cache_creation_input_tokens);
+            ours.cache_read_input_tokens = usage.cache_read_input_tokens.or(ours.cache_read_input_tokens);
+        }
+        let why = ending.stop_details.as_ref().and_then(|details| details.get("explanation")?.as_str());
+        if let Some(reason) = ending.stop_reason {
+            self.stop = Some(match reason.as_str() {
+                "end_turn" | "stop_sequence" => Stop::EndTurn,
+                "tool_use" => Stop::ToolUse,
+                "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
+                "refusal" => Stop::Refused(why.map(|why| clip(why, 80))),
+                "pause_turn" => Stop::Other(PAUSED.to_owned()),
+                other => Stop::Other(clip(other, 80)),
+            });
+        }
+    }
+
+    /// The answer, if it is whole.
+    pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
+        let usage = self.usage.tokens(self.blocks.is_empty());
+        let Some(stop) = self.stop else {
+            let words = "the stream ended without its end marker, in the middle of the answer";
+            return Err(ProviderError::new(ErrorKind::BrokenStream, words).charge(Charge::Unknown));
+        };
+        let mut blocks = Vec::with_capacity(self.blocks.len());
+        for open in self.blocks {
+            let Open { kind, mut rest, .. } = open;
+            let json = |fields: Map<String, Value>| Value::Object(fields).to_string();
+            let block = match kind {
+                Kind::Broken => continue,
+                Kind::Other(pieces) => {
+                    if let Ok(input) = serde_json::from_str::<Value>(&pieces) {
+                        rest.insert("input".to_owned(), input);
+                    }
+                    blocks.push(alone(request, json(rest)));
+                    continue;
+                }
+                Kind::Text(text) if text.is_empty() => continue,
+                Kind::Text(text) => Block::Text { text },
+                Kind::Thinking(text) => Block::Thinking { text },
+                Kind::Call(id, name, _, pieces) if !pieces.is_empty() => call(id, &name, Value::String(pieces)),
+                Kind::Call(id, name, input, _) => call(id, &name, input),
+            };
+            rest.retain(|_, value| value != "");
+            if !rest.is_empty() {
+                blocks.push(attached(request, json(rest)));
+            }
+            blocks.push(block);
+        }
+        own_ids(request, &mut blocks);
+        settle(request, blocks, usage, stop)
+    }
+}
+
+impl Gather for Gathered<'_> {
+    fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        match read(data, self.redactor)? {
+            Event::MessageStart { message } => self.usage = message.usage.unwrap_or_default(),
+            Event::ContentBlockStart { index, content_block } => self.start(index, content_block, deltas)?,
+            Event::ContentBlockDelta { index, delta } => self.delta(index, delta, deltas)?,
+            Event::MessageDelta { delta, usage } => self.end(delta, usage),
+            Event::MessageStop => self.done = true,
+            Event::Error { error } => return Err(event_error(&error, self.redactor)),
+            Event::Other => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let body: Value = read(&String::from_utf8_lossy(body), self.redactor)?;
+        if body.get("error").is_some() {
+            return Err(event_error(&body, self.redactor));
+        }
+        let whole: Whole = serde_json::from_value(body).map_err(|_| {
+            ProviderError::new(ErrorKind::BadAnswer, "the provider answered with one JSON text in place of a stream")
+        })?;
+        for (index, block) in (0..).zip(whole.content) {
+            self.start(index, block, deltas)?;
+        }
+        self.end(whole.ending, whole.usage);
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+}
+
+impl Counts {
+    /// The counts; `None` if they do not say what was written, though the answer is not `empty`, or are no counts.
+    fn tokens(&self, empty: bool) -> Option<TokenUsage> {
+        let output = self.output_tokens.or(empty.then_some(0))?;
+        let (write, read) = (self.cache_creation_input_tokens.unwrap_or(0), self.cache_read_input_tokens.unwrap_or(0));
+        let input = self.input_tokens?.checked_add(write)?.checked_add(read)?;
+        let known = input > 0 && input <= COUNT_MAX && output <= COUNT_MAX && (output > 0 || empty);
+        known.then_some(TokenUsage { input, output, cache_read: read, cache_write: write })
+    }
+}
+
+fn say(deltas: &mut dyn Deltas, text: &str, apart: bool) {
+    if apart && !text.is_empty() {
+        deltas.text("\n");
+    }
+    deltas.text(text);
+}
+
+fn taken(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
+    match fields.remove(name) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn lacks_a_field() -> ProviderError {
+    ProviderError::new(ErrorKind::BadAnswer, "the provider sent an event that lacks a field of its protocol")
+}

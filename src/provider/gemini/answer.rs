@@ -1,0 +1,288 @@
+//! An answer of Gemini's, put together from its events.
+//!
+//! Must never: trust an end that has no reason, or make calls where the reason says that they are none.
+
+use ghost_domain::redact::Redactor;
+use ghost_domain::text::clip;
+use ghost_domain::transcript::{Block, TokenUsage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::answer_bounds::AnswerBytes;
+use crate::attached::{alone, attached};
+use crate::blocks::{call, count_blocks, count_calls, own_ids, settle};
+use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::exchange::{Gather, first, read};
+use crate::http::event_error;
+use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
+use crate::openai::COUNT_MAX;
+
+/// The answer so far.
+pub(super) struct Gathered<'r> {
+    redactor: &'r Redactor,
+    bytes: AnswerBytes,
+    pieces: Vec<Piece>,
+    usage: Option<Counts>,
+    reason: Option<String>,
+    blocked: Option<String>,
+}
+
+enum Piece {
+    Text(String),
+    /// With its signature, if it has one.
+    Thinking(String, Option<String>),
+    /// Id, name, arguments, signature.
+    Call(String, String, Value, Option<String>),
+    /// A part that only Gemini reads.
+    Other(String),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    #[serde(default, deserialize_with = "listed")]
+    candidates: Option<Option<Candidate>>,
+    prompt_feedback: Option<Feedback>,
+    usage_metadata: Option<Counts>,
+    error: Option<Value>,
+}
+
+/// Whether there is a list, and its first element.
+fn listed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Candidate>>, D::Error> {
+    first(deserializer).map(Some)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    content: Option<Content>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    #[serde(default)]
+    parts: Vec<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Counts {
+    prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+    total_token_count: Option<u64>,
+}
+
+/// What a part may be. Another field in its place makes it one that only Gemini reads.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartFields {
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    thought_signature: Option<String>,
+    function_call: Option<FunctionCall>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall {
+    id: Option<String>,
+    name: String,
+    args: Option<Value>,
+}
+
+impl<'r> Gathered<'r> {
+    pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
+        let bytes = AnswerBytes::of(request);
+        Self { redactor, bytes, pieces: Vec::new(), usage: None, reason: None, blocked: None }
+    }
+
+    fn take(&mut self, event: Event, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        if let Some(error) = event.error {
+            return Err(event_error(&json!({ "error": error }), self.redactor));
+        }
+        if event.candidates.is_none() && event.prompt_feedback.is_none() && event.usage_metadata.is_none() {
+            return Err(ProviderError::new(
+                ErrorKind::BadAnswer,
+                "the provider sent an event that is not of its protocol",
+            ));
+        }
+        self.usage = event.usage_metadata.or(self.usage.take());
+        self.blocked = event.prompt_feedback.and_then(|feedback| feedback.block_reason).or(self.blocked.take());
+        // Only one is ever asked for.
+        let Some(candidate) = event.candidates.flatten() else { return Ok(()) };
+        for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
+            self.part(&part, deltas)?;
+        }
+        self.reason = candidate.finish_reason.or(self.reason.take());
+        Ok(())
+    }
+
+    fn part(&mut self, raw: &RawValue, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let PartFields { text, thought, thought_signature: signature, function_call, rest } =
+            read(raw.get(), self.redactor)?;
+        count_blocks(self.pieces.len() + 1)?;
+        self.bytes.add_words(signature.as_ref().map_or(0, String::len))?;
+        if let Some(FunctionCall { id, name, args }) = function_call {
+            let calls = self.pieces.iter().filter(|piece| matches!(piece, Piece::Call(..))).count();
+            count_calls(calls + 1)?;
+            let args = args.unwrap_or_default();
+            self.bytes.add_arguments(name.len() + args.to_string().len())?;
+            self.pieces.push(Piece::Call(id.unwrap_or_default(), name, args, signature));
+            return Ok(());
+        }
+        let Some(text) = text else {
+            // Such as the code that Gemini ran itself.
+            if !rest.is_empty() || signature.is_some() {
+                self.bytes.add_words(raw.get().len())?;
+                self.pieces.push(Piece::Other(raw.get().to_owned()));
+            }
+            return Ok(());
+        };
+        self.bytes.add_words(text.len())?;
+        if thought {
+            if !text.is_empty() {
+                deltas.thinking(&text);
+            }
+            match self.pieces.last_mut() {
+                Some(Piece::Thinking(before, proof @ None)) => {
+                    before.push_str(&text);
+                    *proof = signature;
+                }
+                _ => self.pieces.push(Piece::Thinking(text, signature)),
+            }
+            return Ok(());
+        }
+        if !text.is_empty() {
+            if self.pieces.iter().any(|piece| matches!(piece, Piece::Text(_)))
+                && !matches!(self.pieces.last(), Some(Piece::Text(_)))
+            {
+                // Words that stand apart are on lines of their own.
+                deltas.text("\n");
+            }
+            deltas.text(&text);
+            match self.pieces.last_mut() {
+                Some(Piece::Text(before)) => before.push_str(&text),
+                _ => self.pieces.push(Piece::Text(text)),
+            }
+        }
+        if let Some(signature) = signature {
+            self.pieces.push(Piece::Other(json!({ "text": "", "thoughtSignature": signature }).to_string()));
+        }
+        Ok(())
+    }
+
+    /// The answer, if it is whole.
+    pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
+        let usage = self.usage.as_ref().and_then(|usage| usage.tokens(self.pieces.is_empty()));
+        let calls = self.pieces.iter().any(|piece| matches!(piece, Piece::Call(..)));
+        let stop = match (self.blocked, self.reason.as_deref()) {
+            (Some(why), _) => Stop::Refused(Some(clip(&format!("the prompt was blocked: {why}"), 80))),
+            (None, None) => {
+                let words = "the stream ended without its end marker, in the middle of the answer";
+                return Err(ProviderError::new(ErrorKind::BrokenStream, words).charge(Charge::Unknown));
+            }
+            (None, Some(reason)) => stop(reason, calls).map_err(|error| error.usage(usage))?,
+        };
+        let mut blocks = Vec::with_capacity(self.pieces.len());
+        let signed = |signature: String| json!({ "thoughtSignature": signature }).to_string();
+        for piece in self.pieces {
+            let (block, signature) = match piece {
+                Piece::Text(text) => (Block::Text { text }, None),
+                Piece::Thinking(text, signature) => (Block::Thinking { text }, signature),
+                Piece::Call(id, name, args, signature) => (call(id, &name, args), signature),
+                Piece::Other(json) => {
+                    blocks.push(alone(request, json));
+                    continue;
+                }
+            };
+            if let Some(signature) = signature {
+                blocks.push(attached(request, signed(signature)));
+            }
+            blocks.push(block);
+        }
+        own_ids(request, &mut blocks);
+        settle(request, blocks, usage, stop)
+    }
+}
+
+/// What a reason to stop means. Gemini has reasons which say that what was written is no answer; and one that nobody here knows
+/// makes no calls.
+fn stop(reason: &str, calls: bool) -> Result<Stop, ProviderError> {
+    let none = |kind| {
+        let words = format!("the model's answer is none: it stopped with {}", clip(reason, 80));
+        Err(ProviderError::new(kind, words).charge(Charge::Unknown))
+    };
+    match reason {
+        "STOP" => Ok(Stop::EndTurn),
+        "MAX_TOKENS" => Ok(Stop::MaxTokens),
+        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => {
+            Ok(Stop::Refused(Some(reason.to_owned())))
+        }
+        // It is the request that lacks one.
+        "MISSING_THOUGHT_SIGNATURE" => none(ErrorKind::StaleState),
+        "FINISH_REASON_UNSPECIFIED"
+        | "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "OTHER"
+        | "TOO_MANY_TOOL_CALLS"
+        | "UNEXPECTED_TOOL_CALL" => none(ErrorKind::BadAnswer),
+        _ if calls => none(ErrorKind::BadAnswer),
+        _ => Ok(Stop::Other(clip(reason, 80))),
+    }
+}
+
+impl Gather for Gathered<'_> {
+    fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        match data.trim() {
+            // Gateways end streams with it.
+            "" | "[DONE]" => Ok(()),
+            data => {
+                let event = read(data, self.redactor)?;
+                self.take(event, deltas)
+            }
+        }
+    }
+
+    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.event(&String::from_utf8_lossy(body), deltas)
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    fn has_ended(&self) -> bool {
+        self.reason.is_some()
+    }
+}
+
+impl Counts {
+    /// The counts; `None` if they do not say what was written, though the answer is not `empty`, or are no counts.
+    fn tokens(&self, empty: bool) -> Option<TokenUsage> {
+        let input = self.prompt_token_count?.checked_add(self.tool_use_prompt_token_count.unwrap_or(0))?;
+        let thoughts = self.thoughts_token_count.unwrap_or(0);
+        let rest = self.total_token_count.map(|total| total.saturating_sub(input));
+        let output = match (self.candidates_token_count, rest) {
+            (Some(said), _) => said.checked_add(thoughts)?,
+            (None, Some(rest)) if rest > 0 || empty => rest,
+            (None, _) if empty => thoughts,
+            (None, _) => return None,
+        };
+        let known = (input > 0 || output > 0) && input <= COUNT_MAX && output <= COUNT_MAX;
+        let cache_read = self.cached_content_token_count.unwrap_or(0).min(input);
+        known.then_some(TokenUsage { input, output, cache_read, cache_write: 0 })
+    }
+}

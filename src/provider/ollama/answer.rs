@@ -1,0 +1,176 @@
+//! An answer of Ollama's, put together from its lines.
+//!
+//! Must never: take the end of the stream for the end of the answer.
+
+use ghost_domain::redact::Redactor;
+use ghost_domain::text::clip;
+use ghost_domain::transcript::{Block, TokenUsage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::answer_bounds::AnswerBytes;
+use crate::attached::attached;
+use crate::blocks::{call, count_calls, own_ids, settle};
+use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::estimate::estimate_tokens;
+use crate::exchange::{Gather, read};
+use crate::http::event_error;
+use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
+use crate::openai::COUNT_MAX;
+
+/// The answer so far.
+pub(super) struct Gathered<'r> {
+    redactor: &'r Redactor,
+    bytes: AnswerBytes,
+    text: String,
+    thinking: String,
+    calls: Vec<Call>,
+    last: Option<Last>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    message: Option<Message>,
+    #[serde(default)]
+    done: bool,
+    #[serde(flatten)]
+    last: Last,
+    error: Option<Value>,
+}
+
+/// What stands in the last line.
+#[derive(Deserialize)]
+struct Last {
+    done_reason: Option<String>,
+    /// As it came: what is no count is none, and no failure.
+    prompt_eval_count: Option<Value>,
+    eval_count: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct Message {
+    content: Option<String>,
+    thinking: Option<String>,
+    tool_calls: Option<Vec<Call>>,
+}
+
+#[derive(Deserialize)]
+struct Call {
+    id: Option<String>,
+    function: Function,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: String,
+    arguments: Option<Value>,
+}
+
+impl<'r> Gathered<'r> {
+    pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
+        let (text, thinking, calls) = (String::new(), String::new(), Vec::new());
+        Self { redactor, bytes: AnswerBytes::of(request), text, thinking, calls, last: None }
+    }
+
+    fn take(&mut self, line: Line, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        if let Some(error) = line.error {
+            let body = if error.is_string() { json!({ "message": error }) } else { error };
+            return Err(event_error(&body, self.redactor));
+        }
+        let Message { content, thinking, tool_calls } = line.message.unwrap_or_default();
+        if let Some(more) = thinking.filter(|more| !more.is_empty()) {
+            self.bytes.add_words(more.len())?;
+            self.thinking.push_str(&more);
+            deltas.thinking(&more);
+        }
+        if let Some(more) = content.filter(|more| !more.is_empty()) {
+            self.bytes.add_words(more.len())?;
+            self.text.push_str(&more);
+            deltas.text(&more);
+        }
+        for call in tool_calls.unwrap_or_default() {
+            count_calls(self.calls.len() + 1)?;
+            let arguments = call.function.arguments.as_ref().map_or(0, |arguments| arguments.to_string().len());
+            self.bytes.add_arguments(call.function.name.len() + arguments)?;
+            self.calls.push(call);
+        }
+        // Versions without reasons to stop have the counts in their last line, and only there.
+        if line.done || line.last.eval_count.is_some() {
+            self.last = Some(line.last);
+        }
+        Ok(())
+    }
+
+    /// The answer, if it is whole.
+    pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
+        let Some(last) = self.last else {
+            let words = "the stream ended without its end marker, in the middle of the answer";
+            return Err(ProviderError::new(ErrorKind::BrokenStream, words).charge(Charge::Unknown));
+        };
+        let mut blocks = Vec::new();
+        if !self.thinking.is_empty() {
+            blocks.push(attached(request, json!({}).to_string()));
+            blocks.push(Block::Thinking { text: self.thinking });
+        }
+        if !self.text.is_empty() {
+            blocks.push(Block::Text { text: self.text });
+        }
+        for one in self.calls {
+            blocks.push(call(
+                one.id.unwrap_or_default(),
+                &one.function.name,
+                one.function.arguments.unwrap_or_default(),
+            ));
+        }
+        own_ids(request, &mut blocks);
+        let stop = match last.done_reason.as_deref() {
+            None | Some("stop") => Stop::EndTurn,
+            Some("length") => Stop::MaxTokens,
+            Some(other) => Stop::Other(clip(other, 80)),
+        };
+        // What stands in its cache is not read again, and some versions leave out the count of the prompt then.
+        let estimated = |usage: TokenUsage| usage.input == 0;
+        let usage = last.tokens();
+        let guessed = usage.is_some_and(estimated);
+        let usage = usage.map(|usage| match guessed {
+            true => TokenUsage { input: estimate_tokens(request), ..usage },
+            false => usage,
+        });
+        match settle(request, blocks, usage, stop) {
+            Ok(answer) => Ok(ModelAnswer { estimated: guessed, ..answer }),
+            // Of an answer that is none, an estimate is the reservation.
+            Err(error) if guessed => Err(error.usage(None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Gather for Gathered<'_> {
+    fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        if data.trim().is_empty() {
+            return Ok(());
+        }
+        let line = read(data, self.redactor)?;
+        self.take(line, deltas)
+    }
+
+    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.event(&String::from_utf8_lossy(body), deltas)
+    }
+
+    fn is_done(&self) -> bool {
+        self.last.is_some()
+    }
+}
+
+impl Last {
+    /// The counts, with 0 for a prompt that is not counted; `None` if they do not say what was written, or are no counts.
+    fn tokens(&self) -> Option<TokenUsage> {
+        let count = |value: &Option<Value>| match value {
+            None => Some(None),
+            Some(value) => value.as_u64().filter(|count| *count <= COUNT_MAX).map(Some),
+        };
+        let (input, output) = (count(&self.prompt_eval_count)?.unwrap_or(0), count(&self.eval_count)??);
+        (output > 0).then_some(TokenUsage { input, output, ..TokenUsage::default() })
+    }
+}

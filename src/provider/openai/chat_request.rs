@@ -1,0 +1,295 @@
+//! A request in the words of OpenAI's chat completions.
+//!
+//! Must never: copy the conversation.
+
+use ghost_domain::model_facts::{Thinking, ThinkingControl};
+use ghost_domain::tool_catalogue::to_wire;
+use ghost_domain::transcript::{Block, Message, Role, ToolSpec};
+use serde::Serialize;
+use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::dialect::Dialect;
+use crate::attached::{Part, parts};
+use crate::blocks::{sent_arguments, wire_name};
+use crate::model::ModelRequest;
+
+/// What a thought was called by the server that sent it, as it is attached to the thought.
+pub(super) const FIELD: &str = "field";
+/// Where Google keeps the signature of an answer or a call.
+pub(super) const GOOGLES: &str = "extra_content";
+/// Where OpenRouter keeps the thoughts of an answer.
+pub(super) const DETAILS: &str = "reasoning_details";
+
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a RawValue>,
+    messages: Messages<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'a str>,
+    /// As DeepSeek wants it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Switch>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Switch {
+    Enabled,
+    Disabled,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+impl<'a> Body<'a> {
+    pub(super) fn of(request: &'a ModelRequest, tools: Option<&'a RawValue>, dialect: Dialect) -> Self {
+        let own = dialect == Dialect::OpenAi;
+        Self {
+            model: &request.model,
+            stream: true,
+            stream_options: StreamOptions { include_usage: true },
+            tools,
+            messages: Messages(request),
+            max_tokens: (!own).then_some(request.max_tokens),
+            max_completion_tokens: own.then_some(request.max_tokens),
+            temperature: request.temperature.filter(|_| request.facts.temperature),
+            reasoning_effort: effort(request),
+            thinking: request.thinking().filter(|_| by_switch(request)).map(|wanted| match wanted {
+                Thinking::None => Switch::Disabled,
+                _ => Switch::Enabled,
+            }),
+        }
+    }
+}
+
+/// Whether the model is told to think by a switch. Such a model wants a thought in each of its answers, be it empty.
+fn by_switch(request: &ModelRequest) -> bool {
+    request.facts.thinking == ThinkingControl::Switch
+}
+
+/// The word for how much the model is to think, if it takes one.
+pub(super) fn effort(request: &ModelRequest) -> Option<&str> {
+    let wanted = request.thinking()?;
+    match request.facts.thinking {
+        ThinkingControl::Never | ThinkingControl::Switch => None,
+        // A word that not everyone knows is left out where nobody has said that this model does.
+        ThinkingControl::Unknown if wanted == Thinking::None => None,
+        _ => request.facts.effort(wanted),
+    }
+}
+
+pub(crate) fn tools(specs: &Arc<[ToolSpec]>) -> impl Serialize + use<> {
+    #[derive(Serialize)]
+    struct Tool {
+        r#type: &'static str,
+        function: Function,
+    }
+    #[derive(Serialize)]
+    struct Function {
+        name: String,
+        description: String,
+        parameters: Value,
+    }
+    let function = |tool: &ToolSpec| Function {
+        name: to_wire(&tool.name),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone(),
+    };
+    specs.iter().map(|tool| Tool { r#type: "function", function: function(tool) }).collect::<Vec<_>>()
+}
+
+struct Messages<'a>(&'a ModelRequest);
+
+/// A message that is no answer.
+#[derive(Serialize)]
+struct Plain<'a> {
+    role: &'static str,
+    content: Content<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Words(std::borrow::Cow<'a, str>),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart<'a> {
+    Text { text: &'a str },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        if !self.0.system.is_empty() {
+            let content = Content::Words(self.0.system.as_str().into());
+            list.serialize_element(&Plain { role: "system", content, tool_call_id: None })?;
+        }
+        for message in &self.0.messages {
+            match message.role {
+                Role::User => {
+                    let content = content(&message.blocks).unwrap_or_else(|| Content::Words(words(message)));
+                    list.serialize_element(&Plain { role: "user", content, tool_call_id: None })?;
+                }
+                Role::Assistant => {
+                    let answer = Answer { parts: parts(self.0, message), thoughtful: by_switch(self.0) };
+                    list.serialize_element(&answer)?;
+                }
+                Role::Tool => {
+                    for block in &message.blocks {
+                        if let Block::ToolResult { id, content, .. } = block {
+                            let content = Content::Words(content.as_str().into());
+                            list.serialize_element(&Plain { role: "tool", content, tool_call_id: Some(id) })?;
+                        }
+                    }
+                    // The results of this API are words: what a call painted is shown behind all of them.
+                    if let Some(content) = content(&message.blocks) {
+                        list.serialize_element(&Plain { role: "user", content, tool_call_id: None })?;
+                    }
+                }
+            }
+        }
+        list.end()
+    }
+}
+
+/// Words and pictures, if there are pictures.
+fn content(blocks: &[Block]) -> Option<Content<'_>> {
+    blocks
+        .iter()
+        .any(|block| matches!(block, Block::Image { .. }))
+        .then(|| Content::Parts(blocks.iter().filter_map(content_part).collect()))
+}
+
+fn content_part(block: &Block) -> Option<ContentPart<'_>> {
+    match block {
+        Block::Text { text } => Some(ContentPart::Text { text }),
+        Block::Image { media_type, data } => {
+            let url = format!("data:{media_type};base64,{data}");
+            Some(ContentPart::ImageUrl { image_url: ImageUrl { url } })
+        }
+        _ => None,
+    }
+}
+
+/// The text of a message, borrowed where it is one block.
+fn words(message: &Message) -> std::borrow::Cow<'_, str> {
+    match message.blocks.as_slice() {
+        [Block::Text { text }] => text.as_str().into(),
+        _ => message.visible_text().into(),
+    }
+}
+
+/// An earlier answer.
+struct Answer<'a> {
+    parts: Vec<Part<'a>>,
+    /// Whether it must have a thought.
+    thoughtful: bool,
+}
+
+/// A call, with what its server attached to it.
+struct Call<'a> {
+    id: &'a str,
+    name: &'a str,
+    arguments: &'a Value,
+    attached: Option<&'a RawValue>,
+}
+
+impl Serialize for Answer<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (mut text, mut calls) = (Vec::new(), Vec::new());
+        for part in &self.parts {
+            match part {
+                Part::Block(Block::Text { text: more }, _) => text.push(more.as_str()),
+                Part::Block(Block::ToolCall { id, name, arguments }, attached) if !id.is_empty() => {
+                    calls.push(Call { id, name, arguments, attached: *attached });
+                }
+                _ => {}
+            }
+        }
+        let mut thought = false;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("role", "assistant")?;
+        let text = text.join("\n");
+        map.serialize_entry("content", &(!text.is_empty() || calls.is_empty()).then_some(text))?;
+        if !calls.is_empty() {
+            map.serialize_entry("tool_calls", &calls)?;
+        }
+        for part in &self.parts {
+            match part {
+                Part::Alone(json) => flatten(&mut map, json)?,
+                Part::Block(Block::Thinking { text }, Some(attached)) => {
+                    let named = serde_json::from_str::<BTreeMap<String, String>>(attached.get()).unwrap_or_default();
+                    if let Some(field) = named.get(FIELD) {
+                        thought = true;
+                        map.serialize_entry(field, text)?;
+                    }
+                }
+                Part::Block(..) => {}
+            }
+        }
+        if self.thoughtful && !thought {
+            map.serialize_entry("reasoning_content", "")?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Call<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Function {
+            name: String,
+            arguments: String,
+        }
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("id", self.id)?;
+        map.serialize_entry("type", "function")?;
+        let arguments = sent_arguments(self.arguments).to_string();
+        map.serialize_entry("function", &Function { name: wire_name(self.name), arguments })?;
+        if let Some(attached) = self.attached {
+            flatten(&mut map, attached)?;
+        }
+        map.end()
+    }
+}
+
+/// The fields that this API attaches, out of a JSON object, among those of `map`: the model may have been spoken to through the
+/// other one before.
+fn flatten<M: SerializeMap>(map: &mut M, object: &RawValue) -> Result<(), M::Error> {
+    for (name, value) in fields(object).into_iter().filter(|(name, _)| [GOOGLES, DETAILS].contains(&name.as_str())) {
+        map.serialize_entry(&name, value)?;
+    }
+    Ok(())
+}
+
+/// The fields of a JSON object.
+pub(super) fn fields(object: &RawValue) -> BTreeMap<String, &RawValue> {
+    serde_json::from_str(object.get()).unwrap_or_default()
+}

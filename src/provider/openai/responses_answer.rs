@@ -1,0 +1,385 @@
+//! An answer of the Responses API, put together from its events.
+//!
+//! Must never: take an item before it is done, or change one that goes back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use ghost_domain::redact::Redactor;
+use ghost_domain::text::clip;
+use ghost_domain::transcript::{Block, TokenUsage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::chat_usage::{COUNT_MAX, count};
+use crate::answer_bounds::AnswerBytes;
+use crate::attached::{alone, attached};
+use crate::blocks::{call, count_calls, own_ids, settle};
+use crate::error::{Charge, ErrorKind, ProviderError};
+use crate::exchange::{Gather, read};
+use crate::http::event_error;
+use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
+
+/// The answer so far.
+pub(super) struct Gathered<'r> {
+    request: &'r ModelRequest,
+    redactor: &'r Redactor,
+    blocks: Vec<Block>,
+    /// What is kept.
+    bytes: AnswerBytes,
+    /// What is told of items under way; the items repeat it.
+    told: AnswerBytes,
+    /// The items that have begun and are not done, by where they stand.
+    open: BTreeSet<u64>,
+    /// How many are done, and how many of those are calls.
+    finished: usize,
+    calls: usize,
+    text: Shown,
+    thinking: Shown,
+    /// Whether an earlier block has words: those of the next begin on a line of their own.
+    spoke: bool,
+    refused: bool,
+    usage: Option<Value>,
+    stop: Option<Stop>,
+}
+
+/// What has been shown of the item that is under way.
+#[derive(Default)]
+struct Shown {
+    text: String,
+    part: Option<Part>,
+}
+
+/// Which part of an item: the parts of its content are counted apart from those of its summary.
+type Part = (bool, u64);
+
+#[derive(Deserialize)]
+struct Event<'e> {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(borrow)]
+    item: Option<&'e RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'e RawValue>,
+    #[serde(borrow)]
+    response: Option<&'e RawValue>,
+    #[serde(default)]
+    output_index: u64,
+    content_index: Option<u64>,
+    summary_index: Option<u64>,
+    #[serde(borrow)]
+    error: Option<&'e RawValue>,
+}
+
+/// The state of an answer, and with the last event the whole of it.
+#[derive(Deserialize)]
+struct Response<'e> {
+    status: Option<String>,
+    #[serde(borrow)]
+    output: Option<Vec<&'e RawValue>>,
+    error: Option<Value>,
+    incomplete_details: Option<Details>,
+    usage: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    reason: Option<String>,
+}
+
+impl Shown {
+    /// Adds a piece of a part; says whether it begins a part that is not the first.
+    fn add(&mut self, part: Part, more: &str) -> bool {
+        let apart = self.part.replace(part).is_some_and(|before| before != part);
+        if apart {
+            self.text.push('\n');
+        }
+        self.text.push_str(more);
+        apart
+    }
+
+    /// Ends the item, whose text is `whole`: how much was shown of it, and what is left to show.
+    fn end<'w>(&mut self, whole: &'w str) -> (bool, &'w str) {
+        let shown = mem::take(self).text;
+        // What was shown and is not so cannot be taken back. The text of the item counts.
+        (!shown.is_empty(), whole.strip_prefix(shown.as_str()).unwrap_or_default())
+    }
+}
+
+impl<'r> Gathered<'r> {
+    pub(super) fn new(request: &'r ModelRequest, redactor: &'r Redactor) -> Self {
+        Self {
+            request,
+            redactor,
+            blocks: Vec::new(),
+            bytes: AnswerBytes::of(request),
+            told: AnswerBytes::of(request),
+            open: BTreeSet::new(),
+            finished: 0,
+            calls: 0,
+            text: Shown::default(),
+            thinking: Shown::default(),
+            spoke: false,
+            refused: false,
+            usage: None,
+            stop: None,
+        }
+    }
+
+    fn say(&mut self, part: Part, more: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.told.add_words(more.len())?;
+        if !more.is_empty() {
+            let first = self.text.text.is_empty();
+            if self.text.add(part, more) || first && self.spoke {
+                deltas.text("\n");
+            }
+            deltas.text(more);
+        }
+        Ok(())
+    }
+
+    fn think(&mut self, part: Part, more: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.told.add_words(more.len())?;
+        if !more.is_empty() {
+            if self.thinking.add(part, more) {
+                deltas.thinking("\n");
+            }
+            deltas.thinking(more);
+        }
+        Ok(())
+    }
+
+    /// Takes an item that is done.
+    fn item(&mut self, item: &RawValue, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.finished += 1;
+        let mut fields: BTreeMap<String, &RawValue> = read(item.get(), self.redactor)?;
+        let kind: String = field(&fields, "type")?;
+        match kind.as_str() {
+            "message" => self.message(item, fields, deltas),
+            "reasoning" => self.reasoning(item, &fields, deltas),
+            "function_call" => {
+                self.calls += 1;
+                count_calls(self.calls)?;
+                let (name, arguments): (String, Value) = (field(&fields, "name")?, field(&fields, "arguments")?);
+                let id: String = field(&fields, "call_id").unwrap_or_default();
+                fields.retain(|name, _| !["type", "name", "arguments", "call_id"].contains(&name.as_str()));
+                let length = arguments.as_str().map_or_else(|| crate::estimate::json_len(&arguments), str::len);
+                self.bytes.add_arguments(id.len() + name.len() + length)?;
+                self.attach(&fields)?;
+                self.blocks.push(call(id, &name, arguments));
+                Ok(())
+            }
+            _ => self.keep(item),
+        }
+    }
+
+    fn message(
+        &mut self,
+        item: &RawValue,
+        mut fields: BTreeMap<String, &RawValue>,
+        deltas: &mut dyn Deltas,
+    ) -> Result<(), ProviderError> {
+        let content: Vec<Map<String, Value>> = field(&fields, "content")?;
+        self.refused |= content.iter().any(|part| part.get("type").is_some_and(|kind| kind == "refusal"));
+        let words = content.iter().filter_map(|part| part.get("text").or_else(|| part.get("refusal"))?.as_str());
+        let text = words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n");
+        let (begun, rest) = self.text.end(&text);
+        if text.is_empty() {
+            return self.keep(item);
+        }
+        if !rest.is_empty() {
+            if !begun && self.spoke {
+                deltas.text("\n");
+            }
+            deltas.text(rest);
+        }
+        self.spoke = true;
+        // One part of words is what a block of text says. Anything more goes back as it came.
+        let says = |(name, value): (&String, &Value)| {
+            matches!((name.as_str(), value), ("type", Value::String(kind)) if kind == "output_text")
+                || name == "text"
+                || value.as_array().is_some_and(Vec::is_empty)
+        };
+        let plain = matches!(content.as_slice(), [part] if part.iter().all(says));
+        fields.retain(|name, _| !(["type", "role"].contains(&name.as_str()) || plain && name == "content"));
+        self.bytes.add_words(text.len())?;
+        self.attach(&fields)?;
+        self.blocks.push(Block::Text { text });
+        Ok(())
+    }
+
+    fn reasoning(
+        &mut self,
+        item: &RawValue,
+        fields: &BTreeMap<String, &RawValue>,
+        deltas: &mut dyn Deltas,
+    ) -> Result<(), ProviderError> {
+        let parts = |name| field::<Option<Vec<Map<String, Value>>>>(fields, name).unwrap_or_default();
+        let lists = [parts("content"), parts("summary")].map(Option::unwrap_or_default);
+        let words = lists.iter().flatten().filter_map(|part| part.get("text")?.as_str());
+        let text = words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n");
+        let (_, rest) = self.thinking.end(&text);
+        if !rest.is_empty() {
+            deltas.thinking(rest);
+        }
+        // An id alone is of no use: nothing is stored under it.
+        if field::<String>(fields, "encrypted_content").is_ok() || lists.first().is_some_and(|list| !list.is_empty()) {
+            self.keep(item)?;
+        }
+        if !text.is_empty() {
+            self.bytes.add_words(text.len())?;
+            self.blocks.push(Block::Thinking { text });
+        }
+        Ok(())
+    }
+
+    /// Keeps an item as it came.
+    fn keep(&mut self, item: &RawValue) -> Result<(), ProviderError> {
+        self.bytes.add_words(item.get().len())?;
+        self.blocks.push(alone(self.request, item.get().to_owned()));
+        Ok(())
+    }
+
+    /// Attaches fields to the block that follows.
+    fn attach(&mut self, fields: &BTreeMap<String, &RawValue>) -> Result<(), ProviderError> {
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let json = serde_json::to_string(fields).map_err(|_| lacks_a_field())?;
+        self.bytes.add_words(json.len())?;
+        self.blocks.push(attached(self.request, json));
+        Ok(())
+    }
+
+    /// Takes the last event. Items that it alone has are taken only where the answer was cut in them.
+    fn end(&mut self, response: Response<'_>, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.usage = response.usage;
+        let (output, status) = (response.output.unwrap_or_default(), response.status.unwrap_or_default());
+        let undone = output.get(self.finished..).unwrap_or_default();
+        let stop = match status.as_str() {
+            "completed" if self.open.is_empty() && undone.is_empty() => Stop::EndTurn,
+            "incomplete" => {
+                for item in undone {
+                    self.item(item, deltas)?;
+                }
+                let reason = response.incomplete_details.and_then(|details| details.reason);
+                match reason.as_deref() {
+                    Some("max_output_tokens") => Stop::MaxTokens,
+                    Some("content_filter") => Stop::Refused(None),
+                    other => Stop::Other(clip(other.unwrap_or("incomplete"), 80)),
+                }
+            }
+            "completed" => return Err(self.broken("the answer is said to be complete, but not all of its items came")),
+            _ => {
+                let error = response.error.unwrap_or_else(|| json!({ "message": format!("the answer is {status}") }));
+                return Err(event_error(&error, self.redactor).usage(self.tokens()));
+            }
+        };
+        // Words of an item that never came were shown.
+        for (shown, block) in [
+            (mem::take(&mut self.thinking), (|text| Block::Thinking { text }) as fn(String) -> Block),
+            (mem::take(&mut self.text), |text| Block::Text { text }),
+        ] {
+            if !shown.text.is_empty() {
+                self.bytes.add_words(shown.text.len())?;
+                self.blocks.push(block(shown.text));
+            }
+        }
+        self.stop = Some(if self.refused && stop == Stop::EndTurn { Stop::Refused(None) } else { stop });
+        Ok(())
+    }
+
+    fn broken(&self, words: &str) -> ProviderError {
+        ProviderError::new(ErrorKind::BrokenStream, words).charge(Charge::Unknown).usage(self.tokens())
+    }
+
+    /// What the call took; `None` if that is not said, or cannot be.
+    fn tokens(&self) -> Option<TokenUsage> {
+        let usage = self.usage.as_ref()?;
+        let (input, output) = (count(usage, "input_tokens")?, count(usage, "output_tokens")?);
+        let cached = |key| usage.get("input_tokens_details").and_then(|details| count(details, key)).unwrap_or(0);
+        let cache_read = cached("cached_tokens").min(input);
+        let cache_write = cached("cache_write_tokens").min(input - cache_read);
+        let known = input > 0 && (output > 0 || self.blocks.is_empty());
+        (known && input <= COUNT_MAX).then_some(TokenUsage { input, output, cache_read, cache_write })
+    }
+
+    /// The answer, if it is whole.
+    pub(super) fn finish(self) -> Result<ModelAnswer, ProviderError> {
+        let usage = self.tokens();
+        let Some(stop) = self.stop else {
+            return Err(self.broken("the stream ended without its last event, in the middle of the answer"));
+        };
+        let mut blocks = self.blocks;
+        own_ids(self.request, &mut blocks);
+        settle(self.request, blocks, usage, stop)
+    }
+}
+
+impl Gather for Gathered<'_> {
+    fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        // Some end every stream so, whatever it is of.
+        if self.stop.is_some() || data.trim() == "[DONE]" {
+            return Ok(());
+        }
+        let event: Event<'_> = read(data, self.redactor)?;
+        let piece = || match event.delta {
+            Some(delta) => read::<String>(delta.get(), self.redactor),
+            None => Err(lacks_a_field()),
+        };
+        let (of_content, of_summary) =
+            ((false, event.content_index.unwrap_or(0)), (true, event.summary_index.unwrap_or(0)));
+        match event.kind.as_str() {
+            "response.output_item.added" => drop(self.open.insert(event.output_index)),
+            "response.output_item.done" => {
+                self.open.remove(&event.output_index);
+                self.item(event.item.ok_or_else(lacks_a_field)?, deltas)?;
+            }
+            "response.output_text.delta" | "response.refusal.delta" => self.say(of_content, &piece()?, deltas)?,
+            "response.reasoning_text.delta" => self.think(of_content, &piece()?, deltas)?,
+            "response.reasoning_summary_text.delta" => self.think(of_summary, &piece()?, deltas)?,
+            "response.function_call_arguments.delta" => self.told.add_arguments(piece()?.len())?,
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                let response = event.response.ok_or_else(lacks_a_field)?;
+                let mut response: Response<'_> = read(response.get(), self.redactor)?;
+                response.status = event.kind.strip_prefix("response.").map(str::to_owned);
+                self.end(response, deltas)?;
+            }
+            "error" => return Err(event_error(&read(data, self.redactor)?, self.redactor)),
+            _ if event.error.is_some() => return Err(event_error(&read(data, self.redactor)?, self.redactor)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        let body = String::from_utf8_lossy(body);
+        let mut response: Response<'_> = read(&body, self.redactor)?;
+        let Some(output) = response.output.take() else {
+            let Some(error) = response.error else {
+                let words = "the provider answered with one JSON text that is no response";
+                return Err(ProviderError::new(ErrorKind::BadAnswer, words));
+            };
+            return Err(event_error(&error, self.redactor));
+        };
+        for item in output {
+            self.item(item, deltas)?;
+        }
+        response.status.get_or_insert_with(|| "completed".to_owned());
+        self.end(response, deltas)
+    }
+
+    fn is_done(&self) -> bool {
+        self.stop.is_some()
+    }
+}
+
+/// The field `name` of an item.
+fn field<'i, T: Deserialize<'i>>(fields: &BTreeMap<String, &'i RawValue>, name: &str) -> Result<T, ProviderError> {
+    fields.get(name).and_then(|value| serde_json::from_str(value.get()).ok()).ok_or_else(lacks_a_field)
+}
+
+fn lacks_a_field() -> ProviderError {
+    ProviderError::new(ErrorKind::BadAnswer, "the provider sent an event that lacks a field of its protocol")
+}

@@ -1,0 +1,264 @@
+//! A request in the words of OpenAI's Responses API.
+//!
+//! Must never: copy the conversation, leave it with OpenAI, or send an item that refers to what is not kept there.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use ghost_domain::model_facts::ThinkingControl;
+use ghost_domain::tool_catalogue::to_wire;
+use ghost_domain::transcript::{Block, Message, Role, ToolSpec, visible_text};
+use serde::ser::{SerializeMap, SerializeSeq, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::chat_request::{GOOGLES, effort, fields};
+use super::dialect::Dialect;
+use crate::attached::{Part, parts};
+use crate::blocks::{sent_arguments, wire_name};
+use crate::model::ModelRequest;
+
+/// The least that OpenAI takes as a limit of an answer, in tokens.
+const OUTPUT_LEAST: u64 = 16;
+/// Longest id of a call that OpenAI takes.
+const CALL_ID_MAX: usize = 64;
+
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    /// What is not stored there comes back encrypted, and is sent along.
+    store: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include: Option<[&'static str; 1]>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    instructions: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a RawValue>,
+    input: Input<'a>,
+    max_output_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning<'a>>,
+    /// Sends the calls of one agent to where its prompt is cached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Reasoning<'a> {
+    effort: &'a str,
+}
+
+impl<'a> Body<'a> {
+    pub(super) fn of(request: &'a ModelRequest, tools: Option<&'a RawValue>, dialect: Dialect) -> Self {
+        let effort = effort(request);
+        // A model that does not reason refuses it; of one that nobody knows, who sets an effort does.
+        let known = !matches!(request.facts.thinking, ThinkingControl::Never | ThinkingControl::Unknown);
+        let reasons = known || effort.is_some();
+        let thinks = effort.is_some_and(|effort| effort != "none");
+        Self {
+            model: &request.model,
+            stream: true,
+            store: false,
+            include: reasons.then_some(["reasoning.encrypted_content"]),
+            instructions: &request.system,
+            tools,
+            input: Input(request),
+            max_output_tokens: request.max_tokens.max(OUTPUT_LEAST),
+            temperature: request.temperature.filter(|_| request.facts.temperature && !thinks),
+            reasoning: effort.map(|effort| Reasoning { effort }),
+            prompt_cache_key: (dialect == Dialect::OpenAi).then(|| request.agent_id.as_str()),
+        }
+    }
+}
+
+pub(super) fn tools(specs: &Arc<[ToolSpec]>) -> impl Serialize + use<> {
+    #[derive(Serialize)]
+    struct Tool {
+        r#type: &'static str,
+        name: String,
+        description: String,
+        parameters: Value,
+        /// A strict schema has no optional fields; ours do.
+        strict: bool,
+    }
+    let tool = |tool: &ToolSpec| Tool {
+        r#type: "function",
+        name: to_wire(&tool.name),
+        description: tool.description.clone(),
+        parameters: tool.parameters.clone(),
+        strict: false,
+    };
+    specs.iter().map(tool).collect::<Vec<_>>()
+}
+
+struct Input<'a>(&'a ModelRequest);
+
+/// A message without anything attached.
+#[derive(Serialize)]
+struct Plain<'a> {
+    role: &'static str,
+    content: Content<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "function_call_output")]
+struct Output<'a> {
+    call_id: Cow<'a, str>,
+    output: Content<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Words(Cow<'a, str>),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart<'a> {
+    InputText { text: &'a str },
+    InputImage { image_url: String, detail: &'static str },
+}
+
+impl Serialize for Input<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        for message in &self.0.messages {
+            match message.role {
+                Role::User => list.serialize_element(&Plain { role: "user", content: content(&message.blocks) })?,
+                Role::Assistant => {
+                    for item in items(self.0, message) {
+                        list.serialize_element(&item)?;
+                    }
+                }
+                // A picture behind a result is part of it.
+                Role::Tool => {
+                    for group in message.blocks.chunk_by(|_, next| matches!(next, Block::Image { .. })) {
+                        if let [Block::ToolResult { id, .. }, ..] = group {
+                            list.serialize_element(&Output { call_id: wire_id(id), output: content(group) })?;
+                        }
+                    }
+                }
+            }
+        }
+        list.end()
+    }
+}
+
+/// Words and pictures.
+fn content(blocks: &[Block]) -> Content<'_> {
+    match blocks {
+        [Block::Text { text } | Block::ToolResult { content: text, .. }] => Content::Words(text.into()),
+        _ if !blocks.iter().any(|block| matches!(block, Block::Image { .. })) => {
+            Content::Words(visible_text(blocks).into())
+        }
+        _ => Content::Parts(blocks.iter().filter_map(part).collect()),
+    }
+}
+
+fn part(block: &Block) -> Option<ContentPart<'_>> {
+    match block {
+        Block::Text { text } | Block::ToolResult { content: text, .. } if !text.is_empty() => {
+            Some(ContentPart::InputText { text })
+        }
+        Block::Image { media_type, data } => {
+            let image_url = format!("data:{media_type};base64,{data}");
+            Some(ContentPart::InputImage { image_url, detail: "auto" })
+        }
+        _ => None,
+    }
+}
+
+/// An item of an earlier answer.
+struct Item<'a>(Part<'a>);
+
+/// The items of an earlier answer, in order.
+fn items<'a>(request: &ModelRequest, message: &'a Message) -> Vec<Item<'a>> {
+    let sent = |part: &Part<'_>| match part {
+        // What has no type is of the other API.
+        Part::Alone(json) => kind(json).is_some(),
+        Part::Block(Block::Text { text }, attached) => !text.is_empty() || attached.is_some(),
+        Part::Block(Block::ToolCall { id, .. }, _) => !id.is_empty(),
+        // A thought is sent as the item that it was taken from.
+        Part::Block(..) => false,
+    };
+    let mut items: Vec<Item<'_>> = parts(request, message).into_iter().filter(sent).map(Item).collect();
+    // Reasoning is refused without the item that it led to.
+    let reasons = |item: &Item<'_>| matches!(item.0, Part::Alone(json) if kind(json).as_deref() == Some("reasoning"));
+    let used = items.iter().rposition(|item| !reasons(item)).map_or(0, |last| last + 1);
+    items.truncate(used);
+    items
+}
+
+fn kind(item: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Typed<'i> {
+        #[serde(borrow)]
+        r#type: Cow<'i, str>,
+    }
+    serde_json::from_str::<Typed<'_>>(item.get()).ok().map(|item| item.r#type)
+}
+
+impl Serialize for Item<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (block, attached) = match &self.0 {
+            Part::Alone(json) => return json.serialize(serializer),
+            Part::Block(block, attached) => (block, attached.map(fields).unwrap_or_default()),
+        };
+        let mut map = serializer.serialize_map(None)?;
+        match block {
+            Block::Text { text } if attached.is_empty() => {
+                map.serialize_entry("role", "assistant")?;
+                map.serialize_entry("content", text)?;
+            }
+            Block::Text { text } => {
+                map.serialize_entry("type", "message")?;
+                map.serialize_entry("role", "assistant")?;
+                // What is more than words is attached as it came.
+                if !attached.contains_key("content") {
+                    map.serialize_entry("content", &[OutputText { text, annotations: [] }])?;
+                }
+            }
+            Block::ToolCall { id, name, arguments } => {
+                map.serialize_entry("type", "function_call")?;
+                map.serialize_entry("call_id", &wire_id(id))?;
+                map.serialize_entry("name", &wire_name(name))?;
+                map.serialize_entry("arguments", &sent_arguments(arguments).to_string())?;
+            }
+            _ => {}
+        }
+        for (name, value) in attached.iter().filter(|(name, _)| name.as_str() != GOOGLES) {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "output_text")]
+struct OutputText<'a> {
+    text: &'a str,
+    annotations: [(); 0],
+}
+
+/// An id as OpenAI takes it: others have longer ones.
+fn wire_id(id: &str) -> Cow<'_, str> {
+    if id.len() <= CALL_ID_MAX {
+        return id.into();
+    }
+    Sha256::digest(id)
+        .iter()
+        .fold(String::with_capacity(CALL_ID_MAX), |mut hex, byte| {
+            // Writing to a string never fails.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+        .into()
+}

@@ -1,0 +1,150 @@
+//! Servers that speak the providers' protocols as they are documented, refuse with 400 what the providers refuse, and want back
+//! what they attached to their answers, byte for byte and in its order.
+//!
+//! Must never: be more patient than the provider.
+
+mod anthropic;
+mod cache;
+mod chat;
+mod common;
+mod gemini;
+mod ollama;
+mod responses;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ghost_domain::transcript::Block;
+use serde_json::json;
+
+use super::server::{FakeReply, FakeRequest, FakeServer};
+use cache::Prefixes;
+pub use common::{Asked, Wire};
+use common::{Cached, Said};
+
+fn read(wire: Wire, request: &FakeRequest) -> Result<Asked, String> {
+    match wire {
+        Wire::Anthropic => anthropic::read(request),
+        Wire::Responses => responses::read(request),
+        Wire::Chat => chat::read(request),
+        Wire::Gemini => gemini::read(request),
+        Wire::Ollama => ollama::read(request),
+    }
+}
+
+/// The stream of an answer, its content type, and what is attached to it, in order.
+fn write(wire: Wire, answer: &Said) -> (String, &'static str, Vec<String>) {
+    match wire {
+        Wire::Anthropic => anthropic::write(answer),
+        Wire::Responses => responses::write(answer),
+        Wire::Chat => chat::write(answer),
+        Wire::Gemini => gemini::write(answer),
+        Wire::Ollama => ollama::write(answer),
+    }
+}
+
+/// A strict server.
+pub struct StrictServer {
+    server: FakeServer,
+    wire: Wire,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was attached to each answer that was given.
+    given: Mutex<BTreeSet<Vec<String>>>,
+    refusals: Mutex<Vec<String>>,
+    count: Mutex<u64>,
+    prefixes: Mutex<Prefixes>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StrictServer {
+    /// Starts a server of `wire` whose answers come from `answer`: words and calls. Requests are kept.
+    ///
+    /// # Errors
+    /// If no port of 127.0.0.1 can be bound.
+    pub async fn start(wire: Wire, answer: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static) -> io::Result<Self> {
+        let state = Arc::new(State::default());
+        let shared = Arc::clone(&state);
+        let server = FakeServer::start(true, move |request| match read(wire, request).and_then(|asked| shared.known(wire, asked)) {
+            Ok(asked) => {
+                let input = locked(&shared.prefixes).take(wire, &request.body);
+                let said = shared.said(&asked, answer(&asked), input);
+                let (stream, kind, attached) = write(wire, &said);
+                locked(&shared.given).insert(attached);
+                FakeReply::new(200, kind, stream).in_pieces(997)
+            }
+            Err(why) => {
+                locked(&shared.refusals).push(why.clone());
+                let error = json!({ "message": why, "type": "invalid_request_error", "code": 400, "status": "INVALID_ARGUMENT" });
+                FakeReply::new(400, "application/json", json!({ "type": "error", "error": error }).to_string())
+            }
+        })
+        .await?;
+        Ok(Self { server, wire, state })
+    }
+
+    /// What to give as `base_url`.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("{}{}", self.server.url(), self.wire.path())
+    }
+
+    /// Why requests were refused, in order.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        locked(&self.state.refusals).clone()
+    }
+
+    /// Every request so far, in order.
+    #[must_use]
+    pub fn requests(&self) -> Vec<FakeRequest> {
+        self.server.requests()
+    }
+}
+
+impl State {
+    /// Refuses a conversation in which something that was attached is missing, changed or moved.
+    fn known(&self, wire: Wire, asked: Asked) -> Result<Asked, String> {
+        let given = locked(&self.given);
+        // One without anything is another model's.
+        match asked.attached.iter().find(|attached| !attached.is_empty() && !given.contains(*attached)) {
+            None => Ok(asked),
+            Some(attached) => Err(match wire {
+                Wire::Anthropic => "messages.1.content.0: Invalid `signature` in `thinking` block".to_owned(),
+                Wire::Responses => "The encrypted content for item rs_1 could not be verified.".to_owned(),
+                Wire::Chat | Wire::Gemini => "Thought signature is not valid".to_owned(),
+                Wire::Ollama => format!("no server says that it misses {attached:?}"),
+            }),
+        }
+    }
+
+    fn said(&self, asked: &Asked, blocks: Vec<Block>, input: Cached) -> Said {
+        let number = {
+            let mut count = locked(&self.count);
+            *count += 1;
+            *count
+        };
+        let (mut text, mut calls) = (String::new(), Vec::new());
+        for block in blocks {
+            match block {
+                Block::Text { text: more } => text.push_str(&more),
+                Block::ToolCall { name, arguments, .. } => {
+                    calls.push((
+                        format!("id_{number}_{}", calls.len()),
+                        ghost_domain::tool_catalogue::to_wire(&name),
+                        arguments,
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Said { model: asked.model.clone(), number, text, calls, input }
+    }
+}

@@ -1,0 +1,160 @@
+//! Anthropic's Messages.
+
+use ghost_domain::tool_catalogue::from_wire;
+use ghost_domain::transcript::{Block, Message, Role};
+use serde_json::{Value, json};
+
+use super::common::*;
+use crate::testing::server::FakeRequest;
+
+const BODY: [&str; 10] = [
+    "model",
+    "max_tokens",
+    "stream",
+    "temperature",
+    "thinking",
+    "output_config",
+    "tools",
+    "system",
+    "messages",
+    "metadata",
+];
+
+pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
+    let body = &request.body;
+    only(body, "body", &BODY)?;
+    if request.headers.get("anthropic-version").is_none_or(|version| version != "2023-06-01") {
+        return Err("anthropic-version: header is required".into());
+    }
+    let most = body["max_tokens"].as_u64().filter(|most| *most > 0).ok_or("max_tokens: field required")?;
+    let thinking = text(&body["thinking"], "type");
+    if thinking == "enabled" {
+        let budget = body["thinking"]["budget_tokens"].as_u64().unwrap_or(0);
+        if budget < 1_024 || budget >= most {
+            return Err("thinking.budget_tokens: at least 1024 and less than max_tokens".into());
+        }
+    }
+    if matches!(thinking, "enabled" | "adaptive") && body.get("temperature").is_some() {
+        return Err("temperature may only be set to 1 when thinking is enabled".into());
+    }
+    if body.to_string().matches("\"cache_control\"").count() > 4 {
+        return Err("a maximum of 4 blocks with cache_control may be provided".into());
+    }
+    let mut asked = Asked { model: text(body, "model").into(), ..Asked::default() };
+    asked.system = list(body, "system").iter().map(|block| text(block, "text")).collect();
+    for tool in list(body, "tools") {
+        only(tool, "tools", &["name", "description", "input_schema", "cache_control"])?;
+        check_name(text(tool, "name"))?;
+        asked.tools.push(from_wire(text(tool, "name")));
+    }
+    for message in list(body, "messages") {
+        only(message, "messages", &["role", "content"])?;
+        read_message(message, &mut asked)?;
+    }
+    check_calls(&asked.messages)?;
+    let loops = asked.messages.last().is_some_and(|last| matches!(last.blocks.first(), Some(Block::ToolResult { .. })));
+    let last = list(body, "messages").iter().rev().find(|message| message["role"] == "assistant");
+    if thinking == "enabled"
+        && loops
+        && !last.is_some_and(|last| text(&last["content"][0], "type").contains("thinking"))
+    {
+        return Err("expected `thinking` or `redacted_thinking`, but found `tool_use`".into());
+    }
+    Ok(asked)
+}
+
+fn read_message(message: &Value, asked: &mut Asked) -> Result<(), String> {
+    let is_answer = message["role"] == "assistant";
+    if list(message, "content").is_empty() {
+        return Err("messages.content: all messages must have non-empty content".into());
+    }
+    let last = list(message, "content").last().map_or("", |block| text(block, "type"));
+    if is_answer && last.contains("thinking") {
+        return Err("The final block in an assistant message cannot be `thinking`".into());
+    }
+    let (mut blocks, mut attached) = (Vec::new(), Vec::new());
+    for block in list(message, "content") {
+        match text(block, "type") {
+            "text" if text(block, "text").trim().is_empty() => {
+                return Err("text content blocks must contain non-whitespace text".into());
+            }
+            "text" => blocks.push(words(text(block, "text"))),
+            "tool_use" if is_answer => {
+                only(block, "tool_use", &["type", "id", "name", "input", "cache_control", "caller"])?;
+                if !block["input"].is_object() {
+                    return Err("tool_use.input: input should be a valid dictionary".into());
+                }
+                blocks.push(called(text(block, "id"), text(block, "name"), block["input"].clone()));
+            }
+            "tool_result" if !is_answer => {
+                only(block, "tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"])?;
+                let id = text(block, "tool_use_id");
+                blocks.push(result(id, &name_of(&asked.messages, id), text(block, "content")));
+            }
+            "image" if !is_answer => {}
+            "thinking" if is_answer && block.get("cache_control").is_none() => {
+                attached.push(format!("{}|{}", text(block, "thinking"), text(block, "signature")));
+            }
+            "redacted_thinking" if is_answer => attached.push(text(block, "data").to_owned()),
+            other => return Err(format!("content of type {other} is not expected here")),
+        }
+    }
+    if is_answer {
+        asked.attached.push(attached);
+    }
+    let role = if is_answer { Role::Assistant } else { Role::User };
+    match asked.messages.last_mut().filter(|last| last.role == role) {
+        // The API combines messages of one role that follow each other.
+        Some(last) => last.blocks.extend(blocks),
+        None => asked.messages.push(Message { role, blocks }),
+    }
+    Ok(())
+}
+
+pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
+    let n = said.number;
+    let usage = json!({ "input_tokens": said.input.fresh, "cache_read_input_tokens": said.input.read,
+        "cache_creation_input_tokens": said.input.written, "output_tokens": 1 });
+    let message = json!({ "id": format!("msg_{n}"), "type": "message", "role": "assistant", "model": said.model,
+        "content": [], "stop_reason": null, "usage": usage });
+    let (mut out, mut index, mut attached) =
+        (vec![json!({ "type": "message_start", "message": message })], 0, Vec::new());
+    let mut block = |start: Value, pieces: Vec<Value>| {
+        out.push(json!({ "type": "content_block_start", "index": index, "content_block": start }));
+        for delta in pieces {
+            out.push(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        }
+        out.push(json!({ "type": "content_block_stop", "index": index }));
+        index += 1;
+    };
+    let mut think = |block: &mut dyn FnMut(Value, Vec<Value>), which: &str| {
+        let (thought, signature) = (format!("thought {n}{which}"), format!("c2ln+/{n}{which}=="));
+        attached.push(format!("{thought}|{signature}"));
+        let pieces = vec![
+            json!({ "type": "thinking_delta", "thinking": thought }),
+            json!({ "type": "signature_delta", "signature": signature }),
+        ];
+        block(json!({ "type": "thinking", "thinking": "", "signature": "" }), pieces);
+    };
+    think(&mut block, "a");
+    if !said.text.is_empty() {
+        block(json!({ "type": "text", "text": "" }), vec![json!({ "type": "text_delta", "text": said.text })]);
+    }
+    let (calls, mut redactions) = (!said.calls.is_empty(), Vec::new());
+    if calls {
+        // Interleaved: thoughts between words and calls.
+        think(&mut block, "b");
+        let redacted = format!("redacted{n}");
+        block(json!({ "type": "redacted_thinking", "data": redacted }), Vec::new());
+        redactions.push(redacted);
+    }
+    for (id, name, arguments) in &said.calls {
+        let pieces = vec![json!({ "type": "input_json_delta", "partial_json": arguments.to_string() })];
+        block(json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), pieces);
+    }
+    attached.extend(redactions);
+    let reason = if calls { "tool_use" } else { "end_turn" };
+    out.push(json!({ "type": "message_delta", "delta": { "stop_reason": reason }, "usage": { "output_tokens": said.written() } }));
+    out.push(json!({ "type": "message_stop" }));
+    (events(&out), "text/event-stream", attached)
+}

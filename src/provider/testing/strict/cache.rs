@@ -1,0 +1,88 @@
+//! Prompt caches by the rules that their providers document.
+//!
+//! Anthropic: what stands before a mark is kept; a later request reads the longest prefix that was kept, looking back twenty
+//! blocks from each of its marks; 1,024 tokens at least. The others keep by themselves what requests begin with: 1,024 tokens at
+//! least, in steps of 128.
+//!
+//! Must never: count what a provider would not.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::Value;
+
+use super::common::{Cached, Wire, list};
+
+const LEAST: u64 = 1_024;
+const STEP: u64 = 128;
+const LOOK_BACK: usize = 20;
+/// Bytes of a token.
+const TOKEN: u64 = 4;
+
+/// What is kept.
+#[derive(Default)]
+pub(super) struct Prefixes(BTreeSet<u64>);
+
+/// A prefix that ends here: its hash, its tokens, and whether there is a mark.
+struct End {
+    hash: u64,
+    tokens: u64,
+    marked: bool,
+}
+
+impl Prefixes {
+    /// What a request finds and leaves.
+    pub(super) fn take(&mut self, wire: Wire, body: &Value) -> Cached {
+        let ends = match wire {
+            Wire::Anthropic => blocks(body),
+            _ => steps(body),
+        };
+        let all = ends.last().map_or(0, |end| end.tokens) + 1;
+        let known = |end: &&End| end.tokens >= LEAST && self.0.contains(&end.hash);
+        let read = match wire {
+            Wire::Anthropic => {
+                let marks = ends.iter().enumerate().filter(|(_, end)| end.marked).map(|(at, _)| at);
+                let found = marks.filter_map(|at| ends[at.saturating_sub(LOOK_BACK)..=at].iter().rev().find(known));
+                found.map(|end| end.tokens).max().unwrap_or(0)
+            }
+            _ => ends.iter().rev().find(known).map_or(0, |end| end.tokens),
+        };
+        let kept: Vec<&End> =
+            ends.iter().filter(|end| end.tokens >= LEAST && (end.marked || wire != Wire::Anthropic)).collect();
+        let last = kept.last().map_or(0, |end| end.tokens);
+        self.0.extend(kept.iter().map(|end| end.hash));
+        // Only Anthropic counts what it writes.
+        let written = if wire == Wire::Anthropic { last.saturating_sub(read) } else { 0 };
+        Cached { read, written, fresh: all - read - written }
+    }
+}
+
+/// The ends of Anthropic's blocks: tools, then the system part, then the messages.
+fn blocks(body: &Value) -> Vec<End> {
+    let messages = list(body, "messages").iter().flat_map(|message| list(message, "content"));
+    let all = list(body, "tools").iter().chain(list(body, "system")).chain(messages);
+    let (mut hasher, mut bytes) = (DefaultHasher::new(), 0);
+    all.map(|block| {
+        let mut block = block.clone();
+        let marked = block.as_object_mut().is_some_and(|fields| fields.remove("cache_control").is_some());
+        let text = block.to_string();
+        text.hash(&mut hasher);
+        bytes += text.len() as u64;
+        End { hash: hasher.finish(), tokens: bytes / TOKEN, marked }
+    })
+    .collect()
+}
+
+/// Every 128 tokens of what the others read, in their order.
+fn steps(body: &Value) -> Vec<End> {
+    let parts = ["tools", "instructions", "systemInstruction", "input", "messages", "contents"];
+    let text: String = parts.iter().filter_map(|key| body.get(*key)).map(Value::to_string).collect();
+    let mut hasher = DefaultHasher::new();
+    let step = usize::try_from(STEP * TOKEN).unwrap_or(512);
+    let ends = text.as_bytes().chunks_exact(step).zip(1..);
+    ends.map(|(chunk, n)| {
+        chunk.hash(&mut hasher);
+        End { hash: hasher.finish(), tokens: n * STEP, marked: false }
+    })
+    .collect()
+}

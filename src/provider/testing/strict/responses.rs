@@ -1,0 +1,168 @@
+//! OpenAI's Responses, kept nowhere.
+
+use ghost_domain::tool_catalogue::from_wire;
+use ghost_domain::transcript::{Block, Message, Role};
+use serde_json::{Value, json};
+
+use super::common::*;
+use crate::testing::server::FakeRequest;
+
+const BODY: [&str; 13] = [
+    "model",
+    "stream",
+    "store",
+    "include",
+    "instructions",
+    "input",
+    "tools",
+    "max_output_tokens",
+    "temperature",
+    "reasoning",
+    "prompt_cache_key",
+    "parallel_tool_calls",
+    "text",
+];
+
+pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
+    let body = &request.body;
+    only(body, "body", &BODY)?;
+    if body["store"] != json!(false) {
+        return Err("store: this server keeps nothing".into());
+    }
+    if body["max_output_tokens"].as_u64().is_some_and(|most| most < 16) {
+        return Err("max_output_tokens: at least 16".into());
+    }
+    let effort = text(&body["reasoning"], "effort");
+    if body.get("temperature").is_some() && !matches!(effort, "" | "none") {
+        return Err("Unsupported parameter: 'temperature' is not supported with this model".into());
+    }
+    let mut asked = Asked { model: text(body, "model").into(), ..Asked::default() };
+    asked.system = text(body, "instructions").into();
+    for tool in list(body, "tools") {
+        only(tool, "tools", &["type", "name", "description", "parameters", "strict"])?;
+        check_name(text(tool, "name"))?;
+        asked.tools.push(from_wire(text(tool, "name")));
+    }
+    let mut reasoned = false;
+    for item in list(body, "input") {
+        reasoned = read_item(item, reasoned, &mut asked)?;
+    }
+    if reasoned {
+        return Err("Item of type 'reasoning' was provided without its required following item".into());
+    }
+    check_calls(&asked.messages)?;
+    Ok(asked)
+}
+
+/// Whether it is reasoning, which wants an item of the same answer behind it.
+fn read_item(item: &Value, reasoned: bool, asked: &mut Asked) -> Result<bool, String> {
+    let kind = if item.get("type").is_none() { "message" } else { text(item, "type") };
+    let is_answer = matches!(kind, "reasoning" | "function_call") || kind == "message" && item["role"] == "assistant";
+    if reasoned && !is_answer {
+        return Err("Item of type 'reasoning' was provided without its required following item".into());
+    }
+    if is_answer && asked.messages.last().is_none_or(|last| last.role != Role::Assistant) {
+        asked.messages.push(Message { role: Role::Assistant, blocks: Vec::new() });
+        asked.attached.push(Vec::new());
+    }
+    let attach = |asked: &mut Asked, what: String| {
+        if let Some(last) = asked.attached.last_mut() {
+            last.push(what);
+        }
+    };
+    match kind {
+        "reasoning" => {
+            if text(item, "encrypted_content").is_empty() {
+                return Err(format!(
+                    "Item with id '{}' not found. Items are not persisted when `store` is set to false",
+                    text(item, "id")
+                ));
+            }
+            attach(asked, item.to_string());
+        }
+        "function_call" => {
+            attach(asked, text(item, "id").to_owned());
+            let arguments = serde_json::from_str(text(item, "arguments")).map_err(|_| "arguments: invalid JSON")?;
+            push(asked, called(text(item, "call_id"), text(item, "name"), arguments));
+        }
+        "message" if is_answer => {
+            attach(asked, format!("{}|{}", text(item, "id"), text(item, "phase")));
+            let words_of: String = list(item, "content").iter().map(|part| text(part, "text")).collect();
+            push(asked, words(if item["content"].is_string() { text(item, "content") } else { &words_of }));
+        }
+        "message" => {
+            let words_of: String = list(item, "content").iter().map(|part| text(part, "text")).collect();
+            let said = if item["content"].is_string() { text(item, "content") } else { &words_of };
+            asked.messages.push(Message::text(Role::User, said));
+        }
+        "function_call_output" => {
+            let id = text(item, "call_id");
+            let found = result(id, &name_of(&asked.messages, id), text(item, "output"));
+            match asked.messages.last_mut().filter(|last| last.role == Role::Tool) {
+                Some(last) => last.blocks.push(found),
+                None => asked.messages.push(Message { role: Role::Tool, blocks: vec![found] }),
+            }
+        }
+        other => return Err(format!("Invalid value: '{other}'")),
+    }
+    Ok(kind == "reasoning")
+}
+
+fn push(asked: &mut Asked, block: Block) {
+    if let Some(last) = asked.messages.last_mut() {
+        last.blocks.push(block);
+    }
+}
+
+pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
+    let n = said.number;
+    let (mut out, mut items, mut attached) = (Vec::new(), Vec::new(), Vec::new());
+    out.push(json!({ "type": "response.created", "response": { "id": format!("resp_{n}"), "status": "in_progress", "output": [] } }));
+    let reason = |which: &str, out: &mut Vec<Value>, items: &mut Vec<Value>, attached: &mut Vec<String>| {
+        let item = json!({ "type": "reasoning", "id": format!("rs_{n}{which}"), "encrypted_content": format!("gAAAA+/{n}{which}=="),
+            "summary": [{ "type": "summary_text", "text": format!("thought {n}{which}") }] });
+        let begun = json!({ "type": "reasoning", "id": format!("rs_{n}{which}"), "encrypted_content": "gAAAA-not-whole", "summary": [] });
+        out.push(json!({ "type": "response.output_item.added", "output_index": items.len(), "item": begun }));
+        out.push(
+            json!({ "type": "response.reasoning_summary_text.delta", "output_index": items.len(), "summary_index": 0,
+            "item_id": format!("rs_{n}{which}"), "delta": format!("thought {n}{which}") }),
+        );
+        out.push(json!({ "type": "response.output_item.done", "output_index": items.len(), "item": item }));
+        attached.push(item.to_string());
+        items.push(item);
+    };
+    reason("a", &mut out, &mut items, &mut attached);
+    if !said.text.is_empty() {
+        let phase = if said.calls.is_empty() { "final_answer" } else { "commentary" };
+        let content = json!([{ "type": "output_text", "text": said.text, "annotations": [] }]);
+        let item = json!({ "type": "message", "id": format!("msg_{n}"), "role": "assistant", "status": "completed", "phase": phase,
+            "content": content });
+        out.push(json!({ "type": "response.output_item.added", "output_index": items.len(),
+            "item": { "type": "message", "id": format!("msg_{n}"), "role": "assistant", "status": "in_progress", "content": [] } }));
+        out.push(json!({ "type": "response.output_text.delta", "output_index": items.len(), "content_index": 0,
+            "item_id": format!("msg_{n}"), "delta": said.text }));
+        out.push(json!({ "type": "response.output_item.done", "output_index": items.len(), "item": item }));
+        attached.push(format!("msg_{n}|{phase}"));
+        items.push(item);
+    }
+    if !said.calls.is_empty() && !said.text.is_empty() {
+        reason("b", &mut out, &mut items, &mut attached);
+    }
+    for (at, (id, name, arguments)) in said.calls.iter().enumerate() {
+        let item = json!({ "type": "function_call", "id": format!("fc_{n}_{at}"), "call_id": id, "name": name,
+            "arguments": arguments.to_string(), "status": "completed" });
+        let mut begun = item.clone();
+        begun["arguments"] = json!("");
+        out.push(json!({ "type": "response.output_item.added", "output_index": items.len(), "item": begun }));
+        out.push(json!({ "type": "response.function_call_arguments.delta", "output_index": items.len(),
+            "item_id": format!("fc_{n}_{at}"), "delta": arguments.to_string() }));
+        out.push(json!({ "type": "response.output_item.done", "output_index": items.len(), "item": item }));
+        attached.push(format!("fc_{n}_{at}"));
+        items.push(item);
+    }
+    let usage = json!({ "input_tokens": said.input.all(), "input_tokens_details": { "cached_tokens": said.input.read },
+        "output_tokens": said.written(), "output_tokens_details": { "reasoning_tokens": 5 }, "total_tokens": said.input.all() + said.written() });
+    out.push(json!({ "type": "response.completed", "response": { "id": format!("resp_{n}"), "status": "completed",
+        "model": said.model, "output": items, "usage": usage } }));
+    (events(&out), "text/event-stream", attached)
+}

@@ -1,0 +1,45 @@
+//! The JSON of tool lists, by their identity: an agent's list is the same from call to call, and writing its schemas anew would
+//! cost more than the rest of the request.
+//!
+//! Must never: keep more than so many.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ghost_domain::transcript::ToolSpec;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// Most lists that are kept.
+const LISTS_MAX: usize = 256;
+
+/// A list with its JSON.
+type Kept = (Arc<[ToolSpec]>, Arc<RawValue>);
+
+/// Lists with their JSON.
+#[derive(Default)]
+pub(crate) struct ToolLists(Mutex<VecDeque<Kept>>);
+
+impl ToolLists {
+    /// The JSON of `tools` as `write` makes it; `None` if there are none.
+    pub(crate) fn json<T: Serialize>(
+        &self,
+        tools: &Arc<[ToolSpec]>,
+        write: impl FnOnce(&Arc<[ToolSpec]>) -> T,
+    ) -> Result<Option<Arc<RawValue>>, serde_json::Error> {
+        if tools.is_empty() {
+            return Ok(None);
+        }
+        let lists = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, json)) = lists().iter().find(|(list, _)| Arc::ptr_eq(list, tools)) {
+            return Ok(Some(Arc::clone(json)));
+        }
+        let json: Arc<RawValue> = serde_json::value::to_raw_value(&write(tools))?.into();
+        let mut lists = lists();
+        if lists.len() >= LISTS_MAX {
+            lists.pop_front();
+        }
+        lists.push_back((Arc::clone(tools), Arc::clone(&json)));
+        Ok(Some(json))
+    }
+}

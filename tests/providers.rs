@@ -1,0 +1,171 @@
+//! Whole worlds against servers that speak the providers' protocols, refuse what they refuse, and want back what they attached.
+
+// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+// Python is a program of its own, and what is skipped is said where tests are read.
+#![allow(clippy::disallowed_methods, clippy::print_stderr)]
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+
+use ghost_domain::transcript::{Block, Message, Role};
+use ghost_provider::testing::{Asked, StrictServer, Wire};
+use ghost_testkit::blackbox::{Daemon, Deadline, House, ScriptedRoles, python};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+const NEWSROOM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/newsroom");
+const ROUNDS: usize = 20;
+
+fn house() -> House {
+    House::new(env!("CARGO_BIN_EXE_ghostd"))
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap()
+}
+
+/// The provider `p` of a world file.
+fn provider(wire: Wire, url: &str) -> String {
+    let (kind, api) = match wire {
+        Wire::Anthropic => ("anthropic", ""),
+        Wire::Responses => ("openai", ", api: responses"),
+        Wire::Chat => ("openai", ", api: chat"),
+        Wire::Gemini => ("gemini", ""),
+        Wire::Ollama => ("ollama", ""),
+    };
+    format!("p: {{ kind: {kind}, base_url: '{url}'{api} }}")
+}
+
+/// Holds the answers of these rounds until they are let go, once each.
+#[derive(Default)]
+struct Gate {
+    /// Rounds that were asked for and are held.
+    held: Mutex<Vec<usize>>,
+    /// Rounds that may be answered.
+    open: Mutex<Vec<usize>>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn pass(&self, round: usize) {
+        if !matches!(round, 7 | 14) {
+            return;
+        }
+        self.held.lock().unwrap().push(round);
+        self.changed.notify_all();
+        let open = self.open.lock().unwrap();
+        drop(self.changed.wait_while(open, |open| !open.contains(&round)).unwrap());
+    }
+
+    fn wait_for(&self, round: usize) {
+        let held = self.held.lock().unwrap();
+        let (held, late) =
+            self.changed.wait_timeout_while(held, Deadline::seconds(60).left(), |held| !held.contains(&round)).unwrap();
+        assert!(!late.timed_out(), "round {round} was never asked for: {held:?}");
+    }
+
+    fn let_go(&self, round: usize) {
+        self.open.lock().unwrap().push(round);
+        self.changed.notify_all();
+    }
+}
+
+/// A call in every round, two in every second, words in every third; and an end.
+fn script(gate: &Gate, asked: &Asked) -> Vec<Block> {
+    let round = asked.messages.iter().filter(|message: &&Message| message.role == Role::Assistant).count();
+    gate.pass(round);
+    let text = |text: String| Block::Text { text };
+    if round == ROUNDS {
+        return vec![text(format!("done after {round}"))];
+    }
+    let call =
+        || Block::ToolCall { id: String::new(), name: "workspace.list".into(), arguments: json!({ "path": "." }) };
+    let mut blocks = Vec::new();
+    if round.is_multiple_of(3) {
+        blocks.push(text(format!("round {round}")));
+    }
+    blocks.push(call());
+    if round % 2 == 1 {
+        blocks.push(call());
+    }
+    blocks
+}
+
+/// Holds requests against the request types of the official Python libraries.
+fn check_types(requests: &str) {
+    let modules = ["anthropic", "google.genai", "ollama", "openai", "pydantic"];
+    let python = match python(&modules) {
+        Ok(python) => python,
+        Err(missing) => return eprintln!("skipped: {missing}"),
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), requests).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/providers/official_types.py");
+    let ran = std::process::Command::new(python).arg(script).arg(file.path()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success() && out.ends_with("of 5 protocols\n"), "{out}{err}");
+}
+
+#[test]
+fn everything_attached_comes_back_over_twenty_rounds_and_two_kills() {
+    let mut requests = String::new();
+    for wire in Wire::ALL {
+        let (house, runtime, gate) = (house(), runtime(), Arc::new(Gate::default()));
+        let shared = Arc::clone(&gate);
+        let server = runtime.block_on(StrictServer::start(wire, move |asked| script(&shared, asked))).unwrap();
+        let world = house.world("rounds");
+        world.config(&format!(
+            "world: {{ name: Rounds, id: rounds }}\nagents: [{{ id: a, archetype: worker, overrides: {{ thinking: high }} }}]\nlimits: {{ turn_rounds_max: 40, loop_warn: 900, loop_block: 950, loop_stop: 990 }}\n\
+             llm: {{ default_provider: p, default_model: model-x, providers: {{ {} }} }}\n",
+            provider(wire, &server.base_url())
+        ));
+        world.archetype("worker", "## Tool Access\n- workspace.list\n");
+        let mut daemon: Daemon = house.up(world.path(), &[]);
+        house.json(&["send", "a", "begin"]);
+        for round in [7, 14] {
+            gate.wait_for(round);
+            daemon.kill();
+            gate.let_go(round);
+            daemon = house.up(world.path(), &[]);
+        }
+        house.wait_until_quiet(Deadline::seconds(60));
+        assert_eq!(server.refusals(), Vec::<String>::new(), "{wire:?}");
+        let turns = house.json(&["turn", "list"]);
+        assert_eq!(
+            (&turns[0]["status"], &turns[0]["text"]),
+            (&json!("finished"), &json!("done after 20")),
+            "{wire:?}: {turns}"
+        );
+        assert_eq!(turns.as_array().unwrap().len(), 1);
+        for request in server.requests() {
+            requests.push_str(&format!("{}\n", json!({ "wire": format!("{wire:?}"), "body": request.body })));
+        }
+        daemon.stop();
+    }
+    check_types(&requests);
+}
+
+#[test]
+fn the_newsroom_does_its_job_over_every_protocol() {
+    for wire in Wire::ALL {
+        let (house, runtime) = (house(), runtime());
+        let roles = ScriptedRoles::load(&Path::new(NEWSROOM).join("scripts"));
+        let server = runtime.block_on(StrictServer::start(wire, move |asked| roles.answer_to(asked))).unwrap();
+        let world = house.copy_of(Path::new(NEWSROOM), "newsroom");
+        let file = world.join("world-config.yaml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        const LLM: &str = "    scripted: { kind: scripted, dir: scripts }\n";
+        assert!(text.contains(LLM), "{text}");
+        let text = text.replace(LLM, &format!("    {}\n", provider(wire, &server.base_url())));
+        std::fs::write(&file, text.replace("default_provider: scripted", "default_provider: p")).unwrap();
+        let daemon = house.up(&world, &[]);
+        daemon.wait_for_line("the end of the job", Deadline::seconds(180), |line| line.starts_with("  result  "));
+        house.wait_until_quiet(Deadline::seconds(60));
+        assert_eq!(server.refusals(), Vec::<String>::new(), "{wire:?}");
+        for turn in house.json(&["turn", "list"]).as_array().unwrap() {
+            assert_eq!(turn["status"], "finished", "{wire:?}: {turn}");
+        }
+        daemon.stop();
+    }
+}
