@@ -7,7 +7,7 @@
 pub enum ProviderKind {
     /// Anthropic's Messages API.
     Anthropic,
-    /// OpenAI's chat completions, and everything that speaks them (vLLM, llama.cpp, …).
+    /// OpenAI's Responses and chat completions, and everything that speaks these (vLLM, llama.cpp, …).
     OpenAi,
     /// Gemini's generateContent.
     Gemini,

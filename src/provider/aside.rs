@@ -1,5 +1,5 @@
-//! Threads of a provider's own, for what may take long at a stretch: how long reading an answer takes is up to whoever sent
-//! it, and the daemon's own threads answer everybody. A call that is given up is abandoned here even in the middle of a
+//! Threads of a provider's own, for what may take long at a stretch: a script decides how long its rules take, and the
+//! daemon's own threads answer everybody. A call that is given up is abandoned here even in the middle of a
 //! step that does not return.
 //!
 //! Must never: run anything of the daemon's, or outlive the value that holds it.

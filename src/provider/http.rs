@@ -174,8 +174,9 @@ pub(crate) fn status_error(
         _ => ErrorKind::BadRequest,
     };
     let error = ProviderError::redacted(kind, &format!("HTTP {status}: {said}"), redactor);
-    // Who answers that it failed has written nothing. A time-out says only that somebody did not wait.
-    let error = if kind == ErrorKind::Server { error.charge(Charge::Nothing) } else { error };
+    // A provider that says it failed has written nothing. Of a gateway's word (502, a time-out) nobody knows what is behind it,
+    // and then the reservation counts as spent (promise 2).
+    let error = if matches!(status, 409 | 500) { error.charge(Charge::Nothing) } else { error };
     error.status(status).retry_after(retry_after(headers, now).or_else(|| parsed.as_ref().and_then(retry_info)))
 }
 

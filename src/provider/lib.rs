@@ -1,6 +1,7 @@
-//! Model providers behind one trait: Anthropic, OpenAI and what speaks its chat API, Gemini, Ollama, rules from a file
+//! Model providers behind one trait: Anthropic, OpenAI and what speaks its APIs, Gemini, Ollama, rules from a file
 //! (`scripted`) and the answers of an earlier run (`recorded`). A pool per provider bounds the calls at once and waits
-//! out what a provider asks to be waited out, a breaker per provider and model keeps calls from what is down; retries, fall-backs and prices are pure functions that the turn drives.
+//! out what a provider asks to be waited out. A breaker per provider and model keeps calls from what is down. Retries and
+//! fall-backs are pure functions that the turn drives.
 //!
 //! Must never: decide what is retried by itself (the turn journals every attempt), run a tool, or let a key or an
 //! unbounded payload into an error. Every future here may be dropped at any await without leaving anything behind.

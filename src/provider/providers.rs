@@ -288,6 +288,13 @@ mod tests {
         Providers::build(&plan, &|_| None, ManualClock::at(0)).unwrap()
     }
 
+    #[test]
+    fn another_address_under_the_same_name_is_another_author() {
+        let author = |url| one(1, url).get("p").unwrap().author();
+        assert_eq!(author("http://127.0.0.1:1/v1"), author("http://127.0.0.1:1/v1"));
+        assert_ne!(author("http://127.0.0.1:1/v1"), author("http://127.0.0.1:2/v1"));
+    }
+
     #[tokio::test]
     async fn who_replaces_providers_takes_their_pools_over() {
         let (here, there) = ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1");

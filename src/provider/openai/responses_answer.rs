@@ -28,7 +28,7 @@ pub(super) struct Gathered<'r> {
     blocks: Vec<Block>,
     /// What is kept.
     bytes: AnswerBytes,
-    /// What is told of items under way; the items repeat it.
+    /// What events say of items under way. The items repeat it.
     told: AnswerBytes,
     /// The items that have begun and are not done, by where they stand.
     open: BTreeSet<u64>,

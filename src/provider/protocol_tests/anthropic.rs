@@ -274,3 +274,26 @@ async fn a_refusal_is_told_and_what_lacks_a_field_is_told_in_plain_words() {
     assert_eq!(error.kind, ErrorKind::BadAnswer);
     assert_eq!(error.message, "the provider sent an event that lacks a field of its protocol");
 }
+
+#[tokio::test]
+async fn words_of_blanks_and_thoughts_that_led_to_nothing_are_not_sent_back() {
+    let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer()))).await;
+    let adapter = adapter(ProviderKind::Anthropic, server.url());
+    let signed = || opaque("m", r#"{"signature":"s"}"#, true);
+    let redacted = opaque("m", r#"{"type":"redacted_thinking","data":"d"}"#, false);
+    let said = |blocks| Message { role: Role::Assistant, blocks };
+    let mut turn = request("m", "hello");
+    turn.messages.push(said(vec![signed(), thought("cut"), redacted, text("")]));
+    turn.messages.push(Message::text(Role::User, "Go on."));
+    turn.messages.push(said(vec![text("\n\n"), signed(), thought("kept"), text("Done.")]));
+    turn.messages.push(Message::text(Role::User, "More."));
+    ask(&adapter, &turn).await;
+    let sent = server.requests().remove(0).body["messages"].clone();
+    let roles: Vec<&str> = sent.as_array().unwrap().iter().filter_map(|message| message["role"].as_str()).collect();
+    assert_eq!(roles, ["user", "user", "assistant", "user"], "an answer of thoughts alone is left out");
+    let kept = json!([
+        { "type": "thinking", "thinking": "kept", "signature": "s" },
+        { "type": "text", "text": "Done." },
+    ]);
+    assert_eq!(sent[2]["content"], kept);
+}

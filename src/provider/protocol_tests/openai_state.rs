@@ -186,3 +186,22 @@ async fn a_conversation_goes_on_through_the_other_api() {
         assert_eq!(sent[if api == Api::Chat { "messages" } else { "input" }], expected);
     }
 }
+
+#[tokio::test]
+async fn a_model_with_a_switch_is_told_by_it_and_finds_a_thought_in_each_answer() {
+    let server = serve(|_| deltas(&[json!({ "content": "Done." })])).await;
+    let adapter = adapter(ProviderKind::OpenAi, server.url());
+    let facts = ModelFacts { thinking: ThinkingControl::Switch, ..ModelFacts::default() };
+    for (wanted, switch) in [
+        (Some(Thinking::High), json!({ "type": "enabled" })),
+        (Some(Thinking::None), json!({ "type": "disabled" })),
+        (None, Value::Null),
+    ] {
+        let turn = ModelRequest { facts: Arc::new(facts.clone()), thinking: wanted, ..conversation("m") };
+        ask(&adapter, &turn).await;
+        let sent = server.requests().pop().unwrap().body;
+        assert_eq!((&sent["thinking"], sent.get("reasoning_effort")), (&switch, None), "{wanted:?}");
+        // An answer of another model's has none.
+        assert_eq!(sent["messages"][3]["reasoning_content"], "", "{wanted:?}");
+    }
+}

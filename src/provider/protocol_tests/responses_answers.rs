@@ -263,7 +263,7 @@ async fn everything_that_is_kept_or_under_way_is_bounded() {
         assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{error}");
         assert!(error.message.contains(words), "{words}: {error}");
     }
-    // Told of and then done, the longest answers are taken: what is told of is not kept twice.
+    // The longest answers are taken. Deltas and the finished item are not both kept.
     let words = large.repeat(31);
     let body = many(said(0, &large), 31) + &stream(&[done(&message("m", "final_answer", &words))]) + &end;
     let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;

@@ -56,10 +56,7 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
             "tool" => {
                 let id = text(message, "tool_call_id");
                 let found = result(id, &name_of(&asked.messages, id), words_of);
-                match asked.messages.last_mut().filter(|last| last.role == Role::Tool) {
-                    Some(last) => last.blocks.push(found),
-                    None => asked.messages.push(Message { role: Role::Tool, blocks: vec![found] }),
-                }
+                push_result(&mut asked.messages, found);
             }
             other => return Err(format!("messages.role: {other}")),
         }

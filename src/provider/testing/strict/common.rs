@@ -193,3 +193,11 @@ pub(super) fn events(list: &[Value]) -> String {
 pub(super) fn data(list: &[Value]) -> String {
     list.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
+
+/// Adds a result to those of the same round.
+pub(super) fn push_result(messages: &mut Vec<Message>, found: Block) {
+    match messages.last_mut().filter(|last| last.role == Role::Tool) {
+        Some(last) => last.blocks.push(found),
+        None => messages.push(Message { role: Role::Tool, blocks: vec![found] }),
+    }
+}

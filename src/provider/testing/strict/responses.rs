@@ -98,10 +98,7 @@ fn read_item(item: &Value, reasoned: bool, asked: &mut Asked) -> Result<bool, St
         "function_call_output" => {
             let id = text(item, "call_id");
             let found = result(id, &name_of(&asked.messages, id), text(item, "output"));
-            match asked.messages.last_mut().filter(|last| last.role == Role::Tool) {
-                Some(last) => last.blocks.push(found),
-                None => asked.messages.push(Message { role: Role::Tool, blocks: vec![found] }),
-            }
+            push_result(&mut asked.messages, found);
         }
         other => return Err(format!("Invalid value: '{other}'")),
     }
