@@ -14,7 +14,7 @@ use ghost_testkit::aged;
 use ghost_world::World;
 
 use super::journaled_turn::{self, AGENTS, TURNS};
-use super::{age_feed, age_reads};
+use super::{age_feed, age_reads, age_wakes};
 use crate::child::Child;
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
@@ -51,7 +51,7 @@ impl Site {
         Child::daemon(&self.world, &self.data)
     }
 
-    async fn boot(&self, url: &str) -> Outcome<Arc<World>> {
+    pub(super) async fn boot(&self, url: &str) -> Outcome<Arc<World>> {
         fixture::boot(&self.world, &self.data, ghost_daemon::system_ports(), vec![journaled_turn::tool(url)?]).await
     }
 }
@@ -76,6 +76,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     young_daemon.terminate()?;
     old_daemon.terminate()?;
     lines.extend(runtime()?.block_on(inside(&young, &old, &url))?);
+    lines.extend(runtime()?.block_on(age_wakes::measure(&world, &young, &old, &url))?);
     Ok(lines)
 }
 

@@ -3,6 +3,7 @@
 pub mod age;
 mod age_feed;
 mod age_reads;
+mod age_wakes;
 pub mod broadcast;
 pub mod cache;
 pub mod chat_fanout;
