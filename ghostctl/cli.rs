@@ -13,7 +13,7 @@ use crate::commands::{
 };
 use crate::complete;
 use crate::connection::Client;
-use crate::discovery::{Environment, Target, Wish, find};
+use crate::discovery::{ConnectionOptions, Environment, Target, find};
 use crate::failure::Failure;
 use crate::help::dressed;
 use crate::line::{Line, joined};
@@ -215,8 +215,8 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
     if let Command::Completions { shell } = &cli.command {
         return completions(shell);
     }
-    let wish = Wish { endpoint: cli.endpoint, world: cli.world, token: cli.token };
-    let target = found(&wish, environment, cli.wait).await?;
+    let options = ConnectionOptions { endpoint: cli.endpoint, world: cli.world, token: cli.token };
+    let target = found(&options, environment, cli.wait).await?;
     let talks = !cli.json;
     let on_waiting = Box::new(move |text: &str| {
         if talks {
@@ -257,11 +257,15 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
 }
 
 /// The daemon that is meant. With `wait` one that is about to be there is waited for.
-async fn found(wish: &Wish, environment: &Environment, wait: Option<Duration>) -> Result<Target, Failure> {
-    let Some(wait) = wait else { return find(wish, environment) };
+async fn found(
+    options: &ConnectionOptions,
+    environment: &Environment,
+    wait: Option<Duration>,
+) -> Result<Target, Failure> {
+    let Some(wait) = wait else { return find(options, environment) };
     let (deadline, mut backoff) = (Deadline::after(wait), Backoff::new());
     loop {
-        let found = find(wish, environment);
+        let found = find(options, environment);
         let there = found.as_ref().is_ok_and(|target| target.endpoint.listens());
         let left = deadline.remaining();
         if there || left.is_zero() {

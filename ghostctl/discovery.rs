@@ -83,7 +83,7 @@ pub struct Target {
 
 /// What the command line says of the daemon.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct ConnectionOptions {
     /// `--endpoint`.
     pub endpoint: Option<String>,
     /// `--world`.
@@ -93,15 +93,15 @@ pub struct Wish {
 }
 
 /// Finds the daemon that is meant. No world, or several: a failure that lists what there is.
-pub fn find(wish: &Wish, environment: &Environment) -> Result<Target, Failure> {
-    let endpoint = match (&wish.endpoint, &wish.world, &environment.endpoint) {
+pub fn find(options: &ConnectionOptions, environment: &Environment) -> Result<Target, Failure> {
+    let endpoint = match (&options.endpoint, &options.world, &environment.endpoint) {
         (Some(text), _, _) | (None, None, Some(text)) => text.parse()?,
         (None, Some(world), _) => named(world, &environment.state_root()?)?,
         (None, None, None) => the_running_one(&environment.state_root()?)?,
     };
-    let token = match wish.token.clone().or_else(|| environment.token.clone()) {
+    let token = match options.token.clone().or_else(|| environment.token.clone()) {
         Some(token) => Some(token),
-        None => token_beside(&endpoint, wish, environment)?,
+        None => token_beside(&endpoint, options, environment)?,
     };
     Ok(Target { endpoint, token })
 }
@@ -185,12 +185,16 @@ fn the_running_one(root: &Path) -> Result<Endpoint, Failure> {
 
 /// The token file of the world that is meant, for a TCP endpoint of this machine. On a Unix socket the kernel vouches
 /// for the caller.
-fn token_beside(endpoint: &Endpoint, wish: &Wish, environment: &Environment) -> Result<Option<String>, Failure> {
+fn token_beside(
+    endpoint: &Endpoint,
+    options: &ConnectionOptions,
+    environment: &Environment,
+) -> Result<Option<String>, Failure> {
     if matches!(endpoint, Endpoint::Unix(_)) || !endpoint.is_local() {
         return Ok(None);
     }
     let Ok(root) = environment.state_root() else { return Ok(None) };
-    if let Some(world) = &wish.world {
+    if let Some(world) = &options.world {
         return read_token(&root.join(world).join(TOKEN));
     }
     let with_token: Vec<PathBuf> = worlds(&root)?
@@ -254,7 +258,7 @@ mod tests {
     #[test]
     fn the_one_running_world_is_found_past_stale_sockets() {
         let state = State::new(&["news"], &["old"]);
-        let target = find(&Wish::default(), &state.environment()).unwrap();
+        let target = find(&ConnectionOptions::default(), &state.environment()).unwrap();
         assert_eq!(target.endpoint, Endpoint::Unix(state.0.path().join("news/ghostd.sock")));
         assert_eq!(target.token, None);
         assert_eq!(state.1.len(), 1);
@@ -263,22 +267,22 @@ mod tests {
     #[test]
     fn none_is_unavailable_and_several_are_a_usage_error_and_both_are_listed() {
         let none = State::new(&[], &["old"]);
-        let failure = find(&Wish::default(), &none.environment()).unwrap_err();
+        let failure = find(&ConnectionOptions::default(), &none.environment()).unwrap_err();
         assert_eq!(failure.exit_code(), 5);
         assert!(failure.hint.unwrap().contains("old"));
 
         let several = State::new(&["alpha", "beta"], &[]);
-        let failure = find(&Wish::default(), &several.environment()).unwrap_err();
+        let failure = find(&ConnectionOptions::default(), &several.environment()).unwrap_err();
         assert_eq!(failure.exit_code(), 2);
         assert!(failure.message.contains("alpha, beta"), "{failure}");
 
-        let wish = Wish { world: Some("beta".into()), ..Wish::default() };
-        let target = find(&wish, &several.environment()).unwrap();
+        let options = ConnectionOptions { world: Some("beta".into()), ..ConnectionOptions::default() };
+        let target = find(&options, &several.environment()).unwrap();
         assert_eq!(target.endpoint, Endpoint::Unix(several.0.path().join("beta/ghostd.sock")));
 
-        let wish = Wish { world: Some("gamma".into()), ..Wish::default() };
+        let options = ConnectionOptions { world: Some("gamma".into()), ..ConnectionOptions::default() };
         // There never was such a world, so waiting for it is of no use.
-        let failure = find(&wish, &several.environment()).unwrap_err();
+        let failure = find(&options, &several.environment()).unwrap_err();
         assert_eq!((failure.exit_code(), failure.hint.as_deref()), (3, Some("worlds there: alpha, beta")));
     }
 
@@ -287,32 +291,35 @@ mod tests {
         let state = State::new(&[], &[]);
         let dir = state.0.path().join("openmic");
         std::fs::create_dir(&dir).unwrap();
-        let wish = |world: &str| Wish { world: Some(world.into()), ..Wish::default() };
-        assert_eq!(find(&wish("openmic"), &state.environment()).unwrap_err().exit_code(), 3, "an empty directory");
+        let options = |world: &str| ConnectionOptions { world: Some(world.into()), ..ConnectionOptions::default() };
+        assert_eq!(find(&options("openmic"), &state.environment()).unwrap_err().exit_code(), 3, "an empty directory");
         std::fs::write(dir.join("world.id"), "openmic\n").unwrap();
-        let target = find(&wish("openmic"), &state.environment()).unwrap();
+        let target = find(&options("openmic"), &state.environment()).unwrap();
         assert_eq!(target.endpoint, Endpoint::Unix(dir.join(SOCKET)));
-        for wish in [wish("openmike"), Wish::default()] {
-            assert!(find(&wish, &state.environment()).unwrap_err().hint.unwrap().contains("openmic"));
+        for options in [options("openmike"), ConnectionOptions::default()] {
+            assert!(find(&options, &state.environment()).unwrap_err().hint.unwrap().contains("openmic"));
         }
     }
 
     #[test]
     fn a_state_directory_that_is_not_there_is_no_world() {
         let environment = Environment { home: Some("/nowhere/at/all".into()), ..Environment::default() };
-        let failure = find(&Wish::default(), &environment).unwrap_err();
+        let failure = find(&ConnectionOptions::default(), &environment).unwrap_err();
         assert!(failure.message.contains("/nowhere/at/all/.local/state/ghost"), "{failure}");
-        assert_eq!(find(&Wish::default(), &Environment::default()).unwrap_err().exit_code(), 5);
+        assert_eq!(find(&ConnectionOptions::default(), &Environment::default()).unwrap_err().exit_code(), 5);
     }
 
     #[test]
     fn flags_beat_the_environment() {
         let state = State::new(&["news"], &[]);
         let environment = Environment { endpoint: Some("box:1".into()), ..state.environment() };
-        let endpoint = |wish: &Wish| find(wish, &environment).unwrap().endpoint;
-        assert_eq!(endpoint(&Wish::default()), tcp_at("box:1"));
-        assert_eq!(endpoint(&Wish { endpoint: Some("other:2".into()), ..Wish::default() }), tcp_at("other:2"));
-        let world = Wish { world: Some("news".into()), ..Wish::default() };
+        let endpoint = |options: &ConnectionOptions| find(options, &environment).unwrap().endpoint;
+        assert_eq!(endpoint(&ConnectionOptions::default()), tcp_at("box:1"));
+        assert_eq!(
+            endpoint(&ConnectionOptions { endpoint: Some("other:2".into()), ..ConnectionOptions::default() }),
+            tcp_at("other:2")
+        );
+        let world = ConnectionOptions { world: Some("news".into()), ..ConnectionOptions::default() };
         assert_eq!(endpoint(&world), Endpoint::Unix(state.0.path().join("news/ghostd.sock")));
     }
 
@@ -321,7 +328,12 @@ mod tests {
         let state = State::new(&["news"], &[]);
         std::fs::write(state.0.path().join("news/token"), "s3cret\n").unwrap();
         let token = |endpoint: &str| {
-            find(&Wish { endpoint: Some(endpoint.into()), ..Wish::default() }, &state.environment()).unwrap().token
+            find(
+                &ConnectionOptions { endpoint: Some(endpoint.into()), ..ConnectionOptions::default() },
+                &state.environment(),
+            )
+            .unwrap()
+            .token
         };
         assert_eq!(token("127.0.0.1:7777").as_deref(), Some("s3cret"));
         assert_eq!(token("[::1]:7777").as_deref(), Some("s3cret"));
@@ -330,10 +342,10 @@ mod tests {
         assert_eq!(token("127.0.0.1.example.org:7777"), None);
 
         let environment = Environment { token: Some("given".into()), ..state.environment() };
-        let wish = Wish { endpoint: Some("example.org:7777".into()), ..Wish::default() };
-        assert_eq!(find(&wish, &environment).unwrap().token.as_deref(), Some("given"));
+        let options = ConnectionOptions { endpoint: Some("example.org:7777".into()), ..ConnectionOptions::default() };
+        assert_eq!(find(&options, &environment).unwrap().token.as_deref(), Some("given"));
         std::fs::write(state.0.path().join("news/token"), "x".repeat(5_000)).unwrap();
-        let wish = Wish { endpoint: Some("127.0.0.1:7777".into()), ..Wish::default() };
-        assert_eq!(find(&wish, &state.environment()).unwrap_err().exit_code(), 4);
+        let options = ConnectionOptions { endpoint: Some("127.0.0.1:7777".into()), ..ConnectionOptions::default() };
+        assert_eq!(find(&options, &state.environment()).unwrap_err().exit_code(), 4);
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use ghost_control::Listener;
+use ghost_control::ListenAddress;
 
 /// A supervisor for worlds of AI agents.
 #[derive(Debug, Parser)]
@@ -62,7 +62,7 @@ pub struct Up {
     pub input: Option<PathBuf>,
     /// Where gRPC listens, `unix:PATH` or `HOST:PORT`; may be given several times [default: <data>/ghostd.sock].
     #[arg(long, value_name = "ADDRESS", value_parser = listener)]
-    pub listen: Vec<Listener>,
+    pub listen: Vec<ListenAddress>,
     /// Where HTTP (REST, health, metrics) listens; off by default.
     #[arg(long, value_name = "HOST:PORT", value_parser = address, allow_negative_numbers = true)]
     pub http: Option<SocketAddr>,
@@ -104,16 +104,16 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give HOST:PORT with a numeric host, such as 127.0.0.1:8080".to_owned())
 }
 
-fn listener(text: &str) -> Result<Listener, String> {
+fn listener(text: &str) -> Result<ListenAddress, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return match path.len() {
             0 => Err("unix: needs a path".into()),
-            1..=SOCKET_PATH_MAX => Ok(Listener::Unix(path.into())),
+            1..=SOCKET_PATH_MAX => Ok(ListenAddress::Unix(path.into())),
             _ => Err(format!("a socket's path has {SOCKET_PATH_MAX} bytes at most")),
         };
     }
     text.parse::<SocketAddr>()
-        .map(Listener::Tcp)
+        .map(ListenAddress::Tcp)
         .map_err(|_| "give unix:PATH or HOST:PORT with a numeric host, such as 127.0.0.1:7070".to_owned())
 }
 

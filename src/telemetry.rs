@@ -11,13 +11,13 @@ use crate::report;
 
 /// Logs go to standard error, warnings and worse unless `GHOST_LOG` says otherwise.
 pub fn begin() {
-    let wish = std::env::var_os("GHOST_LOG").filter(|wish| !wish.is_empty()).unwrap_or_else(|| "warn".into());
-    let wish = wish.to_string_lossy();
-    let filter = EnvFilter::try_new(&*wish).unwrap_or_else(|error| {
+    let spec = std::env::var_os("GHOST_LOG").filter(|spec| !spec.is_empty()).unwrap_or_else(|| "warn".into());
+    let spec = spec.to_string_lossy();
+    let filter = EnvFilter::try_new(&*spec).unwrap_or_else(|error| {
         report::tell(&format!(
             "warning: GHOST_LOG `{}` is not understood ({error}); warnings and worse are logged\n  \
-             hint: write off, error, warn, info, debug or trace, or such as ghost_commons=debug",
-            shown(&wish, 80)
+             hint: write off, error, warn, info, debug or trace, or such as ghost_rules=debug",
+            shown(&spec, 80)
         ));
         EnvFilter::new("warn")
     });

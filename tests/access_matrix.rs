@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ghost_config::plan::Plan;
 use ghost_domain::tool_catalogue::CATALOGUE;
-use ghost_testkit::blackbox::{Deadline, House};
+use ghost_testkit::blackbox::{Deadline, TestEnvironment};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -134,9 +134,9 @@ fn the_matrix_of_every_shipped_world() {
 
 #[test]
 fn the_matrix_of_a_world_from_init() {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let dir = house.join("first");
-    house.ghostd(&["init", dir.to_str().unwrap()]).ok();
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let dir = test_env.join("first");
+    test_env.ghostd(&["init", dir.to_str().unwrap()]).ok();
     compare("init", &matrix(&load(&dir)));
 }
 
@@ -173,13 +173,13 @@ fn the_newsroom_has_the_roles_of_the_catalogue() {
 fn a_running_newsroom_gives_what_the_matrix_says() {
     let newsroom = Path::new(ROOT).join("worlds/newsroom");
     let plan = load(&newsroom);
-    let mut house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    house.set("GHOST_LOG", "ghost_world=info");
-    let daemon = house.up(&newsroom, &[]);
-    house.ctl(&["pause"]).ok();
+    let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    test_env.set("GHOST_LOG", "ghost_world=info");
+    let daemon = test_env.up(&newsroom, &[]);
+    test_env.ctl(&["pause"]).ok();
     let code = registered();
     for agent in &plan.agents {
-        let tools = house.json(&["tool", "list", agent.agent_id.as_str()]);
+        let tools = test_env.json(&["tool", "list", agent.agent_id.as_str()]);
         let given: BTreeSet<&str> =
             tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         let mut expected: BTreeSet<&str> =
@@ -193,7 +193,7 @@ fn a_running_newsroom_gives_what_the_matrix_says() {
         assert_eq!(given, expected, "{}", agent.agent_id);
         // Which rule decided is in the log and at the agent (CONF-02).
         let mode = agent.access.mode().as_str();
-        assert_eq!(house.json(&["agent", "get", agent.agent_id.as_str()])["access"], mode);
+        assert_eq!(test_env.json(&["agent", "get", agent.agent_id.as_str()])["access"], mode);
         let said = |line: &str| line.contains("tool access") && line.contains(&format!("agent_id={} ", agent.agent_id));
         let (_, line) = daemon.err.find(0, Deadline::seconds(10), said).expect("the log says which rule decides");
         assert!(line.contains(&format!("access=\"{mode}\"")), "{line}");

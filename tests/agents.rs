@@ -4,7 +4,7 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ghost_testkit::blackbox::{Daemon, Deadline, House, WorldDir};
+use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment, WorldDir};
 use serde_json::{Value, json};
 
 const WORLD: &str = "\
@@ -33,18 +33,18 @@ otherwise: [{ say: "Here is {{ agent_id }}." }]
 
 /// A world at work, and its files.
 struct Places {
-    house: House,
+    test_env: TestEnvironment,
     world: WorldDir,
     daemon: Option<Daemon>,
 }
 
 impl Places {
     fn new() -> Self {
-        let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-        let world = house.world("places");
+        let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+        let world = test_env.world("places");
         world.config(WORLD).archetype("worker", "").write("scripts/plain.yaml", SCRIPT);
         world.archetype("boss", "## Tool Access\nprivilege_groups: admin, communicator\n");
-        let mut places = Self { house, world, daemon: None };
+        let mut places = Self { test_env, world, daemon: None };
         places.quiet();
         places.up();
         places
@@ -56,7 +56,7 @@ impl Places {
     }
 
     fn up(&mut self) {
-        self.daemon = Some(self.house.up(self.world.path(), &[]));
+        self.daemon = Some(self.test_env.up(self.world.path(), &[]));
     }
 
     fn kill(&mut self) {
@@ -65,7 +65,7 @@ impl Places {
 
     /// Reloads; gives the actions with subjects, and details.
     fn reload(&self, args: &[&str]) -> Vec<(String, String)> {
-        let done = self.house.json(&[&["reload"], args].concat());
+        let done = self.test_env.json(&[&["reload"], args].concat());
         let text = |change: &Value, field: &str| change[field].as_str().unwrap().to_owned();
         let line = |change: &Value| (text(change, "action") + " " + &text(change, "subject"), text(change, "detail"));
         done["changes"].as_array().unwrap().iter().map(line).collect()
@@ -80,15 +80,15 @@ impl Places {
     }
 
     fn agent(&self, agent: &str) -> Value {
-        self.house.json(&["agent", "get", agent])
+        self.test_env.json(&["agent", "get", agent])
     }
 
     fn turns(&self, agent: &str) -> Vec<Value> {
-        self.house.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
+        self.test_env.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
     }
 
     fn send(&self, agent: &str) {
-        self.house.ctl(&["send", agent, "important mail"]).ok();
+        self.test_env.ctl(&["send", agent, "important mail"]).ok();
     }
 
     /// Expects the agent to have failed with these words, and to leave alone the mail that it is sent.
@@ -105,8 +105,8 @@ impl Places {
             assert!(failed["status_reason"].as_str().unwrap().contains(word), "{word}: {failed}");
         }
         // No start helps, and it says what does; nor does anyone wait for an answer in vain.
-        self.house.ctl(&["agent", "start", agent]).exits(7).says(words);
-        self.house.ctl(&["ask", agent, "are you there?"]).exits(7).says(words);
+        self.test_env.ctl(&["agent", "start", agent]).exits(7).says(words);
+        self.test_env.ctl(&["ask", agent, "are you there?"]).exits(7).says(words);
         assert_eq!(self.agent(agent)["inbox_pending"].as_u64().unwrap(), before + 1);
         self.nothing_failed(agent);
     }
@@ -126,14 +126,14 @@ impl Places {
         });
         self.nothing_failed(agent);
         assert_eq!(self.turns(agent)[0]["status"], "finished");
-        self.house.ctl(&["ask", agent, "are you there?"]).ok();
+        self.test_env.ctl(&["ask", agent, "are you there?"]).ok();
     }
 }
 
 #[test]
 fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
     let mut places = Places::new();
-    places.house.ctl(&["send", "c", "take your time"]).ok();
+    places.test_env.ctl(&["send", "c", "take your time"]).ok();
     let turn = Deadline::seconds(60)
         .until("a turn of c's", || places.turns("c").first().cloned().ok_or_else(|| "none".to_owned()));
     places.send("c");
@@ -145,7 +145,7 @@ fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
             if c["status"] == "stopped" { Ok(c) } else { Err(c.to_string()) }
         });
         assert_eq!(c["inbox_pending"], 1);
-        let refused = places.house.ctl(&["agent", "start", "c"]);
+        let refused = places.test_env.ctl(&["agent", "start", "c"]);
         let words = ["the world file does not name `c`", "name it in the world file again"];
         refused.exits(7).says(&words);
         // It is the same refusal whatever is wanted of it, and no start is named that would be refused.
@@ -158,7 +158,7 @@ fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
             &["ask", "c", "are you there?"],
             &["talk", "c"],
         ] {
-            let refused = places.house.ctl(args);
+            let refused = places.test_env.ctl(args);
             refused.exits(7).says(&words);
             assert!(!refused.err.contains("agent start"), "{args:?}: {}", refused.err);
         }
@@ -171,15 +171,15 @@ fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
     }
     places.world.config(WORLD);
     places.reload_says("start agent:c", "named again");
-    places.house.ctl(&["turn", "cancel", turn["turn_id"].as_str().unwrap()]).ok();
+    places.test_env.ctl(&["turn", "cancel", turn["turn_id"].as_str().unwrap()]).ok();
     places.works_off("c");
 }
 
 #[test]
 fn an_agent_whose_archetype_is_taken_away_fails_with_its_mail_waiting_and_goes_on_when_it_is_back() {
     let mut places = Places::new();
-    places.house.ctl(&["agent", "create", "quiet", "--id", "n1"]).ok();
-    places.house.ctl(&["ask", "n1", "are you there?"]).ok();
+    places.test_env.ctl(&["agent", "create", "quiet", "--id", "n1"]).ok();
+    places.test_env.ctl(&["ask", "n1", "are you there?"]).ok();
     std::fs::remove_dir_all(places.world.path().join("archetype/quiet")).unwrap();
     places.world.config(&WORLD.replace("[quiet]", "[]"));
     places.reload_says("fail agent:n1", "no archetype `quiet`");
@@ -201,9 +201,9 @@ fn an_agent_goes_on_with_what_a_narrowed_archetype_has_of_its_overrides() {
         "archetype": "quiet", "agent_id": "n2",
         "overrides": { "tools": ["workspace.read", "syscall.ask"], "max_tokens": 4_000 },
     });
-    places.house.ctl(&["tool", "call", "boss", "syscall.agent.create", &create.to_string()]).ok();
+    places.test_env.ctl(&["tool", "call", "boss", "syscall.agent.create", &create.to_string()]).ok();
     let tools = |places: &Places| -> Vec<String> {
-        let list = places.house.json(&["tool", "list", "n2"]);
+        let list = places.test_env.json(&["tool", "list", "n2"]);
         list.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
     assert!(tools(&places).contains(&"syscall.ask".to_owned()));
@@ -223,7 +223,7 @@ fn an_agent_goes_on_with_what_a_narrowed_archetype_has_of_its_overrides() {
 #[test]
 fn an_agent_that_its_archetype_forbids_to_run_takes_no_mail_until_that_is_mended() {
     let mut places = Places::new();
-    places.house.ctl(&["ask", "a", "are you there?"]).ok();
+    places.test_env.ctl(&["ask", "a", "are you there?"]).ok();
     places.world.archetype("worker", "## Toolbox\nsource: toolbox/nowhere/toolbox.yaml\n- dig\n");
     places.reload_says("fail agent:a", "toolbox/nowhere/toolbox.yaml");
     let words = ["a must not start", "toolbox/nowhere/toolbox.yaml", "and reload"];
@@ -232,7 +232,7 @@ fn an_agent_that_its_archetype_forbids_to_run_takes_no_mail_until_that_is_mended
     places.up();
     places.waits("a", &words);
     // One that someone stops meanwhile is stopped.
-    places.house.ctl(&["agent", "stop", "c"]).ok();
+    places.test_env.ctl(&["agent", "stop", "c"]).ok();
     places.world.archetype("worker", "");
     places.reload_says("start agent:a", "can run again");
     places.works_off("a");
@@ -242,29 +242,29 @@ fn an_agent_that_its_archetype_forbids_to_run_takes_no_mail_until_that_is_mended
 #[test]
 fn what_a_deleted_agent_leaves_is_told_and_its_successor_does_it() {
     let places = Places::new();
-    places.house.ctl(&["pause"]).ok();
+    places.test_env.ctl(&["pause"]).ok();
     places.send("c");
-    places.house.ctl(&["task", "create", "--owner", "c", "--title", "Count them"]).ok();
-    let gone = places.house.json(&["agent", "delete", "c"]);
+    places.test_env.ctl(&["task", "create", "--owner", "c", "--title", "Count them"]).ok();
+    let gone = places.test_env.json(&["agent", "delete", "c"]);
     assert_eq!((&gone["mail_dropped"], &gone["tasks_left"]), (&json!(2), &json!(1)), "{gone}");
     // Its id is the file's, which brings it back; one that is there is used, or left alone.
     for (id, status, words) in [
         ("c", "deleted", ["`c`, which was deleted", "reload the world to have that agent back"]),
         ("a", "running", ["already; it is running", "use it as it is, or choose another id: that agent is the world"]),
     ] {
-        let refused = places.house.ctl(&["--json", "agent", "create", "worker", "--id", id]);
+        let refused = places.test_env.ctl(&["--json", "agent", "create", "worker", "--id", id]);
         refused.exits(7).says(&words);
         let refusal: Value = serde_json::from_str(&refused.err).unwrap();
         assert_eq!(refusal["details"], json!({ "agent_id": id, "status": status, "archetype": "worker" }));
     }
     // Whoever has more for it is told what became of it, and how it comes back.
     for args in [&["agent", "start", "c"][..], &["agent", "prompt", "c"], &["ask", "c", "?"], &["tool", "list", "c"]] {
-        places.house.ctl(args).exits(3).says(&["`c` any more: it was deleted", "with `ghostctl reload`"]);
+        places.test_env.ctl(args).exits(3).says(&["`c` any more: it was deleted", "with `ghostctl reload`"]);
     }
-    let events = places.house.ctl(&["--json", "events", "--kind", "agent.deleted"]).json_lines();
+    let events = places.test_env.ctl(&["--json", "events", "--kind", "agent.deleted"]).json_lines();
     let left = &events.last().unwrap()["payload"];
     assert_eq!((&left["mail_dropped"], &left["tasks_left"]), (&json!(2), &json!(1)), "{left}");
-    places.house.ctl(&["resume"]).ok();
+    places.test_env.ctl(&["resume"]).ok();
     let plan = places.reload(&[]);
     assert!(plan.iter().any(|(on, _)| on == "create agent:c"), "{plan:?}");
     places.works_off("c");
@@ -274,12 +274,12 @@ fn what_a_deleted_agent_leaves_is_told_and_its_successor_does_it() {
 #[test]
 fn a_file_that_takes_an_agent_over_says_what_that_gives_it() {
     let places = Places::new();
-    places.house.ctl(&["agent", "create", "quiet", "--id", "lim"]).ok();
+    places.test_env.ctl(&["agent", "create", "quiet", "--id", "lim"]).ok();
     // Again, and it is there; as another, and it says what is there.
-    let again = places.house.json(&["agent", "create", "quiet", "--id", "lim"]);
+    let again = places.test_env.json(&["agent", "create", "quiet", "--id", "lim"]);
     assert_eq!((&again["changed"], &again["status"]), (&json!(false), &json!("running")));
-    places.house.ctl(&["agent", "create", "worker", "--id", "lim"]).exits(7).says(&["already; it is running"]);
-    places.house.ctl(&["agent", "create", "worker", "--id", "system"]).exits(2).says(&["no agent can be called"]);
+    places.test_env.ctl(&["agent", "create", "worker", "--id", "lim"]).exits(7).says(&["already; it is running"]);
+    places.test_env.ctl(&["agent", "create", "worker", "--id", "system"]).exits(2).says(&["no agent can be called"]);
     places.world.config(&WORLD.replace(NAMED, &format!("{NAMED}  - {{ id: lim, archetype: boss }}\n")));
     places.reload_says("update agent:lim", "belongs to the world file from now on; changes: archetype, access");
 }

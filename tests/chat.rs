@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{HistoryRequest, PostRequest};
 use ghost_provider::testing::{FakeAnswer, FakeRequest};
-use ghost_testkit::blackbox::{Deadline, House, ModelServer, agent_of, mail_of};
+use ghost_testkit::blackbox::{Deadline, ModelServer, TestEnvironment, agent_of, mail_of};
 use serde_json::{Value, json};
 use tonic::Code;
 use tonic::transport::Endpoint;
@@ -20,10 +20,12 @@ use tonic::transport::Endpoint;
 const OPENMIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/openmic");
 
 /// A house with a world of three agents that end every turn at once, and their model server.
-fn rooms(answer: impl Fn(&FakeRequest, u64) -> FakeAnswer + Send + Sync + 'static) -> (House, PathBuf, ModelServer) {
+fn rooms(
+    answer: impl Fn(&FakeRequest, u64) -> FakeAnswer + Send + Sync + 'static,
+) -> (TestEnvironment, PathBuf, ModelServer) {
     let server = ModelServer::start(answer);
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("rooms");
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("rooms");
     world.archetype("clerk", "").config(&format!(
         "agents:\n  - {{ id: ada, archetype: clerk }}\n  - {{ id: bob, archetype: clerk }}\n  \
          - {{ id: cyd, archetype: clerk }}\nllm:\n  default_provider: local\n  default_model: m\n  providers:\n    \
@@ -31,7 +33,7 @@ fn rooms(answer: impl Fn(&FakeRequest, u64) -> FakeAnswer + Send + Sync + 'stati
         server.base_url()
     ));
     let path = world.path().to_owned();
-    (house, path, server)
+    (test_env, path, server)
 }
 
 fn silent(_: &FakeRequest, _: u64) -> FakeAnswer {
@@ -42,28 +44,29 @@ fn seqs(posts: &Value) -> Vec<i64> {
     posts.as_array().unwrap().iter().map(|post| post["seq"].as_i64().unwrap()).collect()
 }
 
-fn turns_of(house: &House, agent: &str) -> Vec<Value> {
-    house.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
+fn turns_of(test_env: &TestEnvironment, agent: &str) -> Vec<Value> {
+    test_env.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
 }
 
 #[test]
 fn every_command_does_what_it_says_and_shows_it() {
-    let (house, world, _server) = rooms(silent);
-    let daemon = house.up(&world, &[]);
-    let created = house.json(&["chat", "create", "plan", "--members", "cyd,ada,cyd", "--as", "bob", "--topic", "May"]);
+    let (test_env, world, _server) = rooms(silent);
+    let daemon = test_env.up(&world, &[]);
+    let created =
+        test_env.json(&["chat", "create", "plan", "--members", "cyd,ada,cyd", "--as", "bob", "--topic", "May"]);
     assert_eq!((&created["members"], &created["creator"]), (&json!(["ada", "bob", "cyd"]), &json!("agent:bob")));
     assert_eq!((&created["gated"], &created["topic"], &created["last_seq"]), (&json!(false), &json!("May"), &json!(0)));
     assert!(created["advisory"].as_str().unwrap().contains("moderator-open-mic"), "{created}");
     let panel =
-        house.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated", "--skip-creator", "--as", "bob"]);
+        test_env.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated", "--skip-creator", "--as", "bob"]);
     assert_eq!((&panel["members"], &panel["advisory"]), (&json!(["ada", "cyd"]), &Value::Null));
 
     // The stream is there before the first post, and shows both kinds of channel.
-    let watch = house.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);
-    let posted = house.json(&["chat", "send", "panel", "@ada, the floor is yours", "--as", "bob"]);
+    let watch = test_env.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);
+    let posted = test_env.json(&["chat", "send", "panel", "@ada, the floor is yours", "--as", "bob"]);
     assert_eq!((&posted["seq"], &posted["from"]), (&json!(1), &json!("bob")));
     assert_eq!((&posted["delivered"], &posted["woken"], &posted["skipped"]), (&json!(0), &json!(0), &json!([])));
-    let mine = house.json(&["chat", "send", "panel", "An operator listens.", "--reply-to", "1"]);
+    let mine = test_env.json(&["chat", "send", "panel", "An operator listens.", "--reply-to", "1"]);
     assert!(mine["from"].as_str().unwrap().starts_with("operator:"), "{mine}");
     let line = watch.wait_for_line("the second post", Deadline::seconds(30), |line| line.contains("\"seq\":2"));
     let message: Value = serde_json::from_str(&line).unwrap();
@@ -72,44 +75,44 @@ fn every_command_does_what_it_says_and_shows_it() {
     }
     assert!(watch.out.all()[0].contains("\"seq\":1"));
     drop(watch);
-    assert!(turns_of(&house, "ada").is_empty(), "a gated post starts no turn");
+    assert!(turns_of(&test_env, "ada").is_empty(), "a gated post starts no turn");
 
-    let woken = house.json(&["chat", "send", "plan", "@ada what is open?", "--as", "bob"]);
+    let woken = test_env.json(&["chat", "send", "plan", "@ada what is open?", "--as", "bob"]);
     assert_eq!((&woken["delivered"], &woken["woken"]), (&json!(2), &json!(1)));
-    house.wait_until_quiet(Deadline::seconds(30));
-    assert_eq!((turns_of(&house, "ada").len(), turns_of(&house, "cyd").len()), (1, 0));
-    let delivered = house.json(&["chat", "send", "panel", "@cyd come to the end", "--deliver"]);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    assert_eq!((turns_of(&test_env, "ada").len(), turns_of(&test_env, "cyd").len()), (1, 0));
+    let delivered = test_env.json(&["chat", "send", "panel", "@cyd come to the end", "--deliver"]);
     assert_eq!((&delivered["delivered"], &delivered["woken"]), (&json!(2), &json!(2)), "two are in it: each is meant");
-    house.wait_until_quiet(Deadline::seconds(30));
-    assert_eq!(turns_of(&house, "cyd").len(), 1);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    assert_eq!(turns_of(&test_env, "cyd").len(), 1);
 
-    let list = house.json(&["chat", "list"]);
+    let list = test_env.json(&["chat", "list"]);
     assert_eq!(list.as_array().unwrap().len(), 2);
-    let bobs = house.json(&["chat", "list", "--agent", "bob"]);
+    let bobs = test_env.json(&["chat", "list", "--agent", "bob"]);
     assert_eq!(
         bobs.as_array().unwrap().iter().map(|c| c["channel"].as_str().unwrap()).collect::<Vec<_>>(),
         ["panel", "plan"]
     );
-    assert_eq!(house.json(&["chat", "remove", "plan", "cyd", "--as", "cyd"])["members"], json!(["ada", "bob"]));
-    assert_eq!(house.json(&["chat", "list", "--agent", "cyd"]).as_array().unwrap().len(), 1);
-    assert_eq!(house.json(&["chat", "invite", "plan", "cyd"])["members"], json!(["ada", "bob", "cyd"]));
-    let history = house.json(&["chat", "history", "panel"]);
+    assert_eq!(test_env.json(&["chat", "remove", "plan", "cyd", "--as", "cyd"])["members"], json!(["ada", "bob"]));
+    assert_eq!(test_env.json(&["chat", "list", "--agent", "cyd"]).as_array().unwrap().len(), 1);
+    assert_eq!(test_env.json(&["chat", "invite", "plan", "cyd"])["members"], json!(["ada", "bob", "cyd"]));
+    let history = test_env.json(&["chat", "history", "panel"]);
     assert_eq!(seqs(&history), [1, 2, 3]);
     assert_eq!((&history[1]["reply_to"], &history[0]["mentions"]), (&json!(1), &json!(["ada"])));
-    assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--limit", "1", "--before", "3"])), [2]);
-    assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--after", "1"])), [2, 3]);
-    assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--after", "1", "--limit", "1"])), [2]);
-    assert_eq!(seqs(&house.json(&["chat", "history", "panel", "--after", "3"])), [] as [i64; 0]);
+    assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--limit", "1", "--before", "3"])), [2]);
+    assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "1"])), [2, 3]);
+    assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "1", "--limit", "1"])), [2]);
+    assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "3"])), [] as [i64; 0]);
     // Everyone is a mention like any other; a package, an address and code are none.
-    let everyone = house.json(&["chat", "send", "panel", "@ada and @all: see `@nobody`, @types/node, a@b.example"]);
+    let everyone = test_env.json(&["chat", "send", "panel", "@ada and @all: see `@nobody`, @types/node, a@b.example"]);
     assert_eq!(everyone["mentions"], json!(["all", "ada"]));
-    assert_eq!(house.json(&["chat", "history", "panel", "--after", "3"])[0]["mentions"], json!(["all", "ada"]));
-    let watch = house.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "3"]);
+    assert_eq!(test_env.json(&["chat", "history", "panel", "--after", "3"])[0]["mentions"], json!(["all", "ada"]));
+    let watch = test_env.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "3"]);
     watch.wait_for_line("the post to all", Deadline::seconds(30), |line| line.contains("[\"all\",\"ada\"]"));
     drop(watch);
-    let table = house.ctl(&["chat", "history", "panel", "--limit", "1", "--before", "4"]);
+    let table = test_env.ctl(&["chat", "history", "panel", "--limit", "1", "--before", "4"]);
     assert!(table.ok().out.contains("@cyd come to the end"), "{}", table.out);
-    let kinds: Vec<Value> = house.ctl(&["--json", "events", "--kind", "chat.*"]).json_lines();
+    let kinds: Vec<Value> = test_env.ctl(&["--json", "events", "--kind", "chat.*"]).json_lines();
     let count = |kind: &str| kinds.iter().filter(|event| event["kind"] == kind).count();
     let told = ["chat.created", "chat.message", "chat.member_added", "chat.member_removed"].map(count);
     assert_eq!(told, [2, 5, 1, 1], "CHAT-14");
@@ -119,28 +122,28 @@ fn every_command_does_what_it_says_and_shows_it() {
 
 #[test]
 fn a_post_that_the_gate_holds_is_told_as_held_and_not_as_delivered_to_nobody() {
-    let (house, world, _server) = rooms(silent);
-    let daemon = house.up(&world, &[]);
-    house.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated"]);
-    house.json(&["chat", "create", "plan", "--members", "ada,cyd"]);
+    let (test_env, world, _server) = rooms(silent);
+    let daemon = test_env.up(&world, &[]);
+    test_env.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated"]);
+    test_env.json(&["chat", "create", "plan", "--members", "ada,cyd"]);
     let sent = |args: &[&str]| {
-        let posted = house.json(&[&["chat", "send"], args].concat());
+        let posted = test_env.json(&[&["chat", "send"], args].concat());
         (posted["held"].clone(), posted["delivered"].clone(), posted["woken"].clone())
     };
     assert_eq!(sent(&["panel", "@ada a question"]), (json!(true), json!(0), json!(0)));
     assert_eq!(sent(&["panel", "@ada a question", "--deliver"]), (json!(false), json!(2), json!(2)));
     assert_eq!(sent(&["plan", "a word"]).0, json!(false), "what nobody is called by is not held");
-    let told = house.ctl(&["chat", "send", "panel", "@ada another"]);
+    let told = test_env.ctl(&["chat", "send", "panel", "@ada another"]);
     assert!(told.ok().out.contains("gated") && !told.out.contains("delivered to"), "{}", told.out);
     daemon.stop();
 }
 
 #[test]
 fn what_is_refused_says_why_and_changes_nothing() {
-    let (house, world, _server) = rooms(silent);
-    let daemon = house.up(&world, &[]);
-    house.json(&["chat", "create", "plan", "--members", "ada", "--gated", "--as", "bob"]);
-    house.json(&["chat", "send", "plan", "one"]);
+    let (test_env, world, _server) = rooms(silent);
+    let daemon = test_env.up(&world, &[]);
+    test_env.json(&["chat", "create", "plan", "--members", "ada", "--gated", "--as", "bob"]);
+    test_env.json(&["chat", "send", "plan", "one"]);
     let long = "x".repeat(16_385);
     for (code, args, word) in [
         (7, &["chat", "create", "plan", "--members", "ada"][..], "already"),
@@ -169,16 +172,16 @@ fn what_is_refused_says_why_and_changes_nothing() {
         (2, &["chat", "watch", "plan", "--after", "9"], "newest"),
         (3, &["chat", "watch", "plam"], "`plan`"),
     ] {
-        let ran = house.ctl(args);
+        let ran = test_env.ctl(args);
         ran.exits(code);
         assert!(ran.err.contains(word), "{args:?}: {}", ran.err);
     }
-    let ahead = house.ctl(&["--json", "chat", "history", "plan", "--before", "9"]).error();
+    let ahead = test_env.ctl(&["--json", "chat", "history", "plan", "--before", "9"]).error();
     assert_eq!(ahead["code"], "cursor_ahead");
-    assert_eq!(seqs(&house.json(&["chat", "history", "plan"])), [1]);
-    assert_eq!(house.json(&["chat", "list"]).as_array().unwrap().len(), 1);
+    assert_eq!(seqs(&test_env.json(&["chat", "history", "plan"])), [1]);
+    assert_eq!(test_env.json(&["chat", "list"]).as_array().unwrap().len(), 1);
     // Someone mentioned who is no member is told beside the answer, and the post stands.
-    let posted = house.json(&["chat", "send", "plan", "@cyd mail@nobody.example", "--as", "bob"]);
+    let posted = test_env.json(&["chat", "send", "plan", "@cyd mail@nobody.example", "--as", "bob"]);
     assert_eq!(posted["skipped"].as_array().unwrap().len(), 1);
     assert_eq!(
         (&posted["skipped"][0]["agent_id"], &posted["skipped"][0]["error_code"]),
@@ -189,9 +192,9 @@ fn what_is_refused_says_why_and_changes_nothing() {
 
 #[test]
 fn a_foreign_client_that_repeats_a_post_gets_the_first_answer() {
-    let (house, world, _server) = rooms(silent);
-    let daemon = house.up(&world, &[]);
-    house.json(&["chat", "create", "plan", "--members", "ada,bob"]);
+    let (test_env, world, _server) = rooms(silent);
+    let daemon = test_env.up(&world, &[]);
+    test_env.json(&["chat", "create", "plan", "--members", "ada,bob"]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let post = |request_id: &str, content: &str| PostRequest {
         request_id: request_id.to_owned(),
@@ -200,12 +203,12 @@ fn a_foreign_client_that_repeats_a_post_gets_the_first_answer() {
         ..PostRequest::default()
     };
     let connect = || {
-        let socket = house.data("rooms").join("ghostd.sock");
+        let socket = test_env.data("rooms").join("ghostd.sock");
         ChatClient::new(Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy())
     };
     let first = runtime.block_on(async { connect().post(post("p1", "once")).await.unwrap().into_inner() });
     daemon.kill();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     runtime.block_on(async {
         let mut client = connect();
         assert_eq!(client.post(post("p1", "once")).await.unwrap().into_inner(), first);
@@ -224,24 +227,24 @@ fn a_foreign_client_that_repeats_a_post_gets_the_first_answer() {
 fn ten_posts_to_a_busy_agent_are_one_turn() {
     let (open, gate): (_, Receiver<()>) = sync_channel(1);
     let gate = Mutex::new(gate);
-    let (house, world, server) = rooms(move |_, number| {
+    let (test_env, world, server) = rooms(move |_, number| {
         if number == 1 {
             gate.lock().unwrap().recv().unwrap();
         }
         FakeAnswer::say("Read.")
     });
-    let daemon = house.up(&world, &[]);
-    house.json(&["chat", "create", "plan", "--members", "ada,bob,cyd"]);
-    house.json(&["send", "bob", "work"]);
+    let daemon = test_env.up(&world, &[]);
+    test_env.json(&["chat", "create", "plan", "--members", "ada,bob,cyd"]);
+    test_env.json(&["send", "bob", "work"]);
     assert!(server.wait_for(1, Deadline::seconds(30)));
     for n in 1..=10 {
-        let posted = house.json(&["chat", "send", "plan", &format!("@bob post {n}")]);
+        let posted = test_env.json(&["chat", "send", "plan", &format!("@bob post {n}")]);
         assert_eq!(posted["woken"], u64::from(n == 1), "{posted}");
     }
     open.send(()).unwrap();
-    house.wait_until_quiet(Deadline::seconds(30));
-    assert_eq!(turns_of(&house, "bob").len(), 2, "the work, and one for all ten posts");
-    assert_eq!((turns_of(&house, "ada").len(), server.asked().len()), (0, 2));
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    assert_eq!(turns_of(&test_env, "bob").len(), 2, "the work, and one for all ten posts");
+    assert_eq!((turns_of(&test_env, "ada").len(), server.asked().len()), (0, 2));
     daemon.stop();
 }
 
@@ -261,37 +264,37 @@ fn kill_9_between_posts_loses_nothing_and_shows_nothing_twice() {
     // What each agent was shown: the digests of a turn are the same however often its question is asked.
     let seen: Arc<Mutex<Shown>> = Arc::default();
     let log = Arc::clone(&seen);
-    let (house, world, _server) = rooms(move |request, _| {
+    let (test_env, world, _server) = rooms(move |request, _| {
         for mail in mail_of(request).into_iter().filter(|mail| mail.kind == "chat") {
             let posts = shown(&mail.body);
             log.lock().unwrap().entry(agent_of(request)).or_default().insert(mail.body, posts);
         }
         FakeAnswer::say("Read.")
     });
-    let mut daemon = house.up(&world, &[]);
-    house.json(&["chat", "create", "plan", "--members", "ada,bob,cyd"]);
+    let mut daemon = test_env.up(&world, &[]);
+    test_env.json(&["chat", "create", "plan", "--members", "ada,bob,cyd"]);
     let mut clients = Vec::new();
     for round in 0..ROUNDS {
         for post in 0..POSTS {
             let text = format!("@{} post {round}.{post}", ["bob", "all"][post % 2]);
-            clients.push(house.ctl_in_background(&["--world", "rooms", "chat", "send", "plan", &text]));
+            clients.push(test_env.ctl_in_background(&["--world", "rooms", "chat", "send", "plan", &text]));
         }
         // It dies with some of them accepted, some under way and some not yet sent.
         clients[round * POSTS + round % POSTS].wait();
         daemon.kill();
-        daemon = house.up(&world, &[]);
+        daemon = test_env.up(&world, &[]);
     }
     for client in &mut clients {
         assert_eq!(client.wait(), 0, "{}", client.err.text());
     }
-    house.wait_until_quiet(Deadline::seconds(60));
+    test_env.wait_until_quiet(Deadline::seconds(60));
     // What did not wake comes with whatever wakes next.
     for agent in ["ada", "bob", "cyd"] {
-        house.json(&["send", agent, "the end"]);
+        test_env.json(&["send", agent, "the end"]);
     }
-    house.wait_until_quiet(Deadline::seconds(60));
+    test_env.wait_until_quiet(Deadline::seconds(60));
     let total = i64::try_from(ROUNDS * POSTS).unwrap();
-    let history = house.json(&["chat", "history", "plan", "--limit", "500"]);
+    let history = test_env.json(&["chat", "history", "plan", "--limit", "500"]);
     assert_eq!(seqs(&history), (1..=total).collect::<Vec<_>>(), "no gap, and every post once");
     let mut texts: Vec<&str> =
         history.as_array().unwrap().iter().map(|post| post["content"].as_str().unwrap()).collect();
@@ -304,19 +307,19 @@ fn kill_9_between_posts_loses_nothing_and_shows_nothing_twice() {
         posts.sort_unstable();
         assert_eq!(posts, (1..=total).collect::<Vec<_>>(), "{agent} was shown each post once");
     }
-    assert_eq!(house.json(&["dead", "list"]), json!([]));
+    assert_eq!(test_env.json(&["dead", "list"]), json!([]));
     daemon.stop();
 }
 
 #[test]
 fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let daemon = house.up(Path::new(OPENMIC), &[]);
-    let asked = house.json(&["--timeout", "120s", "ask", "moderator", "Should the library stay open at night?"]);
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let daemon = test_env.up(Path::new(OPENMIC), &[]);
+    let asked = test_env.json(&["--timeout", "120s", "ask", "moderator", "Should the library stay open at night?"]);
     let reply = asked["reply"].as_str().unwrap();
-    let name = house.json(&["chat", "list"])[0]["channel"].as_str().unwrap().to_owned();
+    let name = test_env.json(&["chat", "list"])[0]["channel"].as_str().unwrap().to_owned();
     assert!(name.starts_with("debate-should-the-library") && reply.contains(&name), "{reply}");
-    let posts = house.json(&["chat", "history", &name]);
+    let posts = test_env.json(&["chat", "history", &name]);
     assert_eq!(seqs(&posts), (1..=12).collect::<Vec<_>>());
     let speakers: Vec<&str> = posts.as_array().unwrap().iter().map(|post| post["from"].as_str().unwrap()).collect();
     let round = ["ada", "bruno", "chen", "dina", "emil"];
@@ -342,32 +345,32 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     assert!(posts[10]["content"].as_str().unwrap().ends_with(&format!("So far I hear {told}.")), "{}", posts[10]);
     assert!(summary.starts_with("Summary of 10 posts by 5 speakers"), "{summary}");
     assert_eq!(summary.lines().filter(|line| line.contains("and to ")).count(), 5, "{summary}");
-    house.wait_until_quiet(Deadline::seconds(30));
-    let turns = house.json(&["turn", "list"]);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    let turns = test_env.json(&["turn", "list"]);
     let turns = turns.as_array().unwrap();
     assert_eq!(turns.len(), 11, "the moderator's, and two of each speaker's that it asked for");
     assert!(turns.iter().all(|turn| turn["status"] == "finished"), "{turns:#?}");
     // What was posted is seen by whoever watches.
-    let watch = house.ctl_in_background(&["--json", "chat", "watch", &name, "--after", "10"]);
+    let watch = test_env.ctl_in_background(&["--json", "chat", "watch", &name, "--after", "10"]);
     watch.wait_for_line("the summary", Deadline::seconds(30), |line| line.contains("Summary of"));
     drop(watch);
     // Mail that is no question is read, and starts no debate.
-    house.json(&["task", "create", "Tidy the room", "--owner", "moderator"]);
+    test_env.json(&["task", "create", "Tidy the room", "--owner", "moderator"]);
     let note = json!({ "to": "moderator", "content": "Was that a question? I think so." }).to_string();
-    house.json(&["tool", "call", "ada", "syscall.message.send", &note]);
-    house.wait_until_quiet(Deadline::seconds(30));
-    let read = turns_of(&house, "moderator");
+    test_env.json(&["tool", "call", "ada", "syscall.message.send", &note]);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    let read = turns_of(&test_env, "moderator");
     assert!(read[..read.len() - 1].iter().all(|turn| turn["calls"] == 0 && turn["status"] == "finished"), "{read:#?}");
-    assert_eq!(house.json(&["chat", "list"]).as_array().unwrap().len(), 1);
-    assert_eq!(house.json(&["chat", "list"])[0]["last_seq"], 12);
+    assert_eq!(test_env.json(&["chat", "list"]).as_array().unwrap().len(), 1);
+    assert_eq!(test_env.json(&["chat", "list"])[0]["last_seq"], 12);
     // The same question again goes on in the channel that is there; killed in the middle, it comes to its end.
-    house.json(&["send", "moderator", "Should the library stay open at night?"]);
-    let watch = house.ctl_in_background(&["--json", "--timeout", "60s", "chat", "watch", &name, "--after", "12"]);
+    test_env.json(&["send", "moderator", "Should the library stay open at night?"]);
+    let watch = test_env.ctl_in_background(&["--json", "--timeout", "60s", "chat", "watch", &name, "--after", "12"]);
     watch.wait_for_line("a third speaker", Deadline::seconds(60), |line| line.contains("\"seq\":16"));
     daemon.kill();
-    let daemon = house.up(Path::new(OPENMIC), &[]);
-    house.wait_until_quiet(Deadline::seconds(120));
-    let posts = house.json(&["chat", "history", &name]);
+    let daemon = test_env.up(Path::new(OPENMIC), &[]);
+    test_env.wait_until_quiet(Deadline::seconds(120));
+    let posts = test_env.json(&["chat", "history", &name]);
     assert_eq!(seqs(&posts), (1..=24).collect::<Vec<_>>());
     let speakers: Vec<&str> =
         posts.as_array().unwrap()[12..].iter().map(|post| post["from"].as_str().unwrap()).collect();
@@ -379,16 +382,16 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
 
 #[test]
 fn what_is_watched_is_what_is_read_back() {
-    let (house, world, _server) = rooms(silent);
-    let daemon = house.up(&world, &[]);
-    house.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated"]);
-    let watch = house.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);
+    let (test_env, world, _server) = rooms(silent);
+    let daemon = test_env.up(&world, &[]);
+    test_env.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated"]);
+    let watch = test_env.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);
     for number in 1..=30 {
-        house.json(&["chat", "send", "panel", &format!("post {number}"), "--as", "ada"]);
+        test_env.json(&["chat", "send", "panel", &format!("post {number}"), "--as", "ada"]);
     }
     watch.wait_for_line("the last post", Deadline::seconds(30), |line| line.contains("\"seq\":30"));
     let watched: Vec<Value> = watch.out.all().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let read = house.json(&["chat", "history", "panel"]);
+    let read = test_env.json(&["chat", "history", "panel"]);
     assert_eq!(&watched, read.as_array().unwrap(), "to the millisecond");
     drop(watch);
     daemon.stop();

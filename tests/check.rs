@@ -4,7 +4,7 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ghost_testkit::blackbox::{Deadline, House, WorldDir};
+use ghost_testkit::blackbox::{Deadline, TestEnvironment, WorldDir};
 use serde_json::Value;
 
 const WORLD: &str = "\
@@ -19,21 +19,21 @@ tool_privileges:
 llm: { default_provider: scripted, default_model: clerk }
 ";
 
-fn house() -> (House, WorldDir) {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("home");
+fn test_env() -> (TestEnvironment, WorldDir) {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("home");
     world
         .config(WORLD)
         .archetype("clerk", "## Tool Access\nprivilege_groups: everyone\n")
         .archetype("lead", "## Tool Access\nprivilege_groups: manager\n\n## LLM\nmodel: lead\n")
         .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n")
         .write("scripts/lead.yaml", "otherwise: [{ call: syscall.task.create, with: { title: x } }]\n");
-    (house, world)
+    (test_env, world)
 }
 
 /// What `check --json` says: file, line, severity and message with the hint, in its order.
-fn told(house: &House, world: &WorldDir) -> Vec<String> {
-    let ran = house.ghostd(&["check", "--json", world.path().to_str().unwrap()]);
+fn told(test_env: &TestEnvironment, world: &WorldDir) -> Vec<String> {
+    let ran = test_env.ghostd(&["check", "--json", world.path().to_str().unwrap()]);
     let problems: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let text = |problem: &Value, key: &str| problem[key].as_str().unwrap_or_default().to_owned();
     let line = |problem: &Value| {
@@ -59,12 +59,12 @@ fn exactly(found: &[String], expected: &[&str]) {
 /// Each of these was a world whose denials, or whose turns, came to nothing without a word.
 #[test]
 fn what_is_nearly_right_is_told_by_check_start_and_reload() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let priced = "default_model: clerk }\nbudgets: { world: { usd: 5 } }\n";
     let local = "local: { kind: openai, base_url: 'http://127.0.0.1:9' }";
     let llm = "default_model: clerk, providers: { LOCAL } }\nbudgets: { world: { usd: 5 } }\n".replace("LOCAL", local);
     world.config(&WORLD.replace("default_model: clerk }\n", priced));
-    exactly(&told(&house, &world), &[]);
+    exactly(&told(&test_env, &world), &[]);
     world.config(&WORLD.replace("default_model: clerk }\n", &llm));
     world.archetype(
         "clerk",
@@ -75,16 +75,16 @@ fn what_is_nearly_right_is_told_by_check_start_and_reload() {
         "archetype/clerk/config.md:3: warning: `local/nobody-knows` has no price, and money is limited (world)",
         "law.md:1: warning: the file is not read: nothing has this name did you mean `laws.md`?",
     ];
-    exactly(&told(&house, &world), &warnings);
-    let daemon = house.up(world.path(), &[]);
+    exactly(&told(&test_env, &world), &warnings);
+    let daemon = test_env.up(world.path(), &[]);
     for words in ["the file is not read", "`local/nobody-knows` has no price"] {
         let said = daemon.err.find(0, Deadline::seconds(10), |line| line.contains(words));
         assert!(said.is_some(), "{words} is not in {}", daemon.err.text());
     }
-    let reload = house.json(&["reload"]);
+    let reload = test_env.json(&["reload"]);
     assert_eq!(reload["problems"].as_array().unwrap().len(), 2, "{reload}");
     world.write("archetype/clerk/Config.md", "## Tool Access\ndeny: workspace.write\n");
-    let refused = house.ctl(&["reload"]);
+    let refused = test_env.ctl(&["reload"]);
     refused.exits(2);
     assert!(refused.out.contains("Config.md") && refused.out.contains("rename it to `config.md`"), "{}", refused.out);
     daemon.kill();
@@ -92,8 +92,8 @@ fn what_is_nearly_right_is_told_by_check_start_and_reload() {
 
 #[test]
 fn mistakes_in_one_file_hide_none_in_another() {
-    let (house, world) = house();
-    exactly(&told(&house, &world), &[]);
+    let (test_env, world) = test_env();
+    exactly(&told(&test_env, &world), &[]);
     world
         .config(&WORLD.replace("  - { id: ben", "  - { id: ben, nmae: Ben").replace("llm:", "limit: {}\nllm:"))
         .archetype("clerk", "## Limits\nmax_tool_rounds: many\n## Tool Access\nprofil: full\n")
@@ -114,27 +114,27 @@ fn mistakes_in_one_file_hide_none_in_another() {
         "world-config.yaml:5: did you mean `name`?",
         "world-config.yaml:9: did you mean `limits`?",
     ];
-    exactly(&told(&house, &world), &everything);
+    exactly(&told(&test_env, &world), &everything);
     // A start that is refused says the same, and starts nothing.
-    let up = house.ghostd(&["up", world.path().to_str().unwrap()]);
+    let up = test_env.ghostd(&["up", world.path().to_str().unwrap()]);
     up.exits(2).says(&["laws.md:1", "clerk.yaml:3", "lead.yaml:2", "spare.yaml:1", "world-config.yaml:5", "11 errors"]);
-    assert!(!house.data("home").exists());
+    assert!(!test_env.data("home").exists());
 
     // Of a world file that is not YAML nothing more can be said; of the others everything.
     world.config("agents: [\n");
     let mut rest: Vec<&str> = everything[..9].to_vec();
     rest.push("world-config.yaml:1: not YAML");
-    exactly(&told(&house, &world), &rest);
-    house.ghostd(&["up", world.path().to_str().unwrap()]).exits(2).says(&["clerk.yaml:3", "10 errors"]);
+    exactly(&told(&test_env, &world), &rest);
+    test_env.ghostd(&["up", world.path().to_str().unwrap()]).exits(2).says(&["clerk.yaml:3", "10 errors"]);
 }
 
 #[test]
 fn tools_that_scripts_name_are_looked_up_as_their_agents_have_them() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     world
         .write("scripts/clerk.yaml", "rules:\n  - when: { tool: workspace.raed }\n    do:\n      - { call: syscall.task.create }\n      - { call: workspace.wirte }\n      - { call: tool.google_search }\n      - { call: '{{ mail }}' }\notherwise:\n  - say: \"{{ results | of('workspace.lst') | length }}\"\n")
         .write("scripts/unused.yaml", "otherwise: [{ call: syscall.task.create }, { call: no.such.thing }]\n");
-    let found = told(&house, &world);
+    let found = told(&test_env, &world);
     exactly(
         &found,
         &[
@@ -152,53 +152,53 @@ fn tools_that_scripts_name_are_looked_up_as_their_agents_have_them() {
         .write("scripts/clerk.yaml", "otherwise: [{ call: syscall.task.create, with: { title: x } }]\n")
         .archetype("lead", "## Tool Access\nprivilege_groups: manager\n");
     exactly(
-        &told(&house, &world),
+        &told(&test_env, &world),
         &["scripts/clerk.yaml:1: warning: `syscall.task.create` is not among the tools of ada"],
     );
-    house.up(world.path(), &[]).stop();
+    test_env.up(world.path(), &[]).stop();
 }
 
 #[test]
 fn a_model_without_rules_is_told_with_the_nearest_and_who_thinks_with_it() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     world.config(&WORLD.replace("default_model: clerk", "default_model: clrk"));
-    let found = told(&house, &world);
+    let found = told(&test_env, &world);
     exactly(&found, &["scripts/clrk.yaml:0: ada would follow it did you mean the model `clerk`?"]);
-    house.ghostd(&["up", world.path().to_str().unwrap()]).exits(2).says(&["scripts/clrk.yaml", "ada"]);
+    test_env.ghostd(&["up", world.path().to_str().unwrap()]).exits(2).says(&["scripts/clrk.yaml", "ada"]);
 }
 
 #[test]
 fn a_rule_for_one_agent_asks_nothing_of_the_others() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let rule = "rules:\n  - when: { agent: ben }\n    do: [{ call: syscall.task.create, with: { title: x } }]\notherwise: [{ say: Here. }]\n";
     world
         .config(&WORLD.replace("llm:", "agents_may_create: [clerk]\nllm:"))
         .write("scripts/clerk.yaml", rule)
         .archetype("lead", "## Tool Access\nprivilege_groups: manager\n");
-    exactly(&told(&house, &world), &[]);
+    exactly(&told(&test_env, &world), &[]);
     // Whom it is for must have the tool; one of a name that nobody has may be for who is created.
     world.write("scripts/clerk.yaml", rule.replace("agent: ben", "agent: [a*]"));
     exactly(
-        &told(&house, &world),
+        &told(&test_env, &world),
         &[
             "scripts/clerk.yaml:3: error: `syscall.task.create` is not among the tools of ada, agents created as `clerk`",
         ],
     );
     world.write("scripts/clerk.yaml", rule.replace("agent: ben", "agent: ada"));
     exactly(
-        &told(&house, &world),
+        &told(&test_env, &world),
         &["scripts/clerk.yaml:3: error: `syscall.task.create` is not among the tools of ada give"],
     );
 }
 
 #[test]
 fn a_wrong_flag_is_told_as_a_flag() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let path = world.path().to_str().unwrap();
-    let ran = house.ghostd(&["up", path, "--provider", "scriptd"]);
+    let ran = test_env.ghostd(&["up", path, "--provider", "scriptd"]);
     ran.exits(2).says(&["command line: --provider: there is no provider `scriptd`", "did you mean `scripted`?"]);
     assert!(!ran.err.contains("world-config.yaml"), "{}", ran.err);
-    house
+    test_env
         .ghostd(&["up", path, "--provider", "openai", "--model", "m", "--base-url", "x"])
         .exits(2)
         .says(&["--base-url: "]);
@@ -206,13 +206,13 @@ fn a_wrong_flag_is_told_as_a_flag() {
 
 #[test]
 fn a_fall_back_without_a_provider_is_told_once_and_where_it_stands() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     world.archetype(
         "clerk",
         "## Tool Access\nprivilege_groups: everyone\n## LLM\nfallback_models: nowhere/x, scripted/gone\n",
     );
     exactly(
-        &told(&house, &world),
+        &told(&test_env, &world),
         &[
             "archetype/clerk/config.md:4: error: there is no provider `nowhere`",
             "scripts/gone.yaml:0: error: the rule file is missing",
@@ -226,10 +226,10 @@ fn worlds_newsroom() -> String {
 
 #[test]
 fn every_shipped_world_is_without_a_doubt() {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
     for world in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/worlds")).unwrap() {
         let world = world.unwrap().path();
-        let ran = house.ghostd(&["check", world.to_str().unwrap()]);
+        let ran = test_env.ghostd(&["check", world.to_str().unwrap()]);
         ran.ok();
         assert!(ran.out.contains("0 errors, 0 warnings"), "{}{}", ran.out, ran.err);
     }
@@ -237,9 +237,9 @@ fn every_shipped_world_is_without_a_doubt() {
 
 #[test]
 fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let path = world.path().to_str().unwrap();
-    house.ghostd(&["check", path]).ok();
+    test_env.ghostd(&["check", path]).ok();
     let wrong = WORLD
         .replace("archetype: lead", "archetype: leed")
         .replace("id: ada, archetype: clerk", "id: ada, archetype: clerk, team: pear")
@@ -250,7 +250,7 @@ fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
         ))
         .write("archetype/clerk/config.md", "## Tool Access\nprivilege_groups: evryone\n")
         .write("scripts/clerk.yaml", "rules: []\n");
-    house.ghostd(&["check", path]).exits(2).says(&[
+    test_env.ghostd(&["check", path]).exits(2).says(&[
         "world-config.yaml:4:",
         "pear",
         "did you mean `pair`?",
@@ -265,7 +265,7 @@ fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
         "did you mean `everyone`?",
         "scripts/clerk.yaml",
     ]);
-    let problems: Value = serde_json::from_str(&house.ghostd(&["check", "--json", path]).exits(2).out).unwrap();
+    let problems: Value = serde_json::from_str(&test_env.ghostd(&["check", "--json", path]).exits(2).out).unwrap();
     let problems = problems.as_array().unwrap();
     assert!(problems.len() >= 6, "{problems:#?}");
     for problem in problems {
@@ -274,27 +274,27 @@ fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
         }
     }
     // The same words when it is started, and nothing is.
-    house.ghostd(&["up", path]).exits(2).says(&["world-config.yaml:4:", "Nothing was started"]);
-    assert!(!house.data("home").exists());
+    test_env.ghostd(&["up", path]).exits(2).says(&["world-config.yaml:4:", "Nothing was started"]);
+    assert!(!test_env.data("home").exists());
     // What is not there has the same code whichever it is.
-    house.ghostd(&["check", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all"]);
-    house.ghostd(&["up", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all", "Nothing was started"]);
+    test_env.ghostd(&["check", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all"]);
+    test_env.ghostd(&["up", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all", "Nothing was started"]);
     let world = worlds_newsroom();
-    house.ghostd(&["up", &world, "--input", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all"]);
+    test_env.ghostd(&["up", &world, "--input", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all"]);
 }
 
 #[test]
 fn a_world_from_init_is_checked_and_does_its_job() {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let dir = house.join("first");
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let dir = test_env.join("first");
     let path = dir.to_str().unwrap();
-    house.ghostd(&["init", path]).ok();
-    let checked = house.ghostd(&["check", path]);
+    test_env.ghostd(&["init", path]).ok();
+    let checked = test_env.ghostd(&["check", path]);
     checked.ok();
     assert!(checked.out.contains("0 errors, 0 warnings"), "{}{}", checked.out, checked.err);
     // It never overwrites.
-    house.ghostd(&["init", path]).exits(7);
-    let daemon = house.up(&dir, &[]);
+    test_env.ghostd(&["init", path]).exits(7);
+    let daemon = test_env.up(&dir, &[]);
     let line = daemon.wait_for_line("the result", Deadline::seconds(60), |line| line.starts_with("  result  "));
     let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();
     assert!(briefing.contains("## harbour.md") && briefing.contains("## library.md"), "{briefing}");
@@ -304,24 +304,24 @@ fn a_world_from_init_is_checked_and_does_its_job() {
 /// More files than one answer may read are read all the same, and it says what it is when it is asked.
 #[test]
 fn a_world_from_init_reads_many_files_and_says_what_it_is() {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let dir = house.join("first");
-    house.ghostd(&["init", dir.to_str().unwrap()]).ok();
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let dir = test_env.join("first");
+    test_env.ghostd(&["init", dir.to_str().unwrap()]).ok();
     let script = std::fs::read_to_string(dir.join("scripts/default.yaml")).unwrap();
     assert!(script.lines().count() <= 36, "it is there to be read");
-    let input = house.join("many");
+    let input = test_env.join("many");
     std::fs::create_dir(&input).unwrap();
     for n in 0..70 {
         std::fs::write(input.join(format!("file-{n}.md")), format!("# Number {n}\n\nIt grew by {n} %.\n")).unwrap();
     }
-    let daemon = house.up(&dir, &["--input", input.to_str().unwrap()]);
+    let daemon = test_env.up(&dir, &["--input", input.to_str().unwrap()]);
     let line = daemon.wait_for_line("the result", Deadline::seconds(120), |line| line.starts_with("  result  "));
     let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();
     for n in 0..70 {
         let told = format!("## file-{n}.md\n\n- It grew by {n} %.");
         assert!(briefing.contains(&told), "{told}: {briefing}");
     }
-    let asked = house.json(&["--timeout", "60s", "ask", "lead", "What can you do?"]);
+    let asked = test_env.json(&["--timeout", "60s", "ask", "lead", "What can you do?"]);
     assert!(asked["reply"].as_str().unwrap().contains("scripts/default.yaml"), "{asked}");
     daemon.stop();
 }

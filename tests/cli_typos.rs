@@ -8,7 +8,7 @@ use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::{AskRequest, ListAgentsRequest, ListTurnsRequest};
-use ghost_testkit::blackbox::{Daemon, Deadline, House, Ran};
+use ghost_testkit::blackbox::{Daemon, Deadline, Ran, TestEnvironment};
 use serde_json::{Value, json};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -33,13 +33,13 @@ llm: { default_provider: scripted, default_model: desk, prices: { scripted/desk:
 /// A root, a turn, a conversation that never was.
 const NEVER: &str = "0197d2a0-0000-7000-8000-000000000000";
 
-fn running() -> (House, Daemon) {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("desk");
+fn running() -> (TestEnvironment, Daemon) {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("desk");
     world.config(WORLD).write("scripts/desk.yaml", SCRIPT);
     world.archetype("clerk", "").archetype("helper", "");
-    let daemon = house.up(world.path(), &[]);
-    (house, daemon)
+    let daemon = test_env.up(world.path(), &[]);
+    (test_env, daemon)
 }
 
 /// The lines of what it said, without those that every usage error has.
@@ -49,8 +49,8 @@ fn told(ran: &Ran) -> &str {
 
 #[test]
 fn a_number_below_zero_is_told_what_it_must_be() {
-    let (house, daemon) = running();
-    house.json(&["chat", "create", "room", "--members", "ada,ben"]);
+    let (test_env, daemon) = running();
+    test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
     for (args, bound) in [
         (&["state", "set", "k", "1", "--expect", "-1"][..], "0 or more"),
         (&["knowledge", "write", "e", "x", "--expect", "-1"], "0 or more"),
@@ -75,18 +75,18 @@ fn a_number_below_zero_is_told_what_it_must_be() {
         (&["timer", "set", "ada", "t", "--in", "-5m", "--message", "x"], "below 0"),
         (&["watch", "add", "ada", "w", "shared", "--debounce-ms", "-1"], "0 or more"),
     ] {
-        let ran = house.ctl(args);
+        let ran = test_env.ctl(args);
         ran.exits(2);
         assert!(told(&ran).contains(bound) && !ran.err.contains("use '--"), "{args:?}: {}", ran.err);
     }
     // A text may begin with a dash, behind `--`; that tip stays.
-    house.ctl(&["send", "ada", "-5 degrees"]).exits(2).says(&["use '--"]);
+    test_env.ctl(&["send", "ada", "-5 degrees"]).exits(2).says(&["use '--"]);
     daemon.stop();
 }
 
 #[test]
 fn a_refusal_names_the_option_of_the_command_that_was_run() {
-    let (house, daemon) = running();
+    let (test_env, daemon) = running();
     let job = |rest: &[&'static str]| [&["cron", "add", "ada", "j", "--every", "1h", "--message", "x"], rest].concat();
     let timer = |rest: &[&'static str]| [&["timer", "set", "ada", "t", "--message", "x"], rest].concat();
     for (args, named) in [
@@ -112,29 +112,32 @@ fn a_refusal_names_the_option_of_the_command_that_was_run() {
         (vec!["events", "--kind", "nope.x"], "--kind: `nope.x` is no kind of event"),
         (vec!["agent", "stop", "ada", "--grace", "9999d"], "--grace is 1428w3d"),
     ] {
-        let ran = house.ctl(&args);
+        let ran = test_env.ctl(&args);
         ran.exits(2).says(&[named]);
     }
     // Both the option and the setting that bounds it are named, and an article goes with its word.
-    house.ctl(&job(&["--max-rounds", "999"])).says(&["1 to 15", "limits.turn_rounds_max"]);
-    house.ctl(&["agent", "list", "--status", "runing"]).exits(2).says(&["--status: `runing` is not an agent status"]);
-    house.ctl(&["cron", "cancel", "ada/none"]).exits(3).says(&["there is no cron job `ada/none`"]);
-    house.ctl(&["knowledge", "list", "--as", "wholly-unknown"]).exits(3).says(&["list the agents"]);
+    test_env.ctl(&job(&["--max-rounds", "999"])).says(&["1 to 15", "limits.turn_rounds_max"]);
+    test_env
+        .ctl(&["agent", "list", "--status", "runing"])
+        .exits(2)
+        .says(&["--status: `runing` is not an agent status"]);
+    test_env.ctl(&["cron", "cancel", "ada/none"]).exits(3).says(&["there is no cron job `ada/none`"]);
+    test_env.ctl(&["knowledge", "list", "--as", "wholly-unknown"]).exits(3).says(&["list the agents"]);
     // For programs it is one object.
-    let program = house.ctl(&[&["--json"], job(&["--session", "isolate"]).as_slice()].concat());
+    let program = test_env.ctl(&[&["--json"], job(&["--session", "isolate"]).as_slice()].concat());
     assert_eq!((program.exits(2).out.as_str(), program.error()["details"]["field"].as_str()), ("", Some("session")));
     assert!(program.error()["error"].as_str().unwrap().starts_with("--session: "), "{}", program.err);
     // What a tool takes is called what the tool calls it.
-    house.json(&["chat", "create", "room", "--members", "ada,ben"]);
-    let call = house.ctl(&["tool", "call", "ada", "syscall.chat.history", r#"{"channel": "room", "after_seq": 9}"#]);
+    test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
+    let call = test_env.ctl(&["tool", "call", "ada", "syscall.chat.history", r#"{"channel": "room", "after_seq": 9}"#]);
     call.exits(2).says(&["after_seq is 9"]);
-    let missing = house.ctl(&["--json", "agent", "get"]);
+    let missing = test_env.ctl(&["--json", "agent", "get"]);
     assert_eq!(missing.exits(2).error()["error"], "the following required arguments were not provided: <AGENT_ID>");
     daemon.stop();
 }
 
-fn channel(house: &House) -> Channel {
-    let socket = house.data("desk").join("ghostd.sock");
+fn channel(test_env: &TestEnvironment) -> Channel {
+    let socket = test_env.data("desk").join("ghostd.sock");
     Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy()
 }
 
@@ -145,10 +148,10 @@ fn refusal(status: &Status) -> Value {
 
 #[test]
 fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
-    let (house, daemon) = running();
-    house.json(&["agent", "create", "helper", "--id", "dan", "--goal", "begin"]);
-    house.wait_until_quiet(Deadline::seconds(30));
-    house.json(&["agent", "delete", "dan"]);
+    let (test_env, daemon) = running();
+    test_env.json(&["agent", "create", "helper", "--id", "dan", "--goal", "begin"]);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    test_env.json(&["agent", "delete", "dan"]);
     for (args, near) in [
         (&["agent", "list", "--archetype", "clrk"][..], "did you mean `clerk`?"),
         (&["agent", "list", "--archetype", "wholly-unknown"], "this world has: clerk, helper"),
@@ -169,34 +172,34 @@ fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
         (&["watch", "list", "--agent", "adda"], "did you mean `ada`?"),
         (&["knowledge", "list", "--as", "adda"], "did you mean `ada`?"),
     ] {
-        house.ctl(args).exits(3).says(&[near]);
-        let program = house.ctl(&[&["--json"], args].concat());
+        test_env.ctl(args).exits(3).says(&[near]);
+        let program = test_env.ctl(&[&["--json"], args].concat());
         assert_eq!((program.exits(3).out.as_str(), program.error()["code"].as_str()), ("", Some("not_found")));
     }
     // What was there left records, and what is there may have none.
-    let agents = house.json(&["agent", "list", "--archetype", "helper"]);
+    let agents = test_env.json(&["agent", "list", "--archetype", "helper"]);
     assert_eq!(agents, json!([]));
-    let gone = house.json(&["agent", "list", "--deleted", "--archetype", "helper"]);
+    let gone = test_env.json(&["agent", "list", "--deleted", "--archetype", "helper"]);
     assert_eq!(gone[0]["agent_id"], "dan");
-    let turns = house.json(&["turn", "list", "--agent", "dan"]);
+    let turns = test_env.json(&["turn", "list", "--agent", "dan"]);
     let root = turns[0]["root_id"].as_str().unwrap();
-    assert_eq!(house.json(&["turn", "list", "--root", root]), turns);
+    assert_eq!(test_env.json(&["turn", "list", "--root", root]), turns);
     let turn = turns[0]["turn_id"].as_str().unwrap();
-    assert_eq!(house.json(&["ledger", "--turn", turn]), json!([]));
+    assert_eq!(test_env.json(&["ledger", "--turn", turn]), json!([]));
     // A root whose work waits for its first turn is one, too.
-    house.json(&["pause"]);
-    let sent = house.json(&["send", "ada", "later"]);
-    assert_eq!(house.json(&["turn", "list", "--root", sent["root_id"].as_str().unwrap()]), json!([]));
-    house.json(&["resume"]);
+    test_env.json(&["pause"]);
+    let sent = test_env.json(&["send", "ada", "later"]);
+    assert_eq!(test_env.json(&["turn", "list", "--root", sent["root_id"].as_str().unwrap()]), json!([]));
+    test_env.json(&["resume"]);
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let request = ListAgentsRequest { archetype: Some("clrk".into()), ..ListAgentsRequest::default() };
-        let agents = AgentsClient::new(channel(&house)).list(request).await.unwrap_err();
+        let agents = AgentsClient::new(channel(&test_env)).list(request).await.unwrap_err();
         assert_eq!((agents.code(), &refusal(&agents)["details"]["field"]), (Code::NotFound, &json!("archetype")));
         assert_eq!(refusal(&agents)["hint"], "did you mean `clerk`?");
         let request = ListTurnsRequest { root_id: Some(NEVER.into()), ..ListTurnsRequest::default() };
-        let turns = TurnsClient::new(channel(&house)).list(request).await.unwrap_err();
+        let turns = TurnsClient::new(channel(&test_env)).list(request).await.unwrap_err();
         assert_eq!((turns.code(), &refusal(&turns)["code"]), (Code::NotFound, &json!("not_found")));
     });
     daemon.stop();
@@ -204,36 +207,36 @@ fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
 
 #[test]
 fn a_line_that_is_no_text_is_refused_and_not_said() {
-    let (house, daemon) = running();
-    let (code, out, err) = house.ctl_piped(&["--json", "talk", "ada"], b"one\ncaf\xe9\nthree\n");
+    let (test_env, daemon) = running();
+    let (code, out, err) = test_env.ctl_piped(&["--json", "talk", "ada"], b"one\ncaf\xe9\nthree\n");
     assert_eq!(code, 2, "{err}");
     let error: Value = serde_json::from_str(&err).unwrap();
     assert_eq!(error["code"], "invalid_arguments");
     assert_eq!(error["error"], "line 2 of standard input is not UTF-8 from its byte 4 on");
     let conversation: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
-    let shown = house.json(&["conversation", "show", conversation["conversation_id"].as_str().unwrap()]);
+    let shown = test_env.json(&["conversation", "show", conversation["conversation_id"].as_str().unwrap()]);
     let said: Vec<&str> = shown["entries"].as_array().unwrap().iter().map(|e| e["content"].as_str().unwrap()).collect();
     assert_eq!(said, ["one", "Noted."]);
     // At once: there is not even a conversation.
-    let before = house.json(&["conversation", "list"]);
-    assert_eq!(house.ctl_piped(&["talk", "ada"], b"\xff\n").0, 2);
-    assert_eq!(house.json(&["conversation", "list"]), before);
+    let before = test_env.json(&["conversation", "list"]);
+    assert_eq!(test_env.ctl_piped(&["talk", "ada"], b"\xff\n").0, 2);
+    assert_eq!(test_env.json(&["conversation", "list"]), before);
     daemon.stop();
 }
 
 #[test]
 fn no_answer_has_the_code_of_its_reason() {
-    let (house, daemon) = running();
-    let late = house.ctl(&["--json", "--timeout", "300ms", "ask", "ada", "wait a while"]);
+    let (test_env, daemon) = running();
+    let late = test_env.ctl(&["--json", "--timeout", "300ms", "ask", "ada", "wait a while"]);
     late.exits(6);
     assert_eq!(
         (late.error()["code"].as_str(), late.error()["details"]["status"].as_str()),
         (Some("timeout"), Some("timed_out"))
     );
-    house.json(&["agent", "stop", "ada", "--grace", "0s"]);
-    house.ctl(&["ask", "ada", "hello"]).exits(7);
-    house.json(&["budget", "set", "agent:ben", "--tokens", "1"]);
-    let spent = house.ctl(&["--json", "--timeout", "300ms", "ask", "ben", "hello"]);
+    test_env.json(&["agent", "stop", "ada", "--grace", "0s"]);
+    test_env.ctl(&["ask", "ada", "hello"]).exits(7);
+    test_env.json(&["budget", "set", "agent:ben", "--tokens", "1"]);
+    let spent = test_env.ctl(&["--json", "--timeout", "300ms", "ask", "ben", "hello"]);
     spent.exits(6);
     assert!(spent.error()["error"].as_str().unwrap().contains("budget agent:ben is spent"));
 
@@ -245,7 +248,7 @@ fn no_answer_has_the_code_of_its_reason() {
         timeout_ms: Some(300),
     };
     runtime.block_on(async {
-        let mut client = MessagesClient::new(channel(&house));
+        let mut client = MessagesClient::new(channel(&test_env));
         let spent = client.ask(ask("ben", "a")).await.unwrap().into_inner();
         assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("timed_out", Some("timeout")));
         assert!(spent.error.unwrap().contains("tokens") && spent.hint.is_some() && spent.reply.is_none());
@@ -257,10 +260,10 @@ fn no_answer_has_the_code_of_its_reason() {
 
 #[test]
 fn a_history_that_is_not_whole_says_how_to_go_on() {
-    let (house, daemon) = running();
-    house.json(&["chat", "create", "room", "--members", "ada,ben", "--gated"]);
+    let (test_env, daemon) = running();
+    test_env.json(&["chat", "create", "room", "--members", "ada,ben", "--gated"]);
     for number in 1..=3 {
-        house.json(&["chat", "send", "room", &format!("post {number}")]);
+        test_env.json(&["chat", "send", "room", &format!("post {number}")]);
     }
     for (args, note) in [
         (&["--limit", "2"][..], "note: only the last 2 are shown; --before 2 shows what came earlier\n"),
@@ -280,17 +283,17 @@ fn a_history_that_is_not_whole_says_how_to_go_on() {
         (&["--limit", "2", "--after", "0", "--before", "3"], ""),
         (&[], ""),
     ] {
-        let ran = house.ctl(&[&["chat", "history", "room"], args].concat());
+        let ran = test_env.ctl(&[&["chat", "history", "room"], args].concat());
         assert_eq!(ran.ok().err, note, "{args:?}");
     }
     // A program sees the sequences.
-    assert_eq!(house.ctl(&["--json", "chat", "history", "room", "--limit", "2"]).ok().err, "");
+    assert_eq!(test_env.ctl(&["--json", "chat", "history", "room", "--limit", "2"]).ok().err, "");
     daemon.stop();
 }
 
 #[test]
 fn what_is_far_too_long_is_refused_at_once_and_in_few_words() {
-    let (house, daemon) = running();
+    let (test_env, daemon) = running();
     let long = "x".repeat(100_000);
     let path = format!("unix:/{long}");
     let with = |option: &str| format!("--{option}={long}");
@@ -315,21 +318,21 @@ fn what_is_far_too_long_is_refused_at_once_and_in_few_words() {
     ] {
         // A text that is too long has one code wherever it stands; what could be nothing in any length is misspelt.
         let code = if args.iter().any(|arg| arg.contains("archetype")) { 8 } else { 2 };
-        let ran = house.ctl(args);
+        let ran = test_env.ctl(args);
         ran.exits(code);
         assert!(ran.err.len() < 2_000, "{} bytes: {}…", ran.err.len(), &ran.err[..500]);
-        let program = house.ctl(&[&["--json"], args].concat());
+        let program = test_env.ctl(&[&["--json"], args].concat());
         program.exits(code);
         assert!(program.err.len() < 2_000 && program.error()["error"].is_string(), "{}", program.err.len());
     }
-    house.ctl(&["--world", &long, "status"]).exits(3);
+    test_env.ctl(&["--world", &long, "status"]).exits(3);
     for (args, told) in [
         (&["up", "--http", "localhost:80"][..], "a numeric host"),
         (&["up", "--http", "-1"], "a numeric host"),
         (&["up", "--listen", &path], "107 bytes at most"),
         (&["up", "--listen", "unix:"], "needs a path"),
     ] {
-        house.ghostd(args).exits(2).says(&[told]);
+        test_env.ghostd(args).exits(2).says(&[told]);
     }
     daemon.stop();
 }

@@ -4,7 +4,7 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ghost_testkit::blackbox::{Daemon, Deadline, House};
+use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment};
 use serde_json::Value;
 
 const SCRIPT: &str = "\
@@ -25,23 +25,23 @@ limits: { inbox_max: 2 }
 llm: { default_provider: scripted, default_model: desk }
 ";
 
-fn running() -> (House, Daemon) {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("desk");
+fn running() -> (TestEnvironment, Daemon) {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("desk");
     world.config(WORLD).write("scripts/desk.yaml", SCRIPT);
     world.archetype("clerk", "## Tool Access\nprivilege_groups: writer\n");
-    let daemon = house.up(world.path(), &[]);
-    (house, daemon)
+    let daemon = test_env.up(world.path(), &[]);
+    (test_env, daemon)
 }
 
 #[test]
 fn every_list_is_one_array_and_every_other_command_one_object() {
-    let (house, daemon) = running();
-    house.json(&["ask", "ada", "hello"]);
-    house.json(&["chat", "create", "room", "--members", "ada,ben"]);
-    house.json(&["cron", "add", "ada", "mail", "--every", "1h", "--message", "x"]);
-    house.json(&["timer", "set", "ada", "soon", "--in", "1h", "--message", "x"]);
-    house.json(&["watch", "add", "ada", "files", "shared"]);
+    let (test_env, daemon) = running();
+    test_env.json(&["ask", "ada", "hello"]);
+    test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
+    test_env.json(&["cron", "add", "ada", "mail", "--every", "1h", "--message", "x"]);
+    test_env.json(&["timer", "set", "ada", "soon", "--in", "1h", "--message", "x"]);
+    test_env.json(&["watch", "add", "ada", "files", "shared"]);
     for list in [
         &["agent", "list"][..],
         &["tool", "list", "ada"],
@@ -64,10 +64,10 @@ fn every_list_is_one_array_and_every_other_command_one_object() {
         &["usage", "--agent", "ada", "--since", "1h"],
         &["ledger"],
     ] {
-        let printed = house.json(list);
+        let printed = test_env.json(list);
         assert!(printed.is_array(), "{list:?}: {printed:#}");
     }
-    let turn = house.json(&["turn", "list"])[0]["turn_id"].as_str().unwrap().to_owned();
+    let turn = test_env.json(&["turn", "list"])[0]["turn_id"].as_str().unwrap().to_owned();
     for one in [
         &["status"][..],
         &["agent", "get", "ada"],
@@ -81,10 +81,10 @@ fn every_list_is_one_array_and_every_other_command_one_object() {
         &["cron", "run", "ada/mail"],
         &["timer", "cancel", "ada/soon"],
     ] {
-        let printed = house.json(one);
+        let printed = test_env.json(one);
         assert!(printed.is_object(), "{one:?}: {printed:#}");
     }
-    for event in house.ctl(&["--json", "events"]).json_lines() {
+    for event in test_env.ctl(&["--json", "events"]).json_lines() {
         assert!(event.is_object(), "{event}");
     }
     daemon.stop();
@@ -92,18 +92,18 @@ fn every_list_is_one_array_and_every_other_command_one_object() {
 
 #[test]
 fn a_text_may_come_from_standard_input_wherever_one_is_taken() {
-    let (house, daemon) = running();
+    let (test_env, daemon) = running();
     let text = |args: &[&str], input: &str| {
-        let (code, out, err) = house.ctl_piped(&[&["--json"], args].concat(), input.as_bytes());
+        let (code, out, err) = test_env.ctl_piped(&[&["--json"], args].concat(), input.as_bytes());
         assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
         serde_json::from_str::<Value>(&out).unwrap()
     };
     // The line break at the end is the shell's and not the text's.
     assert_eq!(text(&["ask", "ada", "-"], "two\nlines\n")["reply"], "heard two\nlines");
     text(&["send", "ada", "-", "--subject", "S"], "by mail");
-    house.json(&["chat", "create", "room", "--members", "ada,ben", "--gated"]);
+    test_env.json(&["chat", "create", "room", "--members", "ada,ben", "--gated"]);
     assert_eq!(text(&["chat", "send", "room", "-"], "- a post\r\n")["seq"], 1);
-    assert_eq!(house.json(&["chat", "history", "room"])[0]["content"], "- a post");
+    assert_eq!(test_env.json(&["chat", "history", "room"])[0]["content"], "- a post");
     assert_eq!(text(&["state", "set", "plan", "-"], "{\"n\": 2}\n")["value"]["n"], 2);
     assert_eq!(text(&["tool", "call", "ada", "syscall.state.read", "-"], "{\"key\": \"plan\"}")["status"], "ok");
     let task = text(&["task", "create", "Count", "--owner", "ben", "--description", "-"], "all of\nthem\n");
@@ -114,29 +114,29 @@ fn a_text_may_come_from_standard_input_wherever_one_is_taken() {
     let cron = text(&["cron", "add", "ada", "mail", "--every", "1h", "--message", "-"], "read it\n");
     assert!(cron.to_string().contains("read it"), "{cron}");
     assert_eq!(text(&["pause", "--reason", "-"], "backup\n")["paused"], true);
-    house.json(&["resume"]);
+    test_env.json(&["resume"]);
     // A document is kept as it is.
     for (entry, args) in [("a", &["-"][..]), ("b", &["--file", "-"])] {
         let written = text(&[&["knowledge", "write", entry], args].concat(), "# Head\n");
         assert_eq!(written["content"], "# Head\n", "{args:?}");
     }
     // One input is one text, and it has a bound.
-    let twice = house.ctl_piped(&["send", "ada", "-", "--subject", "-"], b"x");
+    let twice = test_env.ctl_piped(&["send", "ada", "-", "--subject", "-"], b"x");
     assert!(twice.0 == 2 && twice.2.contains("`-` was given twice") && twice.2.contains("hint: "), "{}", twice.2);
-    assert_eq!(house.ctl_piped(&["send", "ada", "-"], &vec![b'x'; 3 << 20]).0, 8);
-    assert_eq!(house.ctl_piped(&["send", "ada", "-"], b"\xff").0, 2);
-    house.wait_until_quiet(Deadline::seconds(30));
+    assert_eq!(test_env.ctl_piped(&["send", "ada", "-"], &vec![b'x'; 3 << 20]).0, 8);
+    assert_eq!(test_env.ctl_piped(&["send", "ada", "-"], b"\xff").0, 2);
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.stop();
 }
 
 #[test]
 fn the_exit_code_is_that_of_the_cause_and_not_of_the_place() {
-    let (house, daemon) = running();
-    house.json(&["chat", "create", "room", "--members", "ada,ben"]);
-    house.json(&["chat", "send", "room", "one"]);
-    let gone = house.join("none.md");
+    let (test_env, daemon) = running();
+    test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
+    test_env.json(&["chat", "send", "room", "one"]);
+    let gone = test_env.join("none.md");
     let gone = gone.to_str().unwrap();
-    let directory = house.join(".");
+    let directory = test_env.join(".");
     let directory = directory.to_str().unwrap();
     for (exit, args) in [
         // What is named is not there.
@@ -158,25 +158,25 @@ fn the_exit_code_is_that_of_the_cause_and_not_of_the_place() {
         (4, &["tool", "call", "ada", "workspace.read", r#"{"path": "../../x"}"#]),
         (4, &["watch", "add", "ada", "w", "../../x"]),
     ] {
-        let ran = house.ctl(&[&["--timeout", "5s"], args].concat());
+        let ran = test_env.ctl(&[&["--timeout", "5s"], args].concat());
         ran.exits(exit).says(&["error: "]);
         let advice = ["hint: ", "For more information"];
         assert!(advice.iter().any(|word| ran.err.contains(word)), "{args:?}: {}", ran.err);
     }
-    let attached = house.ctl_piped(&["talk", "ada", "--attach", "../x"], b"hello\n");
+    let attached = test_env.ctl_piped(&["talk", "ada", "--attach", "../x"], b"hello\n");
     assert_eq!(attached.0, 4, "{}", attached.2);
-    house.ctl(&["ledger", "--tool", "workspace.raed"]).exits(3).says(&["did you mean `workspace.read`?"]);
-    house.ctl(&["events", "--channel", "rom"]).exits(3).says(&["did you mean `room`?"]);
-    assert_eq!(house.json(&["ledger", "--tool", "write"]), Value::Array(Vec::new()), "an alias is known");
+    test_env.ctl(&["ledger", "--tool", "workspace.raed"]).exits(3).says(&["did you mean `workspace.read`?"]);
+    test_env.ctl(&["events", "--channel", "rom"]).exits(3).says(&["did you mean `room`?"]);
+    assert_eq!(test_env.json(&["ledger", "--tool", "write"]), Value::Array(Vec::new()), "an alias is known");
     daemon.stop();
 }
 
 #[test]
 fn a_refusal_names_what_was_typed() {
-    let (house, daemon) = running();
-    house.json(&["chat", "create", "room", "--members", "ada,ben"]);
-    house.json(&["chat", "send", "room", "one"]);
-    let (code, out, err) = house.ctl_piped(&["--json", "talk", "ada"], b"hello\n");
+    let (test_env, daemon) = running();
+    test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
+    test_env.json(&["chat", "send", "room", "one"]);
+    let (code, out, err) = test_env.ctl_piped(&["--json", "talk", "ada"], b"hello\n");
     assert_eq!(code, 0, "{err}");
     let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     let talk = first["conversation_id"].as_str().unwrap();
@@ -199,7 +199,7 @@ fn a_refusal_names_what_was_typed() {
         (&["conversation", "show", talk, "--after", "-1"], "--after"),
         (&["agent", "stop", "ada", "--grace", "9999d"], "--grace"),
     ] {
-        let ran = house.ctl(args);
+        let ran = test_env.ctl(args);
         assert_ne!(ran.code, Some(0), "{args:?}");
         ran.says(&[named]);
         for wire in ["_seq", "_json", "_ms", "request_id", "agent_id", "_micros", "_on ", "kinds", "body ", "sort"] {
@@ -207,12 +207,12 @@ fn a_refusal_names_what_was_typed() {
         }
     }
     // A place that a conversation has not reached is none, and its own refusal.
-    let ahead = house.ctl(&["--json", "conversation", "show", talk, "--after", "999"]);
+    let ahead = test_env.ctl(&["--json", "conversation", "show", talk, "--after", "999"]);
     ahead.exits(2);
     assert_eq!(
         (ahead.error()["code"].as_str(), &ahead.error()["details"]["last_seq"]),
         (Some("cursor_ahead"), &2.into())
     );
-    assert_eq!(house.json(&["conversation", "show", talk, "--after", "2"])["entries"], Value::Array(Vec::new()));
+    assert_eq!(test_env.json(&["conversation", "show", talk, "--after", "2"])["entries"], Value::Array(Vec::new()));
     daemon.stop();
 }

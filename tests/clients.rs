@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ghost_testkit::blackbox::{Daemon, Deadline, House, python};
+use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment, python};
 
 const GUIDE: &str = include_str!("../docs/clients.md");
 
@@ -37,15 +37,15 @@ fn said(ran: &Output) -> String {
     out.into_owned()
 }
 
-fn house() -> (House, PathBuf) {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("open");
+fn test_env() -> (TestEnvironment, PathBuf) {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("open");
     world
         .config("agents: [{ id: ada, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
         .archetype("clerk", "")
         .write("scripts/clerk.yaml", "otherwise: [{ say: Well. }]\n");
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
 /// The address that a daemon with one TCP endpoint listens at, as it printed it.
@@ -60,15 +60,15 @@ fn the_client_over_http_does_what_the_guide_says() {
         Ok(python) => python,
         Err(missing) => return eprintln!("skipped: {missing}"),
     };
-    let (house, world) = house();
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
-    let token = std::fs::read_to_string(house.data("open").join("token")).unwrap();
+    let (test_env, world) = test_env();
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
+    let token = std::fs::read_to_string(test_env.data("open").join("token")).unwrap();
     let base = format!("http://{}", address(&daemon));
-    let out = run(&python, house.path(), example("http"), &[&base, token.trim()]);
+    let out = run(&python, test_env.path(), example("http"), &[&base, token.trim()]);
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines, ["agents: ada", "answer: Well.", "task: Say it again pending", "event: task.created"]);
     let wrong =
-        Command::new(&python).arg(house.join("client.py")).args([&base, "not-the-token-at-all"]).output().unwrap();
+        Command::new(&python).arg(test_env.join("client.py")).args([&base, "not-the-token-at-all"]).output().unwrap();
     assert!(
         !wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).starts_with("access_denied: "),
         "{wrong:?}"
@@ -82,7 +82,7 @@ fn the_client_over_grpc_does_what_the_guide_says() {
         Ok(python) => python,
         Err(missing) => return eprintln!("skipped: {missing}"),
     };
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(proto.join("ghost/v1")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -92,13 +92,13 @@ fn the_client_over_grpc_does_what_the_guide_says() {
         .arg(&proto)
         .args(["--python_out=.", "--grpc_python_out=."])
         .args(files)
-        .current_dir(house.path())
+        .current_dir(test_env.path())
         .output()
         .unwrap();
     said(&made);
-    let daemon = house.up(&world, &[]);
-    let socket = house.data("open").join("ghostd.sock");
-    let out = run(&python, house.path(), example("grpc"), &[socket.to_str().unwrap()]);
+    let daemon = test_env.up(&world, &[]);
+    let socket = test_env.data("open").join("ghostd.sock");
+    let out = run(&python, test_env.path(), example("grpc"), &[socket.to_str().unwrap()]);
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines[..2], ["agent: ada running", "answer: Well."], "{out}");
     assert!(lines[2].starts_with("refused: NOT_FOUND not_found ") && lines[2].contains("`ada`"), "{out}");

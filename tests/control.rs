@@ -18,17 +18,17 @@ use ghost_proto::v1::world_client::WorldClient;
 use ghost_proto::v1::{
     CallToolRequest, CreateAgentRequest, ListAgentsRequest, SendRequest, StatusRequest, SubscribeRequest,
 };
-use ghost_testkit::blackbox::{Daemon, Database, Deadline, EFFECTS, House, ghostd_testing};
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, EFFECTS, TestEnvironment, ghostd_testing};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-fn house() -> (House, PathBuf) {
-    let mut house = House::new(ghostd_testing());
-    let effects = house.join("effects");
-    house.set(EFFECTS, effects);
-    let world = house.world("open");
+fn test_env() -> (TestEnvironment, PathBuf) {
+    let mut test_env = TestEnvironment::new(ghostd_testing());
+    let effects = test_env.join("effects");
+    test_env.set(EFFECTS, effects);
+    let world = test_env.world("open");
     world
         .config(
             "agents: [{ id: ada, archetype: clerk }, { id: ben, archetype: clerk }]\n\
@@ -38,7 +38,7 @@ fn house() -> (House, PathBuf) {
         .archetype("clerk", "")
         .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
 fn runtime() -> Runtime {
@@ -46,8 +46,8 @@ fn runtime() -> Runtime {
 }
 
 /// A channel to the daemon's socket. Must be called within a runtime.
-fn channel(house: &House) -> Channel {
-    let socket = house.data("open").join("ghostd.sock");
+fn channel(test_env: &TestEnvironment) -> Channel {
+    let socket = test_env.data("open").join("ghostd.sock");
     Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy()
 }
 
@@ -82,14 +82,14 @@ async fn follow(channel: Channel, after: i64, mut enough: impl FnMut(i64) -> boo
 
 #[test]
 fn the_feed_is_resumed_over_kills_without_gap_or_repetition() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let runtime = runtime();
     let (mut all, mut position) = (Vec::new(), 0);
     for round in 0..4 {
-        let daemon = house.up(&world, &[]);
-        let reader = runtime.spawn(follow(runtime.block_on(async { channel(&house) }), position, |_| false));
+        let daemon = test_env.up(&world, &[]);
+        let reader = runtime.spawn(follow(runtime.block_on(async { channel(&test_env) }), position, |_| false));
         for number in 0..5 {
-            house.ctl(&["send", "ada", &format!("mail {round}.{number}")]).ok();
+            test_env.ctl(&["send", "ada", &format!("mail {round}.{number}")]).ok();
         }
         daemon.kill();
         // The stream ends with the daemon.
@@ -97,25 +97,25 @@ fn the_feed_is_resumed_over_kills_without_gap_or_repetition() {
         all.extend(seen);
         position = reached;
     }
-    let daemon = house.up(&world, &[]);
-    house.wait_until_quiet(Deadline::seconds(30));
-    let last = house.json(&["status"])["last_seq"].as_i64().unwrap();
-    let (seen, _) = runtime.block_on(async { follow(channel(&house), position, |at| at >= last).await });
+    let daemon = test_env.up(&world, &[]);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    let last = test_env.json(&["status"])["last_seq"].as_i64().unwrap();
+    let (seen, _) = runtime.block_on(async { follow(channel(&test_env), position, |at| at >= last).await });
     all.extend(seen);
     daemon.kill();
     assert!(all.iter().copied().eq(1..=i64::try_from(all.len()).unwrap()), "{all:?}");
     assert!(i64::try_from(all.len()).unwrap() >= last);
-    assert!(Database::open(&house.data("open")).number("SELECT max(seq) FROM events") >= last);
+    assert!(Database::open(&test_env.data("open")).number("SELECT max(seq) FROM events") >= last);
 }
 
 #[test]
 fn three_subscribers_agree() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let runtime = runtime();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     let readers: Vec<_> = (0..3)
         .map(|_| {
-            let channel = runtime.block_on(async { channel(&house) });
+            let channel = runtime.block_on(async { channel(&test_env) });
             runtime.spawn(async move {
                 let request = SubscribeRequest { after_seq: Some(0), follow: true, ..SubscribeRequest::default() };
                 let mut stream = EventsClient::new(channel).subscribe(request).await.unwrap().into_inner();
@@ -131,10 +131,10 @@ fn three_subscribers_agree() {
         })
         .collect();
     for number in 0..20 {
-        house.ctl(&["send", if number % 2 == 0 { "ada" } else { "ben" }, "hello"]).ok();
+        test_env.ctl(&["send", if number % 2 == 0 { "ada" } else { "ben" }, "hello"]).ok();
     }
-    house.wait_until_quiet(Deadline::seconds(30));
-    house.ctl(&["agent", "stop", "ben"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    test_env.ctl(&["agent", "stop", "ben"]).ok();
     let read: Vec<_> = readers.into_iter().map(|reader| runtime.block_on(reader).unwrap()).collect();
     assert!(read[0].len() > 100);
     assert!(read[0] == read[1] && read[1] == read[2]);
@@ -144,11 +144,11 @@ fn three_subscribers_agree() {
 
 #[test]
 fn a_request_is_done_once_whatever_happens_to_the_daemon() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let runtime = runtime();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     let first =
-        runtime.block_on(async { MessagesClient::new(channel(&house)).send(send("r-1", "once")).await.unwrap() });
+        runtime.block_on(async { MessagesClient::new(channel(&test_env)).send(send("r-1", "once")).await.unwrap() });
     let create = CreateAgentRequest {
         request_id: "r-2".into(),
         archetype: "clerk".into(),
@@ -156,7 +156,7 @@ fn a_request_is_done_once_whatever_happens_to_the_daemon() {
         ..CreateAgentRequest::default()
     };
     let made = runtime
-        .block_on(async { AgentsClient::new(channel(&house)).create(create.clone()).await.unwrap().into_inner() });
+        .block_on(async { AgentsClient::new(channel(&test_env)).create(create.clone()).await.unwrap().into_inner() });
     let effect = CallToolRequest {
         request_id: "r-3".into(),
         agent_id: "ada".into(),
@@ -164,14 +164,14 @@ fn a_request_is_done_once_whatever_happens_to_the_daemon() {
         arguments_json: r#"{"arg": "operator"}"#.into(),
         timeout_ms: None,
     };
-    let called =
-        runtime.block_on(async { ToolsClient::new(channel(&house)).call(effect.clone()).await.unwrap().into_inner() });
+    let called = runtime
+        .block_on(async { ToolsClient::new(channel(&test_env)).call(effect.clone()).await.unwrap().into_inner() });
     assert_eq!(called.status, "ok", "{called:?}");
     daemon.kill();
 
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     runtime.block_on(async {
-        let channel = channel(&house);
+        let channel = channel(&test_env);
         let mut messages = MessagesClient::new(channel.clone());
         let again = messages.send(send("r-1", "once")).await.unwrap();
         assert_eq!(again.get_ref(), first.get_ref());
@@ -187,27 +187,27 @@ fn a_request_is_done_once_whatever_happens_to_the_daemon() {
         let nameless = messages.send(send("", "nameless")).await.unwrap_err();
         assert_eq!(nameless.code(), Code::InvalidArgument);
     });
-    house.wait_until_quiet(Deadline::seconds(30));
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.stop();
-    let database = Database::open(&house.data("open"));
+    let database = Database::open(&test_env.data("open"));
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE body = 'once'"), 1);
     assert_eq!(database.number("SELECT count(*) FROM agents"), 3);
-    assert_eq!(std::fs::read_to_string(house.join("effects")).unwrap().lines().count(), 1);
+    assert_eq!(std::fs::read_to_string(test_env.join("effects")).unwrap().lines().count(), 1);
 }
 
 #[test]
 fn refusals_carry_the_same_hint_on_every_way() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let runtime = runtime();
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let status = runtime.block_on(async {
         let request = SendRequest { agent_id: "adda".into(), ..send("r-9", "x") };
-        MessagesClient::new(channel(&house)).send(request).await.unwrap_err()
+        MessagesClient::new(channel(&test_env)).send(request).await.unwrap_err()
     });
     assert_eq!(status.code(), Code::NotFound);
     let refusal = refusal(&status);
     assert_eq!(refusal["code"], "not_found");
-    house.ctl(&["send", "adda", "x"]).exits(3).says(&[refusal["hint"].as_str().unwrap()]);
+    test_env.ctl(&["send", "adda", "x"]).exits(3).says(&[refusal["hint"].as_str().unwrap()]);
     daemon.stop();
 }
 
@@ -220,10 +220,10 @@ fn health_and_reflection_answer() {
     use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
     use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-    let (house, world) = house();
-    let daemon = house.up(&world, &[]);
+    let (test_env, world) = test_env();
+    let daemon = test_env.up(&world, &[]);
     runtime().block_on(async {
-        let channel = channel(&house);
+        let channel = channel(&test_env);
         let health = HealthClient::new(channel.clone()).check(HealthCheckRequest::default()).await.unwrap();
         assert_eq!(health.into_inner().status().as_str_name(), "SERVING");
         let request = ServerReflectionRequest {
@@ -281,11 +281,11 @@ fn token(data: &Path) -> String {
 
 #[test]
 fn tcp_needs_the_token() {
-    let (house, world) = house();
-    let socket = format!("unix:{}", house.data("open").join("ghostd.sock").display());
-    let daemon = house.up(&world, &["--listen", &socket, "--listen", "127.0.0.1:0"]);
+    let (test_env, world) = test_env();
+    let socket = format!("unix:{}", test_env.data("open").join("ghostd.sock").display());
+    let daemon = test_env.up(&world, &["--listen", &socket, "--listen", "127.0.0.1:0"]);
     let address = address(&daemon);
-    let token = token(&house.data("open"));
+    let token = token(&test_env.data("open"));
     runtime().block_on(async {
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         let mut world = WorldClient::new(channel.clone());
@@ -299,112 +299,112 @@ fn tcp_needs_the_token() {
         right.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
         assert_eq!(AgentsClient::new(channel).list(right).await.unwrap().into_inner().agents.len(), 2);
     });
-    house.ctl(&["--endpoint", &address, "--token", &token, "status"]).ok();
-    house.ctl(&["--endpoint", &address, "--token", "nonsense", "status"]).exits(4).says(&["hint: ", "--token"]);
+    test_env.ctl(&["--endpoint", &address, "--token", &token, "status"]).ok();
+    test_env.ctl(&["--endpoint", &address, "--token", "nonsense", "status"]).exits(4).says(&["hint: ", "--token"]);
     daemon.stop();
 }
 
 #[test]
 fn a_shutdown_returns_when_the_daemon_is_gone() {
-    let (house, world) = house();
-    let log = house.data("open").join("ghost.db-wal");
+    let (test_env, world) = test_env();
+    let log = test_env.data("open").join("ghost.db-wal");
     for _ in 0..3 {
-        let mut daemon = house.up(&world, &[]);
-        house.ctl(&["send", "ada", "hello"]).ok();
-        house.ctl(&["shutdown"]).ok();
+        let mut daemon = test_env.up(&world, &[]);
+        test_env.ctl(&["send", "ada", "hello"]).ok();
+        test_env.ctl(&["shutdown"]).ok();
         assert!(daemon.has_ended(), "its process has ended");
         assert!(!log.exists(), "its database is closed");
     }
     // Over TCP nobody sees the process, but its doors close after its database, and the next daemon waits for its lock.
     for _ in 0..3 {
-        let daemon = house.up(&world, &["--listen", "127.0.0.1:0"]);
-        let (address, token) = (address(&daemon), token(&house.data("open")));
-        house.ctl(&["--endpoint", &address, "--token", &token, "send", "ada", "hello"]).ok();
-        house.ctl(&["--endpoint", &address, "--token", &token, "shutdown"]).ok();
+        let daemon = test_env.up(&world, &["--listen", "127.0.0.1:0"]);
+        let (address, token) = (address(&daemon), token(&test_env.data("open")));
+        test_env.ctl(&["--endpoint", &address, "--token", &token, "send", "ada", "hello"]).ok();
+        test_env.ctl(&["--endpoint", &address, "--token", &token, "shutdown"]).ok();
         assert!(!log.exists(), "its database is closed");
     }
-    house.up(&world, &[]).stop();
+    test_env.up(&world, &[]).stop();
 }
 
 /// An authority, and certificates that it signs, as PEM files of the house: `<name>.pem` and `<name>.key`.
-fn certificates(house: &House, authority: &str, names: &[(&str, rcgen::ExtendedKeyUsagePurpose)]) {
+fn certificates(test_env: &TestEnvironment, authority: &str, names: &[(&str, rcgen::ExtendedKeyUsagePurpose)]) {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    std::fs::write(house.join(format!("{authority}.pem")), issuer.pem()).unwrap();
+    std::fs::write(test_env.join(format!("{authority}.pem")), issuer.pem()).unwrap();
     for (name, usage) in names {
         let mut params = CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
         params.extended_key_usages = vec![usage.clone()];
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &issuer).unwrap();
-        std::fs::write(house.join(format!("{name}.pem")), certificate.pem()).unwrap();
-        std::fs::write(house.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+        std::fs::write(test_env.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(test_env.join(format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 }
 
 /// Has what is started from now on show this certificate and trust this authority.
-fn shows(house: &mut House, name: Option<&str>, authority: &str) {
-    house.unset("GHOST_TLS_CERT").unset("GHOST_TLS_KEY");
+fn shows(test_env: &mut TestEnvironment, name: Option<&str>, authority: &str) {
+    test_env.unset("GHOST_TLS_CERT").unset("GHOST_TLS_KEY");
     if let Some(name) = name {
-        let (certificate, key) = (house.join(format!("{name}.pem")), house.join(format!("{name}.key")));
-        house.set("GHOST_TLS_CERT", certificate).set("GHOST_TLS_KEY", key);
+        let (certificate, key) = (test_env.join(format!("{name}.pem")), test_env.join(format!("{name}.key")));
+        test_env.set("GHOST_TLS_CERT", certificate).set("GHOST_TLS_KEY", key);
     }
-    let authority = house.join(format!("{authority}.pem"));
-    house.set("GHOST_TLS_CA", authority);
+    let authority = test_env.join(format!("{authority}.pem"));
+    test_env.set("GHOST_TLS_CA", authority);
 }
 
 #[test]
 fn mutual_tls_opens_to_certificates_of_its_authority_alone() {
     use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
-    let (mut house, world) = house();
-    certificates(&house, "ours", &[("server", ServerAuth), ("friend", ClientAuth)]);
-    certificates(&house, "theirs", &[("stranger", ClientAuth)]);
-    shows(&mut house, Some("server"), "ours");
-    let daemon = house.up(&world, &["--listen", "127.0.0.1:0"]);
+    let (mut test_env, world) = test_env();
+    certificates(&test_env, "ours", &[("server", ServerAuth), ("friend", ClientAuth)]);
+    certificates(&test_env, "theirs", &[("stranger", ClientAuth)]);
+    shows(&mut test_env, Some("server"), "ours");
+    let daemon = test_env.up(&world, &["--listen", "127.0.0.1:0"]);
     let endpoint = format!("https://{}", address(&daemon));
     let ask = ["--timeout", "1s", "--endpoint", &endpoint, "--json", "task", "create", "Knock", "--owner", "ada"];
-    shows(&mut house, Some("friend"), "ours");
-    let task = house.ctl(&ask).json();
+    shows(&mut test_env, Some("friend"), "ours");
+    let task = test_env.ctl(&ask).json();
     assert!(task["creator"].as_str().unwrap().starts_with("operator:certificate-"), "{task}");
     for (certificate, trusted) in [(None, "ours"), (Some("stranger"), "ours"), (Some("friend"), "theirs")] {
-        shows(&mut house, certificate, trusted);
-        let refused = house.ctl(&ask);
+        shows(&mut test_env, certificate, trusted);
+        let refused = test_env.ctl(&ask);
         // Whether the daemon's reason still arrives before it hangs up is a matter of luck.
         assert!(matches!(refused.code, Some(4 | 5)), "{certificate:?}: {:?} {}", refused.code, refused.err);
         refused.says(&["GHOST_TLS_CERT"]);
     }
     // What this side itself finds wrong is told at once.
-    house.ctl(&ask).exits(4).says(&["certificate"]);
-    shows(&mut house, Some("friend"), "ours");
-    let tasks = house.ctl(&["--endpoint", &endpoint, "--json", "task", "list"]).json();
+    test_env.ctl(&ask).exits(4).says(&["certificate"]);
+    shows(&mut test_env, Some("friend"), "ours");
+    let tasks = test_env.ctl(&["--endpoint", &endpoint, "--json", "task", "list"]).json();
     assert_eq!(tasks.as_array().unwrap().len(), 1, "nobody else got in");
     // A key of another certificate is told before anything serves.
     daemon.stop();
-    let key = house.join("friend.key");
-    shows(&mut house, Some("server"), "ours");
-    house.set("GHOST_TLS_KEY", key);
+    let key = test_env.join("friend.key");
+    shows(&mut test_env, Some("server"), "ours");
+    test_env.set("GHOST_TLS_KEY", key);
     let path = world.to_str().unwrap();
-    let mixed = house.ghostd(&["up", path, "--listen", "127.0.0.1:0"]);
+    let mixed = test_env.ghostd(&["up", path, "--listen", "127.0.0.1:0"]);
     mixed.exits(2).says(&["GHOST_TLS_CERT"]);
 }
 
 #[test]
 fn the_http_side_answers_its_routes_to_those_who_may_ask() {
-    let (house, world) = house();
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let (test_env, world) = test_env();
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let address = address(&daemon);
     for path in ["/healthz", "/readyz"] {
         assert_eq!(http(&address, path, &[]).0, 200, "{path}");
     }
-    let bearer = format!("Bearer {}", token(&house.data("open")));
+    let bearer = format!("Bearer {}", token(&test_env.data("open")));
     let authorized = [("Authorization", bearer.as_str())];
     let (status, body) = http(&address, "/api/agents/ada/tools", &authorized);
     assert_eq!(status, 200, "{body}");
     let tools: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!(tools, house.json(&["tool", "list", "ada"]));
+    assert_eq!(tools, test_env.json(&["tool", "list", "ada"]));
     let (status, body) = http(&address, "/api/agents/ada/tools/brief", &authorized);
-    assert_eq!((status, body.as_str()), (200, house.ctl(&["tool", "brief", "ada"]).ok().out.as_str()));
+    assert_eq!((status, body.as_str()), (200, test_env.ctl(&["tool", "brief", "ada"]).ok().out.as_str()));
     let (status, body) = http(&address, "/api/agents/adda/tools", &authorized);
     let refusal: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, refusal["error"]["code"].as_str()), (404, Some("not_found")));

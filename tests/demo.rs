@@ -5,19 +5,19 @@
 
 use std::path::Path;
 
-use ghost_testkit::blackbox::{Database, House};
+use ghost_testkit::blackbox::{Database, TestEnvironment};
 
 const WORLDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds");
 
-fn house() -> House {
-    House::new(env!("CARGO_BIN_EXE_ghostd"))
+fn test_env() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"))
 }
 
 #[test]
 fn three_kills_in_the_middle_lose_nothing() {
-    let house = house();
-    let (world, dir) = (Path::new(WORLDS).join("newsroom"), house.join("demo"));
-    house.ghostd(&["demo", world.to_str().unwrap(), "--dir", dir.to_str().unwrap()]).exits(0);
+    let test_env = test_env();
+    let (world, dir) = (Path::new(WORLDS).join("newsroom"), test_env.join("demo"));
+    test_env.ghostd(&["demo", world.to_str().unwrap(), "--dir", dir.to_str().unwrap()]).exits(0);
     let database = Database::open(&dir.join("data"));
     // The last start, and perhaps one in which something came to its end.
     assert!(database.number("SELECT count(*) FROM events WHERE kind = 'world.started'") >= 4);
@@ -30,23 +30,23 @@ fn three_kills_in_the_middle_lose_nothing() {
 
 #[test]
 fn what_it_cannot_show_it_refuses_before_it_makes_anything() {
-    let house = house();
+    let test_env = test_env();
     let (newsroom, openmic) = (Path::new(WORLDS).join("newsroom"), Path::new(WORLDS).join("openmic"));
-    let there = house.join("there");
+    let there = test_env.join("there");
     std::fs::create_dir(&there).unwrap();
-    house.ghostd(&["demo", newsroom.to_str().unwrap(), "--dir", there.to_str().unwrap()]).exits(7);
+    test_env.ghostd(&["demo", newsroom.to_str().unwrap(), "--dir", there.to_str().unwrap()]).exits(7);
     assert_eq!(std::fs::read_dir(&there).unwrap().count(), 0);
-    let new = house.join("new");
-    house.ghostd(&["demo", openmic.to_str().unwrap(), "--dir", new.to_str().unwrap()]).exits(2);
-    house.ghostd(&["demo", newsroom.to_str().unwrap(), "--files", "0"]).exits(2);
+    let new = test_env.join("new");
+    test_env.ghostd(&["demo", openmic.to_str().unwrap(), "--dir", new.to_str().unwrap()]).exits(2);
+    test_env.ghostd(&["demo", newsroom.to_str().unwrap(), "--files", "0"]).exits(2);
     // A world whose models may be somebody's money.
-    let costly = house.copy_of(&newsroom, "costly");
+    let costly = test_env.copy_of(&newsroom, "costly");
     let file = costly.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
     let paid =
         text.replace("  providers:\n", "  providers:\n    paid: { kind: ollama, base_url: http://127.0.0.1:1 }\n");
     assert_ne!(text, paid);
     std::fs::write(&file, paid).unwrap();
-    house.ghostd(&["demo", costly.to_str().unwrap(), "--dir", new.to_str().unwrap()]).exits(2);
+    test_env.ghostd(&["demo", costly.to_str().unwrap(), "--dir", new.to_str().unwrap()]).exits(2);
     assert!(!new.exists());
 }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ghost_provider::testing::{FakeAnswer, FakeRequest};
 use ghost_testkit::blackbox::{
-    CALM, Daemon, Database, Deadline, EFFECTS, House, ModelServer, Ran, fresh_outcomes, ghostd_testing, mail_of,
+    CALM, Daemon, Database, Deadline, EFFECTS, ModelServer, Ran, TestEnvironment, fresh_outcomes, ghostd_testing,
+    mail_of,
 };
 use serde_json::{Value, json};
 
@@ -44,8 +45,8 @@ fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
     if mail.iter().any(|mail| mail.body == AT_LENGTH) {
         return FakeAnswer::say("at length ".repeat(30_000));
     }
-    let wish = mail.iter().find_map(|mail| mail.body.strip_prefix("call ")).and_then(|rest| rest.split_once(' '));
-    match wish {
+    let spec = mail.iter().find_map(|mail| mail.body.strip_prefix("call ")).and_then(|rest| rest.split_once(' '));
+    match spec {
         Some((tool, arguments)) => {
             FakeAnswer::call(format!("c{number}"), tool, serde_json::from_str(arguments).unwrap())
         }
@@ -60,7 +61,7 @@ fn full() -> File {
 
 /// A house with the world in it, and its model server.
 struct Trouble {
-    house: House,
+    test_env: TestEnvironment,
     world: PathBuf,
     /// Requests that the server still refuses.
     outage: Arc<AtomicU32>,
@@ -72,8 +73,8 @@ impl Trouble {
     fn with_room(pages: i64) -> Self {
         let mut trouble = Self::new();
         trouble.up().stop();
-        let now = Database::open(&trouble.house.data("trouble")).number("PRAGMA page_count");
-        trouble.house.set("GHOST_DATABASE_PAGES", (now + pages).to_string());
+        let now = Database::open(&trouble.test_env.data("trouble")).number("PRAGMA page_count");
+        trouble.test_env.set("GHOST_DATABASE_PAGES", (now + pages).to_string());
         trouble
     }
 
@@ -81,7 +82,7 @@ impl Trouble {
     fn fill(&self) -> (i64, Ran) {
         let long = "x".repeat(20_000);
         for kept in 0..200 {
-            let sent = self.house.ctl(&["--timeout", "1s", "send", "victim", &format!("mail {kept} {long}")]);
+            let sent = self.test_env.ctl(&["--timeout", "1s", "send", "victim", &format!("mail {kept} {long}")]);
             if sent.code != Some(0) {
                 assert!(kept > 0, "{}", sent.err);
                 return (kept, sent);
@@ -97,24 +98,24 @@ impl Trouble {
             let refused = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
             if refused { FakeAnswer::status(500, "out of order") } else { answer(request, number) }
         });
-        let mut house = House::new(ghostd_testing());
-        let (effects, calm) = (house.join("effects"), house.join("calm"));
-        house.set(EFFECTS, effects).set(CALM, calm);
-        let world = house.world("trouble");
+        let mut test_env = TestEnvironment::new(ghostd_testing());
+        let (effects, calm) = (test_env.join("effects"), test_env.join("calm"));
+        test_env.set(EFFECTS, effects).set(CALM, calm);
+        let world = test_env.world("trouble");
         world
             .config(&WORLD.replace("BASE", &server.base_url()))
             .archetype("worker", "## Limits\nmax_tool_rounds: 8\n")
             .write("scripts/steady.yaml", "otherwise: [{ say: I am steady. }]\n");
         let world = world.path().to_owned();
-        Self { house, world, outage, server }
+        Self { test_env, world, outage, server }
     }
 
     fn up(&self) -> Daemon {
-        self.house.up(&self.world, &[])
+        self.test_env.up(&self.world, &[])
     }
 
     fn send(&self, agent: &str, body: &str) {
-        self.house.ctl(&["send", agent, body]).ok();
+        self.test_env.ctl(&["send", agent, body]).ok();
     }
 
     /// The others answer as if nothing had happened.
@@ -122,7 +123,7 @@ impl Trouble {
         self.reply("steady", "I am steady.");
         self.reply("friend", "I am well.");
         for agent in ["friend", "steady"] {
-            let agent = self.house.json(&["agent", "get", agent]);
+            let agent = self.test_env.json(&["agent", "get", agent]);
             assert_eq!((&agent["status"], &agent["restarts"]), (&json!("running"), &json!(0)), "{agent}");
         }
         for turn in self.turns("friend").iter().chain(&self.turns("steady")) {
@@ -131,19 +132,19 @@ impl Trouble {
     }
 
     fn reply(&self, agent: &str, words: &str) {
-        assert_eq!(self.house.json(&["ask", agent, "how are you"])["reply"], words);
+        assert_eq!(self.test_env.json(&["ask", agent, "how are you"])["reply"], words);
     }
 
     fn turns(&self, agent: &str) -> Vec<Value> {
-        self.house.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
+        self.test_env.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
     }
 
     fn victim(&self) -> Value {
-        self.house.json(&["agent", "get", "victim"])
+        self.test_env.json(&["agent", "get", "victim"])
     }
 
     fn held(&self) -> Vec<Value> {
-        self.house.json(&["dead", "list"]).as_array().unwrap().clone()
+        self.test_env.json(&["dead", "list"]).as_array().unwrap().clone()
     }
 
     /// Waits until the victim has ended its latest turn, and gives it.
@@ -174,11 +175,11 @@ fn a_panic_in_a_tool_restarts_its_agent_and_the_turn_goes_on() {
     // It may have happened or not: the tool is not run a second time, and the model is told.
     assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(1)), "{turn}");
     assert!(turn["text"].as_str().unwrap().contains("outcome_unknown"), "{turn}");
-    let calls = trouble.house.json(&["ledger", "--agent", "victim"]);
+    let calls = trouble.test_env.json(&["ledger", "--agent", "victim"]);
     assert_eq!((calls.as_array().unwrap().len(), &calls[0]["status"]), (1, &json!("unknown")), "{calls}");
     let victim = trouble.victim();
     assert_eq!((&victim["status"], &victim["restarts"]), (&json!("running"), &json!(1)), "{victim}");
-    let crashes = trouble.house.ctl(&["--json", "events", "--kind", "agent.*", "--agent", "victim"]).json_lines();
+    let crashes = trouble.test_env.ctl(&["--json", "events", "--kind", "agent.*", "--agent", "victim"]).json_lines();
     let kinds: Vec<&str> = crashes.iter().map(|event| event["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds[kinds.len() - 2..], ["agent.crashed", "agent.restarted"], "{kinds:?}");
     assert!(crashes.iter().any(|event| event["payload"].to_string().contains("on purpose")));
@@ -197,7 +198,7 @@ fn a_hung_tool_is_ended_at_its_deadline() {
     let turn = trouble.ended();
     assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(0)), "{turn}");
     assert!(turn["text"].as_str().unwrap().contains("timeout"), "{turn}");
-    let calls = trouble.house.json(&["ledger", "--agent", "victim"]);
+    let calls = trouble.test_env.json(&["ledger", "--agent", "victim"]);
     assert_eq!(calls[0]["error_code"], "timeout");
     assert!(calls[0]["duration_ms"].as_u64().unwrap() >= 2_000, "{calls}");
     assert_eq!(trouble.victim()["restarts"], 0);
@@ -219,22 +220,22 @@ fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped
     trouble.reply("victim", "I am well.");
     assert_eq!(trouble.victim()["status"], "running");
     let id = letter["dead_letter_id"].as_str().unwrap();
-    let shown = trouble.house.json(&["dead", "show", id]);
+    let shown = trouble.test_env.json(&["dead", "show", id]);
     assert!(shown.to_string().contains("call test.poison"), "{shown:#}");
-    assert_eq!(trouble.house.json(&["status"])["dead_letters_held"], 1);
+    assert_eq!(trouble.test_env.json(&["status"])["dead_letters_held"], 1);
 
     // The cause is still there: it is set aside again.
-    let retried = trouble.house.json(&["dead", "retry", id]);
+    let retried = trouble.test_env.json(&["dead", "retry", id]);
     assert_eq!((&retried["status"], &retried["changed"]), (&json!("retried"), &json!(true)));
-    trouble.house.ctl(&["dead", "retry", id]).exits(7);
+    trouble.test_env.ctl(&["dead", "retry", id]).exits(7);
     let second = trouble.wait_for_dead_letter();
     let id = second["dead_letter_id"].as_str().unwrap().to_owned();
     // The cause is gone: the turn goes on from its journal.
     let asked_before = trouble.turns("victim").len();
-    std::fs::write(trouble.house.join("calm"), "").unwrap();
-    trouble.house.json(&["dead", "retry", &id]);
+    std::fs::write(trouble.test_env.join("calm"), "").unwrap();
+    trouble.test_env.json(&["dead", "retry", &id]);
     Deadline::seconds(60).until("the retried message to be worked off", || {
-        let calls = trouble.house.json(&["ledger", "--tool", "test.poison", "--status", "ok"]);
+        let calls = trouble.test_env.json(&["ledger", "--tool", "test.poison", "--status", "ok"]);
         if calls.as_array().unwrap().len() == 1 { Ok(()) } else { Err(trouble.victim().to_string()) }
     });
     assert_eq!(trouble.ended()["status"], "finished");
@@ -242,24 +243,24 @@ fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped
     assert!(trouble.held().is_empty());
 
     // Another one, started afresh; and one that is given up.
-    std::fs::remove_file(trouble.house.join("calm")).unwrap();
+    std::fs::remove_file(trouble.test_env.join("calm")).unwrap();
     trouble.send("victim", r#"call test.poison {"text": "poison two"}"#);
     let letter = trouble.wait_for_dead_letter();
-    std::fs::write(trouble.house.join("calm"), "").unwrap();
+    std::fs::write(trouble.test_env.join("calm"), "").unwrap();
     let turns = trouble.turns("victim").len();
-    trouble.house.json(&["dead", "retry", "--fresh", letter["dead_letter_id"].as_str().unwrap()]);
+    trouble.test_env.json(&["dead", "retry", "--fresh", letter["dead_letter_id"].as_str().unwrap()]);
     Deadline::seconds(60).until("a fresh turn", || {
         let now = trouble.turns("victim");
         let fresh = now.len() > turns && now[0]["status"] == "finished";
         if fresh { Ok(()) } else { Err(now[0].to_string()) }
     });
-    std::fs::remove_file(trouble.house.join("calm")).unwrap();
+    std::fs::remove_file(trouble.test_env.join("calm")).unwrap();
     trouble.send("victim", r#"call test.poison {"text": "poison three"}"#);
     let letter = trouble.wait_for_dead_letter();
-    let dropped = trouble.house.json(&["dead", "drop", letter["dead_letter_id"].as_str().unwrap()]);
+    let dropped = trouble.test_env.json(&["dead", "drop", letter["dead_letter_id"].as_str().unwrap()]);
     assert_eq!(dropped["status"], "dropped");
     assert!(trouble.held().is_empty());
-    assert!(trouble.house.json(&["dead", "list", "--status", "all"]).as_array().unwrap().len() >= 4);
+    assert!(trouble.test_env.json(&["dead", "list", "--status", "all"]).as_array().unwrap().len() >= 4);
     trouble.others_are_well();
     daemon.stop();
 }
@@ -268,7 +269,7 @@ fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped
 fn an_ask_whose_target_dies_of_it_is_answered_with_the_reason() {
     let trouble = Trouble::new();
     let daemon = trouble.up();
-    let asked = trouble.house.ctl(&["--json", "ask", "victim", r#"call test.poison {"text": "poison asked"}"#]);
+    let asked = trouble.test_env.ctl(&["--json", "ask", "victim", r#"call test.poison {"text": "poison asked"}"#]);
     assert!(matches!(asked.code, Some(1 | 5)), "{:?} {}", asked.code, asked.err);
     assert!(asked.err.contains("set it aside"), "{}", asked.err);
     trouble.others_are_well();
@@ -282,23 +283,23 @@ fn a_provider_outage_parks_a_turn_and_fails_no_agent() {
     // A short one is ridden out.
     trouble.outage.store(2, Ordering::SeqCst);
     trouble.reply("victim", "I am well.");
-    let failures = trouble.house.ctl(&["--json", "events", "--kind", "model.failed"]).json_lines();
+    let failures = trouble.test_env.ctl(&["--json", "events", "--kind", "model.failed"]).json_lines();
     assert_eq!(failures.len(), 2);
     assert!(failures[0]["payload"]["error"].as_str().unwrap().contains("out of order"), "{}", failures[0]);
     // A long one parks the turn, and whoever asked is told why at the deadline.
     trouble.outage.store(u32::MAX, Ordering::SeqCst);
-    let asked = trouble.house.ctl(&["--json", "--timeout", "2s", "ask", "victim", "how are you"]);
+    let asked = trouble.test_env.ctl(&["--json", "--timeout", "2s", "ask", "victim", "how are you"]);
     asked.exits(6);
     assert!(asked.err.contains("is down"), "{}", asked.err);
     trouble.reply("steady", "I am steady.");
-    let parked = trouble.house.json(&["turn", "list", "--status", "parked"]);
+    let parked = trouble.test_env.json(&["turn", "list", "--status", "parked"]);
     assert_eq!((&parked[0]["agent_id"], &parked[0]["crashes"]), (&json!("victim"), &json!(0)), "{parked}");
-    assert_eq!(trouble.house.json(&["status"])["models_down"][0]["model"], "fake");
+    assert_eq!(trouble.test_env.json(&["status"])["models_down"][0]["model"], "fake");
     let victim = trouble.victim();
     assert_eq!((&victim["status"], &victim["restarts"]), (&json!("running"), &json!(0)), "{victim}");
     assert!(trouble.held().is_empty());
     trouble.outage.store(0, Ordering::SeqCst);
-    trouble.house.ctl(&["turn", "retry", parked[0]["turn_id"].as_str().unwrap()]).ok();
+    trouble.test_env.ctl(&["turn", "retry", parked[0]["turn_id"].as_str().unwrap()]).ok();
     trouble.reply("victim", "I am well.");
     trouble.others_are_well();
     daemon.stop();
@@ -308,30 +309,30 @@ fn a_provider_outage_parks_a_turn_and_fails_no_agent() {
 fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     let mut trouble = Trouble::with_room(60);
     let daemon = trouble.up();
-    trouble.house.ctl(&["pause"]);
+    trouble.test_env.ctl(&["pause"]);
     let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["full"]);
     // What only reads goes on.
-    assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
+    assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept);
     assert_eq!(trouble.victim()["inbox_pending"], kept);
     // It is told where people look, and once in the log.
-    assert!(trouble.house.json(&["status"])["warnings"].to_string().contains("full"));
+    assert!(trouble.test_env.json(&["status"])["warnings"].to_string().contains("full"));
     let soon = Deadline::seconds(5);
-    trouble.house.ctl(&["--timeout", "2s", "ask", "friend", &"x".repeat(60_000)]).exits(5).says(&["full"]);
+    trouble.test_env.ctl(&["--timeout", "2s", "ask", "friend", &"x".repeat(60_000)]).exits(5).says(&["full"]);
     assert!(!soon.passed(), "an ask of two seconds");
     let lines = daemon.err.text().matches("a batch could not be committed").count();
     assert!((1..=3).contains(&lines), "{lines}: {}", daemon.err.text());
     daemon.kill();
 
     // With room again, everything that was acknowledged is there and is worked off.
-    trouble.house.unset("GHOST_DATABASE_PAGES");
+    trouble.test_env.unset("GHOST_DATABASE_PAGES");
     let daemon = trouble.up();
-    trouble.house.ctl(&["resume"]).ok();
-    trouble.house.wait_until_quiet(Deadline::seconds(60));
+    trouble.test_env.ctl(&["resume"]).ok();
+    trouble.test_env.wait_until_quiet(Deadline::seconds(60));
     trouble.reply("victim", "I am well.");
     trouble.others_are_well();
     daemon.stop();
-    let database = Database::open(&trouble.house.data("trouble"));
+    let database = Database::open(&trouble.test_env.data("trouble"));
     assert_eq!(database.integrity(), "ok");
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %' AND state = 'consumed'"), kept);
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %'"), kept);
@@ -343,31 +344,31 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
 #[test]
 fn a_full_disk_under_the_log_as_well_ends_nothing() {
     let mut trouble = Trouble::with_room(60);
-    let mut daemon = trouble.house.start_into(&trouble.world, Stdio::piped(), full());
+    let mut daemon = trouble.test_env.start_into(&trouble.world, Stdio::piped(), full());
     daemon.wait_until_ready();
-    trouble.house.ctl(&["pause"]).ok();
+    trouble.test_env.ctl(&["pause"]).ok();
     let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["full"]);
     // The writer logs each of them, and goes on: a store that had ended would say that it is closed.
     let long = "x".repeat(60_000);
     for _ in 0..3 {
-        trouble.house.ctl(&["--timeout", "1s", "send", "victim", &long]).exits(5).says(&["full"]);
+        trouble.test_env.ctl(&["--timeout", "1s", "send", "victim", &long]).exits(5).says(&["full"]);
     }
-    assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
+    assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept);
     // Not a row has room any more, and whoever wants it to stop is heard all the same.
-    let small = || trouble.house.ctl(&["--timeout", "1s", "send", "friend", "small"]).code == Some(0);
+    let small = || trouble.test_env.ctl(&["--timeout", "1s", "send", "friend", "small"]).code == Some(0);
     let more = std::iter::repeat_with(small).take_while(|kept| *kept).count();
-    assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept + i64::try_from(more).unwrap());
-    trouble.house.ctl(&["--timeout", "30s", "shutdown", "--grace", "1s"]).ok();
+    assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept + i64::try_from(more).unwrap());
+    trouble.test_env.ctl(&["--timeout", "30s", "shutdown", "--grace", "1s"]).ok();
     assert_eq!(daemon.wait(), 0, "an orderly stop");
 
-    trouble.house.unset("GHOST_DATABASE_PAGES");
+    trouble.test_env.unset("GHOST_DATABASE_PAGES");
     let daemon = trouble.up();
-    trouble.house.ctl(&["resume"]).ok();
-    trouble.house.wait_until_quiet(Deadline::seconds(60));
+    trouble.test_env.ctl(&["resume"]).ok();
+    trouble.test_env.wait_until_quiet(Deadline::seconds(60));
     trouble.others_are_well();
     daemon.stop();
-    let database = Database::open(&trouble.house.data("trouble"));
+    let database = Database::open(&trouble.test_env.data("trouble"));
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %' AND state = 'consumed'"), kept);
 }
 
@@ -378,7 +379,7 @@ fn a_store_that_fails_ends_the_daemon_and_the_next_one_goes_on() {
     trouble.send("victim", "call test.break_store {}");
     // Publishing any commit breaks it.
     Deadline::seconds(60).until("the store to fail", || {
-        let sent = trouble.house.ctl(&["--timeout", "1s", "send", "friend", "hello"]);
+        let sent = trouble.test_env.ctl(&["--timeout", "1s", "send", "friend", "hello"]);
         if daemon.has_ended() || sent.code != Some(0) { Ok(()) } else { Err(sent.out) }
     });
     assert_eq!(daemon.wait(), 1);
@@ -389,11 +390,11 @@ fn a_store_that_fails_ends_the_daemon_and_the_next_one_goes_on() {
     assert!(daemon.out.text().contains("Stopping (its store has failed)"), "{}", daemon.out.text());
 
     let daemon = trouble.up();
-    trouble.house.wait_until_quiet(Deadline::seconds(60));
+    trouble.test_env.wait_until_quiet(Deadline::seconds(60));
     trouble.others_are_well();
     trouble.reply("victim", "I am well.");
     daemon.stop();
-    let database = Database::open(&trouble.house.data("trouble"));
+    let database = Database::open(&trouble.test_env.data("trouble"));
     assert_eq!(database.integrity(), "ok");
 }
 
@@ -404,7 +405,7 @@ fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
     trouble.send("victim", AT_LENGTH);
     let failed = |count: usize| {
         Deadline::seconds(60).until("the answer to wait for room", || {
-            let failures = trouble.house.ctl(&["--json", "events", "--kind", "model.failed"]).json_lines();
+            let failures = trouble.test_env.ctl(&["--json", "events", "--kind", "model.failed"]).json_lines();
             if failures.len() == count { Ok(failures[count - 1].clone()) } else { Err(format!("{failures:?}")) }
         })
     };
@@ -416,7 +417,7 @@ fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
     assert_eq!(trouble.server.asked().len(), 1);
 
     // What died with the daemon is asked for again, now that there is room.
-    trouble.house.unset("GHOST_DATABASE_PAGES");
+    trouble.test_env.unset("GHOST_DATABASE_PAGES");
     let daemon = trouble.up();
     let turn = trouble.ended();
     assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(0)), "{turn}");
@@ -429,9 +430,9 @@ fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
 fn a_file_that_meets_its_size_limit_refuses_what_it_cannot_keep_and_loses_nothing() {
     let trouble = Trouble::new();
     // The file that it logs to has no room either.
-    let mut daemon = trouble.house.start_into(&trouble.world, Stdio::piped(), full());
+    let mut daemon = trouble.test_env.start_into(&trouble.world, Stdio::piped(), full());
     daemon.wait_until_ready();
-    trouble.house.ctl(&["pause"]).ok();
+    trouble.test_env.ctl(&["pause"]).ok();
     let pid = i32::try_from(daemon.pid()).ok().and_then(rustix::process::Pid::from_raw);
     let limit = |bytes| {
         let limits = rustix::process::Rlimit { current: bytes, maximum: None };
@@ -440,24 +441,24 @@ fn a_file_that_meets_its_size_limit_refuses_what_it_cannot_keep_and_loses_nothin
     limit(Some(1_500_000));
     let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["the system refused a write", "limits"]);
-    assert_eq!(trouble.house.json(&["status"])["inbox_total"], kept);
+    assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept);
     // With room again the same daemon goes on, and says when it could not write.
     limit(None);
-    trouble.house.ctl(&["resume"]).ok();
+    trouble.test_env.ctl(&["resume"]).ok();
     Deadline::seconds(30).until("the trouble in the feed", || {
-        let warnings = trouble.house.ctl(&["--json", "events", "--kind", "world.warning"]).json_lines();
+        let warnings = trouble.test_env.ctl(&["--json", "events", "--kind", "world.warning"]).json_lines();
         let told = warnings.iter().any(|warning| {
             let words = warning["payload"]["warning"].as_str().unwrap_or_default();
             words.contains("the system refused a write") && warning["payload"]["since"].as_i64() > Some(0)
         });
         if told { Ok(()) } else { Err(format!("{warnings:?}")) }
     });
-    trouble.house.wait_until_quiet(Deadline::seconds(60));
+    trouble.test_env.wait_until_quiet(Deadline::seconds(60));
     trouble.reply("victim", "I am well.");
     trouble.others_are_well();
     daemon.terminate();
     assert_eq!(daemon.wait(), 0);
-    let database = Database::open(&trouble.house.data("trouble"));
+    let database = Database::open(&trouble.test_env.data("trouble"));
     assert_eq!(database.integrity(), "ok");
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %' AND state = 'consumed'"), kept);
 }

@@ -16,7 +16,7 @@ use ghost_proto::v1::{
     CancelScheduleRequest, EnableScheduleRequest, GetScheduleRequest, ListRunsRequest, RunScheduleRequest, Schedule,
     ScheduleRun, SetScheduleRequest,
 };
-use ghost_testkit::blackbox::{Daemon, Database, Deadline, House};
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, TestEnvironment};
 use serde_json::{Value, json};
 use tonic::transport::{Channel, Endpoint};
 
@@ -53,17 +53,17 @@ otherwise: [{ say: Noted. }]
 "#;
 
 const WORLD: &str = "\
-world: { name: The Office }
+world: { name: The WorldServices }
 agents:
   - { id: ada, archetype: clerk }
   - { id: ben, archetype: writer }
 llm: { default_provider: scripted, default_model: desk }
 ";
 
-fn office(more: &str) -> (House, PathBuf) {
-    let mut house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    house.set("HOOK_SECRET", SECRET);
-    let world = house.world("office");
+fn services(more: &str) -> (TestEnvironment, PathBuf) {
+    let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    test_env.set("HOOK_SECRET", SECRET);
+    let world = test_env.world("office");
     world
         .config(&format!("{WORLD}{more}"))
         .archetype("clerk", "")
@@ -71,51 +71,51 @@ fn office(more: &str) -> (House, PathBuf) {
         .write("scripts/desk.yaml", DESK)
         .write("scripts/quill.yaml", "otherwise: [{ say: Digest by quill. }]\n");
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
-fn running() -> (House, PathBuf, Daemon) {
-    let (house, world) = office("");
-    let daemon = house.up(&world, &[]);
-    (house, world, daemon)
+fn running() -> (TestEnvironment, PathBuf, Daemon) {
+    let (test_env, world) = services("");
+    let daemon = test_env.up(&world, &[]);
+    (test_env, world, daemon)
 }
 
 /// Adds a job of ada's that never comes due by itself, and runs it to its end.
-fn run(house: &House, name: &str, message: &str, more: &[&str]) -> Value {
+fn run(test_env: &TestEnvironment, name: &str, message: &str, more: &[&str]) -> Value {
     let add = ["cron", "add", "ada", name, "--every", "30d", "--message", message];
-    let job = house.json(&[&add[..], more].concat());
-    house.json(&["cron", "run", &format!("ada/{name}")]);
-    house.wait_until_quiet(Deadline::seconds(60));
-    house.json(&["cron", "runs", job["schedule_id"].as_str().unwrap()])[0].clone()
+    let job = test_env.json(&[&add[..], more].concat());
+    test_env.json(&["cron", "run", &format!("ada/{name}")]);
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    test_env.json(&["cron", "runs", job["schedule_id"].as_str().unwrap()])[0].clone()
 }
 
-fn posts(house: &House) -> Vec<String> {
-    let history = house.json(&["chat", "history", "news"]);
+fn posts(test_env: &TestEnvironment) -> Vec<String> {
+    let history = test_env.json(&["chat", "history", "news"]);
     history.as_array().unwrap().iter().map(|post| post["content"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn a_job_of_its_own_is_announced_and_has_its_own_rounds_time_and_model() {
-    let (house, _, daemon) = running();
-    house.json(&["chat", "create", "news", "--members", "ada,ben", "--as", "ada"]);
+    let (test_env, _, daemon) = running();
+    test_env.json(&["chat", "create", "news", "--members", "ada,ben", "--as", "ada"]);
     let to_news = ["--session", "isolated", "--deliver", "announce", "--to", "news"];
-    assert_eq!(run(&house, "digest", "write the digest", &to_news)["status"], "done");
-    assert_eq!(posts(&house), ["Digest by the desk."]);
-    assert_eq!(run(&house, "quiet", "nothing new", &to_news)["status"], "done");
+    assert_eq!(run(&test_env, "digest", "write the digest", &to_news)["status"], "done");
+    assert_eq!(posts(&test_env), ["Digest by the desk."]);
+    assert_eq!(run(&test_env, "quiet", "nothing new", &to_news)["status"], "done");
     let quill = [&to_news[..], &["--model", "quill", "--max-rounds", "3", "--run-timeout", "1m"]].concat();
-    assert_eq!(run(&house, "quill", "write the digest", &quill)["status"], "done");
-    assert_eq!(posts(&house), ["Digest by the desk.", "Digest by quill."], "ANNOUNCE_SKIP announces nothing");
-    let endless = run(&house, "endless", "look and look", &["--max-rounds", "2"]);
+    assert_eq!(run(&test_env, "quill", "write the digest", &quill)["status"], "done");
+    assert_eq!(posts(&test_env), ["Digest by the desk.", "Digest by quill."], "ANNOUNCE_SKIP announces nothing");
+    let endless = run(&test_env, "endless", "look and look", &["--max-rounds", "2"]);
     assert_eq!(endless["status"], "failed");
     assert!(endless["note"].as_str().unwrap().contains("2 model calls"), "{endless}");
-    let slow = run(&house, "slow", "dawdle", &["--run-timeout", "1s"]);
+    let slow = run(&test_env, "slow", "dawdle", &["--run-timeout", "1s"]);
     assert_eq!(slow["status"], "failed");
     assert!(slow["note"].as_str().unwrap().starts_with("timeout"), "{slow}");
     // What a job does for itself is no secret: who listens hears nothing, and the run says why.
-    let nowhere = run(&house, "nowhere", "write the digest", &["--session", "isolated"]);
+    let nowhere = run(&test_env, "nowhere", "write the digest", &["--session", "isolated"]);
     assert!(nowhere["note"].as_str().unwrap().contains("no conversation with anyone outside"), "{nowhere}");
 
-    let jobs = house.json(&["cron", "list"]);
+    let jobs = test_env.json(&["cron", "list"]);
     let job = jobs.as_array().unwrap().iter().find(|job| job["name"] == "quill").unwrap();
     let expected = json!({
         "session": "isolated", "payload": "agentTurn", "wake": "now", "deliver": "announce", "to": "news",
@@ -123,18 +123,18 @@ fn a_job_of_its_own_is_announced_and_has_its_own_rounds_time_and_model() {
     });
     assert_eq!(job["options"], expected);
     assert!(job["next_at"].is_string() && job["last_at"].is_string(), "{job}");
-    let table = house.ctl(&["cron", "list"]);
+    let table = test_env.ctl(&["cron", "list"]);
     for word in ["isolated", "news", "60 s", "quill", "TIMEOUT", "LAST"] {
         assert!(table.ok().out.contains(word), "no `{word}` in\n{}", table.out);
     }
-    let turns = house.json(&["turn", "list", "--agent", "ada"]);
+    let turns = test_env.json(&["turn", "list", "--agent", "ada"]);
     assert!(turns.as_array().unwrap().iter().all(|turn| turn["source"] == "cron"), "{turns:#}");
     daemon.stop();
 }
 
 #[test]
 fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_write() {
-    let (house, _, daemon) = running();
+    let (test_env, _, daemon) = running();
     let add = ["--json", "cron", "add", "ada", "job", "--every", "1h", "--message", "x"];
     for (code, exit, more) in [
         ("payload_mismatch", 2, vec!["--session", "main", "--payload", "agentTurn"]),
@@ -157,48 +157,48 @@ fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_
         ("not_found", 3, vec!["--deliver", "announce", "--to", "newz"]),
         ("not_found", 3, vec!["--to", "00000000-0000-7000-8000-000000000000"]),
     ] {
-        let ran = house.ctl(&[&add[..], &more].concat());
+        let ran = test_env.ctl(&[&add[..], &more].concat());
         ran.exits(exit);
         assert_eq!(ran.error()["code"], code, "{more:?}: {}", ran.err);
     }
-    house.ctl(&[&add[1..], &["--model", "quil"]].concat()).exits(3).says(&["did you mean `quill`?"]);
-    house.json(&["chat", "create", "news", "--members", "ada,ben"]);
-    house.ctl(&[&add[1..], &["--to", "newz"]].concat()).exits(3).says(&["newz", "did you mean `news`?"]);
+    test_env.ctl(&[&add[1..], &["--model", "quil"]].concat()).exits(3).says(&["did you mean `quill`?"]);
+    test_env.json(&["chat", "create", "news", "--members", "ada,ben"]);
+    test_env.ctl(&[&add[1..], &["--to", "newz"]].concat()).exits(3).says(&["newz", "did you mean `news`?"]);
     for words in [["timer", "set", "--in"], ["cron", "add", "--every"]] {
         let blank = [words[0], words[1], "ada", "job", words[2], "1h", "--message", " "];
-        house.ctl(&blank).exits(2).says(&["--message is empty"]);
+        test_env.ctl(&blank).exits(2).says(&["--message is empty"]);
     }
-    assert_eq!(house.json(&["cron", "list"]), json!([]), "nothing was half done");
-    let quiet = house.json(&[&add[1..], &["--deliver", "none"]].concat());
+    assert_eq!(test_env.json(&["cron", "list"]), json!([]), "nothing was half done");
+    let quiet = test_env.json(&[&add[1..], &["--deliver", "none"]].concat());
     assert_eq!(
         (&quiet["options"]["session"], &quiet["options"]["deliver"]),
         (&json!("isolated"), &json!("none")),
         "whoever says where its last words go means a turn of its own"
     );
-    house.json(&["cron", "cancel", "ada/job"]);
+    test_env.json(&["cron", "cancel", "ada/job"]);
 
-    let zone = house.ctl(&["cron", "add", "ada", "a", "--every", "1h", "--zone", "UTC", "--message", "x"]);
+    let zone = test_env.ctl(&["cron", "add", "ada", "a", "--every", "1h", "--zone", "UTC", "--message", "x"]);
     zone.exits(2);
     assert!(zone.err.contains("--zone") && !zone.err.contains("lacks its time"), "{}", zone.err);
     for args in [
         ["timer", "set", "ada", "a", "--in", "-5m", "--message", "x"],
         ["cron", "add", "ada", "a", "--every", "-5m", "--message", "x"],
     ] {
-        let ran = house.ctl(&args);
+        let ran = test_env.ctl(&args);
         ran.exits(2);
         assert!(ran.err.contains("`-5m` is below 0") && !ran.err.contains("-- -5m"), "{}", ran.err);
     }
-    let empty = house.ctl(&["--json", "watch", "add", "ada", "all", ""]);
+    let empty = test_env.ctl(&["--json", "watch", "add", "ada", "all", ""]);
     empty.exits(2);
     assert_eq!(empty.error()["code"], "invalid_arguments");
-    assert_eq!(house.json(&["watch", "add", "ada", "all", "."])["when"]["path"], "");
-    let timer = house.json(&["timer", "set", "ada", "tea", "--at", "2030-01-02T03:04:05Z", "--message", "x"]);
+    assert_eq!(test_env.json(&["watch", "add", "ada", "all", "."])["when"]["path"], "");
+    let timer = test_env.json(&["timer", "set", "ada", "tea", "--at", "2030-01-02T03:04:05Z", "--message", "x"]);
     assert_eq!((&timer["when"]["at"], &timer["next_at"]), (&json!("2030-01-02T03:04:05.000Z"), &timer["when"]["at"]));
-    let events = house.ctl(&["--json", "events", "--kind", "schedule.set"]).json_lines();
+    let events = test_env.ctl(&["--json", "events", "--kind", "schedule.set"]).json_lines();
     assert_eq!(events.last().unwrap()["payload"]["when"], timer["when"]);
-    let nap = house.json(&["timer", "set", "ada", "nap", "--in", "1h"]);
+    let nap = test_env.json(&["timer", "set", "ada", "nap", "--in", "1h"]);
     assert_eq!(nap["message"], "nap", "a timer that was given no message reminds of its name");
-    assert!(house.ctl(&["--utc", "timer", "list"]).ok().out.contains("2030-01-02 03:04:05Z"));
+    assert!(test_env.ctl(&["--utc", "timer", "list"]).ok().out.contains("2030-01-02 03:04:05Z"));
     daemon.stop();
 }
 
@@ -253,30 +253,30 @@ fn take(stream: TcpStream, sender: &SyncSender<Got>) {
 fn a_webhook_is_told_signed_and_once_over_kill_9() {
     let (port, heard) = listen();
     let hook = format!("{{ url: 'http://127.0.0.1:{port}/in', secret_env: HOOK_SECRET, agent: ben }}");
-    let (house, world) = office(&format!("channels: {{ webhooks: {{ ops: {hook} }} }}\n"));
-    let daemon = house.up(&world, &[]);
+    let (test_env, world) = services(&format!("channels: {{ webhooks: {{ ops: {hook} }} }}\n"));
+    let daemon = test_env.up(&world, &[]);
     let job = ["cron", "add", "ada", "moment", "--every", "30d", "--message", "take a moment"];
-    let job = house.json(&[&job[..], &["--deliver", "webhook", "--to", "ops"]].concat());
+    let job = test_env.json(&[&job[..], &["--deliver", "webhook", "--to", "ops"]].concat());
     assert_eq!(job["options"]["to"], "ops/cron:ada/moment");
-    house.json(&["cron", "run", "ada/moment"]);
-    Deadline::seconds(60).until("the turn", || match house.json(&["turn", "list", "--agent", "ada"]) {
+    test_env.json(&["cron", "run", "ada/moment"]);
+    Deadline::seconds(60).until("the turn", || match test_env.json(&["turn", "list", "--agent", "ada"]) {
         Value::Array(turns) if !turns.is_empty() => Ok(()),
         other => Err(other.to_string()),
     });
     daemon.kill();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     let got = heard.recv_timeout(Duration::from_secs(60)).unwrap();
     let (at, delivery, signature) =
         (got.header("x-ghost-timestamp"), got.header("x-ghost-delivery"), got.header("x-ghost-signature"));
     assert!(verify(SECRET.as_bytes(), at, delivery, got.body.as_bytes(), signature), "{}", got.body);
     assert!(got.body.contains("Told at last.") && got.body.contains("cron:ada/moment"), "{}", got.body);
-    house.wait_until_quiet(Deadline::seconds(60));
-    let runs = house.json(&["cron", "runs", "ada/moment"]);
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    let runs = test_env.json(&["cron", "runs", "ada/moment"]);
     assert_eq!((runs.as_array().unwrap().len(), &runs[0]["status"]), (1, &json!("done")));
-    house.json(&["cron", "run", "ada/moment"]);
+    test_env.json(&["cron", "run", "ada/moment"]);
     heard.recv_timeout(Duration::from_secs(60)).unwrap();
-    house.wait_until_quiet(Deadline::seconds(60));
-    assert_eq!(house.json(&["conversation", "list"]).as_array().unwrap().len(), 1, "one thread for all runs");
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!(test_env.json(&["conversation", "list"]).as_array().unwrap().len(), 1, "one thread for all runs");
     daemon.stop();
     assert!(heard.try_recv().is_err(), "nothing is told twice");
 }
@@ -288,20 +288,20 @@ fn an_agents_job_is_told_nowhere_when_its_webhook_is_given_to_another_and_the_ru
         let hook = format!("{{ url: 'http://127.0.0.1:{port}/in', secret_env: HOOK_SECRET, agent: {agent} }}");
         format!("channels: {{ webhooks: {{ ops: {hook} }} }}\n")
     };
-    let (house, world) = office(&hooked("ada"));
-    let daemon = house.up(&world, &[]);
+    let (test_env, world) = services(&hooked("ada"));
+    let daemon = test_env.up(&world, &[]);
     let run = || {
-        house.json(&["cron", "run", "ada/free"]);
-        house.wait_until_quiet(Deadline::seconds(60));
-        house.json(&["cron", "runs", "ada/free"])[0].clone()
+        test_env.json(&["cron", "run", "ada/free"]);
+        test_env.wait_until_quiet(Deadline::seconds(60));
+        test_env.json(&["cron", "runs", "ada/free"])[0].clone()
     };
-    house.ctl(&["send", "ada", "report in a thread"]).ok();
-    house.wait_until_quiet(Deadline::seconds(60));
+    test_env.ctl(&["send", "ada", "report in a thread"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(60));
     assert_eq!(run()["note"], Value::Null);
     assert!(heard.recv_timeout(Duration::from_secs(60)).unwrap().body.contains("Digest by the desk."));
     let config = std::fs::read_to_string(world.join("world-config.yaml")).unwrap();
     std::fs::write(world.join("world-config.yaml"), config.replace(&hooked("ada"), &hooked("ben"))).unwrap();
-    house.ctl(&["reload"]).ok();
+    test_env.ctl(&["reload"]).ok();
     let told = |run: &Value| {
         assert_eq!(run["status"], "done", "{run}");
         let note = run["note"].as_str().unwrap_or_default();
@@ -310,20 +310,20 @@ fn an_agents_job_is_told_nowhere_when_its_webhook_is_given_to_another_and_the_ru
     told(&run());
     // A daemon that starts with that file knows it as well.
     daemon.kill();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     told(&run());
     // One that is switched off is not switched on without a webhook to go to.
-    house.json(&["cron", "disable", "ada/free"]);
+    test_env.json(&["cron", "disable", "ada/free"]);
     std::fs::write(world.join("world-config.yaml"), config.replace(&hooked("ada"), "")).unwrap();
-    house.ctl(&["reload"]).ok();
-    house.ctl(&["cron", "enable", "ada/free"]).exits(3).says(&["there is no webhook `ops`"]);
-    assert_eq!(house.json(&["cron", "list"])[0]["enabled"], false);
+    test_env.ctl(&["reload"]).ok();
+    test_env.ctl(&["cron", "enable", "ada/free"]).exits(3).says(&["there is no webhook `ops`"]);
+    assert_eq!(test_env.json(&["cron", "list"])[0]["enabled"], false);
     daemon.stop();
     assert!(heard.try_recv().is_err());
 }
 
-fn schedules(house: &House) -> SchedulesClient<Channel> {
-    let socket = house.data("office").join("ghostd.sock");
+fn schedules(test_env: &TestEnvironment) -> SchedulesClient<Channel> {
+    let socket = test_env.data("office").join("ghostd.sock");
     SchedulesClient::new(Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy())
 }
 
@@ -353,8 +353,8 @@ fn sets() -> [SetScheduleRequest; 4] {
 
 /// Every mutation of the service, each under a request id of its own. The sets come first, and what they give is what the
 /// others are about.
-async fn mutate(house: &House) -> (Vec<Schedule>, Vec<ScheduleRun>) {
-    let mut client = schedules(house);
+async fn mutate(test_env: &TestEnvironment) -> (Vec<Schedule>, Vec<ScheduleRun>) {
+    let mut client = schedules(test_env);
     let mut schedules = Vec::new();
     for request in sets() {
         schedules.push(client.set(request).await.unwrap().into_inner());
@@ -375,23 +375,23 @@ async fn mutate(house: &House) -> (Vec<Schedule>, Vec<ScheduleRun>) {
 
 #[test]
 fn every_mutation_that_comes_again_is_answered_again_and_done_once_over_kill_9() {
-    let (house, world) = office("");
+    let (test_env, world) = services("");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut daemon = house.up(&world, &[]);
-    let watched = house.data("office").join("workspace/shared/box");
+    let mut daemon = test_env.up(&world, &[]);
+    let watched = test_env.data("office").join("workspace/shared/box");
     std::fs::create_dir_all(&watched).unwrap();
-    let first = runtime.block_on(mutate(&house));
+    let first = runtime.block_on(mutate(&test_env));
     let id = |n: usize| first.0[n].schedule_id.clone();
     // What was watched may be gone: the answer is that of the first time all the same.
     std::fs::remove_dir(&watched).unwrap();
     for _ in 0..2 {
-        assert_eq!(runtime.block_on(mutate(&house)), first);
+        assert_eq!(runtime.block_on(mutate(&test_env)), first);
         daemon.kill();
-        daemon = house.up(&world, &[]);
-        assert_eq!(runtime.block_on(mutate(&house)), first);
+        daemon = test_env.up(&world, &[]);
+        assert_eq!(runtime.block_on(mutate(&test_env)), first);
     }
     runtime.block_on(async {
-        let mut client = schedules(&house);
+        let mut client = schedules(&test_env);
         let job = client.get(GetScheduleRequest { schedule_id: id(3) }).await.unwrap().into_inner();
         assert_eq!((job.enabled, job.runs), (false, 1));
         let runs = ListRunsRequest { schedule_id: id(3), limit: 0 };
@@ -402,11 +402,11 @@ fn every_mutation_that_comes_again_is_answered_again_and_done_once_over_kill_9()
         let other = CancelScheduleRequest { request_id: "run".into(), schedule_id: id(3) };
         assert_eq!(client.cancel(other).await.unwrap_err().code(), tonic::Code::FailedPrecondition);
     });
-    house.wait_until_quiet(Deadline::seconds(60));
-    let count = |kind: &str| house.ctl(&["--json", "events", "--kind", kind]).json_lines().len();
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    let count = |kind: &str| test_env.ctl(&["--json", "events", "--kind", kind]).json_lines().len();
     assert_eq!((count("schedule.set"), count("schedule.cancelled"), count("schedule.fired")), (7, 2, 1));
     daemon.stop();
-    let data = Database::open(&house.data("office"));
+    let data = Database::open(&test_env.data("office"));
     assert_eq!(data.number("SELECT count(*) FROM schedules"), 2);
     assert_eq!(data.number("SELECT count(*) FROM messages WHERE kind = 'cron_turn'"), 1);
 }

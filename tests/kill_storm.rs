@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ghost_provider::testing::{FakeAnswer, FakeCall, FakeRequest};
-use ghost_testkit::blackbox::{Database, Deadline, EFFECTS, House, ModelServer, agent_of, ghostd_testing, mail_of};
+use ghost_testkit::blackbox::{
+    Database, Deadline, EFFECTS, ModelServer, TestEnvironment, agent_of, ghostd_testing, mail_of,
+};
 use serde_json::{Value, json};
 
 const AGENTS: u32 = 20;
@@ -105,12 +107,12 @@ fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
     }
 }
 
-fn world(house: &House, base_url: &str) -> std::path::PathBuf {
+fn world(test_env: &TestEnvironment, base_url: &str) -> std::path::PathBuf {
     let mut agents = String::new();
     for number in 0..AGENTS {
         agents.push_str(&format!("  - {{ id: {}, archetype: worker }}\n", agent(number)));
     }
-    let world = house.world("storm");
+    let world = test_env.world("storm");
     world.archetype("worker", "## Limits\nmax_tool_rounds: 10\n").config(&format!(
         "world: {{ name: Storm }}\nagents:\n{agents}\
          llm:\n  default_provider: storm\n  default_model: storm\n  providers:\n    \
@@ -147,23 +149,23 @@ fn once(wanted: BTreeSet<String>) -> BTreeMap<String, u32> {
 #[test]
 fn a_world_that_is_killed_again_and_again_does_everything_once() {
     let server = ModelServer::start(answer);
-    let mut house = House::new(ghostd_testing());
-    let effects = house.join("effects.txt");
-    house.set(EFFECTS, &effects);
-    let world = world(&house, &server.base_url());
+    let mut test_env = TestEnvironment::new(ghostd_testing());
+    let effects = test_env.join("effects.txt");
+    test_env.set(EFFECTS, &effects);
+    let world = world(&test_env, &server.base_url());
     let seed = std::env::var("GHOST_STORM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(2_026);
     eprintln!("GHOST_STORM_SEED={seed}");
     let mut chance = Seeded(seed);
 
-    let mut daemon = house.up(&world, &[]);
+    let mut daemon = test_env.up(&world, &[]);
     for number in 0..AGENTS {
         let chains: Vec<String> = (number..CHAINS).step_by(AGENTS as usize).map(|chain| chain.to_string()).collect();
-        house.ctl(&["send", &agent(number), &format!("start {}", chains.join(" "))]).ok();
+        test_env.ctl(&["send", &agent(number), &format!("start {}", chains.join(" "))]).ok();
     }
     let mut clients = Vec::new();
     for kill in 0..KILLS {
         // Someone sends while the daemon dies: the client asks again, and the message is there once.
-        clients.push(house.ctl_in_background(&[
+        clients.push(test_env.ctl_in_background(&[
             "--wait",
             "60s",
             "--world",
@@ -184,20 +186,20 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
             let _ = daemon.out.find(usize::MAX, pause, |_| false);
         }
         daemon.kill();
-        daemon = house.start(&world, &[]);
+        daemon = test_env.start(&world, &[]);
     }
     let asked_when_the_kills_ended = server.asked().len();
     daemon.wait_until_ready();
     for mut client in clients {
         assert_eq!(client.wait(), 0, "{}", client.err.text());
     }
-    house.wait_until_quiet(Deadline::seconds(150));
-    let reported = house.json(&["ledger", "--tool", "test.effect", "--status", "unknown"]);
+    test_env.wait_until_quiet(Deadline::seconds(150));
+    let reported = test_env.json(&["ledger", "--tool", "test.effect", "--status", "unknown"]);
     daemon.stop();
     let asked = server.asked();
     assert!(asked.len() > asked_when_the_kills_ended + 100, "the work was over before the kills were");
 
-    let database = Database::open(&house.data("storm"));
+    let database = Database::open(&test_env.data("storm"));
     assert_eq!(database.integrity(), "ok");
     // Every message is there once and was consumed by a turn that finished.
     assert_eq!(database.texts("SELECT DISTINCT state FROM messages"), ["consumed"]);
@@ -236,7 +238,7 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     assert_eq!(database.number("SELECT count(*) FROM tasks WHERE status <> 'done'"), 0);
     let (mut logged, mut written) = (Vec::new(), BTreeSet::new());
     for number in 0..AGENTS {
-        let dir = house.data("storm").join("workspace/agents").join(agent(number));
+        let dir = test_env.data("storm").join("workspace/agents").join(agent(number));
         logged.extend(std::fs::read_to_string(dir.join("log.txt")).unwrap_or_default().lines().map(str::to_owned));
         for entry in std::fs::read_dir(dir.join("chains")).into_iter().flatten() {
             let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();

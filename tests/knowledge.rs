@@ -11,7 +11,7 @@ use std::process::Stdio;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
 use ghost_proto::v1::state_client::StateClient;
 use ghost_proto::v1::{GetStateRequest, ReadKnowledgeRequest, SetStateRequest, WriteKnowledgeRequest};
-use ghost_testkit::blackbox::{Daemon, Database, House};
+use ghost_testkit::blackbox::{Daemon, Database, TestEnvironment};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tonic::Code;
@@ -35,7 +35,7 @@ llm: { default_provider: scripted, default_model: desk }
 
 const SEED: &str = "\
 ---
-id: house/style
+id: test_env/style
 title: How we write
 readers: ['*']
 writers: ['group:manager']
@@ -44,9 +44,9 @@ tags: [style]
 Short. No puns.
 ";
 
-fn library() -> (House, PathBuf) {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("library");
+fn library() -> (TestEnvironment, PathBuf) {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("library");
     world
         .config(WORLD)
         .archetype("lead", "## Tool Access\nprivilege_groups: manager, shared\n")
@@ -54,13 +54,13 @@ fn library() -> (House, PathBuf) {
         .write("scripts/desk.yaml", "otherwise: [{ say: Here. }]\n")
         .write("knowledge/style.md", SEED);
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
-fn running() -> (House, PathBuf, Daemon) {
-    let (house, world) = library();
-    let daemon = house.up(&world, &[]);
-    (house, world, daemon)
+fn running() -> (TestEnvironment, PathBuf, Daemon) {
+    let (test_env, world) = library();
+    let daemon = test_env.up(&world, &[]);
+    (test_env, world, daemon)
 }
 
 fn runtime() -> Runtime {
@@ -68,8 +68,8 @@ fn runtime() -> Runtime {
 }
 
 /// A channel to the daemon's socket. Must be called within a runtime.
-fn channel(house: &House) -> Channel {
-    let socket = house.data("library").join("ghostd.sock");
+fn channel(test_env: &TestEnvironment) -> Channel {
+    let socket = test_env.data("library").join("ghostd.sock");
     Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy()
 }
 
@@ -78,26 +78,36 @@ fn ids(list: &Value) -> Vec<&str> {
 }
 
 /// The code in a refusal that `--json` printed.
-fn code(house: &House, exit: i32, args: &[&str]) -> String {
-    let ran = house.ctl(&[&["--json"], args].concat());
+fn code(test_env: &TestEnvironment, exit: i32, args: &[&str]) -> String {
+    let ran = test_env.ctl(&[&["--json"], args].concat());
     ran.exits(exit);
     ran.error()["code"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
-    let (house, world, daemon) = running();
+    let (test_env, world, daemon) = running();
     // What the world's files bring is there.
-    let seed = house.json(&["knowledge", "read", "house/style", "--as", "ben"]);
+    let seed = test_env.json(&["knowledge", "read", "house/style", "--as", "ben"]);
     assert_eq!((&seed["content"], &seed["creator"]), (&json!("Short. No puns."), &json!("system")));
     assert_eq!((&seed["tags"], &seed["version"]), (&json!(["style"]), &json!(1)));
-    assert_eq!(code(&house, 4, &["knowledge", "write", "house/style", "x", "--as", "ben"]), "access_denied");
-    let changed = house.json(&["knowledge", "write", "house/style", "Shorter.", "--as", "ada"]);
+    assert_eq!(code(&test_env, 4, &["knowledge", "write", "house/style", "x", "--as", "ben"]), "access_denied");
+    let changed = test_env.json(&["knowledge", "write", "house/style", "Shorter.", "--as", "ada"]);
     assert_eq!((&changed["version"], &changed["updated_by"]), (&json!(2), &json!("agent:ada")));
 
     // One's own entry is nobody else's until it is opened, and an unreadable one is as if it were not there.
-    let own =
-        house.json(&["knowledge", "write", "notes/ben", "--title", "Ben's", "mine", "--as", "ben", "--tags", "a, b"]);
+    let own = test_env.json(&[
+        "knowledge",
+        "write",
+        "notes/ben",
+        "--title",
+        "Ben's",
+        "mine",
+        "--as",
+        "ben",
+        "--tags",
+        "a, b",
+    ]);
     assert_eq!((&own["title"], &own["tags"], &own["readers"]), (&json!("Ben's"), &json!(["a", "b"]), &json!([])));
     for (exit, args) in [
         (3, ["knowledge", "read", "notes/ben", "--as", "cleo"].as_slice()),
@@ -105,64 +115,64 @@ fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
         (3, &["knowledge", "write", "notes/ben", "x", "--as", "cleo"]),
         (3, &["knowledge", "delete", "notes/ben", "--as", "cleo"]),
     ] {
-        let ran = house.ctl(&[&["--json"], args].concat());
+        let ran = test_env.ctl(&[&["--json"], args].concat());
         ran.exits(exit);
         let refusal = ran.error();
         let words = refusal["error"].as_str().unwrap().replace(args[2], "X");
         assert_eq!(words, "there is no knowledge entry `X`");
         assert!(!refusal.to_string().replace(args[2], "X").contains("notes/"), "{refusal}");
     }
-    house.json(&["knowledge", "write", "notes/ben", "ours", "--as", "ben", "--readers", "archetype:clerk"]);
-    let seen = house.json(&["knowledge", "read", "notes/ben", "--as", "cleo", "--versions"]);
+    test_env.json(&["knowledge", "write", "notes/ben", "ours", "--as", "ben", "--readers", "archetype:clerk"]);
+    let seen = test_env.json(&["knowledge", "read", "notes/ben", "--as", "cleo", "--versions"]);
     assert_eq!((&seen["content"], &seen["versions"][0]["content"]), (&json!("ours"), &json!("mine")));
-    assert_eq!(code(&house, 3, &["knowledge", "read", "notes/ben", "--as", "ada"]), "not_found");
-    house.json(&["knowledge", "write", "notes/ben", "mine again", "--readers", ""]);
-    assert_eq!(code(&house, 3, &["knowledge", "read", "notes/ben", "--as", "cleo"]), "not_found");
-    assert_eq!(house.json(&["knowledge", "read", "notes/ben", "--as", "ben"])["creator"], "agent:ben");
+    assert_eq!(code(&test_env, 3, &["knowledge", "read", "notes/ben", "--as", "ada"]), "not_found");
+    test_env.json(&["knowledge", "write", "notes/ben", "mine again", "--readers", ""]);
+    assert_eq!(code(&test_env, 3, &["knowledge", "read", "notes/ben", "--as", "cleo"]), "not_found");
+    assert_eq!(test_env.json(&["knowledge", "read", "notes/ben", "--as", "ben"])["creator"], "agent:ben");
 
     // From a file and from standard input.
-    let file = house.join("text.md");
+    let file = test_env.join("text.md");
     std::fs::write(&file, "from a file\n").unwrap();
-    house.json(&["knowledge", "write", "from/file", "--file", file.to_str().unwrap(), "--readers", "*"]);
-    let mut piped = house.ctl_command(&["knowledge", "write", "from/pipe", "-"]);
+    test_env.json(&["knowledge", "write", "from/file", "--file", file.to_str().unwrap(), "--readers", "*"]);
+    let mut piped = test_env.ctl_command(&["knowledge", "write", "from/pipe", "-"]);
     let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"from a pipe").unwrap();
     assert!(child.wait().unwrap().success());
-    assert_eq!(house.json(&["knowledge", "read", "from/pipe"])["content"], "from a pipe");
-    assert!(house.ctl(&["knowledge", "read", "from/file"]).ok().out.ends_with("\nfrom a file\n"));
+    assert_eq!(test_env.json(&["knowledge", "read", "from/pipe"])["content"], "from a pipe");
+    assert!(test_env.ctl(&["knowledge", "read", "from/file"]).ok().out.ends_with("\nfrom a file\n"));
 
-    let all = house.json(&["knowledge", "list"]);
+    let all = test_env.json(&["knowledge", "list"]);
     assert_eq!(ids(&all), ["from/file", "from/pipe", "house/style", "notes/ben"]);
     assert!(all[0].get("content").is_none());
-    assert_eq!(ids(&house.json(&["knowledge", "list", "--as", "cleo"])), ["from/file", "house/style"]);
-    assert_eq!(ids(&house.json(&["knowledge", "list", "--tag", "style"])), ["house/style"]);
-    assert_eq!(ids(&house.json(&["knowledge", "list", "--query", "PIPE"])), ["from/pipe"]);
-    house.ctl(&["knowledge", "list", "--limit", "2"]).ok().says(&["--limit"]);
+    assert_eq!(ids(&test_env.json(&["knowledge", "list", "--as", "cleo"])), ["from/file", "house/style"]);
+    assert_eq!(ids(&test_env.json(&["knowledge", "list", "--tag", "style"])), ["house/style"]);
+    assert_eq!(ids(&test_env.json(&["knowledge", "list", "--query", "PIPE"])), ["from/pipe"]);
+    test_env.ctl(&["knowledge", "list", "--limit", "2"]).ok().says(&["--limit"]);
 
     // Versions: kept up to the bound, compared, and going on over a deletion.
     for text in ["two", "three", "four"] {
-        house.json(&["knowledge", "write", "from/file", text]);
+        test_env.json(&["knowledge", "write", "from/file", text]);
     }
-    let kept = house.json(&["knowledge", "read", "from/file", "--versions"]);
+    let kept = test_env.json(&["knowledge", "read", "from/file", "--versions"]);
     assert_eq!((&kept["version"], kept["versions"].as_array().unwrap().len()), (&json!(4), 2));
-    let stale = house.ctl(&["--json", "knowledge", "write", "from/file", "x", "--expect", "3"]);
+    let stale = test_env.ctl(&["--json", "knowledge", "write", "from/file", "x", "--expect", "3"]);
     stale.exits(7);
     assert_eq!(stale.error()["details"]["version"], 4);
-    assert_eq!(code(&house, 7, &["knowledge", "delete", "from/file", "--expect", "1"]), "conflict");
-    assert_eq!(house.json(&["knowledge", "delete", "from/file", "--expect", "4"])["deleted"], true);
-    assert_eq!(code(&house, 3, &["knowledge", "read", "from/file"]), "not_found");
-    assert_eq!(house.json(&["knowledge", "write", "from/file", "anew", "--expect", "0"])["version"], 6);
+    assert_eq!(code(&test_env, 7, &["knowledge", "delete", "from/file", "--expect", "1"]), "conflict");
+    assert_eq!(test_env.json(&["knowledge", "delete", "from/file", "--expect", "4"])["deleted"], true);
+    assert_eq!(code(&test_env, 3, &["knowledge", "read", "from/file"]), "not_found");
+    assert_eq!(test_env.json(&["knowledge", "write", "from/file", "anew", "--expect", "0"])["version"], 6);
 
     // A seed is not put again over what was changed or deleted; new ones come with a reload.
-    house.json(&["knowledge", "delete", "house/style"]);
+    test_env.json(&["knowledge", "delete", "house/style"]);
     let second = SEED.replace("house/style", "house/names");
     std::fs::write(world.join("knowledge/names.md"), second).unwrap();
-    assert!(house.json(&["reload", "--dry-run"])["changes"].to_string().contains("knowledge"));
-    house.json(&["reload"]);
-    assert_eq!(house.json(&["knowledge", "read", "house/names", "--as", "cleo"])["version"], 1);
-    assert_eq!(code(&house, 3, &["knowledge", "read", "house/style"]), "not_found");
+    assert!(test_env.json(&["reload", "--dry-run"])["changes"].to_string().contains("knowledge"));
+    test_env.json(&["reload"]);
+    assert_eq!(test_env.json(&["knowledge", "read", "house/names", "--as", "cleo"])["version"], 1);
+    assert_eq!(code(&test_env, 3, &["knowledge", "read", "house/style"]), "not_found");
 
-    let changes = house.ctl(&["--json", "events", "--kind", "knowledge.changed"]).json_lines();
+    let changes = test_env.ctl(&["--json", "events", "--kind", "knowledge.changed"]).json_lines();
     let last = &changes.last().unwrap()["payload"];
     assert_eq!(last, &json!({ "entry_id": "house/names", "version": 1, "by": "system", "deleted": false }));
     let by_ben = changes.iter().find(|event| event["agent_id"] == "ben").unwrap();
@@ -172,9 +182,9 @@ fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
 
 #[test]
 fn agents_have_the_tools_that_their_groups_allow() {
-    let (house, _, daemon) = running();
+    let (test_env, _, daemon) = running();
     let call = |agent: &str, tool: &str, arguments: Value| {
-        house.ctl(&["--json", "tool", "call", agent, tool, &arguments.to_string()])
+        test_env.ctl(&["--json", "tool", "call", agent, tool, &arguments.to_string()])
     };
     let denied = call("dot", "syscall.knowledge.write", json!({ "entry_id": "e", "content": "x" }));
     denied.exits(4);
@@ -184,7 +194,7 @@ fn agents_have_the_tools_that_their_groups_allow() {
         ("syscall.knowledge.write", ["knowledge", "write", "e", "x", "--as", "dot"]),
         ("syscall.state.write", ["state", "set", "k", "1", "--as", "dot"]),
     ] {
-        house.ctl(&args).exits(4).says(&[&format!("dot may not use {tool}"), "act as yourself"]);
+        test_env.ctl(&args).exits(4).says(&[&format!("dot may not use {tool}"), "act as yourself"]);
     }
     let written =
         call("ada", "syscall.knowledge.write", json!({ "entry_id": "e", "content": "x", "readers": ["ben"] }));
@@ -206,30 +216,30 @@ fn agents_have_the_tools_that_their_groups_allow() {
 
 #[test]
 fn state_is_set_read_listed_and_refused() {
-    let (house, _, daemon) = running();
-    let set = house.json(&["state", "set", "plan.step", "{\"n\": 1}", "--expect", "0", "--as", "ben"]);
+    let (test_env, _, daemon) = running();
+    let set = test_env.json(&["state", "set", "plan.step", "{\"n\": 1}", "--expect", "0", "--as", "ben"]);
     assert_eq!((&set["value"], &set["version"], &set["writer"]), (&json!({ "n": 1 }), &json!(1), &json!("agent:ben")));
-    house.json(&["state", "set", "plan.mood", "\"calm\""]);
-    house.json(&["state", "set", "count", "-7"]);
-    house.json(&["state", "set", "system.mode", "true"]);
-    assert_eq!(house.ctl(&["state", "get", "plan.mood"]).ok().out, "\"calm\"\n");
-    let plan = house.json(&["state", "list", "plan."]);
+    test_env.json(&["state", "set", "plan.mood", "\"calm\""]);
+    test_env.json(&["state", "set", "count", "-7"]);
+    test_env.json(&["state", "set", "system.mode", "true"]);
+    assert_eq!(test_env.ctl(&["state", "get", "plan.mood"]).ok().out, "\"calm\"\n");
+    let plan = test_env.json(&["state", "list", "plan."]);
     let keys = |list: &Value| list.as_array().unwrap().iter().map(|row| row["key"].clone()).collect::<Vec<_>>();
     assert_eq!(keys(&plan), ["plan.mood", "plan.step"]);
-    assert_eq!(keys(&house.json(&["state", "list"])).len(), 4);
-    house.ctl(&["state", "list", "--limit", "1"]).ok().says(&["--limit"]);
+    assert_eq!(keys(&test_env.json(&["state", "list"])).len(), 4);
+    test_env.ctl(&["state", "list", "--limit", "1"]).ok().says(&["--limit"]);
     // A number keeps all its digits, wherever it is shown.
     let long = "12345678901234567890.123";
-    house.json(&["state", "set", "count", &format!("[{long}, 9007199254740993]")]);
-    assert_eq!(house.ctl(&["state", "get", "count"]).ok().out, format!("[{long}, 9007199254740993]\n"));
+    test_env.json(&["state", "set", "count", &format!("[{long}, 9007199254740993]")]);
+    assert_eq!(test_env.ctl(&["state", "get", "count"]).ok().out, format!("[{long}, 9007199254740993]\n"));
     for args in [&["--json", "state", "get", "count"][..], &["--json", "state", "list", "count"]] {
-        assert!(house.ctl(args).ok().out.contains(&format!("[{long}, 9007199254740993]")), "{args:?}");
+        assert!(test_env.ctl(args).ok().out.contains(&format!("[{long}, 9007199254740993]")), "{args:?}");
     }
-    let read = house.ctl(&["tool", "call", "ada", "syscall.state.read", "{\"key\": \"count\"}"]).json();
+    let read = test_env.ctl(&["tool", "call", "ada", "syscall.state.read", "{\"key\": \"count\"}"]).json();
     assert_eq!(read["value_json"], format!("[{long}, 9007199254740993]"), "{read}");
-    house.json(&["state", "set", "count", "-7"]);
-    assert_eq!(house.json(&["state", "set", "count", "null"])["version"], 4);
-    assert_eq!(house.json(&["state", "set", "count", "0", "--expect", "0"])["version"], 5, "no version comes twice");
+    test_env.json(&["state", "set", "count", "-7"]);
+    assert_eq!(test_env.json(&["state", "set", "count", "null"])["version"], 4);
+    assert_eq!(test_env.json(&["state", "set", "count", "0", "--expect", "0"])["version"], 5, "no version comes twice");
 
     let large = format!("\"{}\"", "x".repeat(1_000));
     let key = "k".repeat(129);
@@ -252,20 +262,20 @@ fn state_is_set_read_listed_and_refused() {
         (2, "invalid_arguments", &["knowledge", "write", "e", "bell \u{7}"]),
         (8, "too_large", &["knowledge", "write", "e", &"x".repeat(2_001)]),
     ] {
-        assert_eq!(code(&house, exit, args), refused, "{args:?}");
+        assert_eq!(code(&test_env, exit, args), refused, "{args:?}");
     }
     // A number beyond what is kept is JSON all the same, and is told as what it is.
     for beyond in ["1e400", "[-1e400]", &"9".repeat(400)] {
-        let ran = house.ctl(&["state", "set", "k", beyond]);
+        let ran = test_env.ctl(&["state", "set", "k", beyond]);
         ran.exits(2).says(&["JSON has a number beyond what is kept, at line 1 column ", "write a greater one as text"]);
         assert!(!ran.err.contains("not JSON"), "{}", ran.err);
     }
     for args in [["state", "set", "k", "1", "--as", "bne"], ["knowledge", "write", "e", "x", "--as", "bne"]] {
-        house.ctl(&args).exits(3).says(&["did you mean `ben`?"]);
+        test_env.ctl(&args).exits(3).says(&["did you mean `ben`?"]);
     }
-    house.ctl(&["state", "get", "plan.stpe"]).exits(3).says(&["did you mean `plan.step`?"]);
-    assert_eq!(keys(&house.json(&["state", "list"])).len(), 4, "nothing was half done");
-    let changes = house.ctl(&["--json", "events", "--kind", "state.changed"]).json_lines();
+    test_env.ctl(&["state", "get", "plan.stpe"]).exits(3).says(&["did you mean `plan.step`?"]);
+    assert_eq!(keys(&test_env.json(&["state", "list"])).len(), 4, "nothing was half done");
+    let changes = test_env.ctl(&["--json", "events", "--kind", "state.changed"]).json_lines();
     assert_eq!(changes.len(), 8);
     let first = &changes[0]["payload"];
     assert_eq!(
@@ -282,9 +292,9 @@ fn refusals<T>(answers: Vec<Result<T, tonic::Status>>) -> Vec<Code> {
 
 #[test]
 fn one_of_many_writers_wins_and_the_others_hear_of_the_conflict() {
-    let (house, _, daemon) = running();
+    let (test_env, _, daemon) = running();
     runtime().block_on(async {
-        let channel = channel(&house);
+        let channel = channel(&test_env);
         for round in 0..5_i64 {
             let mut sets = tokio::task::JoinSet::new();
             let mut writes = tokio::task::JoinSet::new();
@@ -323,14 +333,14 @@ fn one_of_many_writers_wins_and_the_others_hear_of_the_conflict() {
 
 #[test]
 fn what_was_acknowledged_outlives_kills_and_is_not_done_twice() {
-    let (house, world) = library();
+    let (test_env, world) = library();
     let runtime = runtime();
     let mut first = None;
     let mut acknowledged = Vec::new();
     for round in 0..3 {
-        let daemon = house.up(&world, &[]);
+        let daemon = test_env.up(&world, &[]);
         runtime.block_on(async {
-            let channel = channel(&house);
+            let channel = channel(&test_env);
             let (mut knowledge, mut state) = (KnowledgeClient::new(channel.clone()), StateClient::new(channel));
             // The same requests after every kill: the first answer again, word for word.
             let write = WriteKnowledgeRequest {
@@ -370,51 +380,52 @@ fn what_was_acknowledged_outlives_kills_and_is_not_done_twice() {
         });
         daemon.kill();
     }
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     assert_eq!(acknowledged.len(), 60);
     for (key, set, written) in &acknowledged {
-        assert_eq!(house.json(&["state", "get", key])["version"], *set);
-        assert_eq!(house.json(&["knowledge", "read", key])["version"], *written);
+        assert_eq!(test_env.json(&["state", "get", key])["version"], *set);
+        assert_eq!(test_env.json(&["knowledge", "read", key])["version"], *written);
     }
-    assert_eq!(house.json(&["state", "get", "once"])["version"], 1);
-    assert_eq!(house.json(&["knowledge", "read", "once"])["version"], 1);
-    let seeds = house.json(&["knowledge", "read", "house/style", "--versions"]);
+    assert_eq!(test_env.json(&["state", "get", "once"])["version"], 1);
+    assert_eq!(test_env.json(&["knowledge", "read", "once"])["version"], 1);
+    let seeds = test_env.json(&["knowledge", "read", "house/style", "--versions"]);
     assert_eq!((&seeds["version"], &seeds["versions"]), (&json!(1), &json!([])), "four boots put it once");
-    let events = house.ctl(&["--json", "events", "--kind", "knowledge.changed"]).json_lines();
+    let events = test_env.ctl(&["--json", "events", "--kind", "knowledge.changed"]).json_lines();
     assert_eq!(events.len(), 62);
     daemon.stop();
-    assert_eq!(Database::open(&house.data("library")).integrity(), "ok");
+    assert_eq!(Database::open(&test_env.data("library")).integrity(), "ok");
 }
 
 #[test]
 fn tasks_wait_for_one_another_and_say_so() {
-    let (house, _, daemon) = running();
-    let create =
-        |title: &str| house.json(&["task", "create", title, "--owner", "ben"])["task_id"].as_str().unwrap().to_owned();
+    let (test_env, _, daemon) = running();
+    let create = |title: &str| {
+        test_env.json(&["task", "create", title, "--owner", "ben"])["task_id"].as_str().unwrap().to_owned()
+    };
     let (first, second) = (create("first"), create("second"));
-    let waits = house.json(&["task", "update", &second, "--depends-on", &first]);
+    let waits = test_env.json(&["task", "update", &second, "--depends-on", &first]);
     assert_eq!((&waits["status"], &waits["depends_on"]), (&json!("blocked"), &json!([first])));
-    let round = house.ctl(&["--json", "task", "update", &first, "--depends-on", &second]);
+    let round = test_env.ctl(&["--json", "task", "update", &first, "--depends-on", &second]);
     round.exits(7);
     assert_eq!(round.error()["details"]["cycle"], json!([first, second, first]));
-    house.ctl(&["task", "update", &second, "--status", "in_progress"]).exits(7);
-    house.json(&["task", "update", &first, "--status", "done", "--note", "it was easy"]);
-    assert_eq!(house.json(&["task", "get", &second])["status"], "pending");
-    let got = house.json(&["task", "get", &first]);
+    test_env.ctl(&["task", "update", &second, "--status", "in_progress"]).exits(7);
+    test_env.json(&["task", "update", &first, "--status", "done", "--note", "it was easy"]);
+    assert_eq!(test_env.json(&["task", "get", &second])["status"], "pending");
+    let got = test_env.json(&["task", "get", &first]);
     assert_eq!((got["notes"].as_array().unwrap().len(), &got["notes"][0]["note"]), (1, &json!("it was easy")));
-    house.json(&["task", "update", &first, "--status", "pending", "--reopen", "--note", "one was left"]);
-    assert_eq!(house.json(&["task", "get", &second])["status"], "blocked");
-    let free = house.json(&["task", "update", &second, "--depends-on", "none"]);
+    test_env.json(&["task", "update", &first, "--status", "pending", "--reopen", "--note", "one was left"]);
+    assert_eq!(test_env.json(&["task", "get", &second])["status"], "blocked");
+    let free = test_env.json(&["task", "update", &second, "--depends-on", "none"]);
     assert_eq!((&free["status"], &free["depends_on"]), (&json!("pending"), &json!([])));
     daemon.stop();
 }
 
 #[test]
 fn a_world_whose_knowledge_is_wrong_does_not_start_and_says_why() {
-    let (house, world) = library();
+    let (test_env, world) = library();
     std::fs::write(world.join("knowledge/a.md"), "---\nid: a\nreaders: [archetype:clark]\n---\ntext\n").unwrap();
     std::fs::write(world.join("knowledge/b.md"), "just text\n").unwrap();
-    let checked = house.ghostd(&["check", world.to_str().unwrap()]);
+    let checked = test_env.ghostd(&["check", world.to_str().unwrap()]);
     assert_ne!(checked.code, Some(0));
     let told = format!("{}{}", checked.out, checked.err);
     for words in ["a.md:1: title", "a.md:3", "did you mean `clerk`?", "b.md:1"] {

@@ -7,34 +7,34 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ghost_testkit::blackbox::{Database, Deadline, House, Ran};
+use ghost_testkit::blackbox::{Database, Deadline, Ran, TestEnvironment};
 use rustix::fs::{CWD, FileType, mknodat};
 use serde_json::Value;
 
-fn house() -> (House, PathBuf) {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("home");
+fn test_env() -> (TestEnvironment, PathBuf) {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("home");
     world
         .config("agents: [{ id: ada, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
         .archetype("clerk", "")
         .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
 /// A house whose world has run, and has a message that must not get lost.
-fn lived_in() -> (House, PathBuf) {
-    let (house, world) = house();
-    let daemon = house.up(&world, &[]);
-    house.ctl(&["send", "ada", "keep me"]).ok();
-    house.wait_until_quiet(Deadline::seconds(30));
+fn lived_in() -> (TestEnvironment, PathBuf) {
+    let (test_env, world) = test_env();
+    let daemon = test_env.up(&world, &[]);
+    test_env.ctl(&["send", "ada", "keep me"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.stop();
-    (house, world)
+    (test_env, world)
 }
 
 /// The world does not start.
-fn refused(house: &House, world: &Path, code: i32, words: &[&str]) -> Ran {
-    let ran = house.ghostd(&["up", world.to_str().unwrap()]);
+fn refused(test_env: &TestEnvironment, world: &Path, code: i32, words: &[&str]) -> Ran {
+    let ran = test_env.ghostd(&["up", world.to_str().unwrap()]);
     assert!(!ran.out.contains(" is up."), "{}", ran.out);
     ran.exits(code).says(words);
     ran
@@ -45,11 +45,11 @@ fn kept(data: &Path) -> i64 {
 }
 
 /// The world starts, and what was in it is in it.
-fn nothing_is_lost(house: &House, world: &Path) {
-    let daemon = house.up(world, &[]);
-    assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+fn nothing_is_lost(test_env: &TestEnvironment, world: &Path) {
+    let daemon = test_env.up(world, &[]);
+    assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
     daemon.stop();
-    assert!(kept(&house.data("home")) > 0);
+    assert!(kept(&test_env.data("home")) > 0);
 }
 
 fn sql(data: &Path, statement: &'static str) {
@@ -64,35 +64,35 @@ fn sql(data: &Path, statement: &'static str) {
 
 #[test]
 fn a_database_that_was_emptied_or_lost_is_refused_and_its_log_is_kept() {
-    let (house, world) = lived_in();
-    let data = house.data("home");
+    let (test_env, world) = lived_in();
+    let data = test_env.data("home");
     let (file, log, marker) = (data.join("ghost.db"), data.join("ghost.db-wal"), data.join("world.id"));
     assert_eq!(fs::read_to_string(&marker).unwrap(), "home\n");
 
     // After an orderly end: nothing else tells that there was one.
     let good = fs::read(&file).unwrap();
     fs::write(&file, "").unwrap();
-    refused(&house, &world, 1, &["ghost.db", "it is empty", "a world has run", "backup"]);
+    refused(&test_env, &world, 1, &["ghost.db", "it is empty", "a world has run", "backup"]);
     assert_eq!(fs::read(&file).unwrap(), b"");
     fs::remove_file(&file).unwrap();
-    refused(&house, &world, 1, &["ghost.db", "it is missing", "a world has run", "backup"]);
+    refused(&test_env, &world, 1, &["ghost.db", "it is missing", "a world has run", "backup"]);
     assert!(!file.exists() && !log.exists());
     // A pipe makes nobody wait.
     mknodat(CWD, &file, FileType::Fifo, 0o600.into(), 0).unwrap();
-    refused(&house, &world, 1, &["ghost.db", "not a file"]);
+    refused(&test_env, &world, 1, &["ghost.db", "not a file"]);
     fs::remove_file(&file).unwrap();
     fs::write(&file, good).unwrap();
     let lock = data.join("lock");
     fs::remove_file(&lock).unwrap();
     mknodat(CWD, &lock, FileType::Fifo, 0o600.into(), 0).unwrap();
-    refused(&house, &world, 5, &["lock in it is not a file", "hint: "]);
+    refused(&test_env, &world, 5, &["lock in it is not a file", "hint: "]);
     fs::remove_file(&lock).unwrap();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 
     // After a crash: SQLite would throw the log away.
-    let daemon = house.up(&world, &[]);
-    house.ctl(&["send", "ada", "keep me"]).ok();
-    house.wait_until_quiet(Deadline::seconds(30));
+    let daemon = test_env.up(&world, &[]);
+    test_env.ctl(&["send", "ada", "keep me"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.kill();
     let (good, logged) = (fs::read(&file).unwrap(), fs::read(&log).unwrap());
     assert!(!logged.is_empty());
@@ -101,21 +101,21 @@ fn a_database_that_was_emptied_or_lost_is_refused_and_its_log_is_kept() {
             fs::remove_file(&marker).unwrap();
         }
         fs::write(&file, "").unwrap();
-        refused(&house, &world, 1, &["ghost.db", "it is empty", "ghost.db-wal is there", "backup"]);
+        refused(&test_env, &world, 1, &["ghost.db", "it is empty", "ghost.db-wal is there", "backup"]);
         assert!(fs::read(&file).unwrap().is_empty() && fs::read(&log).unwrap() == logged);
         fs::remove_file(&file).unwrap();
-        refused(&house, &world, 1, &["ghost.db", "it is missing", "ghost.db-wal is there", "backup"]);
+        refused(&test_env, &world, 1, &["ghost.db", "it is missing", "ghost.db-wal is there", "backup"]);
         assert!(!file.exists() && fs::read(&log).unwrap() == logged);
     }
     fs::write(&file, good).unwrap();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     assert_eq!(kept(&data), 2);
     assert_eq!(fs::read_to_string(&marker).unwrap(), "home\n", "told by the next start");
 
     // Away with all of it, and the world is a new one.
-    fs::rename(&data, house.join("old")).unwrap();
-    house.up(&world, &[]).stop();
-    assert_eq!((kept(&data), kept(&house.join("old"))), (0, 2));
+    fs::rename(&data, test_env.join("old")).unwrap();
+    test_env.up(&world, &[]).stop();
+    assert_eq!((kept(&data), kept(&test_env.join("old"))), (0, 2));
 }
 
 #[test]
@@ -124,26 +124,26 @@ fn a_start_that_damage_stands_in_the_way_of_names_the_file_and_what_to_do() {
         ("UPDATE agents SET record = '{bad'", ["table agents", "row `{bad`", "hint: "]),
         ("DROP TABLE messages", ["is damaged", "no such table: messages", "a backup"]),
     ] {
-        let (house, world) = lived_in();
-        sql(&house.data("home"), damage);
-        let ran = refused(&house, &world, 1, &words);
-        ran.says(&[house.data("home").join("ghost.db").to_str().unwrap(), "backup"]);
+        let (test_env, world) = lived_in();
+        sql(&test_env.data("home"), damage);
+        let ran = refused(&test_env, &world, 1, &words);
+        ran.says(&[test_env.data("home").join("ghost.db").to_str().unwrap(), "backup"]);
     }
 }
 
 #[test]
 fn a_damaged_event_is_told_and_can_be_passed_over() {
-    let (house, world) = lived_in();
-    sql(&house.data("home"), "UPDATE events SET payload = '{bad' WHERE seq = 4");
-    let daemon = house.up(&world, &[]);
+    let (test_env, world) = lived_in();
+    sql(&test_env.data("home"), "UPDATE events SET payload = '{bad' WHERE seq = 4");
+    let daemon = test_env.up(&world, &[]);
     let seqs = |ran: &Ran| -> Vec<i64> {
         let lines = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.map(|event| event["seq"].as_i64().unwrap()).collect()
     };
-    let ran = house.ctl(&["--json", "events"]);
+    let ran = test_env.ctl(&["--json", "events"]);
     ran.exits(1).says(&["table events, row `4`", "ghostctl events --after 4"]);
     assert_eq!(seqs(&ran), [1, 2, 3]);
-    let ran = house.ctl(&["--json", "events", "--after", "4"]);
+    let ran = test_env.ctl(&["--json", "events", "--after", "4"]);
     ran.ok();
     let rest = seqs(&ran);
     assert!(rest.len() > 3 && rest.iter().zip(5..).all(|(seq, wanted)| *seq == wanted), "{rest:?}");
@@ -152,9 +152,9 @@ fn a_damaged_event_is_told_and_can_be_passed_over() {
 
 #[test]
 fn a_daemon_whose_directory_was_removed_acknowledges_nothing_and_ends() {
-    let (mut house, world) = house();
-    house.set("GHOST_TOKEN", "x".repeat(32));
-    let data = house.data("home");
+    let (mut test_env, world) = test_env();
+    test_env.set("GHOST_TOKEN", "x".repeat(32));
+    let data = test_env.data("home");
     let removals: [fn(&Path); 3] = [
         |data| fs::remove_dir_all(data).unwrap(),
         |data| fs::remove_file(data.join("ghost.db")).unwrap(),
@@ -162,12 +162,12 @@ fn a_daemon_whose_directory_was_removed_acknowledges_nothing_and_ends() {
     ];
     for (number, remove) in removals.into_iter().enumerate() {
         drop(fs::remove_dir_all(&data));
-        let mut daemon = house.up(&world, &["--listen", "127.0.0.1:0"]);
+        let mut daemon = test_env.up(&world, &["--listen", "127.0.0.1:0"]);
         let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
         let endpoint = line[line.find("127.0.0.1:").unwrap()..].to_owned();
-        let send = || house.ctl(&["--endpoint", &endpoint, "--timeout", "1s", "send", "ada", "keep me"]);
+        let send = || test_env.ctl(&["--endpoint", &endpoint, "--timeout", "1s", "send", "ada", "keep me"]);
         send().ok();
-        house.ctl(&["--endpoint", &endpoint, "ask", "ada", "hello"]).ok();
+        test_env.ctl(&["--endpoint", &endpoint, "ask", "ada", "hello"]).ok();
         remove(&data);
         for _ in 0..2 {
             assert_ne!(send().code, Some(0), "{number}");
@@ -185,63 +185,68 @@ fn a_daemon_whose_directory_was_removed_acknowledges_nothing_and_ends() {
 
 #[test]
 fn a_daemon_that_was_put_aside_leaves_its_successor_alone() {
-    let (house, world) = house();
-    let (data, aside) = (house.data("home"), house.join("aside"));
-    let mut first = house.up(&world, &[]);
-    house.ctl(&["send", "ada", "keep me"]).ok();
-    house.wait_until_quiet(Deadline::seconds(30));
+    let (test_env, world) = test_env();
+    let (data, aside) = (test_env.data("home"), test_env.join("aside"));
+    let mut first = test_env.up(&world, &[]);
+    test_env.ctl(&["send", "ada", "keep me"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(30));
     fs::rename(&data, &aside).unwrap();
-    let second = house.up(&world, &[]);
+    let second = test_env.up(&world, &[]);
     assert_eq!(first.wait(), 1);
     // Neither its socket nor its log went with the first.
-    house.ctl(&["send", "ada", "keep me"]).ok();
-    house.wait_until_quiet(Deadline::seconds(30));
+    test_env.ctl(&["send", "ada", "keep me"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(30));
     second.kill();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     assert_eq!((kept(&data), kept(&aside)), (1, 1));
 
     // A lock that somebody tidied away would let two of them in.
-    let mut daemon = house.up(&world, &[]);
+    let mut daemon = test_env.up(&world, &[]);
     fs::remove_file(data.join("lock")).unwrap();
     assert_eq!(daemon.wait(), 1);
     assert!(daemon.err.text().contains("the data are in their place"), "{}", daemon.err.text());
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 #[test]
 fn a_copy_without_the_log_of_a_killed_daemon_begins_no_new_world_beside_its_files() {
-    let (house, world) = house();
-    let data = house.data("home");
-    let daemon = house.up(&world, &[]);
-    house.ctl(&["send", "ada", "keep me"]).ok();
-    house.wait_until_quiet(Deadline::seconds(30));
+    let (test_env, world) = test_env();
+    let data = test_env.data("home");
+    let daemon = test_env.up(&world, &[]);
+    test_env.ctl(&["send", "ada", "keep me"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.kill();
-    let aside = house.join("aside");
+    let aside = test_env.join("aside");
     fs::rename(&data, &aside).unwrap();
     fs::create_dir(&data).unwrap();
     fs::copy(aside.join("ghost.db"), data.join("ghost.db")).unwrap();
     fs::create_dir_all(data.join("workspace/shared")).unwrap();
     let before = fs::read(data.join("ghost.db")).unwrap();
-    refused(&house, &world, 1, &["ghost.db", "it has no tables, but files of a world lie in the workspace", "backup"]);
+    refused(
+        &test_env,
+        &world,
+        1,
+        &["ghost.db", "it has no tables, but files of a world lie in the workspace", "backup"],
+    );
     assert_eq!(fs::read(data.join("ghost.db")).unwrap(), before);
     fs::write(data.join("ghost.db"), "").unwrap();
-    refused(&house, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
+    refused(&test_env, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
 
     // With its log it is whole.
     fs::copy(aside.join("ghost.db"), data.join("ghost.db")).unwrap();
     fs::copy(aside.join("ghost.db-wal"), data.join("ghost.db-wal")).unwrap();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     // Files alone may have been laid out for a new world.
-    fs::rename(&data, house.join("second")).unwrap();
+    fs::rename(&data, test_env.join("second")).unwrap();
     fs::create_dir_all(data.join("workspace/shared")).unwrap();
-    house.up(&world, &[]).stop();
+    test_env.up(&world, &[]).stop();
     assert_eq!(kept(&data), 0);
 }
 
 #[test]
 fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out() {
-    let (house, world) = house();
-    let data = house.data("home");
+    let (test_env, world) = test_env();
+    let data = test_env.data("home");
     let brief = data.join("workspace/shared/brief.md");
     let lay_out = || {
         drop(fs::remove_dir_all(&data));
@@ -249,9 +254,9 @@ fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out
         fs::write(&brief, "Count.").unwrap();
     };
     let goes_on = || {
-        let daemon = house.up(&world, &[]);
+        let daemon = test_env.up(&world, &[]);
         assert!(!data.join("ghost.db-new").exists());
-        assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+        assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
         daemon.stop();
         assert_eq!(fs::read_to_string(&brief).unwrap(), "Count.");
     };
@@ -263,12 +268,12 @@ fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out
     // From then on that file is the world's.
     fs::write(data.join("ghost.db"), "").unwrap();
     fs::remove_file(data.join("world.id")).unwrap();
-    refused(&house, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
+    refused(&test_env, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
 
     // Killed as soon as there is anything of it, whatever else there is by then.
     for name in ["ghost.db-new", "ghost.db", "ghost.db-wal"].into_iter().cycle().take(12) {
         lay_out();
-        let daemon = house.start(&world, &[]);
+        let daemon = test_env.start(&world, &[]);
         // The log stays; the others may be seen too late.
         let begun = || data.join(name).exists() || data.join("ghost.db-wal").exists();
         Deadline::seconds(30).until(name, || begun().then_some(()).ok_or_else(String::new));
@@ -279,15 +284,15 @@ fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out
 
 #[test]
 fn a_workspace_that_goes_away_under_a_running_daemon_is_told() {
-    let (house, world) = house();
-    let daemon = house.up(&world, &[]);
-    let (workspace, aside) = (house.data("home").join("workspace"), house.join("aside"));
-    let told = || house.json(&["status"])["warnings"].to_string().contains("was removed or replaced");
+    let (test_env, world) = test_env();
+    let daemon = test_env.up(&world, &[]);
+    let (workspace, aside) = (test_env.data("home").join("workspace"), test_env.join("aside"));
+    let told = || test_env.json(&["status"])["warnings"].to_string().contains("was removed or replaced");
     assert!(!told());
     fs::rename(&workspace, &aside).unwrap();
     assert!(told());
     Deadline::seconds(30).until("the warning in the feed", || {
-        let told = house.ctl(&["--json", "events", "--kind", "world.warning"]).ok().out.clone();
+        let told = test_env.ctl(&["--json", "events", "--kind", "world.warning"]).ok().out.clone();
         if told.contains("was removed or replaced") { Ok(()) } else { Err(told) }
     });
     // Back where it was, it is the same directory.

@@ -7,12 +7,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ghost_testkit::blackbox::{AHEAD, Daemon, Database, Deadline, House, ModelServer, ScriptedRoles, ghostd_testing};
+use ghost_testkit::blackbox::{
+    AHEAD, Daemon, Database, Deadline, ModelServer, ScriptedRoles, TestEnvironment, ghostd_testing,
+};
 
 const NEWSROOM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/newsroom");
 
-fn house() -> House {
-    House::new(env!("CARGO_BIN_EXE_ghostd"))
+fn test_env() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"))
 }
 
 /// Waits for the end of the job, and gives the briefing's path.
@@ -72,31 +74,31 @@ fn check(briefing: &Path, input: &Path) {
 
 #[test]
 fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
-    let house = house();
-    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    let test_env = test_env();
+    let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     let path = briefing(&daemon);
     check(&path, &Path::new(NEWSROOM).join("input"));
-    assert!(path.starts_with(house.data("newsroom").canonicalize().unwrap().join("workspace/output/briefings")));
+    assert!(path.starts_with(test_env.data("newsroom").canonicalize().unwrap().join("workspace/output/briefings")));
     daemon.wait_for_line("what it cost", Deadline::seconds(10), |line| line.starts_with("  cost    "));
 
-    let status = house.json(&["status"]);
+    let status = test_env.json(&["status"]);
     assert_eq!(status["job"]["state"], "finished");
     assert_eq!(status["world_id"], "newsroom");
-    house.wait_until_quiet(Deadline::seconds(60));
+    test_env.wait_until_quiet(Deadline::seconds(60));
     // All six took part, and none of them badly.
-    let turns = house.json(&["turn", "list"]);
+    let turns = test_env.json(&["turn", "list"]);
     let turns = turns.as_array().unwrap();
     let agents: BTreeSet<&str> = turns.iter().map(|turn| turn["agent_id"].as_str().unwrap()).collect();
     assert_eq!(agents, BTreeSet::from(["chora", "mux", "praxis", "primus", "subrosa", "thaum"]));
     for turn in turns {
         assert_eq!(turn["status"], "finished", "{turn}");
     }
-    assert_eq!(house.json(&["dead", "list"]), serde_json::json!([]));
+    assert_eq!(test_env.json(&["dead", "list"]), serde_json::json!([]));
     daemon.stop();
 
     // Whoever takes the briefing away is told so at the next start, and how to have it again.
     std::fs::remove_file(&path).unwrap();
-    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains("but its result is gone"));
     daemon.wait_for_line("what to do", Deadline::seconds(30), |line| line.contains("ghostctl send primus"));
     daemon.stop();
@@ -104,31 +106,31 @@ fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
 
 #[test]
 fn a_daemon_that_is_killed_in_the_middle_finishes_the_same_job() {
-    let house = house();
+    let test_env = test_env();
     let marks = [" is under way", " the task “", " has done “", " writes output/", " asks chora: "];
     for mark in marks {
-        let daemon = house.up(Path::new(NEWSROOM), &[]);
+        let daemon = test_env.up(Path::new(NEWSROOM), &[]);
         // Whether the mark comes or the job is over before: both are instants to die at.
         let marks = [mark, " is done after", " was done before"];
         let _ = daemon.out.find(0, Deadline::seconds(60), |line| marks.iter().any(|mark| line.contains(mark)));
         daemon.kill();
     }
-    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     let first = daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.starts_with("Job "));
     if first.contains("under way") {
         briefing(&daemon);
     }
-    house.wait_until_quiet(Deadline::seconds(120));
-    assert_eq!(house.json(&["status"])["job"]["state"], "finished");
+    test_env.wait_until_quiet(Deadline::seconds(120));
+    assert_eq!(test_env.json(&["status"])["job"]["state"], "finished");
     daemon.stop();
 
     // Once more, without a job to do: it is not started again.
-    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains(" was done before: "));
-    house.wait_until_quiet(Deadline::seconds(60));
+    test_env.wait_until_quiet(Deadline::seconds(60));
     daemon.stop();
 
-    let data = house.data("newsroom");
+    let data = test_env.data("newsroom");
     let briefings: Vec<_> = std::fs::read_dir(data.join("workspace/output/briefings")).unwrap().collect();
     assert_eq!(briefings.len(), 1);
     check(&briefings[0].as_ref().unwrap().path(), &Path::new(NEWSROOM).join("input"));
@@ -143,14 +145,14 @@ fn a_daemon_that_is_killed_in_the_middle_finishes_the_same_job() {
 
 /// Runs the job on a folder of one's own, and checks its briefing.
 fn own_folder(files: &[(&str, &str)]) {
-    let house = house();
-    let input = house.join("my files");
+    let test_env = test_env();
+    let input = test_env.join("my files");
     for (name, text) in files {
         let path = input.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let daemon = house.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
+    let daemon = test_env.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
     check(&briefing(&daemon), &input);
     daemon.stop();
 }
@@ -169,8 +171,8 @@ fn long_text(title: &str, bytes: usize) -> String {
 
 #[test]
 fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told() {
-    let house = house();
-    let input = house.join("long");
+    let test_env = test_env();
+    let input = test_env.join("long");
     std::fs::create_dir(&input).unwrap();
     let write = |name: &str, text: &str| std::fs::write(input.join(name), text).unwrap();
     write("hundred.md", &long_text("H", 100_000));
@@ -184,7 +186,7 @@ fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told(
     write("late.txt", &format!("{}\nIn the end there were 4,711 of them.\n", "Nothing to count yet.\n".repeat(5_000)));
     write("none.txt", &"There is nothing to count in here.\n".repeat(3_000));
     write("short.md", "\u{feff}# Short\n\nThe mill ground 412 tonnes.\n");
-    let daemon = house.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
+    let daemon = test_env.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
     let path = briefing(&daemon);
     check(&path, &input);
     daemon.stop();
@@ -222,8 +224,8 @@ fn section<'t>(text: &'t str, heading: &str) -> &'t str {
 
 #[test]
 fn real_files_are_read_as_what_they_are_and_what_cannot_be_read_is_not_approved() {
-    let house = house();
-    let input = house.join("real");
+    let test_env = test_env();
+    let input = test_env.join("real");
     std::fs::create_dir(&input).unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(input.join(name), bytes).unwrap();
     write("1-rat.txt", "Der Rat tagte am 3. Mai in Bonn und gab 3,2 Mio. Euro frei. Danach ging er heim.\n".as_bytes());
@@ -245,10 +247,10 @@ fn real_files_are_read_as_what_they_are_and_what_cannot_be_read_is_not_approved(
         .collect();
     write("6-app.log", lines.as_bytes());
     write("7-blob.bin", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0 12345");
-    let daemon = house.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
+    let daemon = test_env.up(Path::new(NEWSROOM), &["--input", input.to_str().unwrap()]);
     let path = briefing(&daemon);
-    house.wait_until_quiet(Deadline::seconds(60));
-    for turn in house.json(&["turn", "list"]).as_array().unwrap() {
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    for turn in test_env.json(&["turn", "list"]).as_array().unwrap() {
         assert_eq!(turn["status"], "finished", "{turn}");
     }
     daemon.stop();
@@ -315,40 +317,40 @@ fn twelve_files_are_a_job() {
 
 #[test]
 fn an_input_that_cannot_be_taken_is_told_and_nothing_is_started() {
-    let house = house();
-    let missing = house.join("missing");
-    let ran = house.ghostd(&["up", NEWSROOM, "--input", missing.to_str().unwrap()]);
+    let test_env = test_env();
+    let missing = test_env.join("missing");
+    let ran = test_env.ghostd(&["up", NEWSROOM, "--input", missing.to_str().unwrap()]);
     ran.exits(3).says(&["missing", "is not there", "--input"]);
-    let large = house.join("large");
+    let large = test_env.join("large");
     std::fs::create_dir(&large).unwrap();
     std::fs::write(large.join("large.md"), vec![b'7'; 9 * 1024 * 1024]).unwrap();
-    house
+    test_env
         .ghostd(&["up", NEWSROOM, "--input", large.to_str().unwrap()])
         .exits(8)
         .says(&["large.md", "limits.job_bytes"]);
-    let empty = house.join("empty");
+    let empty = test_env.join("empty");
     std::fs::create_dir(&empty).unwrap();
-    house.ghostd(&["up", NEWSROOM, "--input", empty.to_str().unwrap()]).exits(2).says(&["holds no files"]);
-    assert!(!house.data("newsroom").exists(), "nothing was begun for it");
+    test_env.ghostd(&["up", NEWSROOM, "--input", empty.to_str().unwrap()]).exits(2).says(&["holds no files"]);
+    assert!(!test_env.data("newsroom").exists(), "nothing was begun for it");
     std::fs::write(empty.join("now.md"), "There are 5 of them.\n").unwrap();
-    let daemon = house.up(Path::new(NEWSROOM), &["--input", empty.to_str().unwrap()]);
+    let daemon = test_env.up(Path::new(NEWSROOM), &["--input", empty.to_str().unwrap()]);
     check(&briefing(&daemon), &empty);
     daemon.stop();
 }
 
 #[test]
 fn the_job_is_done_by_models_behind_a_providers_protocol() {
-    let house = house();
+    let test_env = test_env();
     let roles = ScriptedRoles::load(&Path::new(NEWSROOM).join("scripts"));
     let server = ModelServer::start(move |request, _| roles.answer(request));
     let url = server.base_url();
     let args = ["--provider", "openai", "--model", "gpt-local", "--base-url", &url];
-    let daemon = house.up(Path::new(NEWSROOM), &args);
+    let daemon = test_env.up(Path::new(NEWSROOM), &args);
     check(&briefing(&daemon), &Path::new(NEWSROOM).join("input"));
-    house.wait_until_quiet(Deadline::seconds(60));
+    test_env.wait_until_quiet(Deadline::seconds(60));
     let agents: BTreeSet<String> = server.asked().into_iter().map(|asked| asked.agent).collect();
     assert_eq!(agents.len(), 6, "{agents:?}");
-    let turns = house.json(&["turn", "list"]);
+    let turns = test_env.json(&["turn", "list"]);
     for turn in turns.as_array().unwrap() {
         assert_eq!(turn["status"], "finished", "{turn}");
         assert_eq!(turn["model"], "gpt-local");
@@ -368,28 +370,28 @@ fn costly(text: &str, budget: (&str, &str)) -> String {
 
 #[test]
 fn a_job_that_waits_for_a_budget_goes_on_when_it_is_raised() {
-    let house = house();
-    let world = house.copy_of(Path::new(NEWSROOM), "newsroom");
+    let test_env = test_env();
+    let world = test_env.copy_of(Path::new(NEWSROOM), "newsroom");
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, costly(&text, ("200_000_000", "100_000"))).unwrap();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     daemon.wait_for_line("a parked turn", Deadline::seconds(60), |line| line.contains(" waits: "));
-    house.ctl(&["budget", "set", "world", "--tokens", "none"]).ok();
+    test_env.ctl(&["budget", "set", "world", "--tokens", "none"]).ok();
     check(&briefing(&daemon), &world.join("input"));
     daemon.stop();
 }
 
 #[test]
 fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
-    let mut house = House::new(ghostd_testing());
-    let ahead = house.join("ahead");
-    house.set(AHEAD, &ahead);
-    let world = house.copy_of(Path::new(NEWSROOM), "newsroom");
+    let mut test_env = TestEnvironment::new(ghostd_testing());
+    let ahead = test_env.join("ahead");
+    test_env.set(AHEAD, &ahead);
+    let world = test_env.copy_of(Path::new(NEWSROOM), "newsroom");
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, costly(&text, ("tokens: 200_000_000", "tokens_per_day: 400_000"))).unwrap();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     // How many turns a day lets go on is not said. Nothing but the time of day changes.
     let (mut days, mut from) = (0_u64, 0);
     loop {
@@ -402,7 +404,7 @@ fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
         days += 1;
         assert!(days < 60, "a day brings it no further");
         // Renamed into place: the daemon would read a file without words as no time ahead.
-        let next = house.join("ahead.next");
+        let next = test_env.join("ahead.next");
         std::fs::write(&next, (days * 86_400_000).to_string()).unwrap();
         std::fs::rename(&next, &ahead).unwrap();
         from = at + 1;
@@ -414,14 +416,14 @@ fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
 
 #[test]
 fn a_job_whose_provider_was_away_goes_on_after_a_restart() {
-    let house = house();
+    let test_env = test_env();
     let away = ["--provider", "openai", "--model", "any", "--base-url", "http://127.0.0.1:1/v1"];
-    let daemon = house.up(Path::new(NEWSROOM), &away);
+    let daemon = test_env.up(Path::new(NEWSROOM), &away);
     daemon.wait_for_line("a parked turn", Deadline::seconds(60), |line| line.contains(" waits: "));
     daemon.stop();
-    let daemon = house.up(Path::new(NEWSROOM), &[]);
+    let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     check(&briefing(&daemon), &Path::new(NEWSROOM).join("input"));
-    let jobs = house.json(&["status"]);
+    let jobs = test_env.json(&["status"]);
     assert_eq!(jobs["job"]["state"], "finished");
     daemon.stop();
 }

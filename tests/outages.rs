@@ -13,7 +13,7 @@ use std::time::Duration;
 use ghost_proto::v1::SendRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_provider::testing::{FakeAnswer, FakeEnd, FakeReply};
-use ghost_testkit::blackbox::{Daemon, Database, Deadline, House, ModelServer, ghostd_testing};
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, ModelServer, TestEnvironment, ghostd_testing};
 use serde_json::{Value, json};
 use tonic::transport::Endpoint;
 
@@ -51,7 +51,7 @@ fn out(number: u64) -> FakeAnswer {
 }
 
 struct Scene {
-    house: House,
+    test_env: TestEnvironment,
     world: std::path::PathBuf,
     is_out: Arc<AtomicBool>,
     server: ModelServer,
@@ -67,28 +67,28 @@ impl Scene {
                     if out_now.load(Ordering::SeqCst) { out(number) } else { FakeAnswer::say("done") }
                 },
             );
-        let house = House::new(ghostd_testing());
+        let test_env = TestEnvironment::new(ghostd_testing());
         let agents: String = (0..AGENTS).map(|n| format!("  - {{ id: {}, archetype: worker }}\n", agent(n))).collect();
-        let world = house.world("outage");
+        let world = test_env.world("outage");
         world.config(&format!("{}{agents}", WORLD.replace("BASE", &server.base_url()))).archetype("worker", "");
         let world = world.path().to_owned();
-        Self { house, world, is_out, server }
+        Self { test_env, world, is_out, server }
     }
 
     fn up(&self) -> Daemon {
-        self.house.up(&self.world, &[])
+        self.test_env.up(&self.world, &[])
     }
 
     fn status(&self) -> Value {
-        self.house.json(&["status"])
+        self.test_env.json(&["status"])
     }
 }
 
 /// Two senders' mail to every agent, numbered by sender, over one connection.
-fn send_all(house: &House) {
+fn send_all(test_env: &TestEnvironment) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let socket = house.data("outage").join("ghostd.sock");
+        let socket = test_env.data("outage").join("ghostd.sock");
         let channel = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect().await.unwrap();
         let mut client = MessagesClient::new(channel);
         for n in 0..MAIL {
@@ -107,7 +107,7 @@ fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn
     let scene = Scene::new();
     let daemon = scene.up();
     let over = Deadline::after(OUTAGE);
-    send_all(&scene.house);
+    send_all(&scene.test_env);
     Deadline::seconds(60).until("the model is down", || {
         let status = scene.status();
         let down = status["models_down"].as_array().is_some_and(|down| down.len() == 1);
@@ -130,14 +130,14 @@ fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn
     let status = scene.status();
     assert!(status["parked_turns"].as_u64() <= Some(AGENTS as u64), "{status}");
     assert_eq!(status["dead_letters_held"], 0);
-    assert_eq!(scene.house.json(&["turn", "list", "--status", "failed"]), json!([]));
+    assert_eq!(scene.test_env.json(&["turn", "list", "--status", "failed"]), json!([]));
     let asked = scene.server.asked().len();
     assert!(asked < 1_000, "one call at a time tries a model that is down: {asked} calls");
     scene.is_out.store(false, Ordering::SeqCst);
-    scene.house.wait_until_quiet(Deadline::seconds(240));
+    scene.test_env.wait_until_quiet(Deadline::seconds(240));
     assert_eq!(scene.status()["models_down"], json!([]));
     drop(daemon);
-    let database = Database::open(&scene.house.data("outage"));
+    let database = Database::open(&scene.test_env.data("outage"));
     let turns = database.pairs(
         "SELECT to_agent || ' ' || printf('%012d', t.started_at) || ' ' || t.status, body FROM messages m \
          LEFT JOIN turns t ON t.turn_id = m.turn_id AND m.state = 'consumed' ORDER BY m.seq",
@@ -158,13 +158,13 @@ fn a_spent_budget_waits_for_whoever_raises_it() {
     let scene = Scene::new();
     scene.is_out.store(false, Ordering::SeqCst);
     let mut daemon = scene.up();
-    scene.house.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
+    scene.test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
     for n in 0..5 {
-        scene.house.ctl(&["send", "a00", &format!("piece {n}")]).ok();
+        scene.test_env.ctl(&["send", "a00", &format!("piece {n}")]).ok();
     }
     let parked = |scene: &Scene| {
         Deadline::seconds(30).until("its turn is parked", || {
-            let turns = scene.house.json(&["turn", "list", "--status", "parked"]);
+            let turns = scene.test_env.json(&["turn", "list", "--status", "parked"]);
             match turns.as_array().map(Vec::len) {
                 Some(1) => Ok(turns[0].clone()),
                 _ => Err(turns.to_string()),
@@ -173,15 +173,15 @@ fn a_spent_budget_waits_for_whoever_raises_it() {
     };
     let before = parked(&scene);
     assert!(before["reason"].as_str().unwrap().starts_with("budget_exhausted"), "{before}");
-    assert_eq!(scene.house.json(&["ask", "a01", "are you well?"])["reply"], "done", "others go on");
+    assert_eq!(scene.test_env.json(&["ask", "a01", "are you well?"])["reply"], "done", "others go on");
     // A word from an operator changes nothing while the budget is spent.
-    scene.house.ctl(&["turn", "retry", before["turn_id"].as_str().unwrap()]).ok();
+    scene.test_env.ctl(&["turn", "retry", before["turn_id"].as_str().unwrap()]).ok();
     daemon.kill();
     daemon = scene.up();
     assert_eq!(parked(&scene)["turn_id"], before["turn_id"]);
-    scene.house.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
-    scene.house.wait_until_quiet(Deadline::seconds(60));
-    let turns = scene.house.json(&["turn", "list", "--agent", "a00"]);
+    scene.test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
+    scene.test_env.wait_until_quiet(Deadline::seconds(60));
+    let turns = scene.test_env.json(&["turn", "list", "--agent", "a00"]);
     assert!(turns.as_array().unwrap().iter().all(|turn| turn["status"] == "finished"), "{turns}");
     daemon.stop();
 }
@@ -191,24 +191,24 @@ fn whoever_waits_for_an_agent_that_waits_is_told_once() {
     let scene = Scene::new();
     scene.is_out.store(false, Ordering::SeqCst);
     let daemon = scene.up();
-    let house = &scene.house;
-    house.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
+    let test_env = &scene.test_env;
+    test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
     let told = |err: &str| err.lines().filter(|line| line.starts_with("a00 waits: budget_exhausted")).count();
-    let asked = house.ctl(&["--timeout", "8s", "ask", "a00", "are you well?"]);
+    let asked = test_env.ctl(&["--timeout", "8s", "ask", "a00", "are you well?"]);
     asked.exits(6);
     assert_eq!((told(&asked.err), asked.out.as_str()), (1, ""), "{}", asked.err);
-    let (code, _, err) = house.ctl_piped(&["--timeout", "8s", "talk", "a00"], b"hello\n");
+    let (code, _, err) = test_env.ctl_piped(&["--timeout", "8s", "talk", "a00"], b"hello\n");
     assert_eq!((code, told(&err)), (6, 1), "{err}");
-    assert!(house.json(&["agent", "get", "a00"])["waits"].as_str().unwrap().starts_with("budget_exhausted"));
+    assert!(test_env.json(&["agent", "get", "a00"])["waits"].as_str().unwrap().starts_with("budget_exhausted"));
     // A program gets its answer or its failure, and nothing besides.
-    let program = house.ctl(&["--json", "--timeout", "5s", "ask", "a00", "are you well?"]);
+    let program = test_env.ctl(&["--json", "--timeout", "5s", "ask", "a00", "are you well?"]);
     assert_eq!(program.exits(6).err.lines().count(), 1, "{}", program.err);
     // Whoever gets an answer reads nothing besides.
-    let well = house.ctl(&["ask", "a01", "are you well?"]);
+    let well = test_env.ctl(&["ask", "a01", "are you well?"]);
     assert_eq!((well.ok().out.trim(), well.err.as_str()), ("done", ""));
-    house.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
-    house.wait_until_quiet(Deadline::seconds(60));
-    assert_eq!(house.json(&["agent", "get", "a00"])["waits"], Value::Null);
+    test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!(test_env.json(&["agent", "get", "a00"])["waits"], Value::Null);
     daemon.stop();
 }
 
@@ -218,7 +218,7 @@ fn whoever_waits_for_an_agent_whose_model_is_down_is_told() {
     let daemon = scene.up();
     // Whether its own turn is parked or it opens none, because another's calls have found the model down.
     for agent in ["a00", "a01"] {
-        let asked = scene.house.ctl(&["--timeout", "12s", "ask", agent, "are you well?"]);
+        let asked = scene.test_env.ctl(&["--timeout", "12s", "ask", agent, "are you well?"]);
         let told = asked.err.lines().filter(|line| line.starts_with(&format!("{agent} waits: ")));
         assert_eq!((asked.exits(6).out.as_str(), told.count() > 0), ("", true), "{}", asked.err);
     }

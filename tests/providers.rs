@@ -10,15 +10,15 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_provider::testing::{Asked, StrictServer, Wire};
-use ghost_testkit::blackbox::{Daemon, Deadline, House, ScriptedRoles, python};
+use ghost_testkit::blackbox::{Daemon, Deadline, ScriptedRoles, TestEnvironment, python};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
 const NEWSROOM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/newsroom");
 const ROUNDS: usize = 20;
 
-fn house() -> House {
-    House::new(env!("CARGO_BIN_EXE_ghostd"))
+fn test_env() -> TestEnvironment {
+    TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"))
 }
 
 fn runtime() -> Runtime {
@@ -111,27 +111,27 @@ fn check_types(requests: &str) {
 fn everything_attached_comes_back_over_twenty_rounds_and_two_kills() {
     let mut requests = String::new();
     for wire in Wire::ALL {
-        let (house, runtime, gate) = (house(), runtime(), Arc::new(Gate::default()));
+        let (test_env, runtime, gate) = (test_env(), runtime(), Arc::new(Gate::default()));
         let shared = Arc::clone(&gate);
         let server = runtime.block_on(StrictServer::start(wire, move |asked| script(&shared, asked))).unwrap();
-        let world = house.world("rounds");
+        let world = test_env.world("rounds");
         world.config(&format!(
             "world: {{ name: Rounds, id: rounds }}\nagents: [{{ id: a, archetype: worker, overrides: {{ thinking: high }} }}]\nlimits: {{ turn_rounds_max: 40, loop_warn: 900, loop_block: 950, loop_stop: 990 }}\n\
              llm: {{ default_provider: p, default_model: model-x, providers: {{ {} }} }}\n",
             provider(wire, &server.base_url())
         ));
         world.archetype("worker", "## Tool Access\n- workspace.list\n");
-        let mut daemon: Daemon = house.up(world.path(), &[]);
-        house.json(&["send", "a", "begin"]);
+        let mut daemon: Daemon = test_env.up(world.path(), &[]);
+        test_env.json(&["send", "a", "begin"]);
         for round in [7, 14] {
             gate.wait_for(round);
             daemon.kill();
             gate.let_go(round);
-            daemon = house.up(world.path(), &[]);
+            daemon = test_env.up(world.path(), &[]);
         }
-        house.wait_until_quiet(Deadline::seconds(60));
+        test_env.wait_until_quiet(Deadline::seconds(60));
         assert_eq!(server.refusals(), Vec::<String>::new(), "{wire:?}");
-        let turns = house.json(&["turn", "list"]);
+        let turns = test_env.json(&["turn", "list"]);
         assert_eq!(
             (&turns[0]["status"], &turns[0]["text"]),
             (&json!("finished"), &json!("done after 20")),
@@ -149,21 +149,21 @@ fn everything_attached_comes_back_over_twenty_rounds_and_two_kills() {
 #[test]
 fn the_newsroom_does_its_job_over_every_protocol() {
     for wire in Wire::ALL {
-        let (house, runtime) = (house(), runtime());
+        let (test_env, runtime) = (test_env(), runtime());
         let roles = ScriptedRoles::load(&Path::new(NEWSROOM).join("scripts"));
         let server = runtime.block_on(StrictServer::start(wire, move |asked| roles.answer_to(asked))).unwrap();
-        let world = house.copy_of(Path::new(NEWSROOM), "newsroom");
+        let world = test_env.copy_of(Path::new(NEWSROOM), "newsroom");
         let file = world.join("world-config.yaml");
         let text = std::fs::read_to_string(&file).unwrap();
         const LLM: &str = "    scripted: { kind: scripted, dir: scripts }\n";
         assert!(text.contains(LLM), "{text}");
         let text = text.replace(LLM, &format!("    {}\n", provider(wire, &server.base_url())));
         std::fs::write(&file, text.replace("default_provider: scripted", "default_provider: p")).unwrap();
-        let daemon = house.up(&world, &[]);
+        let daemon = test_env.up(&world, &[]);
         daemon.wait_for_line("the end of the job", Deadline::seconds(180), |line| line.starts_with("  result  "));
-        house.wait_until_quiet(Deadline::seconds(60));
+        test_env.wait_until_quiet(Deadline::seconds(60));
         assert_eq!(server.refusals(), Vec::<String>::new(), "{wire:?}");
-        for turn in house.json(&["turn", "list"]).as_array().unwrap() {
+        for turn in test_env.json(&["turn", "list"]).as_array().unwrap() {
             assert_eq!(turn["status"], "finished", "{wire:?}: {turn}");
         }
         daemon.stop();

@@ -3,7 +3,7 @@
 // A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ghost_testkit::blackbox::{House, WorldDir};
+use ghost_testkit::blackbox::{TestEnvironment, WorldDir};
 
 const WORLD: &str = "\
 world: { name: Again, id: WORLD_ID }
@@ -22,8 +22,8 @@ rules:
 otherwise: [{ say: "Nobody asked." }]
 "#;
 
-fn world(house: &House, id: &str, provider: &str, dir: &str) -> WorldDir {
-    let world = house.world(id);
+fn world(test_env: &TestEnvironment, id: &str, provider: &str, dir: &str) -> WorldDir {
+    let world = test_env.world(id);
     let config = WORLD.replace("WORLD_ID", id).replace("PROVIDER", provider).replace("DIR", dir);
     // A run of its own has no earlier one.
     let config = if dir.is_empty() {
@@ -36,50 +36,50 @@ fn world(house: &House, id: &str, provider: &str, dir: &str) -> WorldDir {
     world
 }
 
-fn ask(house: &House, agent: &str, text: &str) -> String {
-    house.json(&["ask", agent, text])["reply"].as_str().unwrap().to_owned()
+fn ask(test_env: &TestEnvironment, agent: &str, text: &str) -> String {
+    test_env.json(&["ask", agent, text])["reply"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn a_recorded_run_goes_on_where_it_was_over_reloads_and_kills() {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let first = world(&house, "first", "scripted", "");
-    let daemon = house.up(first.path(), &[]);
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let first = world(&test_env, "first", "scripted", "");
+    let daemon = test_env.up(first.path(), &[]);
     for text in ["one", "two", "three", "four"] {
-        assert_eq!(ask(&house, "a", text), format!("a heard {text}."));
+        assert_eq!(ask(&test_env, "a", text), format!("a heard {text}."));
     }
-    assert_eq!(ask(&house, "b", "one"), "b heard one.");
+    assert_eq!(ask(&test_env, "b", "one"), "b heard one.");
     daemon.stop();
 
-    let earlier = house.data("first").to_str().unwrap().to_owned();
-    let second = world(&house, "second", "earlier", &earlier);
-    let daemon = house.up(second.path(), &[]);
-    assert_eq!(ask(&house, "a", "anything"), "a heard one.");
-    let written = house.json(&["tool", "call", "a", "workspace.read", r#"{"path":"heard.md"}"#]);
+    let earlier = test_env.data("first").to_str().unwrap().to_owned();
+    let second = world(&test_env, "second", "earlier", &earlier);
+    let daemon = test_env.up(second.path(), &[]);
+    assert_eq!(ask(&test_env, "a", "anything"), "a heard one.");
+    let written = test_env.json(&["tool", "call", "a", "workspace.read", r#"{"path":"heard.md"}"#]);
     assert!(written.to_string().contains("one"), "its calls are made again: {written}");
-    assert_eq!(house.json(&["reload"])["changes"][0]["detail"], "nothing changes (2 agents)");
-    assert_eq!(ask(&house, "a", "anything"), "a heard two.");
+    assert_eq!(test_env.json(&["reload"])["changes"][0]["detail"], "nothing changes (2 agents)");
+    assert_eq!(ask(&test_env, "a", "anything"), "a heard two.");
     daemon.kill();
-    let daemon = house.up(second.path(), &[]);
-    assert_eq!(ask(&house, "a", "anything"), "a heard three.");
-    assert_eq!(ask(&house, "b", "anything"), "b heard one.");
+    let daemon = test_env.up(second.path(), &[]);
+    assert_eq!(ask(&test_env, "a", "anything"), "a heard three.");
+    assert_eq!(ask(&test_env, "b", "anything"), "b heard one.");
     // One that the reload reads for the first time goes on, too.
     let text = std::fs::read_to_string(second.path().join("world-config.yaml")).unwrap();
     second.config(&text.replace("dir: '", "dir: '/"));
-    house.json(&["reload"]);
-    assert_eq!(ask(&house, "a", "anything"), "a heard four.");
-    house.ctl(&["ask", "a", "anything"]).exits(5).says(&["the recording has no further answer for a"]);
+    test_env.json(&["reload"]);
+    assert_eq!(ask(&test_env, "a", "anything"), "a heard four.");
+    test_env.ctl(&["ask", "a", "anything"]).exits(5).says(&["the recording has no further answer for a"]);
 
     // A run that is not there changes nothing.
     second.config(&text.replace(&earlier, "/nowhere"));
-    let refused = house.ctl(&["reload"]);
+    let refused = test_env.ctl(&["reload"]);
     let told = "world-config.yaml:3: llm.providers.earlier.dir: there is no run in /nowhere";
     assert!(refused.exits(2).out.contains(told), "{}", refused.out);
-    house.json(&["status"]);
+    test_env.json(&["status"]);
     daemon.stop();
 
     // Who thinks with something else needs no recording.
-    let daemon = house.up(second.path(), &["--provider", "scripted", "--model", "plain"]);
-    assert_eq!(ask(&house, "a", "five"), "a heard five.");
+    let daemon = test_env.up(second.path(), &["--provider", "scripted", "--model", "plain"]);
+    assert_eq!(ask(&test_env, "a", "five"), "a heard five.");
     daemon.stop();
 }

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use ghost_testkit::blackbox::{AHEAD, Daemon, Database, Deadline, House, ghostd_testing};
+use ghost_testkit::blackbox::{AHEAD, Daemon, Database, Deadline, TestEnvironment, ghostd_testing};
 use serde_json::Value;
 
 const SCRIPT: &str = r#"about: Sets timers and says what it was reminded of.
@@ -36,28 +36,28 @@ limits: { cron_gap_seconds: 1, timers_max: 2 }
 llm: { default_provider: scripted, default_model: clock }
 ";
 
-fn clock() -> (House, PathBuf) {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("clock");
+fn clock() -> (TestEnvironment, PathBuf) {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("clock");
     world.config(WORLD).archetype("clerk", "").write("scripts/clock.yaml", SCRIPT);
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
-fn running() -> (House, PathBuf, Daemon) {
-    let (house, world) = clock();
-    let daemon = house.up(&world, &[]);
-    (house, world, daemon)
+fn running() -> (TestEnvironment, PathBuf, Daemon) {
+    let (test_env, world) = clock();
+    let daemon = test_env.up(&world, &[]);
+    (test_env, world, daemon)
 }
 
-fn events(house: &House, kind: &str) -> Vec<Value> {
-    house.ctl(&["--json", "events", "--kind", kind]).ok().json_lines()
+fn events(test_env: &TestEnvironment, kind: &str) -> Vec<Value> {
+    test_env.ctl(&["--json", "events", "--kind", kind]).ok().json_lines()
 }
 
 /// Waits until there are so many events of a kind, and gives them.
-fn until(house: &House, kind: &str, count: usize) -> Vec<Value> {
+fn until(test_env: &TestEnvironment, kind: &str, count: usize) -> Vec<Value> {
     Deadline::seconds(60).until(kind, || {
-        let found = events(house, kind);
+        let found = events(test_env, kind);
         if found.len() >= count { Ok(found) } else { Err(format!("{} of {count}: {found:?}", found.len())) }
     })
 }
@@ -80,8 +80,8 @@ fn tomorrow() -> String {
 }
 
 /// Expects the table of a kind to hold these words.
-fn lists(house: &House, kind: &str, words: &[&str]) {
-    let ran = house.ctl(&[kind, "list"]);
+fn lists(test_env: &TestEnvironment, kind: &str, words: &[&str]) {
+    let ran = test_env.ctl(&[kind, "list"]);
     for word in words {
         assert!(ran.ok().out.contains(word), "no `{word}` in\n{}", ran.out);
     }
@@ -89,31 +89,31 @@ fn lists(house: &House, kind: &str, words: &[&str]) {
 
 #[test]
 fn every_command_has_its_form_and_bad_input_its_exit_code() {
-    let (house, _, daemon) = running();
-    let timer = house.json(&["timer", "set", "ada", "tea", "--in", "1h30m", "--message", "drink it"]);
+    let (test_env, _, daemon) = running();
+    let timer = test_env.json(&["timer", "set", "ada", "tea", "--in", "1h30m", "--message", "drink it"]);
     assert_eq!((text(&timer, "kind"), text(&timer, "agent_id"), text(&timer, "name")), ("timer", "ada", "tea"));
     let id = text(&timer, "schedule_id").to_owned();
     let tomorrow = tomorrow();
-    let again = house.json(&["timer", "set", "ada", "tea", "--at", &tomorrow, "--message", "x"]);
+    let again = test_env.json(&["timer", "set", "ada", "tea", "--at", &tomorrow, "--message", "x"]);
     assert_eq!((text(&again, "schedule_id"), text(&again, "next_at")), (id.as_str(), tomorrow.as_str()));
-    house.json(&["timer", "set", "ada", "coffee", "--in", "1d", "--message", "x"]);
-    assert_eq!(house.json(&["timer", "list", "--agent", "ada"]).as_array().unwrap().len(), 2);
-    assert_eq!(house.json(&["timer", "list", "--agent", "ben"]), serde_json::json!([]));
-    lists(&house, "timer", &["tea", "coffee", "ada"]);
-    house.ctl(&["timer", "set", "ada", "third", "--in", "1h", "--message", "x"]).exits(8);
-    assert_eq!(house.json(&["timer", "runs", "ada/tea"]), serde_json::json!([]));
-    assert_eq!(house.json(&["timer", "runs", &id]), serde_json::json!([]));
-    house.json(&["timer", "cancel", &id]);
-    house.json(&["timer", "cancel", "ada/coffee"]);
+    test_env.json(&["timer", "set", "ada", "coffee", "--in", "1d", "--message", "x"]);
+    assert_eq!(test_env.json(&["timer", "list", "--agent", "ada"]).as_array().unwrap().len(), 2);
+    assert_eq!(test_env.json(&["timer", "list", "--agent", "ben"]), serde_json::json!([]));
+    lists(&test_env, "timer", &["tea", "coffee", "ada"]);
+    test_env.ctl(&["timer", "set", "ada", "third", "--in", "1h", "--message", "x"]).exits(8);
+    assert_eq!(test_env.json(&["timer", "runs", "ada/tea"]), serde_json::json!([]));
+    assert_eq!(test_env.json(&["timer", "runs", &id]), serde_json::json!([]));
+    test_env.json(&["timer", "cancel", &id]);
+    test_env.json(&["timer", "cancel", "ada/coffee"]);
     for verb in ["cancel", "runs"] {
-        let ran = house.ctl(&["--json", "timer", verb, "nope"]);
+        let ran = test_env.ctl(&["--json", "timer", verb, "nope"]);
         assert!(text(&ran.exits(2).error(), "hint").contains("AGENT/NAME"), "{}", ran.err);
     }
-    house.ctl(&["timer", "runs", &id]).exits(3);
-    house.ctl(&["timer", "cancel", &id]).exits(3);
-    house.ctl(&["timer", "cancel", "ada/coffee"]).exits(3);
+    test_env.ctl(&["timer", "runs", &id]).exits(3);
+    test_env.ctl(&["timer", "cancel", &id]).exits(3);
+    test_env.ctl(&["timer", "cancel", "ada/coffee"]).exits(3);
 
-    let cron = house.json(&[
+    let cron = test_env.json(&[
         "cron",
         "add",
         "ben",
@@ -128,26 +128,26 @@ fn every_command_has_its_form_and_bad_input_its_exit_code() {
         "run_once",
     ]);
     assert_eq!((text(&cron, "missed"), text(&cron["when"], "zone")), ("run_once", "Europe/Berlin"));
-    let run = house.json(&["cron", "run", "ben/mail"]);
+    let run = test_env.json(&["cron", "run", "ben/mail"]);
     assert_eq!((text(&run, "status"), &run["run"]), ("queued", &serde_json::json!(1)));
-    house.wait_until_quiet(Deadline::seconds(30));
-    let runs = house.json(&["cron", "runs", text(&cron, "schedule_id")]);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    let runs = test_env.json(&["cron", "runs", text(&cron, "schedule_id")]);
     assert_eq!(text(&runs[0], "status"), "done");
-    assert_eq!(house.json(&["cron", "disable", "ben/mail"])["enabled"], false);
-    assert_eq!(house.json(&["cron", "list"])[0]["next_at"], Value::Null);
-    assert_eq!(house.json(&["cron", "enable", "ben/mail"])["enabled"], true);
-    lists(&house, "cron", &["0 9 * * 1-5 Europe/Berlin", "done"]);
-    house.ctl(&["timer", "cancel", text(&cron, "schedule_id")]).exits(3);
-    house.json(&["cron", "add", "ben", "pulse", "--every", "1h", "--message", "look"]);
-    house.json(&["cron", "add", "ben", "once", "--at", &tomorrow, "--message", "look"]);
-    house.json(&["cron", "cancel", "ben/mail"]);
-    assert_eq!(text(&house.json(&["cron", "runs", text(&cron, "schedule_id")])[0], "status"), "done");
+    assert_eq!(test_env.json(&["cron", "disable", "ben/mail"])["enabled"], false);
+    assert_eq!(test_env.json(&["cron", "list"])[0]["next_at"], Value::Null);
+    assert_eq!(test_env.json(&["cron", "enable", "ben/mail"])["enabled"], true);
+    lists(&test_env, "cron", &["0 9 * * 1-5 Europe/Berlin", "done"]);
+    test_env.ctl(&["timer", "cancel", text(&cron, "schedule_id")]).exits(3);
+    test_env.json(&["cron", "add", "ben", "pulse", "--every", "1h", "--message", "look"]);
+    test_env.json(&["cron", "add", "ben", "once", "--at", &tomorrow, "--message", "look"]);
+    test_env.json(&["cron", "cancel", "ben/mail"]);
+    assert_eq!(text(&test_env.json(&["cron", "runs", text(&cron, "schedule_id")])[0], "status"), "done");
 
-    let watch = house.json(&["watch", "add", "ada", "box", "shared", "--recursive", "--changes", "created,removed"]);
+    let watch = test_env.json(&["watch", "add", "ada", "box", "shared", "--recursive", "--changes", "created,removed"]);
     assert_eq!(watch["when"]["changes"], serde_json::json!(["created", "removed"]));
-    lists(&house, "watch", &["box", "shared and below"]);
-    assert_eq!(house.json(&["watch", "runs", "ada/box"]), serde_json::json!([]));
-    house.json(&["watch", "cancel", "ada/box"]);
+    lists(&test_env, "watch", &["box", "shared and below"]);
+    assert_eq!(test_env.json(&["watch", "runs", "ada/box"]), serde_json::json!([]));
+    test_env.json(&["watch", "cancel", "ada/box"]);
 
     let x = ["--message", "x"];
     for (code, exit, args) in [
@@ -169,7 +169,7 @@ fn every_command_has_its_form_and_bad_input_its_exit_code() {
         ("invalid_arguments", 2, vec!["watch", "add", "ada", "a", "shared", "--debounce-ms", "1"]),
     ] {
         let args: Vec<&str> = ["--json"].into_iter().chain(args).chain(x).collect();
-        let ran = house.ctl(&args);
+        let ran = test_env.ctl(&args);
         ran.exits(exit);
         assert_eq!(ran.error()["code"], code, "{args:?}: {}", ran.err);
     }
@@ -179,34 +179,34 @@ fn every_command_has_its_form_and_bad_input_its_exit_code() {
         vec!["cron", "add", "ada", "a", "--message", "x"],
         vec!["cron", "add", "ada", "a", "--every", "1h", "--zone", "UTC", "--message", "x"],
     ] {
-        house.ctl(&usage).exits(2);
+        test_env.ctl(&usage).exits(2);
     }
-    let no_time = house.ctl(&["timer", "set", "ada", "a", "--message", "x"]);
+    let no_time = test_env.ctl(&["timer", "set", "ada", "a", "--message", "x"]);
     assert!(no_time.err.contains("--in") && no_time.err.contains("--at"), "{}", no_time.err);
-    assert_eq!(house.json(&["cron", "list", "--agent", "ada"]), serde_json::json!([]));
+    assert_eq!(test_env.json(&["cron", "list", "--agent", "ada"]), serde_json::json!([]));
     daemon.stop();
 }
 
 #[test]
 fn a_timer_that_an_agent_set_survives_kill_9_and_one_that_passed_meanwhile_goes_off_once_and_late() {
-    let (house, world, daemon) = running();
-    house.json(&["ask", "ada", "remind me of lunch"]);
-    until(&house, "schedule.fired", 1);
-    house.wait_until_quiet(Deadline::seconds(30));
-    house.json(&["timer", "set", "ada", "tea", "--in", "2s", "--message", "drink"]);
+    let (test_env, world, daemon) = running();
+    test_env.json(&["ask", "ada", "remind me of lunch"]);
+    until(&test_env, "schedule.fired", 1);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    test_env.json(&["timer", "set", "ada", "tea", "--in", "2s", "--message", "drink"]);
     daemon.kill();
     passes(SystemTime::now() + Duration::from_secs(3));
-    let daemon = house.up(&world, &[]);
-    let fired = until(&house, "schedule.fired", 2);
+    let daemon = test_env.up(&world, &[]);
+    let fired = until(&test_env, "schedule.fired", 2);
     assert_eq!((&fired[0]["payload"]["late"], &fired[1]["payload"]["late"]), (&Value::Bool(false), &Value::Bool(true)));
-    house.wait_until_quiet(Deadline::seconds(30));
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.kill();
-    let daemon = house.up(&world, &[]);
-    house.json(&["timer", "set", "ada", "soon", "--in", "1s", "--message", "x"]);
-    assert_eq!(until(&house, "schedule.fired", 3).len(), 3);
-    house.wait_until_quiet(Deadline::seconds(30));
+    let daemon = test_env.up(&world, &[]);
+    test_env.json(&["timer", "set", "ada", "soon", "--in", "1s", "--message", "x"]);
+    assert_eq!(until(&test_env, "schedule.fired", 3).len(), 3);
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.stop();
-    let data = Database::open(&house.data("clock"));
+    let data = Database::open(&test_env.data("clock"));
     assert_eq!(data.texts("SELECT record FROM schedules"), [""; 0]);
     assert_eq!(data.number("SELECT count(*) FROM schedule_runs WHERE json_extract(record, '$.status') = 'done'"), 3);
     assert_eq!(data.number("SELECT count(*) FROM messages WHERE kind = 'timer'"), 3);
@@ -214,17 +214,17 @@ fn a_timer_that_an_agent_set_survives_kill_9_and_one_that_passed_meanwhile_goes_
 
 #[test]
 fn a_cron_job_killed_in_the_middle_runs_no_slot_twice_and_accounts_for_each() {
-    let (house, world, daemon) = running();
-    let job = house.json(&["cron", "add", "ada", "tick", "--every", "1s", "--message", "tick"]);
-    until(&house, "schedule.fired", 2);
+    let (test_env, world, daemon) = running();
+    let job = test_env.json(&["cron", "add", "ada", "tick", "--every", "1s", "--message", "tick"]);
+    until(&test_env, "schedule.fired", 2);
     daemon.kill();
     passes(SystemTime::now() + Duration::from_secs(3));
-    let daemon = house.up(&world, &[]);
-    let before = events(&house, "schedule.fired").len();
-    until(&house, "schedule.fired", before + 2);
-    house.json(&["cron", "disable", "ada/tick"]);
-    house.wait_until_quiet(Deadline::seconds(30));
-    let runs = house.json(&["cron", "runs", text(&job, "schedule_id"), "--limit", "1000"]);
+    let daemon = test_env.up(&world, &[]);
+    let before = events(&test_env, "schedule.fired").len();
+    until(&test_env, "schedule.fired", before + 2);
+    test_env.json(&["cron", "disable", "ada/tick"]);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    let runs = test_env.json(&["cron", "runs", text(&job, "schedule_id"), "--limit", "1000"]);
     let runs = runs.as_array().unwrap();
     assert!(runs.windows(2).all(|pair| text(&pair[0], "slot_at") > text(&pair[1], "slot_at")), "{runs:#?}");
     assert!(runs.iter().rev().zip(1..).all(|(run, n)| run["run"] == n), "{runs:#?}");
@@ -244,10 +244,10 @@ fn a_cron_job_killed_in_the_middle_runs_no_slot_twice_and_accounts_for_each() {
 
 #[test]
 fn a_watch_reports_a_burst_once_and_what_changed_while_the_daemon_was_down() {
-    let (house, world, daemon) = running();
-    let workspace = house.data("clock").join("workspace");
+    let (test_env, world, daemon) = running();
+    let workspace = test_env.data("clock").join("workspace");
     let (shared, aside) = (workspace.join("shared"), workspace.join("aside"));
-    house.json(&["watch", "add", "ada", "box", "shared", "--recursive", "--message", "read it"]);
+    test_env.json(&["watch", "add", "ada", "box", "shared", "--recursive", "--message", "read it"]);
     // What is moved in is there at once, however busy the machine is with other things.
     std::fs::create_dir(&aside).unwrap();
     for n in 0..20 {
@@ -255,25 +255,25 @@ fn a_watch_reports_a_burst_once_and_what_changed_while_the_daemon_was_down() {
     }
     let burst = shared.join("burst");
     std::fs::rename(&aside, &burst).unwrap();
-    until(&house, "schedule.fired", 1);
-    house.wait_until_quiet(Deadline::seconds(30));
+    until(&test_env, "schedule.fired", 1);
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.kill();
     std::fs::create_dir_all(shared.join("deep")).unwrap();
     std::fs::rename(burst.join("0.txt"), shared.join("deep/zero.txt")).unwrap();
     std::fs::write(burst.join("1.txt"), "changed").unwrap();
     std::fs::remove_file(burst.join("2.txt")).unwrap();
-    let daemon = house.up(&world, &[]);
-    let fired = until(&house, "schedule.fired", 2);
+    let daemon = test_env.up(&world, &[]);
+    let fired = until(&test_env, "schedule.fired", 2);
     assert_eq!(fired[1]["payload"]["late"], true);
     // Nothing of it is told again: what comes next is the next change.
     std::fs::write(&aside, "1").unwrap();
     std::fs::rename(&aside, shared.join("deep/new.txt")).unwrap();
-    let fired = until(&house, "schedule.fired", 3);
+    let fired = until(&test_env, "schedule.fired", 3);
     assert_eq!(fired.len(), 3);
-    house.wait_until_quiet(Deadline::seconds(30));
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.stop();
     let bodies =
-        Database::open(&house.data("clock")).texts("SELECT body FROM messages WHERE kind = 'watch' ORDER BY seq");
+        Database::open(&test_env.data("clock")).texts("SELECT body FROM messages WHERE kind = 'watch' ORDER BY seq");
     let created = (0..20).all(|n| bodies[0].contains(&format!("- created shared/burst/{n}.txt")));
     assert!(created && bodies[0].contains("read it"), "{bodies:#?}");
     let down = [
@@ -286,8 +286,8 @@ fn a_watch_reports_a_burst_once_and_what_changed_while_the_daemon_was_down() {
 }
 
 /// The rows of a reload's plan about channels and jobs.
-fn planned(house: &House, args: &[&str]) -> Vec<String> {
-    let rows = house.json(args)["changes"].as_array().unwrap().clone();
+fn planned(test_env: &TestEnvironment, args: &[&str]) -> Vec<String> {
+    let rows = test_env.json(args)["changes"].as_array().unwrap().clone();
     let rows = rows.iter().map(|row| {
         format!("{} {}", row["action"].as_str().unwrap_or_default(), row["subject"].as_str().unwrap_or_default())
     });
@@ -296,80 +296,80 @@ fn planned(house: &House, args: &[&str]) -> Vec<String> {
 
 #[test]
 fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
-    let (house, world) = clock();
+    let (test_env, world) = clock();
     let file = world.join("world-config.yaml");
     let declared = "chat_channels:\n  desk: { members: [ada, ben], gated: true }\ncron:\n  - { agent: ada, name: pulse, \
                     every: 1h, message: Look }\n  - { agent: ben, name: report, every: 2h, message: Write, to: desk }\n";
     std::fs::write(&file, format!("{WORLD}{declared}")).unwrap();
-    let daemon = house.up(&world, &[]);
-    let jobs = |house: &House| -> Vec<(String, String)> {
-        let list = house.json(&["cron", "list"]);
+    let daemon = test_env.up(&world, &[]);
+    let jobs = |test_env: &TestEnvironment| -> Vec<(String, String)> {
+        let list = test_env.json(&["cron", "list"]);
         let list = list.as_array().unwrap().iter();
         list.map(|job| (job["name"].as_str().unwrap().to_owned(), job["schedule_id"].as_str().unwrap().to_owned()))
             .collect()
     };
-    let members = |house: &House| {
-        let list = house.json(&["chat", "list"]);
+    let members = |test_env: &TestEnvironment| {
+        let list = test_env.json(&["chat", "list"]);
         (list.as_array().unwrap().len(), list[0]["members"].clone())
     };
-    let first = jobs(&house);
+    let first = jobs(&test_env);
     assert_eq!(first.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["pulse", "report"]);
-    assert_eq!(members(&house), (1, serde_json::json!(["ada", "ben"])));
-    assert!(planned(&house, &["reload", "--dry-run"]).is_empty());
+    assert_eq!(members(&test_env), (1, serde_json::json!(["ada", "ben"])));
+    assert!(planned(&test_env, &["reload", "--dry-run"]).is_empty());
     // Whatever moment it dies in, the next start finds the same channel and the same jobs, once.
     daemon.kill();
     for _ in 0..3 {
-        house.start(&world, &[]).kill();
+        test_env.start(&world, &[]).kill();
     }
-    let daemon = house.up(&world, &[]);
-    assert_eq!((jobs(&house), members(&house).0), (first.clone(), 1));
-    assert_eq!((events(&house, "chat.created").len(), events(&house, "schedule.set").len()), (1, 2));
+    let daemon = test_env.up(&world, &[]);
+    assert_eq!((jobs(&test_env), members(&test_env).0), (first.clone(), 1));
+    assert_eq!((events(&test_env, "chat.created").len(), events(&test_env, "schedule.set").len()), (1, 2));
     // What a hand sets up is no business of the file's.
-    house.ctl(&["chat", "create", "mine", "--members", "ada"]).ok();
-    house.ctl(&["cron", "add", "ada", "own", "--every", "3h", "--message", "Mine"]).ok();
+    test_env.ctl(&["chat", "create", "mine", "--members", "ada"]).ok();
+    test_env.ctl(&["cron", "add", "ada", "own", "--every", "3h", "--message", "Mine"]).ok();
     let changed = declared.replace("[ada, ben]", "[ada]").replace("every: 1h", "every: 4h");
     let changed = changed.split("  - { agent: ben").next().unwrap();
     std::fs::write(&file, format!("{WORLD}{changed}")).unwrap();
     let expected = ["update channel:desk", "update cron:ada/pulse", "stop cron:ben/report"];
-    assert_eq!(planned(&house, &["reload", "--dry-run"]), expected);
-    assert_eq!(jobs(&house).len(), 3);
-    assert_eq!(planned(&house, &["reload"]), expected);
-    let now = jobs(&house);
+    assert_eq!(planned(&test_env, &["reload", "--dry-run"]), expected);
+    assert_eq!(jobs(&test_env).len(), 3);
+    assert_eq!(planned(&test_env, &["reload"]), expected);
+    let now = jobs(&test_env);
     assert_eq!(now.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["own", "pulse"]);
     assert!(now.contains(&first[0]), "a job that changes is the same job");
-    assert_eq!(members(&house), (2, serde_json::json!(["ada"])));
+    assert_eq!(members(&test_env), (2, serde_json::json!(["ada"])));
     // A mistake names its line, and changes nothing.
     std::fs::write(&file, format!("{WORLD}cron:\n  - {{ agent: adda, name: x, every: 1h, message: y }}\n")).unwrap();
-    let refused = house.ctl(&["reload"]);
+    let refused = test_env.ctl(&["reload"]);
     assert_eq!(refused.code, Some(2));
     assert!(format!("{}{}", refused.out, refused.err).contains(":8"), "{}{}", refused.out, refused.err);
-    assert_eq!(jobs(&house).len(), 2);
+    assert_eq!(jobs(&test_env).len(), 2);
     std::fs::write(&file, WORLD).unwrap();
-    assert_eq!(planned(&house, &["reload"]), ["stop channel:desk", "stop cron:ada/pulse"]);
-    assert_eq!(jobs(&house).len(), 1);
+    assert_eq!(planned(&test_env, &["reload"]), ["stop channel:desk", "stop cron:ada/pulse"]);
+    assert_eq!(jobs(&test_env).len(), 1);
     daemon.stop();
 }
 
 #[test]
 fn a_clock_that_jumps_by_400_days_sets_off_soon_what_is_due_and_each_once() {
-    let mut house = House::new(ghostd_testing());
-    let ahead = house.join("ahead");
-    house.set(AHEAD, &ahead);
-    let world = house.world("clock");
+    let mut test_env = TestEnvironment::new(ghostd_testing());
+    let ahead = test_env.join("ahead");
+    test_env.set(AHEAD, &ahead);
+    let world = test_env.world("clock");
     world.config(WORLD).archetype("clerk", "").write("scripts/clock.yaml", SCRIPT);
-    let daemon = house.up(world.path(), &[]);
-    house.ctl(&["timer", "set", "ada", "harvest", "--in", "300d", "--message", "bring it in"]).ok();
-    house.ctl(&["cron", "add", "ben", "hourly", "--every", "1h", "--message", "look"]).ok();
+    let daemon = test_env.up(world.path(), &[]);
+    test_env.ctl(&["timer", "set", "ada", "harvest", "--in", "300d", "--message", "bring it in"]).ok();
+    test_env.ctl(&["cron", "add", "ben", "hourly", "--every", "1h", "--message", "look"]).ok();
     std::fs::write(&ahead, (400_u64 * 86_400_000).to_string()).unwrap();
     let soon = Deadline::seconds(15);
     soon.until("what was due", || {
-        let fired = [events(&house, "schedule.fired"), events(&house, "schedule.skipped")].concat();
+        let fired = [events(&test_env, "schedule.fired"), events(&test_env, "schedule.skipped")].concat();
         let of = |agent: &str| fired.iter().filter(|event| event["agent_id"] == agent).count();
         if of("ada") == 1 && of("ben") >= 1 { Ok(()) } else { Err(format!("{fired:?}")) }
     });
     // Nine thousand six hundred hours are one run, not as many.
-    house.wait_until_quiet(Deadline::seconds(30));
-    let fired = events(&house, "schedule.fired");
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    let fired = events(&test_env, "schedule.fired");
     assert!(fired.iter().filter(|event| event["agent_id"] == "ben").count() <= 2, "{fired:?}");
     daemon.stop();
 }

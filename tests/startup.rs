@@ -10,94 +10,94 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ghost_testkit::blackbox::{Database, Deadline, House, Ran};
+use ghost_testkit::blackbox::{Database, Deadline, Ran, TestEnvironment};
 
-fn house() -> (House, PathBuf) {
-    let house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    let world = house.world("home");
+fn test_env() -> (TestEnvironment, PathBuf) {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let world = test_env.world("home");
     world
         .config("agents: [{ id: ada, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
         .archetype("clerk", "")
         .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
 /// A house whose world has run, and has a message that must not get lost.
-fn lived_in() -> (House, PathBuf) {
-    let (house, world) = house();
-    let daemon = house.up(&world, &[]);
-    house.ctl(&["send", "ada", "keep me"]).ok();
-    house.wait_until_quiet(Deadline::seconds(30));
+fn lived_in() -> (TestEnvironment, PathBuf) {
+    let (test_env, world) = test_env();
+    let daemon = test_env.up(&world, &[]);
+    test_env.ctl(&["send", "ada", "keep me"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(30));
     daemon.stop();
-    (house, world)
+    (test_env, world)
 }
 
-fn up(house: &House, world: &Path, args: &[&str]) -> Ran {
+fn up(test_env: &TestEnvironment, world: &Path, args: &[&str]) -> Ran {
     let mut all = vec!["up", world.to_str().unwrap()];
     all.extend_from_slice(args);
-    house.ghostd(&all)
+    test_env.ghostd(&all)
 }
 
 /// The world starts, and what was in it is in it.
-fn nothing_is_lost(house: &House, world: &Path) {
-    let daemon = house.up(world, &[]);
-    assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
-    let events = house.ctl(&["--json", "events"]).json_lines();
+fn nothing_is_lost(test_env: &TestEnvironment, world: &Path) {
+    let daemon = test_env.up(world, &[]);
+    assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
+    let events = test_env.ctl(&["--json", "events"]).json_lines();
     assert!(events.iter().zip(1..).all(|(event, seq)| event["seq"] == seq));
     daemon.stop();
-    let database = Database::open(&house.data("home"));
+    let database = Database::open(&test_env.data("home"));
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE body = 'keep me' AND state = 'consumed'"), 1);
 }
 
 #[test]
 fn a_data_directory_that_cannot_be_made_or_written() {
-    let (house, world) = house();
-    std::fs::write(house.join("file"), "").unwrap();
-    let inside = house.join("file/data");
-    up(&house, &world, &["--data", inside.to_str().unwrap()]).exits(5).says(&["file/data", "hint: ", "--data"]);
+    let (test_env, world) = test_env();
+    std::fs::write(test_env.join("file"), "").unwrap();
+    let inside = test_env.join("file/data");
+    up(&test_env, &world, &["--data", inside.to_str().unwrap()]).exits(5).says(&["file/data", "hint: ", "--data"]);
 
-    let locked = house.join("locked");
+    let locked = test_env.join("locked");
     std::fs::create_dir(&locked).unwrap();
     std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o555)).unwrap();
     // A privileged user writes where it likes; the kernel's own file system still says no.
     let privileged = std::fs::write(locked.join("probe"), "").is_ok();
     let target = if privileged { PathBuf::from("/sys/ghost-data") } else { locked.join("data") };
-    up(&house, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be made", "hint: "]);
+    up(&test_env, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be made", "hint: "]);
     let target = if privileged { PathBuf::from("/sys/kernel") } else { locked };
-    up(&house, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be written", "hint: "]);
+    up(&test_env, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be written", "hint: "]);
 }
 
 #[test]
 fn a_token_that_the_daemon_takes_is_one_that_its_client_sends() {
-    let (mut house, world) = house();
-    house.set("GHOST_TOKEN", "x".repeat(4_096));
-    let daemon = house.up(&world, &["--listen", "127.0.0.1:0"]);
+    let (mut test_env, world) = test_env();
+    test_env.set("GHOST_TOKEN", "x".repeat(4_096));
+    let daemon = test_env.up(&world, &["--listen", "127.0.0.1:0"]);
     let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
-    house.ctl(&["--endpoint", &line[line.find("127.0.0.1:").unwrap()..], "status"]).ok();
+    test_env.ctl(&["--endpoint", &line[line.find("127.0.0.1:").unwrap()..], "status"]).ok();
     daemon.stop();
     for (token, why) in [
         ("x".repeat(4_097), "GHOST_TOKEN has 4097 bytes; at most 4096 are taken"),
         ("x".repeat(15), "GHOST_TOKEN is shorter than 16 characters"),
         ("fünfzehn und mehr Zeichen".to_owned(), "printable ASCII"),
     ] {
-        house.set("GHOST_TOKEN", token);
-        up(&house, &world, &["--listen", "127.0.0.1:0"]).exits(2).says(&[why]);
+        test_env.set("GHOST_TOKEN", token);
+        up(&test_env, &world, &["--listen", "127.0.0.1:0"]).exits(2).says(&[why]);
     }
 }
 
 #[test]
 fn a_taken_port_starts_nothing() {
-    let (house, world) = lived_in();
+    let (test_env, world) = lived_in();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for flag in ["--listen", "--http"] {
-        let ran = up(&house, &world, &[flag, &address]);
+        let ran = up(&test_env, &world, &[flag, &address]);
         assert_ne!(ran.code, Some(0));
         ran.says(&[&address]);
         assert!(ran.err.contains("hint: "), "{}", ran.err);
     }
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 /// What a directory holds: every file with its text, every socket and directory.
@@ -122,7 +122,7 @@ fn a_refused_start_leaves_the_data_directory_as_it_was() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let nowhere = "/nope";
-    let (fresh, world) = house();
+    let (fresh, world) = test_env();
     let socket = fresh.join("own.sock");
     let own = format!("unix:{}", socket.display());
     let refused: [&[&str]; 5] = [
@@ -139,83 +139,83 @@ fn a_refused_start_leaves_the_data_directory_as_it_was() {
     }
     up(&fresh, &world, &["--input", nowhere]).exits(2).says(&["no job", "--input"]);
 
-    let (house, world) = lived_in();
-    let before = holds(&house.data("home"));
+    let (test_env, world) = lived_in();
+    let before = holds(&test_env.data("home"));
     assert!(before.keys().any(|path| path.ends_with("lock")));
     for args in refused {
-        assert_ne!(up(&house, &world, args).code, Some(0), "{args:?}");
-        let after = holds(&house.data("home"));
+        assert_ne!(up(&test_env, &world, args).code, Some(0), "{args:?}");
+        let after = holds(&test_env.data("home"));
         // An orderly close of the database may write what it holds in another place; what it says is checked below.
         let names = |held: &BTreeMap<PathBuf, Option<Vec<u8>>>| held.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&after), names(&before), "{args:?}");
         for name in ["lock", "token"] {
-            let file = house.data("home").join(name);
+            let file = test_env.data("home").join(name);
             assert_eq!(after.get(&file), before.get(&file), "{args:?} changed {name}");
         }
     }
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 
     // One that runs keeps its lock, whoever else tries.
-    let daemon = house.up(&world, &[]);
-    let lock = house.data("home").join("lock");
-    let running = holds(&house.data("home"))[&lock].clone();
+    let daemon = test_env.up(&world, &[]);
+    let lock = test_env.data("home").join("lock");
+    let running = holds(&test_env.data("home"))[&lock].clone();
     for args in [&[][..], &["--http", &address][..]] {
-        up(&house, &world, args).exits(7);
-        assert_eq!(holds(&house.data("home"))[&lock], running);
+        up(&test_env, &world, args).exits(7);
+        assert_eq!(holds(&test_env.data("home"))[&lock], running);
     }
     assert_eq!(running.as_deref(), Some(daemon.pid().to_string().as_bytes()));
     daemon.stop();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 #[test]
 fn a_rule_file_is_read_again_when_it_or_what_is_known_of_it_has_changed() {
-    let (house, world) = lived_in();
-    let known = house.data("home").join("vetted-scripts");
+    let (test_env, world) = lived_in();
+    let known = test_env.data("home").join("vetted-scripts");
     let text = std::fs::read_to_string(&known).unwrap();
     assert_eq!(text.lines().count(), 3, "{text}");
     // It is found good without being read, and read when it is needed.
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     let script = world.join("scripts/clerk.yaml");
     let good = std::fs::read_to_string(&script).unwrap();
     std::fs::write(&script, "otherwise: [{ say: '{{ nobody }}' }]\n").unwrap();
-    up(&house, &world, &[]).exits(2).says(&["clerk.yaml:1", "nobody"]);
+    up(&test_env, &world, &[]).exits(2).says(&["clerk.yaml:1", "nobody"]);
     assert_eq!(std::fs::read_to_string(&known).unwrap(), text);
     std::fs::write(&script, good).unwrap();
     for other in ["", "\0", &text.replace("ghostd", "ghost"), &text[..text.len() - 1]] {
         std::fs::write(&known, other).unwrap();
-        nothing_is_lost(&house, &world);
+        nothing_is_lost(&test_env, &world);
         assert_eq!(std::fs::read_to_string(&known).unwrap(), text);
     }
     // What stands where it is written is not written through, and nobody but its owner reads it.
-    let (precious, new) = (house.join("precious"), house.data("home").join("vetted-scripts.new"));
+    let (precious, new) = (test_env.join("precious"), test_env.data("home").join("vetted-scripts.new"));
     std::fs::write(&precious, "precious").unwrap();
     std::os::unix::fs::symlink(&precious, &new).unwrap();
     std::fs::write(&known, "").unwrap();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     assert_eq!(std::fs::symlink_metadata(&known).unwrap().permissions().mode() & 0o777, 0o600);
     // A pipe at which nobody stands makes nobody wait.
     std::fs::remove_file(&known).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &known, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     assert_eq!(std::fs::read_to_string(&known).unwrap(), text);
     // Whether it can be kept is nobody's concern.
     std::fs::remove_file(&known).unwrap();
     std::fs::create_dir(&known).unwrap();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 #[test]
 fn an_input_without_a_place_in_the_workspace_starts_nothing() {
-    let (house, world) = lived_in();
+    let (test_env, world) = lived_in();
     let config = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&config).unwrap();
     let job = "job: { input: input, lead: ada, brief: 'Do {input}.', result: output/reports }\n";
     std::fs::write(&config, format!("{text}{job}")).unwrap();
     std::fs::create_dir(world.join("input")).unwrap();
     std::fs::write(world.join("input/a.md"), "words").unwrap();
-    let data = house.data("home");
+    let data = test_env.data("home");
     let inputs = data.join("workspace/inputs");
     if inputs.exists() {
         std::fs::remove_dir_all(&inputs).unwrap();
@@ -223,68 +223,68 @@ fn an_input_without_a_place_in_the_workspace_starts_nothing() {
     std::fs::write(&inputs, "in the way").unwrap();
     let starts = |data: &Path| Database::open(data).number("SELECT count(*) FROM events WHERE kind = 'world.started'");
     let (before, lock) = (starts(&data), std::fs::read(data.join("lock")).unwrap());
-    let ran = up(&house, &world, &[]);
+    let ran = up(&test_env, &world, &[]);
     ran.exits(5).says(&["workspace/inputs is not a directory", "hint: "]);
     assert!(!ran.out.contains(" is up."), "{}", ran.out);
     assert_eq!((starts(&data), std::fs::read(data.join("lock")).unwrap()), (before, lock));
 
     std::fs::remove_file(&inputs).unwrap();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     // What lies there already needs no leave to write.
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 #[test]
 fn a_stale_socket_is_replaced() {
-    let (house, world) = lived_in();
-    let daemon = house.up(&world, &[]);
+    let (test_env, world) = lived_in();
+    let daemon = test_env.up(&world, &[]);
     daemon.kill();
-    let socket = house.data("home").join("ghostd.sock");
+    let socket = test_env.data("home").join("ghostd.sock");
     assert!(socket.exists(), "a daemon that was killed leaves its socket");
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     // Somebody else's, too.
     drop(std::fs::remove_file(&socket));
     drop(UnixListener::bind(&socket).unwrap());
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
     // One that is alive is not.
     drop(std::fs::remove_file(&socket));
     let alive = UnixListener::bind(&socket).unwrap();
-    let ran = up(&house, &world, &[]);
+    let ran = up(&test_env, &world, &[]);
     assert_ne!(ran.code, Some(0));
     ran.says(&["ghostd.sock"]);
     drop(alive);
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 #[test]
 fn a_second_daemon_on_the_same_data_is_refused_and_the_first_goes_on() {
-    let (house, world) = lived_in();
-    let daemon = house.up(&world, &[]);
+    let (test_env, world) = lived_in();
+    let daemon = test_env.up(&world, &[]);
     let pid = format!("process {}", daemon.pid());
-    up(&house, &world, &[]).exits(7).says(&["another ghostd", &pid, "hint: "]);
-    assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+    up(&test_env, &world, &[]).exits(7).says(&["another ghostd", &pid, "hint: "]);
+    assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
     daemon.stop();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 /// Puts `bytes` in the database's place, expects a refusal that says `words` and leaves the file as it is, and puts the
 /// database back.
 fn with_database(change: impl Fn(&Path), words: &[&str]) {
-    let (house, world) = lived_in();
-    let file = house.data("home").join("ghost.db");
+    let (test_env, world) = lived_in();
+    let file = test_env.data("home").join("ghost.db");
     let good = std::fs::read(&file).unwrap();
     change(&file);
     let before = std::fs::read(&file).unwrap();
-    let ran = up(&house, &world, &[]);
+    let ran = up(&test_env, &world, &[]);
     assert!(matches!(ran.code, Some(1..=8)), "{:?} {}", ran.code, ran.err);
     ran.says(words).says(&["ghost.db"]);
     assert!(!ran.out.contains(" is up."), "{}", ran.out);
     assert!(std::fs::read(&file).unwrap() == before, "the file was changed");
     for left in ["ghost.db-wal", "ghost.db-shm"] {
-        drop(std::fs::remove_file(house.data("home").join(left)));
+        drop(std::fs::remove_file(test_env.data("home").join(left)));
     }
     std::fs::write(&file, good).unwrap();
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 #[test]
@@ -325,37 +325,37 @@ fn a_database_of_another_program_is_refused_and_kept() {
 
 #[test]
 fn the_data_of_another_world_are_refused_and_kept() {
-    let (house, world) = lived_in();
-    let other = house.world("away");
+    let (test_env, world) = lived_in();
+    let other = test_env.world("away");
     other
         .config("agents: [{ id: bob, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
         .archetype("clerk", "")
         .write("scripts/clerk.yaml", "otherwise: [{ say: Away. }]\n");
-    let data = house.data("home");
-    let ran = up(&house, other.path(), &["--data", data.to_str().unwrap()]);
+    let data = test_env.data("home");
+    let ran = up(&test_env, other.path(), &["--data", data.to_str().unwrap()]);
     ran.exits(7).says(&["home", "away"]);
-    nothing_is_lost(&house, &world);
+    nothing_is_lost(&test_env, &world);
 }
 
 #[test]
 fn two_signals_are_not_needed_and_the_end_is_orderly() {
-    let (house, world) = house();
-    let mut daemon = house.up(&world, &[]);
+    let (test_env, world) = test_env();
+    let mut daemon = test_env.up(&world, &[]);
     daemon.terminate();
     assert_eq!(daemon.wait(), 0);
     assert!(daemon.out.text().contains("Stopping (signal)"), "{}", daemon.out.text());
-    assert!(!house.data("home").join("ghostd.sock").exists(), "an orderly end takes its socket along");
-    let database = Database::open(&house.data("home"));
+    assert!(!test_env.data("home").join("ghostd.sock").exists(), "an orderly end takes its socket along");
+    let database = Database::open(&test_env.data("home"));
     assert_eq!(database.texts("SELECT kind FROM events ORDER BY seq DESC LIMIT 1"), ["world.stopped"]);
 }
 
 #[test]
 fn a_second_signal_ends_at_once_what_the_first_lets_finish() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     std::fs::write(world.join("scripts/clerk.yaml"), "otherwise: [{ wait: 600s }, { say: Here. }]\n").unwrap();
-    let mut daemon = house.up(&world, &[]);
-    house.ctl(&["send", "ada", "take your time"]).ok();
-    Deadline::seconds(30).until("a turn to begin", || match house.json(&["turn", "list"])[0]["status"].as_str() {
+    let mut daemon = test_env.up(&world, &[]);
+    test_env.ctl(&["send", "ada", "take your time"]).ok();
+    Deadline::seconds(30).until("a turn to begin", || match test_env.json(&["turn", "list"])[0]["status"].as_str() {
         Some("open") => Ok(()),
         other => Err(format!("{other:?}")),
     });
@@ -373,12 +373,12 @@ fn pipe(path: &Path) {
 
 #[test]
 fn a_start_that_waits_for_a_file_can_be_ended() {
-    let (mut house, world) = house();
-    let key = house.join("key");
+    let (mut test_env, world) = test_env();
+    let key = test_env.join("key");
     pipe(&key);
-    house.set("GHOST_TLS_CERT", &key).set("GHOST_TLS_KEY", &key).set("GHOST_TLS_CA", &key);
-    let mut daemon = house.start(&world, &["--listen", "127.0.0.1:0"]);
-    let lock = house.data("home").join("lock");
+    test_env.set("GHOST_TLS_CERT", &key).set("GHOST_TLS_KEY", &key).set("GHOST_TLS_CA", &key);
+    let mut daemon = test_env.start(&world, &["--listen", "127.0.0.1:0"]);
+    let lock = test_env.data("home").join("lock");
     Deadline::seconds(30).until("the start", || if lock.exists() { Ok(()) } else { Err("no lock".to_owned()) });
     daemon.terminate();
     assert_eq!(daemon.wait(), 0);
@@ -387,41 +387,41 @@ fn a_start_that_waits_for_a_file_can_be_ended() {
 
 #[test]
 fn a_pipe_among_the_files_holds_up_neither_a_start_nor_a_reload_nor_a_check() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let (rules, dir) = (world.join("scripts/extra.yaml"), world.to_str().unwrap());
     let tells = |ran: Ran, told: &[&str]| {
         let all = format!("{}{}", ran.exits(2).out, ran.err);
         assert!(told.iter().all(|words| all.contains(words)), "{}: {all}", ran.call);
         all
     };
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     pipe(&rules);
     let told = ["scripts/extra.yaml", "it is not a regular file", "put a file of text in its place"];
-    tells(house.ctl(&["reload", "--dry-run"]), &told);
-    tells(house.ctl(&["reload"]), &told);
-    tells(house.ghostd(&["check", dir]), &told);
-    assert_eq!(house.json(&["ask", "ada", "hello"])["reply"], "Here.");
+    tells(test_env.ctl(&["reload", "--dry-run"]), &told);
+    tells(test_env.ctl(&["reload"]), &told);
+    tells(test_env.ghostd(&["check", dir]), &told);
+    assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
     std::fs::remove_file(&rules).unwrap();
-    house.ctl(&["reload"]).ok();
+    test_env.ctl(&["reload"]).ok();
     daemon.stop();
 
     pipe(&rules);
-    tells(up(&house, &world, &[]), &told);
+    tells(up(&test_env, &world, &[]), &told);
     std::fs::remove_file(&rules).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", &rules).unwrap();
-    let all = tells(house.ghostd(&["check", dir]), &["scripts/extra.yaml", "leaves the world's directory"]);
+    let all = tells(test_env.ghostd(&["check", dir]), &["scripts/extra.yaml", "leaves the world's directory"]);
     assert!(!all.contains("root:"), "{all}");
     std::fs::remove_file(&rules).unwrap();
-    let token = house.data("home").join("token");
+    let token = test_env.data("home").join("token");
     // There is none unless this world has listened on TCP.
     drop(std::fs::remove_file(&token));
     pipe(&token);
-    up(&house, &world, &["--listen", "127.0.0.1:0"]).exits(5).says(&["token", "not a regular file"]);
+    up(&test_env, &world, &["--listen", "127.0.0.1:0"]).exits(5).says(&["token", "not a regular file"]);
 }
 
 #[test]
 fn output_that_nobody_reads_ends_quietly_and_output_that_cannot_be_written_is_told() {
-    let (house, world) = house();
+    let (test_env, world) = test_env();
     let run = |args: &[&str], out: Stdio| {
         // It reads its arguments alone, and the house sets nothing that it needs.
         #[allow(clippy::disallowed_methods)]
@@ -429,7 +429,7 @@ fn output_that_nobody_reads_ends_quietly_and_output_that_cannot_be_written_is_to
         let ended = command.args(args).stdin(Stdio::null()).stdout(out).output().unwrap();
         (ended.status.code().unwrap(), String::from_utf8(ended.stderr).unwrap())
     };
-    let (world, new) = (world.to_str().unwrap(), house.join("new"));
+    let (world, new) = (world.to_str().unwrap(), test_env.join("new"));
     for (number, args) in [vec!["check", world], vec!["check", "--json", world], vec!["init"]].into_iter().enumerate() {
         let dirs = ["gone", "full"].map(|name| new.join(format!("{name}{number}")));
         let with = |at: usize| {
@@ -450,65 +450,65 @@ fn output_that_nobody_reads_ends_quietly_and_output_that_cannot_be_written_is_to
 /// What cannot be told keeps nobody from what he does.
 #[test]
 fn output_that_can_be_written_nowhere_changes_nothing() {
-    let (mut house, world) = house();
+    let (mut test_env, world) = test_env();
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     for log in ["debug", "loud=very"] {
-        house.set("GHOST_LOG", log);
-        let mut daemon = house.start_into(&world, full(), full());
+        test_env.set("GHOST_LOG", log);
+        let mut daemon = test_env.start_into(&world, full(), full());
         Deadline::seconds(60).until("an answer", || {
-            let asked = house.ctl(&["--json", "ask", "ada", "hello"]);
+            let asked = test_env.ctl(&["--json", "ask", "ada", "hello"]);
             if asked.code == Some(0) && asked.out.contains("Here.") { Ok(()) } else { Err(asked.err) }
         });
         daemon.terminate();
         assert_eq!(daemon.wait(), 0, "GHOST_LOG={log}");
     }
     // Refusals keep their exit codes.
-    house.set("GHOST_DATABASE_PAGES", "abc");
-    assert_eq!(house.start_into(&world, full(), full()).wait(), 2);
-    house.unset("GHOST_DATABASE_PAGES");
-    assert_eq!(house.start_into(&house.join("nothing"), full(), full()).wait(), 3);
-    house.world("home").config("agents: 7\n");
-    assert_eq!(house.start_into(&world, full(), full()).wait(), 2);
-    let ctl = house.ctl_command(&["status"]).stdout(full()).stderr(full()).status().unwrap();
+    test_env.set("GHOST_DATABASE_PAGES", "abc");
+    assert_eq!(test_env.start_into(&world, full(), full()).wait(), 2);
+    test_env.unset("GHOST_DATABASE_PAGES");
+    assert_eq!(test_env.start_into(&test_env.join("nothing"), full(), full()).wait(), 3);
+    test_env.world("home").config("agents: 7\n");
+    assert_eq!(test_env.start_into(&world, full(), full()).wait(), 2);
+    let ctl = test_env.ctl_command(&["status"]).stdout(full()).stderr(full()).status().unwrap();
     assert_eq!(ctl.code(), Some(5));
 }
 
 #[test]
 fn a_setting_of_the_environment_that_is_not_understood_is_told() {
-    let (mut house, world) = house();
+    let (mut test_env, world) = test_env();
     for pages in ["abc", "-1", "0", "4294967296"] {
-        house.set("GHOST_DATABASE_PAGES", pages);
+        test_env.set("GHOST_DATABASE_PAGES", pages);
         let told = format!("GHOST_DATABASE_PAGES is `{pages}`, which is no number of pages");
-        up(&house, &world, &[]).exits(2).says(&[&told, "hint: "]);
+        up(&test_env, &world, &[]).exits(2).says(&[&told, "hint: "]);
     }
-    house.set("GHOST_DATABASE_PAGES", "").set("GHOST_LOG", "loud=very");
-    let daemon = house.up(&world, &[]);
+    test_env.set("GHOST_DATABASE_PAGES", "").set("GHOST_LOG", "loud=very");
+    let daemon = test_env.up(&world, &[]);
     daemon.err.find(0, Deadline::seconds(10), |line| line.contains("GHOST_LOG `loud=very` is not understood")).unwrap();
     daemon.stop();
 }
 
 #[test]
 fn two_worlds_of_the_same_name_share_no_data() {
-    let (house, first) = lived_in();
-    let second = house.world("elsewhere/home");
+    let (test_env, first) = lived_in();
+    let second = test_env.world("elsewhere/home");
     second
         .config("agents: [{ id: bob, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
         .archetype("clerk", "")
         .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
-    let before = holds(&house.data("home"));
-    up(&house, second.path(), &[]).exits(7).says(&["elsewhere/home", "--data", "--adopt"]);
-    assert_eq!(holds(&house.data("home")), before, "a start that was refused changed the data");
+    let before = holds(&test_env.data("home"));
+    up(&test_env, second.path(), &[]).exits(7).says(&["elsewhere/home", "--data", "--adopt"]);
+    assert_eq!(holds(&test_env.data("home")), before, "a start that was refused changed the data");
     // With data of its own it runs, and again.
     for _ in 0..2 {
-        house.up(second.path(), &["--data", house.join("own").to_str().unwrap()]).stop();
+        test_env.up(second.path(), &["--data", test_env.join("own").to_str().unwrap()]).stop();
     }
-    nothing_is_lost(&house, &first);
+    nothing_is_lost(&test_env, &first);
 
     // A world that was moved takes its data along, once and for all.
-    let moved = house.join("moved/home");
+    let moved = test_env.join("moved/home");
     std::fs::create_dir_all(moved.parent().unwrap()).unwrap();
     std::fs::rename(&first, &moved).unwrap();
-    up(&house, &moved, &[]).exits(7);
-    house.up(&moved, &["--adopt"]).stop();
-    nothing_is_lost(&house, &moved);
+    up(&test_env, &moved, &[]).exits(7);
+    test_env.up(&moved, &["--adopt"]).stop();
+    nothing_is_lost(&test_env, &moved);
 }

@@ -4,8 +4,8 @@
 //! read as more than a word.
 
 mod candidate;
+mod cursor;
 mod live;
-mod place;
 mod scripts;
 
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Command;
 
 use crate::connection::Client;
-use crate::discovery::{Environment, Wish, find};
+use crate::discovery::{ConnectionOptions, Environment, find};
 use crate::output::Output;
 use crate::view::View;
 use crate::wait::Deadline;
@@ -22,7 +22,7 @@ use crate::wait::Deadline;
 pub use scripts::script;
 
 use candidate::Candidate;
-use place::{Place, Wanted};
+use cursor::{Cursor, Wanted};
 
 /// The word that scripts begin with, which no command is called.
 pub const WORD: &str = "__complete";
@@ -37,8 +37,8 @@ pub fn asked(args: &[OsString]) -> Option<Vec<String>> {
 
 /// Prints the candidates, one a line, with a tab before what each is. Gives the exit code, which is always that of success.
 pub async fn run(command: &Command, words: &[String], environment: &Environment, out: &mut Output) -> u8 {
-    let place = Place::of(command, words);
-    let candidates = match place.wanted {
+    let cursor = Cursor::of(command, words);
+    let candidates = match cursor.wanted {
         Wanted::Words(candidates) => candidates,
         Wanted::Nothing => Vec::new(),
         Wanted::Worlds => crate::discovery::known_worlds(environment)
@@ -46,17 +46,17 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
             .map(|world| Candidate::new(world, "world"))
             .collect(),
         Wanted::Live(kind) => {
-            let mut found = live(&place.wish, environment, &kind).await.unwrap_or_default();
+            let mut found = live(&cursor.options, environment, &kind).await.unwrap_or_default();
             // A name that looks like an option would be taken for one.
             found.retain(|candidate| !candidate.value.starts_with('-'));
             found
         }
     };
-    let fits = |candidate: &Candidate| candidate.value.starts_with(&place.typed) && candidate.is_harmless();
+    let fits = |candidate: &Candidate| candidate.value.starts_with(&cursor.typed) && candidate.is_harmless();
     for Candidate { value, about } in candidates.into_iter().filter(fits) {
         let line = match about.is_empty() {
-            true => format!("{}{value}\n", place.before),
-            false => format!("{}{value}\t{about}\n", place.before),
+            true => format!("{}{value}\n", cursor.before),
+            false => format!("{}{value}\t{about}\n", cursor.before),
         };
         // A shell that reads no more has what it wanted.
         if out.text(&line).is_err() {
@@ -67,8 +67,8 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
     0
 }
 
-async fn live(wish: &Wish, environment: &Environment, kind: &live::Live) -> Option<Vec<Candidate>> {
-    let target = find(wish, environment).ok()?;
+async fn live(options: &ConnectionOptions, environment: &Environment, kind: &live::Live) -> Option<Vec<Candidate>> {
+    let target = find(options, environment).ok()?;
     let client = Client::new(target, &environment.tls, PATIENCE, View::default(), Box::new(|_| {})).ok()?;
     Deadline::after(PATIENCE).within(live::candidates(&client, kind)).await?.ok()
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
 use crate::panics;
-use crate::turn::{self, Bench, Pauses};
+use crate::turn::{self, AgentSession, Pauses};
 
 /// What an agent's actor is told.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub struct Arguments {
 pub struct State {
     agent_id: AgentId,
     engine: Arc<Engine>,
-    bench: Arc<Bench>,
+    session: Arc<AgentSession>,
     task: Option<Task>,
     /// The number of the last task.
     tasks: u64,
@@ -96,13 +96,13 @@ impl State {
         }
         self.again = false;
         // Said before the inbox is read: what comes after this look raises the generation.
-        self.seen = self.engine.board.look(&self.agent_id);
-        let (engine, agent_id, bench) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.bench));
+        self.seen = self.engine.activity.look(&self.agent_id);
+        let (engine, agent_id, session) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.session));
         let myself = myself.clone();
         self.tasks += 1;
         let task = self.tasks;
         self.task = Some(Task(tokio::spawn(async move {
-            let result = AssertUnwindSafe(turn::work(&engine, &agent_id, &bench)).catch_unwind().await;
+            let result = AssertUnwindSafe(turn::work(&engine, &agent_id, &session)).catch_unwind().await;
             let result = result.map_err(|panic| panics::text(&*panic));
             // Failing to tell means that the actor is gone; whoever ended it looks after the inbox.
             let _ = myself.cast(AgentMsg::Worked { task, result });
@@ -110,7 +110,7 @@ impl State {
     }
 
     fn later(&self, myself: &ActorRef<AgentMsg>, after: Duration, message: AgentMsg) {
-        let sleep = self.engine.office.cx.ports.clock.sleep(after);
+        let sleep = self.engine.services.ctx.ports.clock.sleep(after);
         let myself = myself.clone();
         tokio::spawn(async move {
             sleep.await;
@@ -130,7 +130,7 @@ impl Actor for AgentActor {
         Ok(State {
             agent_id: arguments.agent_id,
             engine: arguments.engine,
-            bench: Arc::new(Bench::default()),
+            session: Arc::new(AgentSession::default()),
             task: None,
             tasks: 0,
             again: false,
@@ -148,9 +148,9 @@ impl Actor for AgentActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             AgentMsg::Wake => state.begin(&myself),
-            AgentMsg::AskClosed => state.bench.bell.notify_waiters(),
+            AgentMsg::AskClosed => state.session.bell.notify_waiters(),
             AgentMsg::Cancel(turn_id) => {
-                if state.bench.current() == Some(turn_id) && state.task.take().is_some() {
+                if state.session.current() == Some(turn_id) && state.task.take().is_some() {
                     if state.stopping {
                         // What the grace period was for is over.
                         myself.stop(None);
@@ -161,13 +161,13 @@ impl Actor for AgentActor {
             }
             AgentMsg::Retry(_) => {
                 // Whatever it waits for, it looks again; and one that was aside may be its next.
-                state.bench.retry();
+                state.session.retry();
                 state.begin(&myself);
             }
             AgentMsg::TrySleep => {
                 let idle = state.task.is_none() && !state.again && !state.stopping;
                 if idle {
-                    match state.engine.board.try_sleep(&state.agent_id, state.seen) {
+                    match state.engine.activity.try_sleep(&state.agent_id, state.seen) {
                         true => myself.stop(None),
                         // Whoever woke it is on the way, and no wake-up rests on another.
                         false => state.begin(&myself),
@@ -176,7 +176,7 @@ impl Actor for AgentActor {
             }
             AgentMsg::Stop { grace } => {
                 state.stopping = true;
-                if state.task.is_none() || state.bench.is_held_back() {
+                if state.task.is_none() || state.session.is_held_back() {
                     myself.stop(None);
                 } else {
                     state.later(&myself, grace, AgentMsg::GraceOver);
@@ -184,7 +184,7 @@ impl Actor for AgentActor {
             }
             AgentMsg::Yield { grace } => {
                 state.stopping = true;
-                if state.task.is_some() && state.bench.ask_to_yield() {
+                if state.task.is_some() && state.session.ask_to_yield() {
                     state.later(&myself, grace, AgentMsg::GraceOver);
                 } else {
                     myself.stop(None);
@@ -201,7 +201,7 @@ impl Actor for AgentActor {
                     Err(panic) => return Err(format!("panic: {panic}").into()),
                     Ok(Err(refusal)) if refusal.code == Code::Unavailable => {
                         tracing::warn!(agent_id = %state.agent_id, %refusal, "the store cannot take the work; trying again");
-                        state.engine.board.show(&state.agent_id, Activity::Idle);
+                        state.engine.activity.show(&state.agent_id, Activity::Idle);
                         if state.stopping {
                             myself.stop(None);
                         } else {
@@ -222,7 +222,7 @@ impl Actor for AgentActor {
                 }
                 if state.stopping {
                     myself.stop(None);
-                } else if !state.engine.board.try_rest(&state.agent_id, state.seen) {
+                } else if !state.engine.activity.try_rest(&state.agent_id, state.seen) {
                     state.begin(&myself);
                 }
             }

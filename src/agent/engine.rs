@@ -7,12 +7,12 @@ use ghost_config::spec::AgentSpec;
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Agent, ChannelContext, HeldSkill, Refusal};
 use ghost_provider::{Entry, Outage, Providers};
-use ghost_tools::{Caller, Office, Registry, ToolTable};
+use ghost_tools::{Caller, Registry, ToolTable, WorldServices};
 use tokio::sync::Notify;
 
-use crate::board::Board;
-use crate::kit::{Kit, Kits};
-use crate::line::Line;
+use crate::activity_port::ActivityPort;
+use crate::budget_queue::BudgetQueue;
+use crate::profile::{AgentProfile, AgentProfiles};
 
 /// Lists of tools whose size is kept.
 const SIZES_MAX: usize = 256;
@@ -33,19 +33,19 @@ pub struct ModelDown {
 /// The engine of a world.
 pub struct Engine {
     /// Rules, store, workspace, plan.
-    pub office: Arc<Office>,
+    pub services: Arc<WorldServices>,
     /// Every tool that the code has.
     pub tools: Arc<ToolTable>,
     /// Where actors show what they do.
-    pub board: Arc<dyn Board>,
+    pub activity: Arc<dyn ActivityPort>,
     /// Who waits for what others hold of a budget.
-    pub line: Arc<Line>,
+    pub queue: Arc<BudgetQueue>,
     providers: RwLock<Arc<Providers>>,
     /// Rings when another plan and its providers are in force.
     pub(crate) in_force: Notify,
     /// Sizes of the lists of tools that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
-    kits: Kits,
+    profiles: AgentProfiles,
     /// Models whose words begin within reasoning; see [`Engine::reasons_first`].
     reasoners: Mutex<BTreeSet<String>>,
 }
@@ -53,15 +53,20 @@ pub struct Engine {
 impl Engine {
     /// An engine.
     #[must_use]
-    pub fn new(office: Arc<Office>, tools: Arc<ToolTable>, board: Arc<dyn Board>, providers: Arc<Providers>) -> Self {
+    pub fn new(
+        services: Arc<WorldServices>,
+        tools: Arc<ToolTable>,
+        activity: Arc<dyn ActivityPort>,
+        providers: Arc<Providers>,
+    ) -> Self {
         Self {
-            office,
+            services,
             tools,
-            board,
-            line: Arc::default(),
+            activity,
+            queue: Arc::default(),
             providers: RwLock::new(providers),
             sizes: Mutex::default(),
-            kits: Kits::default(),
+            profiles: AgentProfiles::default(),
             reasoners: Mutex::default(),
             in_force: Notify::new(),
         }
@@ -71,8 +76,13 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::outfit_for`].
-    pub fn kit(&self, agent: &Agent, channel: Option<ChannelContext>, held: &[HeldSkill]) -> Result<Arc<Kit>, Refusal> {
-        self.kits.of(self.office.plan(), agent, channel, held, || self.outfit_for(agent, channel))
+    pub fn profile(
+        &self,
+        agent: &Agent,
+        channel: Option<ChannelContext>,
+        held: &[HeldSkill],
+    ) -> Result<Arc<AgentProfile>, Refusal> {
+        self.profiles.of(self.services.plan(), agent, channel, held, || self.outfit_for(agent, channel))
     }
 
     /// Bytes of a list of tools as a request carries it. Agents with the same access share one list, so there are few.
@@ -146,7 +156,7 @@ impl Engine {
     /// The same for a turn with this channel context. The tools of the outside channel exist in such turns alone: those
     /// that the context brings, and those that the agent is granted besides (CONF-03).
     pub fn outfit_for(&self, agent: &Agent, channel: Option<ChannelContext>) -> Result<(AgentSpec, Registry), Refusal> {
-        let plan = self.office.plan();
+        let plan = self.services.plan();
         let spec = plan.spec_for(agent)?;
         let caller = Caller {
             agent_id: agent.agent_id.clone(),

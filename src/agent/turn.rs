@@ -4,34 +4,34 @@
 mod act;
 mod answer;
 mod ask;
-mod bench;
 mod call;
 mod file_call;
 mod gate;
 mod keep;
 mod open;
 mod operator;
+mod parsed_answer;
+mod pending_result;
 mod record;
 mod round;
 mod runner;
-mod said;
+mod session;
 mod stream;
 mod think;
-mod unrecorded;
 mod wait;
 
-pub use bench::Bench;
 pub(crate) use keep::Pauses;
 pub use open::{Preview, preview};
 pub use operator::{OperatorCall, call_for_operator};
+pub use session::AgentSession;
 
 use std::sync::Arc;
 
-use ghost_commons::agents;
-use ghost_commons::turns::{self, Ending, Next, Seen, Taken};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
 use ghost_provider::Pass;
+use ghost_rules::agents;
+use ghost_rules::turns::{self, Ending, Next, Seen, Taken};
 use serde_json::json;
 
 use self::open::Unopened;
@@ -43,25 +43,26 @@ use crate::engine::Engine;
 ///
 /// # Errors
 /// When the store refuses to go on: the journal is then where the last step left it.
-pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) -> Result<(), Refusal> {
-    while engine.board.may_begin(agent_id) && !bench.yields() {
-        if let Some((wait, tell)) = bench.pace(engine.office.cx.now(), engine.office.cx.limits().agent_turns_per_minute)
+pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentSession>) -> Result<(), Refusal> {
+    while engine.activity.may_begin(agent_id) && !session.yields() {
+        if let Some((wait, tell)) =
+            session.pace(engine.services.ctx.now(), engine.services.ctx.limits().agent_turns_per_minute)
         {
             if tell {
                 held_back(engine, agent_id).await?;
             }
-            engine.office.cx.ports.clock.sleep(wait).await;
-            bench.paced();
+            engine.services.ctx.ports.clock.sleep(wait).await;
+            session.paced();
             continue;
         }
         // Before the look: what it finds is found by this plan or a later one.
-        let plan = engine.office.plan();
-        let (next, sources, room) = match open::look(engine, agent_id, bench).await? {
+        let plan = engine.services.plan();
+        let (next, sources, room) = match open::look(engine, agent_id, session).await? {
             Ok(looked) => looked,
             Err(why) => return unfit(engine, agent_id, why).await,
         };
         let pass = match &next {
-            Next::Mail { .. } => match gate::door(engine, agent_id, bench, &plan, &room.models).await {
+            Next::Mail { .. } => match gate::door(engine, agent_id, session, &plan, &room.models).await {
                 Some(pass) => pass,
                 None => continue,
             },
@@ -72,17 +73,20 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             Next::Resume => (None, true),
             Next::Mail { mail, more, unread, .. } => (Some(Seen { mail, unread, room: room.bytes }), more),
         };
-        let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
-        let taken =
-            engine.office.store.write(move |w| Box::pin(async move { turns::take(w, &cx, &id, seen).await })).await?;
+        let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
+        let taken = engine
+            .services
+            .store
+            .write(move |w| Box::pin(async move { turns::take(w, &ctx, &id, seen).await }))
+            .await?;
         let Some(taken) = taken else { return Ok(()) };
         let turn_id = taken.turn.turn_id;
-        bench.set(Some(turn_id));
+        session.set(Some(turn_id));
         let recent = sources.as_ref().map(|sources| sources.history.clone());
-        let ran = run(engine, taken, sources, bench, pass).await;
-        bench.set(None);
+        let ran = run(engine, taken, sources, session, pass).await;
+        session.set(None);
         match ran {
-            Ok(Ran::Finished(turn)) => bench.remember(recent, *turn, engine.office.cx.limits().history_turns),
+            Ok(Ran::Finished(turn)) => session.remember(recent, *turn, engine.services.ctx.limits().history_turns),
             Ok(Ran::Ended) => {}
             Ok(Ran::Unfit(why)) => return unfit(engine, agent_id, why).await,
             Ok(Ran::Left) => return Ok(()),
@@ -92,7 +96,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
             Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
             Err(refusal) => end(engine, turn_id, Ending::Failed(refusal)).await?,
         }
-        bench.settle();
+        session.settle();
         if !more {
             return Ok(());
         }
@@ -102,25 +106,25 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, bench: &Arc<Bench>) 
 
 /// Records that the plan in force has no place for an agent.
 async fn unfit(engine: &Arc<Engine>, agent_id: &AgentId, why: Refusal) -> Result<(), Refusal> {
-    let (cx, agent_id) = (engine.office.cx.clone(), agent_id.clone());
-    engine.office.store.write(move |w| Box::pin(async move { agents::unfit(w, &cx, &agent_id, &why).await })).await
+    let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
+    engine.services.store.write(move |w| Box::pin(async move { agents::unfit(w, &ctx, &agent_id, &why).await })).await
 }
 
 /// Says in the feed that an agent is woken more often than it may open turns. What wakes it meanwhile is taken together.
 async fn held_back(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(), Refusal> {
-    let (cx, agent_id) = (engine.office.cx.clone(), agent_id.clone());
-    let payload = json!({ "limit": "agent_turns_per_minute", "value": cx.limits().agent_turns_per_minute });
+    let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
+    let payload = json!({ "limit": "agent_turns_per_minute", "value": ctx.limits().agent_turns_per_minute });
     let event = NewEvent::new(EventKind::StormHeld, payload).agent(&agent_id);
-    engine.office.store.write(move |w| Box::pin(async move { cx.emit(w, event).await })).await
+    engine.services.store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await
 }
 
 /// Ends a turn, whose end is not given up because the store cannot take it for the moment.
 async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
-    let cx = engine.office.cx.clone();
+    let ctx = engine.services.ctx.clone();
     let finish = keep::keep(
         engine,
         turn_id,
-        move |w| Box::pin(async move { turns::finish(w, &cx, turn_id, ending).await }),
+        move |w| Box::pin(async move { turns::finish(w, &ctx, turn_id, ending).await }),
         drop,
     );
     match finish.await {
@@ -149,14 +153,14 @@ async fn run(
     engine: &Arc<Engine>,
     taken: Taken,
     sources: Option<open::Sources>,
-    bench: &Arc<Bench>,
+    session: &Arc<AgentSession>,
     pass: Option<Pass>,
 ) -> Result<Ran, Refusal> {
     let turn_id = taken.turn.turn_id;
     if let Some(refusal) = &taken.over {
         return end(engine, turn_id, Ending::Failed(refusal.clone())).await.map(|()| Ran::Ended);
     }
-    let mut runner = match Runner::open(engine, taken, sources, bench).await? {
+    let mut runner = match Runner::open(engine, taken, sources, session).await? {
         Ok(runner) => Runner { pass, ..runner },
         // The files have changed since the agent looked for its place in them.
         Err(Unopened::Unfit(why)) => return Ok(Ran::Unfit(why)),
@@ -165,7 +169,7 @@ async fn run(
         }
     };
     match runner.run_to_end().await? {
-        None if bench.has_left() => Ok(Ran::Left),
+        None if session.has_left() => Ok(Ran::Left),
         None if runner.anew => Ok(Ran::Anew),
         Some(ending) => end(engine, turn_id, ending).await.map(|()| Ran::Ended),
         None if runner.turn.status == TurnStatus::Finished => Ok(Ran::Finished(Box::new(runner.turn))),
@@ -192,7 +196,7 @@ impl Runner {
         }
         loop {
             // Every step before is in the journal: whoever resumes the turn pays for none of them again.
-            if self.bench.leaves() {
+            if self.session.leaves() {
                 return Ok(None);
             }
             if self.rounds >= self.spec.limits.turn_rounds_max {
@@ -208,7 +212,7 @@ impl Runner {
                 think::Thought::Calls => {
                     // A call whose start was journaled with the answer is made: cut off, nobody could say whether it was.
                     let begun = matches!(self.prepared, Some((_, Some(_))));
-                    if !begun && self.bench.leaves() {
+                    if !begun && self.session.leaves() {
                         return Ok(None);
                     }
                     if let Some(ending) = self.act().await? {
@@ -234,9 +238,9 @@ impl Runner {
     /// Ends the turn because no model can take it, which is no reason to lose its mail.
     async fn give_back(&mut self, refusal: Refusal) -> Result<(), Refusal> {
         self.flush().await?;
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let ended =
-            self.keep(move |w| Box::pin(async move { turns::too_long(w, &cx, turn_id, refusal).await })).await?;
+            self.keep(move |w| Box::pin(async move { turns::too_long(w, &ctx, turn_id, refusal).await })).await?;
         self.turn = ended;
         Ok(())
     }

@@ -148,7 +148,7 @@ fn options(
         refusal.hint = refusal.hint.map(|hint| hint.replace("timeout_seconds", "timeout"));
         field.refused(refusal, "see that it goes with the rest of the job");
     };
-    let options = match entry.wish.clone().options(agent_id, name, &plan.limits) {
+    let options = match entry.spec.clone().options(agent_id, name, &plan.limits) {
         Ok(options) => options,
         Err(refusal) => {
             told(refusal);

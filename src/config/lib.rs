@@ -5,9 +5,9 @@
 //! "Configuration fails closed").
 
 pub mod access;
+mod agents_and_teams;
 mod archetype;
 mod archetype_config;
-mod crew;
 mod cron;
 mod declared;
 pub mod diff;
@@ -26,15 +26,14 @@ mod knowledge;
 mod known_models;
 pub mod load;
 mod markdown;
-mod model_doubts;
 pub mod model_list;
+mod model_warnings;
 pub mod models;
 #[cfg(test)]
 mod models_file_tests;
 mod near_names;
 mod node;
 mod outside;
-mod place;
 pub mod plan;
 mod price;
 pub mod problem;
@@ -50,15 +49,16 @@ pub mod spec;
 mod substitute;
 mod toolbox;
 mod world_file;
+mod world_paths;
 pub mod yaml;
 
 pub use diff::{FileChanges, ReloadPlan, diff};
 pub use files::{Unread, directory_within, first_line, regular, text_of, unreadable};
 pub use load::{examine, load};
-pub use model_doubts::model_doubts;
 pub use model_list::ModelList;
+pub use model_warnings::model_warnings;
 pub use near_names::{meant_directory, misnamed_directory};
-pub use place::shown_dir;
 pub use plan::{Origin, Plan};
 pub use problem::{COMMAND_LINE, Hint, Problem, Problems, Severity};
 pub use spec::AgentSpec;
+pub use world_paths::shown_dir;

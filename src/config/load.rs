@@ -11,9 +11,9 @@ use ghost_domain::tool_catalogue;
 use ghost_domain::{AgentId, Declared, Limits};
 
 use crate::access::{self, Groups};
+use crate::agents_and_teams::{self, above_world};
 use crate::archetype::{self, Loaded};
 use crate::archetype_config::Known;
-use crate::crew::{self, above_world};
 use crate::declared;
 use crate::extra_tools::ExtraTools;
 pub use crate::files::WORLD_FILE;
@@ -22,7 +22,6 @@ use crate::grantees::People;
 use crate::heartbeat;
 use crate::knowledge;
 use crate::node::Node;
-use crate::place::Place;
 use crate::plan::{Archetype, LlmPlan, Plan, WebhookPlan};
 use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
@@ -32,6 +31,7 @@ use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::toolbox::{self, Bases};
 use crate::world_file::{self, Named, WorldFile};
+use crate::world_paths::WorldPaths;
 use crate::yaml;
 
 /// Loads the world at `path`, its directory or its world file. `env` looks up environment variables, for `${NAME}` and to
@@ -55,11 +55,11 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
 #[must_use]
 pub fn examine(path: &Path, env: Env<'_>) -> (Option<Plan>, Problems) {
     let report = Report::default();
-    let plan = Place::of(path, &report).and_then(|place| build(&place, &report, env));
+    let plan = WorldPaths::of(path, &report).and_then(|place| build(&place, &report, env));
     (plan, report.finish())
 }
 
-fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
+fn build(place: &WorldPaths, report: &Report, env: Env<'_>) -> Option<Plan> {
     let file = report.file(&place.shown_file);
     let text = || read_text(&place.file, &place.dir, yaml::FILE_MAX as u64, &file);
     let parse = |text: String| yaml::parse_all(&text, &file, Some(env), yaml::Bounds::CONFIGURATION);
@@ -71,7 +71,7 @@ fn build(place: &Place, report: &Report, env: Env<'_>) -> Option<Plan> {
 }
 
 /// Reads everything that the world file, which says `node`, is about.
-fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> Option<Plan> {
+fn resolve(place: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> Option<Plan> {
     let report = file.whole();
     let Some(world) = world_file::read(&Field::root(node, file)) else {
         look_at_the_rest(place, report, env);
@@ -109,18 +109,18 @@ fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> O
             (name.clone(), Arc::new(access))
         })
         .collect();
-    let crew = crew::crew(&world, &archetypes, &archetype_access, &groups, &llm);
+    let members = agents_and_teams::agents_and_teams(&world, &archetypes, &archetype_access, &groups, &llm);
     let creatable = creatable(&world, &archetypes);
     warn_of_public(
         &world,
         &groups,
-        archetype_access.values().chain(crew.agents.iter().map(|agent| &agent.access)),
+        archetype_access.values().chain(members.agents.iter().map(|agent| &agent.access)),
         file,
     );
 
     // What is wrong with an agent is told where it stands, not where it is named.
     let ids: BTreeSet<&AgentId> = world.agents.iter().map(|agent| &agent.agent_id).collect();
-    let job = world.job.as_ref().and_then(|job| crew::job(job, &ids, &place.dir));
+    let job = world.job.as_ref().and_then(|job| agents_and_teams::job(job, &ids, &place.dir));
     let webhooks = webhooks(&world, &ids, env);
     let people = People { archetypes: &archetypes, groups: Some(&groups), agents: Some(ids) };
     let seeds = knowledge::seeds(&place.dir, &place.shown, &people, &world.limits, report);
@@ -153,14 +153,14 @@ fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> O
         archetypes,
         archetype_access,
         creatable,
-        agents: crew.agents,
-        teams: crew.teams,
+        agents: members.agents,
+        teams: members.teams,
         root_intensity: world.root_intensity,
         groups,
         llm,
         origins,
         limits: world.limits.clone(),
-        budgets: crew.budgets,
+        budgets: members.budgets,
         chat_wake: world.chat_wake,
         owner_may_update_tasks: world.owner_may_update,
         knowledge: seeds,
@@ -182,7 +182,7 @@ fn resolve(place: &Place, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> O
 
 /// A world file that cannot be read says nothing of the others: what is wrong with them by themselves is told all the
 /// same.
-fn look_at_the_rest(place: &Place, report: &Report, env: Env<'_>) {
+fn look_at_the_rest(place: &WorldPaths, report: &Report, env: Env<'_>) {
     let (toolboxes, mut extra) = (BTreeMap::new(), ExtraTools::default());
     let skills = toolbox::skills(None, &toolboxes, &Bases::of(&place.dir), &mut extra, (report, env));
     let known =

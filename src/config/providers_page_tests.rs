@@ -1,7 +1,7 @@
 //! Every example of `docs/providers.md` loads without a problem.
 
 use crate::fixture::World;
-use crate::{Problems, model_doubts};
+use crate::{Problems, model_warnings};
 
 const PAGE: &str = include_str!("../../docs/providers.md");
 const AGENTS: &str = "agents: [{ id: ada, archetype: doer }]\naccess: { default: privileged }\n";
@@ -30,7 +30,7 @@ fn every_example_of_the_page_loads() {
         }
         let plan = crate::load(&world.dir(), &env).unwrap_or_else(|problems| panic!("{example}{problems}"));
         let mut found = plan.warnings.clone();
-        found.extend(model_doubts(&plan, |_| true));
+        found.extend(model_warnings(&plan, |_| true));
         assert!(found.is_empty(), "{example}{}", Problems(found));
         let provider = &plan.llm.providers[&plan.llm.default_provider];
         let facts = plan.llm.facts(provider.kind, &plan.llm.default_provider, &plan.llm.default_model);

@@ -16,35 +16,35 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tonic::transport::server::Connected;
 
-use crate::places::Place;
+use crate::connection_limit::ConnectionPermit;
 
 /// A connection that fails when its peer has taken nothing for too long.
-pub(crate) struct Patient<IO> {
+pub(crate) struct StallTimeout<IO> {
     io: IO,
     clock: Arc<dyn Clock>,
     most: Duration,
     /// Runs while the peer takes nothing.
     waits: Option<BoxFuture<'static, ()>>,
     /// Held as long as the connection is, whatever it has become.
-    _place: Place,
+    _permit: ConnectionPermit,
 }
 
-impl<IO> Patient<IO> {
+impl<IO> StallTimeout<IO> {
     /// Waits as long as the world's limits say.
-    pub(crate) fn new(io: IO, world: &World, place: Place) -> Self {
-        let most = Limits::seconds(world.cx().limits().reader_stall_seconds);
-        Self { io, clock: Arc::clone(&world.cx().ports.clock), most, waits: None, _place: place }
+    pub(crate) fn new(io: IO, world: &World, permit: ConnectionPermit) -> Self {
+        let most = Limits::seconds(world.ctx().limits().reader_stall_seconds);
+        Self { io, clock: Arc::clone(&world.ctx().ports.clock), most, waits: None, _permit: permit }
     }
 
     /// Begins to wait where a write cannot go on, and ends the connection when it has waited long enough.
-    fn judge(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn judge(&mut self, written: Poll<io::Result<usize>>, ctx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             self.waits = None;
             return written;
         }
         let (clock, most) = (&self.clock, self.most);
         let waits = self.waits.get_or_insert_with(|| clock.sleep(most));
-        waits.as_mut().poll(cx).map(|()| {
+        waits.as_mut().poll(ctx).map(|()| {
             // What has completed must not be polled again, should there be another write.
             self.waits = None;
             Err(io::Error::new(io::ErrorKind::TimedOut, "the peer took nothing of what it was sent for too long"))
@@ -52,41 +52,41 @@ impl<IO> Patient<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
+impl<IO: AsyncRead + Unpin> AsyncRead for StallTimeout<IO> {
+    fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(ctx, buf)
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Patient<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.judge(written, cx)
+impl<IO: AsyncWrite + Unpin> AsyncWrite for StallTimeout<IO> {
+    fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(ctx, bytes);
+        self.judge(written, ctx)
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        ctx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(cx, pieces);
-        self.judge(written, cx)
+        let written = Pin::new(&mut self.io).poll_write_vectored(ctx, pieces);
+        self.judge(written, ctx)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.io.is_write_vectored()
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+    fn poll_flush(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(ctx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+    fn poll_shutdown(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(ctx)
     }
 }
 
-impl<IO: Connected> Connected for Patient<IO> {
+impl<IO: Connected> Connected for StallTimeout<IO> {
     type ConnectInfo = IO::ConnectInfo;
 
     fn connect_info(&self) -> IO::ConnectInfo {
@@ -149,8 +149,8 @@ mod tests {
     async fn a_peer_that_takes_nothing_is_waited_for_only_so_long() {
         let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
         let (near, mut far) = tokio::io::duplex(8);
-        let place = crate::places::Places::default().take(&scene.world).await;
-        let mut near = Patient::new(near, &scene.world, place);
+        let permit = crate::connection_limit::ConnectionLimit::default().take(&scene.world).await;
+        let mut near = StallTimeout::new(near, &scene.world, permit);
         near.write_all(&[1; 8]).await.unwrap();
         // It takes a little now and then: that is no stall.
         for _ in 0..3 {

@@ -119,7 +119,7 @@ impl Scene {
             topic: None,
             members: 0,
             last_seq: 0,
-            created_at: self.world.cx().now(),
+            created_at: self.world.ctx().now(),
         };
         let write = self
             .world
@@ -133,14 +133,14 @@ impl Scene {
         let mut event = NewEvent::new(kind, json!({ "n": 1 }));
         event.agent_id = agent.map(|agent| agent.parse().unwrap());
         event.channel = channel.map(str::to_owned);
-        let cx = self.world.cx().clone();
-        self.world.store().write(move |w| Box::pin(async move { cx.emit(w, event).await })).await.unwrap();
+        let ctx = self.world.ctx().clone();
+        self.world.store().write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await.unwrap();
     }
 
     /// One more event that tells this.
     pub(crate) async fn emit_with(&self, kind: EventKind, payload: serde_json::Value) {
-        let (cx, event) = (self.world.cx().clone(), NewEvent::new(kind, payload));
-        self.world.store().write(move |w| Box::pin(async move { cx.emit(w, event).await })).await.unwrap();
+        let (ctx, event) = (self.world.ctx().clone(), NewEvent::new(kind, payload));
+        self.world.store().write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await.unwrap();
     }
 
     /// As many events of no particular subject.
@@ -155,7 +155,7 @@ impl Scene {
         self.world.store().publish_ephemeral(Event {
             seq: self.world.store().last_seq(),
             event_id: EventId(Uuid::nil()),
-            ts: self.world.cx().now(),
+            ts: self.world.ctx().now(),
             kind,
             agent_id: Some("ada".parse().unwrap()),
             channel: None,

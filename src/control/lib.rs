@@ -3,10 +3,11 @@
 //! Must never: let bad input reach an actor, answer without having told who asks, or decide what commons decides. Types
 //! of the wire become domain values in [`convert`] and nowhere else; refusals become statuses in [`refusal`].
 
-pub mod acting;
+pub mod act_as;
 pub mod adapters;
 mod auth;
 pub mod caller;
+mod connection_limit;
 mod connections;
 pub mod control;
 pub mod convert;
@@ -15,15 +16,14 @@ mod details;
 mod fixture;
 mod host;
 pub mod http;
-mod places;
+mod log_throttle;
 pub mod queries;
 mod reflection;
 pub mod refusal;
-mod seldom;
 pub mod server;
 pub mod services;
 mod serving;
 mod streams;
 mod tallies;
 
-pub use server::{Bound, ControlOptions, Doors, Listener, TlsFiles, bind};
+pub use server::{Bound, ControlOptions, ListenAddress, OpenListeners, TlsFiles, bind};

@@ -10,10 +10,10 @@ mod budgets;
 mod commands;
 mod conversations;
 mod filters;
-mod meant;
 mod outcome;
 mod pages;
 mod roots;
+mod suggestion;
 mod turns;
 
 pub use agents::{AtWork, agents, all_agents, at_work};
@@ -23,16 +23,16 @@ pub use budgets::{budgets, usage, usage_page};
 pub use commands::{CutOff, TaskText, cancel_turn, deliver, edit_task, keep_answer, take_over_call};
 pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn, unanswerable};
 pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_filter};
-pub use meant::{Sort, meant};
 pub use pages::{PAGE_BYTES, Page, within_bytes};
 pub use roots::root_named;
+pub use suggestion::{Sort, suggestion};
 pub use turns::{turn, turns, why_ended};
 
-use ghost_commons::tasks;
 use ghost_domain::{
     AgentId, CallId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey, Schedule,
     ScheduleKind, StoredAnswer, Task, TaskId, TaskStatus, TurnId,
 };
+use ghost_rules::tasks;
 use ghost_store::tables::{LedgerFilter, SchedulePlace, TaskFilter};
 use ghost_world::World;
 use uuid::Uuid;

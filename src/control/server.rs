@@ -37,15 +37,15 @@ use tonic::service::interceptor::InterceptedService;
 
 use crate::adapters;
 use crate::auth::{Gate, TOKEN_FILE, fit, token};
+use crate::connection_limit::ConnectionLimit;
 use crate::control::Control;
 use crate::http;
-use crate::places::Places;
 use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services::{
     AgentsService, BudgetsService, ChatService, ConversationsService, EventsService, KnowledgeService, LedgerService,
     MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService, WorldService,
 };
-use crate::serving::{self, Door, Speech};
+use crate::serving::{self, Listener, Protocol};
 use crate::tallies;
 
 /// Bytes of one request: a message body with room around it.
@@ -55,7 +55,7 @@ const CLOSING: Duration = Duration::from_millis(1_500);
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listener {
+pub enum ListenAddress {
     /// A Unix socket, for the daemon's own user.
     Unix(PathBuf),
     /// A TCP port, for whoever holds the token or a certificate.
@@ -76,7 +76,7 @@ pub struct TlsFiles {
 /// How the control plane is set up.
 pub struct ControlOptions {
     /// Where gRPC listens.
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<ListenAddress>,
     /// Where HTTP listens, if it does.
     pub http: Option<SocketAddr>,
     /// The data directory, where the token lies.
@@ -91,7 +91,7 @@ pub struct ControlOptions {
 
 /// One door of gRPC, and whom it lets in.
 struct Socket {
-    door: Arc<Door>,
+    listener: Arc<Listener>,
     gate: Gate,
 }
 
@@ -133,9 +133,9 @@ impl Drop for Made {
 /// The doors of gRPC, held. While anyone holds them connections are let in, and wait if nobody serves them: to a client the
 /// daemon is there. The last holder closes them, the sockets' files first.
 #[derive(Clone)]
-pub struct Doors(Arc<Held>);
+pub struct OpenListeners(Arc<BoundSockets>);
 
-struct Held {
+struct BoundSockets {
     // Dropped in this order: a daemon that finds the file asks whether anyone listens behind it.
     _files: Made,
     sockets: Vec<Socket>,
@@ -145,7 +145,7 @@ struct Held {
 pub struct Bound {
     /// The token, if it is new.
     made: Made,
-    doors: Doors,
+    listeners: OpenListeners,
     http: Option<(TcpListener, SocketAddr)>,
     token: Option<Arc<str>>,
     endpoints: Vec<String>,
@@ -165,12 +165,13 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
     };
     let mut ports = VecDeque::new();
     for listener in &options.listeners {
-        if let Listener::Tcp(address) = listener {
+        if let ListenAddress::Tcp(address) = listener {
             ports.push_back(bind_tcp(*address).await?);
         }
     }
     let needs_token = options.http.is_some()
-        || (options.tls.is_none() && options.listeners.iter().any(|listener| matches!(listener, Listener::Tcp(_))));
+        || (options.tls.is_none()
+            && options.listeners.iter().any(|listener| matches!(listener, ListenAddress::Tcp(_))));
     let token: Option<Arc<str>> = match options.token {
         Some(text) => {
             fit(&text).map_err(|why| {
@@ -193,28 +194,28 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
     let (mut files, mut sockets, mut endpoints) = (Made::default(), Vec::new(), Vec::new());
     for listener in &options.listeners {
         match listener {
-            Listener::Unix(path) => {
+            ListenAddress::Unix(path) => {
                 endpoints.push(format!("unix:{}", path.display()));
                 let gate = Gate::Peer { uid: rustix::process::getuid().as_raw() };
-                sockets.push(Socket { door: Arc::new(Door::Unix(bind_unix(path)?)), gate });
+                sockets.push(Socket { listener: Arc::new(Listener::Unix(bind_unix(path)?)), gate });
                 files.note(path.clone());
             }
-            Listener::Tcp(address) => {
+            ListenAddress::Tcp(address) => {
                 let Some(socket) = ports.pop_front() else {
                     return Err(Refusal::new(Code::Internal, "a TCP listener was not bound"));
                 };
                 let address = socket.local_addr().unwrap_or(*address);
-                let (gate, door, scheme) = match (&options.tls, &token) {
+                let (gate, listener, scheme) = match (&options.tls, &token) {
                     (Some(files), _) => {
-                        (Gate::Certificate, Door::Tls(socket, tls_config(files.clone()).await?), "https")
+                        (Gate::Certificate, Listener::Tls(socket, tls_config(files.clone()).await?), "https")
                     }
-                    (None, Some(token)) => (Gate::Token(Arc::clone(token)), Door::Tcp(socket), "http"),
+                    (None, Some(token)) => (Gate::Token(Arc::clone(token)), Listener::Tcp(socket), "http"),
                     (None, None) => {
                         return Err(Refusal::new(Code::Internal, "a TCP listener without a token or a certificate"));
                     }
                 };
                 endpoints.push(format!("{scheme}://{address}"));
-                sockets.push(Socket { door: Arc::new(door), gate });
+                sockets.push(Socket { listener: Arc::new(listener), gate });
             }
         }
     }
@@ -223,8 +224,8 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
         endpoints.push(format!("REST http://{address}"));
         (socket, address)
     });
-    let doors = Doors(Arc::new(Held { _files: files, sockets }));
-    Ok(Bound { made, doors, http, token, endpoints, on_shutdown: options.on_shutdown })
+    let listeners = OpenListeners(Arc::new(BoundSockets { _files: files, sockets }));
+    Ok(Bound { made, listeners, http, token, endpoints, on_shutdown: options.on_shutdown })
 }
 
 async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, Refusal> {
@@ -293,8 +294,8 @@ impl Bound {
 
     /// The doors, to be held for longer than they are served: whoever waits for the daemon's end waits until they close.
     #[must_use]
-    pub fn doors(&self) -> Doors {
-        self.doors.clone()
+    pub fn listeners(&self) -> OpenListeners {
+        self.listeners.clone()
     }
 
     /// Serves the world until `shutdown` completes, then lets requests under way finish for a moment.
@@ -308,24 +309,25 @@ impl Bound {
         let (health, health_service) = tonic_health::server::health_reporter();
         tell(&health, tonic_health::ServingStatus::Serving).await;
         let mut tasks = JoinSet::new();
-        let (own, network) = (Places::default(), Places::default());
-        for Socket { door, gate } in &self.doors.0.sockets {
-            let places = if matches!(**door, Door::Unix(_)) { &own } else { &network };
-            let speech = Speech::Grpc(routes(&control, gate.clone(), health_service.clone())?);
-            let (door, world) = (Arc::clone(door), Arc::clone(&control.world));
-            tasks.spawn(serving::serve(door, speech, places.clone(), world, closed.clone()));
+        let (own, network) = (ConnectionLimit::default(), ConnectionLimit::default());
+        for Socket { listener, gate } in &self.listeners.0.sockets {
+            let limit = if matches!(**listener, Listener::Unix(_)) { &own } else { &network };
+            let protocol = Protocol::Grpc(routes(&control, gate.clone(), health_service.clone())?);
+            let (listener, world) = (Arc::clone(listener), Arc::clone(&control.world));
+            tasks.spawn(serving::serve(listener, protocol, limit.clone(), world, closed.clone()));
         }
         if let Some((listener, address)) = self.http {
-            let speech = Speech::Rest(http::router(control.clone(), self.token.clone(), address));
+            let protocol = Protocol::Rest(http::router(control.clone(), self.token.clone(), address));
             let world = Arc::clone(&control.world);
-            tasks.spawn(serving::serve(Arc::new(Door::Tcp(listener)), speech, network, world, closed));
+            tasks.spawn(serving::serve(Arc::new(Listener::Tcp(listener)), protocol, network, world, closed));
         }
         let (counted, counts) = (Arc::clone(&control.world), Arc::clone(&control.tallies));
         let counting = control.world.keep_running(tallies::METRICS, move || {
             Box::pin(tallies::follow(Arc::clone(&counted), Arc::clone(&counts)))
         });
         let outside = Arc::clone(&control.world);
-        let courier = control.world.keep_running(DELIVERIES, move || Box::pin(adapters::courier(Arc::clone(&outside))));
+        let delivery_worker =
+            control.world.keep_running(DELIVERIES, move || Box::pin(adapters::delivery_worker(Arc::clone(&outside))));
         tokio::pin!(shutdown);
         let failed = tokio::select! {
             biased;
@@ -337,9 +339,9 @@ impl Bound {
         };
         tell(&health, tonic_health::ServingStatus::NotServing).await;
         closing.send_replace(true);
-        courier.abort();
+        delivery_worker.abort();
         counting.abort();
-        let clock = Arc::clone(&control.world.cx().ports.clock);
+        let clock = Arc::clone(&control.world.ctx().ports.clock);
         tokio::select! {
             biased;
             () = async { while tasks.join_next().await.is_some() {} } => {}

@@ -5,11 +5,11 @@
 mod deadlines;
 mod first;
 mod grpc;
+mod grpc_errors;
 mod percent;
 mod rest;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::io;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ use tonic::transport::server::Connected;
 
 use self::first::First;
 use self::percent::Percentless;
-use crate::connections::Patient;
-use crate::places::{Place, Places};
-use crate::seldom::Seldom;
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
+use crate::connections::StallTimeout;
+use crate::log_throttle::LogThrottle;
 
 /// When a connection cannot be taken, mostly for want of file descriptors, the next is tried after this.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where connections come in.
-pub(crate) enum Door {
+pub(crate) enum Listener {
     /// A Unix socket.
     Unix(UnixListener),
     /// A TCP port.
@@ -48,7 +48,7 @@ pub(crate) enum Door {
 
 /// What is spoken behind a door.
 #[derive(Clone)]
-pub(crate) enum Speech {
+pub(crate) enum Protocol {
     /// gRPC.
     Grpc(Routes),
     /// HTTP/1.
@@ -57,16 +57,16 @@ pub(crate) enum Speech {
 
 /// Serves until `closed` turns true and the last connection has ended. The door closes when nobody else holds it.
 pub(crate) async fn serve(
-    door: Arc<Door>,
-    speech: Speech,
-    places: Places,
+    listener: Arc<Listener>,
+    protocol: Protocol,
+    limit: ConnectionLimit,
     world: Arc<World>,
     closed: watch::Receiver<bool>,
 ) {
-    let clock = Arc::clone(&world.cx().ports.clock);
+    let clock = Arc::clone(&world.ctx().ports.clock);
     let mut closing = closed.clone();
     let mut connections = JoinSet::new();
-    let failed = Seldom::default();
+    let failed = LogThrottle::default();
     loop {
         let taken = tokio::select! {
             biased;
@@ -74,16 +74,16 @@ pub(crate) async fn serve(
             _ = closing.wait_for(|closed| *closed) => break,
             // Looked at one by one, so that what has ended is let go.
             Some(_) = connections.join_next() => continue,
-            taken = take(&door) => taken,
+            taken = take(&listener) => taken,
         };
         match taken {
             Ok(taken) => {
-                let place = tokio::select! {
+                let permit = tokio::select! {
                     biased;
                     _ = closing.wait_for(|closed| *closed) => break,
-                    place = places.take(&world) => place,
+                    permit = limit.take(&world) => permit,
                 };
-                connections.spawn(welcome(taken, place, speech.clone(), Arc::clone(&world), closed.clone()));
+                connections.spawn(welcome(taken, permit, protocol.clone(), Arc::clone(&world), closed.clone()));
             }
             Err(error) if is_of_the_peer(&error) => tracing::debug!(%error, "a connection was not taken"),
             Err(error) => {
@@ -94,7 +94,7 @@ pub(crate) async fn serve(
             }
         }
     }
-    drop(door);
+    drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
@@ -111,15 +111,15 @@ enum Taken {
     Tls(TcpStream, Arc<ServerConfig>),
 }
 
-async fn take(door: &Door) -> io::Result<Taken> {
-    match door {
-        Door::Unix(listener) => Ok(Taken::Unix(listener.accept().await?.0)),
-        Door::Tcp(listener) => {
+async fn take(listener: &Listener) -> io::Result<Taken> {
+    match listener {
+        Listener::Unix(listener) => Ok(Taken::Unix(listener.accept().await?.0)),
+        Listener::Tcp(listener) => {
             let (io, _) = listener.accept().await?;
             io.set_nodelay(true)?;
             Ok(Taken::Tcp(io))
         }
-        Door::Tls(listener, config) => {
+        Listener::Tls(listener, config) => {
             let (io, _) = listener.accept().await?;
             io.set_nodelay(true)?;
             Ok(Taken::Tls(io, Arc::clone(config)))
@@ -128,15 +128,21 @@ async fn take(door: &Door) -> io::Result<Taken> {
 }
 
 /// Serves one connection, of whatever kind it is.
-async fn welcome(taken: Taken, place: Place, speech: Speech, world: Arc<World>, mut closed: watch::Receiver<bool>) {
+async fn welcome(
+    taken: Taken,
+    permit: ConnectionPermit,
+    protocol: Protocol,
+    world: Arc<World>,
+    mut closed: watch::Receiver<bool>,
+) {
     let mut first = First::new(&world);
     match taken {
         Taken::Unix(io) => {
-            speak(Percentless::new(Patient::new(io, &world, place)), speech, &world, first, closed).await;
+            speak(Percentless::new(StallTimeout::new(io, &world, permit)), protocol, &world, first, closed).await;
         }
-        Taken::Tcp(io) => speak(Patient::new(io, &world, place), speech, &world, first, closed).await,
+        Taken::Tcp(io) => speak(StallTimeout::new(io, &world, permit), protocol, &world, first, closed).await,
         Taken::Tls(io, config) => {
-            let handshake = TlsAcceptor::from(config).accept(Patient::new(io, &world, place));
+            let handshake = TlsAcceptor::from(config).accept(StallTimeout::new(io, &world, permit));
             let shaken = tokio::select! {
                 biased;
                 shaken = handshake => shaken,
@@ -144,7 +150,7 @@ async fn welcome(taken: Taken, place: Place, speech: Speech, world: Arc<World>, 
                 () = async { drop(closed.wait_for(|closed| *closed).await) } => return,
             };
             match shaken {
-                Ok(io) => speak(io, speech, &world, first, closed).await,
+                Ok(io) => speak(io, protocol, &world, first, closed).await,
                 // Whoever has no certificate of ours is told so by the handshake itself.
                 Err(error) => tracing::debug!(%error, "a handshake failed"),
             }
@@ -152,14 +158,14 @@ async fn welcome(taken: Taken, place: Place, speech: Speech, world: Arc<World>, 
     }
 }
 
-async fn speak<IO>(io: IO, speech: Speech, world: &World, first: First, closed: watch::Receiver<bool>)
+async fn speak<IO>(io: IO, protocol: Protocol, world: &World, first: First, closed: watch::Receiver<bool>)
 where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
 {
-    let clock = Arc::clone(&world.cx().ports.clock);
-    match speech {
-        Speech::Grpc(routes) => grpc::connection(io, routes, clock, first, closed).await,
-        Speech::Rest(router) => rest::connection(io, router, clock, first, closed).await,
+    let clock = Arc::clone(&world.ctx().ports.clock);
+    match protocol {
+        Protocol::Grpc(routes) => grpc::connection(io, routes, clock, first, closed).await,
+        Protocol::Rest(router) => rest::connection(io, router, clock, first, closed).await,
     }
 }
 

@@ -2,20 +2,20 @@
 //!
 //! Must never: know a transport, or open a stream that stays silent because something in its request was misspelt.
 
-mod farewell;
+mod drain_timeout;
 mod feeder;
-mod held;
 mod item;
 pub(crate) mod readers;
+mod seated_stream;
 pub(crate) mod shown;
 
 use std::sync::Arc;
 
-use ghost_commons::chat::channel_named;
-use ghost_commons::feed::Subscription;
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::{ChannelName, Code, Refusal};
+use ghost_rules::chat::channel_named;
+use ghost_rules::feed::Subscription;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -24,12 +24,12 @@ use crate::control::Control;
 use crate::convert::input;
 use crate::queries;
 
-pub(crate) use farewell::Farewell;
+pub(crate) use drain_timeout::DrainTimeout;
 #[cfg(test)]
 pub(crate) use feeder::{ALIVE, PATIENCE};
-pub(crate) use held::Held;
 pub(crate) use item::{Ended, Item, Why};
 pub(crate) use readers::Seat;
+pub(crate) use seated_stream::SeatedStream;
 
 /// Events that wait for one reader in its own queue. Those beyond wait in the feed, which all readers share.
 pub(crate) const QUEUE: usize = 64;
@@ -96,7 +96,7 @@ pub(crate) async fn open(control: &Control, wanted: Wanted) -> Result<Stream, Re
             _ => refusal,
         })?;
     }
-    let seat = Arc::new(control.readers.take(world.cx().limits().subscribers_max)?);
+    let seat = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
     let after = match wanted.start {
         Start::Oldest => Some(0),
         Start::Now => None,

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ghost_commons::feed::Subscription;
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::{Event, Refusal};
+use ghost_rules::feed::Subscription;
 use ghost_world::World;
 use serde_json::Value;
 
@@ -116,7 +116,7 @@ pub(crate) async fn follow(world: Arc<World>, tallies: Arc<Tallies>) -> Result<(
             Err(refusal) if refusal.code == ghost_domain::Code::CursorExpired => after = None,
             Err(refusal) => tracing::debug!(%refusal, "the feed is opened again for the counts"),
         }
-        world.cx().ports.clock.sleep(AGAIN).await;
+        world.ctx().ports.clock.sleep(AGAIN).await;
     }
 }
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use ghost_config::load::WORLD_FILE;
 use ghost_config::plan::{Plan, ProviderKind};
-use ghost_config::{Problem, Problems, meant_directory, misnamed_directory, model_doubts};
+use ghost_config::{Problem, Problems, meant_directory, misnamed_directory, model_warnings};
 use ghost_provider::{Providers, Unbuilt, scripted};
 
-use crate::doubt::Doubt;
+use crate::error_suppression::ErrorSuppression;
 use crate::loading::{Env, Overrides, of_provider};
 use crate::ports::SystemClock;
 use crate::{prices, recordings, scripts};
@@ -28,28 +28,28 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
     let shown = ghost_config::shown_dir(world_dir);
     match plan {
         Some(mut plan) => {
-            let doubt = Doubt::of(&found, &plan, &shown);
+            let suppression = ErrorSuppression::of(&found, &plan, &shown);
             let mut more: Vec<Problem> = overrides.apply(&mut plan).err().into_iter().collect();
             let refusals = Providers::refusals(&plan.llm, env, &(Arc::new(SystemClock) as _));
             for unbuilt in refusals.into_iter().filter(|unbuilt| !follows(unbuilt, &plan)) {
                 more.push(of_provider(unbuilt, &plan));
             }
             more.extend(recordings::missing(&plan));
-            if !doubt.facts {
-                more.extend(prices::unpriced(&plan, &doubt));
-                more.extend(model_doubts(&plan, |archetype| doubt.knows_models_of(archetype)));
+            if !suppression.facts {
+                more.extend(prices::unpriced(&plan, &suppression));
+                more.extend(model_warnings(&plan, |archetype| suppression.knows_models_of(archetype)));
             }
             let mut built: BTreeSet<String> =
                 ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect();
             built.extend(tools.iter().cloned());
             for dir in script_dirs(&plan) {
                 let survey = scripted::survey(&dir, &plan.dir);
-                more.extend(scripts::tools(&plan, &dir, &survey, &built, &doubt));
+                more.extend(scripts::tools(&plan, &dir, &survey, &built, &suppression));
                 let is_there = |file: &Path| {
                     file.file_stem().and_then(|stem| stem.to_str()).is_some_and(|stem| survey.models.contains_key(stem))
                 };
                 if !survey.models.is_empty() {
-                    let missing = scripts::missing(&plan, &dir, is_there, &doubt);
+                    let missing = scripts::missing(&plan, &dir, is_there, &suppression);
                     more.extend(scripts::misnamed(&dir, &missing));
                     more.extend(missing);
                 }

@@ -13,7 +13,7 @@ use ghost_provider::scripted::Vetted;
 use ghost_provider::{Providers, Recording, Unbuilt};
 use serde_json::json;
 
-use crate::doubt::Doubt;
+use crate::error_suppression::ErrorSuppression;
 use crate::recordings;
 
 /// The flags that override every archetype's model.
@@ -116,14 +116,14 @@ pub fn complete(
 ) -> Result<Loaded, Problems> {
     let built = Providers::build_with(&plan.llm, env, clock, recordings, vetted);
     let providers = built.map_err(|unbuilt| Problems(vec![of_provider(unbuilt, &plan)]))?;
-    let (mut problems, nothing) = (Vec::new(), Doubt::default());
+    let (mut problems, nothing) = (Vec::new(), ErrorSuppression::default());
     for provider in plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted) {
         if let Some(dir) = &provider.dir {
             problems.extend(crate::scripts::missing(&plan, dir, |file| file.is_file(), &nothing));
         }
     }
     plan.warnings.extend(crate::prices::unpriced(&plan, &nothing));
-    plan.warnings.extend(ghost_config::model_doubts(&plan, |archetype| nothing.knows_models_of(archetype)));
+    plan.warnings.extend(ghost_config::model_warnings(&plan, |archetype| nothing.knows_models_of(archetype)));
     if problems.is_empty() { Ok(Loaded { plan, providers }) } else { Err(Problems::sorted(problems)) }
 }
 

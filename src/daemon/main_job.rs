@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use ghost_commons::budgets;
 use ghost_config::plan::JobPlan;
 use ghost_domain::usage::Spending;
 use ghost_domain::{Job, Refusal};
+use ghost_rules::budgets;
 use ghost_store::tables::UsageFilter;
 use ghost_world::World;
 use tokio::task::JoinHandle;

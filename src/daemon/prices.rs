@@ -10,7 +10,7 @@ use ghost_domain::Scope;
 use ghost_domain::text::clip;
 use ghost_provider::price;
 
-use crate::doubt::Doubt;
+use crate::error_suppression::ErrorSuppression;
 
 /// Whom a model without a price would fail.
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct Failing<'p> {
 }
 
 /// A warning for each model without a price that someone thinks with, or falls back to, while money is limited for them.
-pub(crate) fn unpriced(plan: &Plan, doubt: &Doubt) -> Vec<Problem> {
+pub(crate) fn unpriced(plan: &Plan, suppression: &ErrorSuppression) -> Vec<Problem> {
     let limited: BTreeSet<&Scope> =
         plan.budgets.iter().filter(|(_, limits)| limits.money.is_some()).map(|(scope, _)| scope).collect();
     if limited.is_empty() {
@@ -42,13 +42,13 @@ pub(crate) fn unpriced(plan: &Plan, doubt: &Doubt) -> Vec<Problem> {
             failing.scopes.extend(&bound);
         }
     };
-    for agent in plan.agents.iter().filter(|agent| doubt.knows_models_of(&agent.archetype)) {
+    for agent in plan.agents.iter().filter(|agent| suppression.knows_models_of(&agent.archetype)) {
         let own = [Scope::World, Scope::Agent(agent.agent_id.clone())];
         let scopes: Vec<Scope> = own.into_iter().chain(agent.team.clone().map(Scope::Team)).collect();
         look(&|| agent.agent_id.to_string(), &agent.model, &scopes);
     }
     // Who is created is charged to the world in any case.
-    let creatable = plan.creatable.iter().filter(|name| doubt.knows_models_of(name));
+    let creatable = plan.creatable.iter().filter(|name| suppression.knows_models_of(name));
     for archetype in creatable.filter_map(|name| plan.archetypes.get(name)) {
         let who = || format!("agents created from {}", archetype.name);
         look(&who, &archetype.config.model, &[Scope::World]);
@@ -118,7 +118,10 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         let plan = ghost_config::load(dir.path(), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
-        unpriced(&plan, &Doubt::default()).into_iter().map(|problem| (problem.line, problem.message)).collect()
+        unpriced(&plan, &ErrorSuppression::default())
+            .into_iter()
+            .map(|problem| (problem.line, problem.message))
+            .collect()
     }
 
     #[test]

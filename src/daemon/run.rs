@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ghost_control::{ControlOptions, Listener};
+use ghost_control::{ControlOptions, ListenAddress};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
 use ghost_domain::{Code, Refusal};
@@ -21,8 +21,8 @@ use tokio::task::JoinHandle;
 use crate::data_dir::{DataDir, WORKSPACE};
 use crate::environment::{SharedEnv, node_name, secrets_of, tls_files};
 use crate::failure::Failure;
-use crate::held::Held;
 use crate::loading::{Loaded, Overrides, load, problems_refusal};
+use crate::ownership::Held;
 use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
 use crate::{database, job, main_job, reading, recordings, vetted_scripts};
@@ -41,7 +41,7 @@ pub struct Options {
     /// The job's input; `None` is the world's own.
     pub input: Option<PathBuf>,
     /// Where gRPC listens; empty is the socket in the data directory.
-    pub listen: Vec<Listener>,
+    pub listen: Vec<ListenAddress>,
     /// Where HTTP listens, if it does.
     pub http: Option<SocketAddr>,
     /// Model flags.
@@ -104,7 +104,7 @@ struct ServeOptions {
     files: Arc<Files>,
     input: Vec<job::Input>,
     vetted: Vetted,
-    listen: Vec<Listener>,
+    listen: Vec<ListenAddress>,
     http: Option<SocketAddr>,
     env: SharedEnv,
     tools: JoinHandle<Vec<Tool>>,
@@ -126,7 +126,7 @@ async fn serve_world(
     let asker = Arc::clone(&asked);
     // Bound before the world runs: a taken port is an error that starts nothing.
     let listeners = if options.listen.is_empty() {
-        vec![Listener::Unix(data_dir.path().join("ghostd.sock"))]
+        vec![ListenAddress::Unix(data_dir.path().join("ghostd.sock"))]
     } else {
         options.listen
     };
@@ -161,7 +161,7 @@ async fn serve_world(
     };
     secrets.extend(bound.token().map(str::to_owned));
     // Closed when the database is: until then whoever waits for this daemon's end is not told that it has come.
-    let doors = bound.doors();
+    let listeners = bound.listeners();
     let store = match store {
         Some(store) => store,
         None => database::open(data_dir, sqlite).await?,
@@ -190,7 +190,7 @@ async fn serve_world(
     .await;
     drop(asked);
     store.close().await;
-    drop(doors);
+    drop(listeners);
     outcome
 }
 
@@ -259,7 +259,7 @@ async fn boot_and_serve(
     data_dir.keep(&world_id, &world_dir);
     let held = Held::of(data_dir);
     // Set once: this is the only place that sets it.
-    let _ = redactor.set((*world.cx().redactor).clone());
+    let _ = redactor.set((*world.ctx().redactor).clone());
     let endpoints = bound.endpoints();
     let (closing, closed) = watch::channel(false);
     let mut control = tokio::spawn(bound.serve(Arc::clone(&world), async move {

@@ -13,7 +13,7 @@ use ghost_domain::text::{clip, nearest};
 use ghost_domain::tool_catalogue::{canonical, glob};
 use ghost_provider::scripted::{Survey, ToolName, misnamed_for, path_of};
 
-use crate::doubt::Doubt;
+use crate::error_suppression::ErrorSuppression;
 
 /// Who follows a script.
 struct Follower<'p> {
@@ -25,14 +25,14 @@ struct Follower<'p> {
 
 /// Everyone whose model is scripted from `dir`, by model: the agents of the world file, and the archetypes that agents may
 /// be created from; but those whose models are in doubt.
-fn followers<'p>(plan: &'p Plan, dir: &Path, doubt: &Doubt) -> BTreeMap<String, Vec<Follower<'p>>> {
+fn followers<'p>(plan: &'p Plan, dir: &Path, suppression: &ErrorSuppression) -> BTreeMap<String, Vec<Follower<'p>>> {
     let mut found: BTreeMap<String, Vec<Follower<'p>>> = BTreeMap::new();
     let agents = plan
         .agents
         .iter()
-        .filter(|agent| doubt.knows_models_of(&agent.archetype))
+        .filter(|agent| suppression.knows_models_of(&agent.archetype))
         .map(|agent| (&agent.model, agent.agent_id.to_string(), Some(agent.agent_id.as_str()), &*agent.access));
-    let created = plan.creatable.iter().filter(|name| doubt.knows_models_of(name)).filter_map(|name| {
+    let created = plan.creatable.iter().filter(|name| suppression.knows_models_of(name)).filter_map(|name| {
         let (archetype, access) = (plan.archetypes.get(name)?, plan.archetype_access.get(name)?);
         Some((&archetype.config.model, format!("agents created as `{name}`"), None, &**access))
     });
@@ -60,9 +60,14 @@ fn scripted_models(plan: &Plan, choice: &ModelChoice, dir: &Path) -> BTreeSet<St
 }
 
 /// The models that someone thinks with and that have no rule file in `dir`; `is_there` says whether a file is.
-pub(crate) fn missing(plan: &Plan, dir: &Path, is_there: impl Fn(&Path) -> bool, doubt: &Doubt) -> Vec<Problem> {
+pub(crate) fn missing(
+    plan: &Plan,
+    dir: &Path,
+    is_there: impl Fn(&Path) -> bool,
+    suppression: &ErrorSuppression,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (model, followers) in followers(plan, dir, doubt) {
+    for (model, followers) in followers(plan, dir, suppression) {
         let path = path_of(dir, &model);
         if path.as_deref().is_some_and(&is_there) {
             continue;
@@ -156,14 +161,20 @@ fn near_model<'n>(model: &str, names: &'n [String]) -> Option<&'n str> {
 
 /// What is wrong with the tools that scripts name. `built` are the tools of this build. While access rules are in doubt, nobody
 /// is said to lack a tool.
-pub(crate) fn tools(plan: &Plan, dir: &Path, survey: &Survey, built: &BTreeSet<String>, doubt: &Doubt) -> Vec<Problem> {
-    let followers = followers(plan, dir, doubt);
+pub(crate) fn tools(
+    plan: &Plan,
+    dir: &Path,
+    survey: &Survey,
+    built: &BTreeSet<String>,
+    suppression: &ErrorSuppression,
+) -> Vec<Problem> {
+    let followers = followers(plan, dir, suppression);
     let mut problems = Vec::new();
     for (model, names) in &survey.models {
         let Some(file) = path_of(dir, model) else { continue };
         let followers = followers.get(model).map(Vec::as_slice).unwrap_or_default();
         for tool in names {
-            let found = tool_problem(plan, tool, followers, built, !doubt.access);
+            let found = tool_problem(plan, tool, followers, built, !suppression.access);
             problems.extend(
                 found.map(|(severity, message, hint)| problem(severity, &file, tool.line, &tool.field, message, hint)),
             );

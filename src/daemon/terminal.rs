@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ghost_commons::feed::Subscription;
 use ghost_domain::event::{Event, EventFilter};
 use ghost_domain::usage::Spending;
 use ghost_domain::{AgentId, Job, Money, Timestamp};
+use ghost_rules::feed::Subscription;
 use ghost_store::Store;
 
 use crate::job::Standing;

@@ -1,9 +1,9 @@
 //! Schedules: timers, recurring jobs, watched paths and heartbeats, and the record of every run (SCHED-01..09, HB-01..07).
 
 pub mod changes;
+pub mod job_spec;
 pub mod options;
 pub mod slots;
-pub mod wish;
 pub mod words;
 
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use self::job_spec::JobSpec;
 pub use self::options::{Deliver, JobOptions, Payload, Session, WakeMode};
-pub use self::wish::JobWish;
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, MessageId, RootId, ScheduleId};
 use crate::party::Party;

@@ -8,7 +8,6 @@
 
 mod answer_bounds;
 mod anthropic;
-mod aside;
 mod attached;
 mod blocks;
 pub mod breaker;
@@ -38,6 +37,7 @@ mod sse;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tool_lists;
+mod worker_threads;
 
 pub use breaker::{Admitted, Breaker, Pass};
 pub use circuit::Outage;

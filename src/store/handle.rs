@@ -199,7 +199,7 @@ impl Store {
 
     /// Runs a query whose reads each see what is committed when they run. For a caller that needs no more than that:
     /// opening and closing a snapshot costs as much as two reads.
-    pub async fn look<T, E, F>(&self, work: F) -> Result<T, E>
+    pub async fn read_latest<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ghost_commons::Cx;
-use ghost_commons::mail::Chain;
 use ghost_config::plan::Plan;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{Activity, AgentId, CallId, ChannelContext, EventId, Party, RootId, Timestamp, TurnId, Viewer};
+use ghost_rules::RuleContext;
+use ghost_rules::mail::Chain;
 use ghost_store::Store;
 use serde_json::json;
 
@@ -27,9 +27,9 @@ pub trait AgentControl: Send + Sync + 'static {
 }
 
 /// The things that all agents of a world share.
-pub struct Office {
+pub struct WorldServices {
     /// Rules.
-    pub cx: Cx,
+    pub ctx: RuleContext,
     /// The store.
     pub store: Store,
     /// The shared workspace.
@@ -41,18 +41,18 @@ pub struct Office {
     data_dir: Option<PathBuf>,
 }
 
-impl Office {
+impl WorldServices {
     /// An office. Reads the skill folders of the plan, so it blocks for as long as that takes.
     #[must_use]
     pub fn new(
-        cx: Cx,
+        ctx: RuleContext,
         store: Store,
         workspace: Arc<Workspace>,
         control: Arc<dyn AgentControl>,
         plan: Arc<Plan>,
     ) -> Self {
         let skills = RwLock::new(Arc::new(SkillShelf::read(&plan.skill_roots)));
-        Self { cx, store, workspace, control, plan: RwLock::new(plan), skills, data_dir: None }
+        Self { ctx, store, workspace, control, plan: RwLock::new(plan), skills, data_dir: None }
     }
 
     /// Says where the world's data lies: agents' memory in `<data>/agents/<id>/memory`, and the disk whose room is
@@ -127,9 +127,9 @@ impl Caller {
 
 /// One call, as a tool sees it.
 #[derive(Clone)]
-pub struct CallCx {
+pub struct CallContext {
     /// The shared office.
-    pub office: Arc<Office>,
+    pub services: Arc<WorldServices>,
     /// Who calls.
     pub caller: Arc<Caller>,
     /// In which turn.
@@ -144,7 +144,7 @@ pub struct CallCx {
     pub provider_call_id: String,
 }
 
-impl CallCx {
+impl CallContext {
     /// The caller as a party.
     #[must_use]
     pub fn party(&self) -> Party {
@@ -159,12 +159,12 @@ impl CallCx {
 
     /// Streams how far a long call is. Never stored, never shown to the model (TOOL-19).
     pub fn progress(&self, text: &str) {
-        let cx = &self.office.cx;
-        let text = cx.redactor.redact(&ghost_domain::text::clip(text, 500));
-        self.office.store.publish_ephemeral(Event {
-            seq: self.office.store.last_seq(),
-            event_id: EventId(cx.id()),
-            ts: cx.now(),
+        let ctx = &self.services.ctx;
+        let text = ctx.redactor.redact(&ghost_domain::text::clip(text, 500));
+        self.services.store.publish_ephemeral(Event {
+            seq: self.services.store.last_seq(),
+            event_id: EventId(ctx.id()),
+            ts: ctx.now(),
             kind: EventKind::ToolProgress,
             agent_id: Some(self.caller.agent_id.clone()),
             channel: None,

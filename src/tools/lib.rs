@@ -15,6 +15,6 @@ pub mod tool;
 pub mod view;
 pub mod workspace;
 
-pub use context::{AgentControl, CallCx, Caller, Office};
+pub use context::{AgentControl, CallContext, Caller, WorldServices};
 pub use registry::{Registry, ToolTable};
 pub use tool::{AskTool, FileTool, FileWork, Output, OutsideTool, ReadTool, Run, Tool, WorldTool};

@@ -11,7 +11,7 @@ use ghost_domain::{Ask, Refusal};
 use ghost_store::Writes;
 use serde_json::Value;
 
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::loop_guard::Nature;
 use crate::parameters::{Params, parse};
 
@@ -39,7 +39,7 @@ pub trait ReadTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Runs it.
-    async fn run(&self, call: &CallCx, params: Self::Params) -> Result<Output, Refusal>;
+    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
 }
 
 /// Has its effect in the store: it commits with the record of the call, or not at all.
@@ -50,12 +50,12 @@ pub trait WorldTool: Send + Sync + 'static {
 
     /// Looks at what is outside the store before the transaction begins, and gives the arguments that it then applies:
     /// what it found may be added to them. Changes nothing.
-    async fn look(&self, _call: &CallCx, arguments: Value) -> Result<Value, Refusal> {
+    async fn look(&self, _call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
         Ok(arguments)
     }
 
     /// Applies it. Must await nothing but `w`.
-    async fn apply(&self, call: &CallCx, params: Self::Params, w: &mut dyn Writes) -> Result<Output, Refusal>;
+    async fn apply(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
 
 /// Has an effect outside: recorded before and after, never run twice.
@@ -65,7 +65,7 @@ pub trait OutsideTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Runs it. Dropping the future must stop the effect as far as it can be stopped.
-    async fn run(&self, call: &CallCx, params: Self::Params) -> Result<Output, Refusal>;
+    async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
 }
 
 /// A file write, as it will be carried out.
@@ -84,13 +84,13 @@ pub trait FileTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Checks and prepares the write. Changes nothing.
-    async fn prepare(&self, call: &CallCx, params: &Self::Params) -> Result<FileWork, Refusal>;
+    async fn prepare(&self, call: &CallContext, params: &Self::Params) -> Result<FileWork, Refusal>;
 
     /// Called in the transaction that records the call's end, once the file is in place; also after a crash, when the
     /// file was found to be in place.
     async fn record(
         &self,
-        call: &CallCx,
+        call: &CallContext,
         params: Self::Params,
         plan: &FilePlan,
         w: &mut dyn Writes,
@@ -104,43 +104,43 @@ pub trait AskTool: Send + Sync + 'static {
     type Params: Params;
 
     /// Opens the ask.
-    async fn open(&self, call: &CallCx, params: Self::Params, w: &mut dyn Writes) -> Result<Ask, Refusal>;
+    async fn open(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Ask, Refusal>;
 }
 
 /// The same four, with parameters still as JSON: what the turn runs.
 #[async_trait]
 pub trait ErasedRead: Send + Sync {
     /// See [`ReadTool::run`].
-    async fn run(&self, call: &CallCx, arguments: Value) -> Result<Output, Refusal>;
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
 }
 
 /// See [`WorldTool`].
 #[async_trait]
 pub trait ErasedWorld: Send + Sync {
     /// See [`WorldTool::look`].
-    async fn look(&self, call: &CallCx, arguments: Value) -> Result<Value, Refusal>;
+    async fn look(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal>;
 
     /// See [`WorldTool::apply`].
-    async fn apply(&self, call: &CallCx, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
+    async fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
 
 /// See [`OutsideTool`].
 #[async_trait]
 pub trait ErasedOutside: Send + Sync {
     /// See [`OutsideTool::run`].
-    async fn run(&self, call: &CallCx, arguments: Value) -> Result<Output, Refusal>;
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
 }
 
 /// See [`FileTool`].
 #[async_trait]
 pub trait ErasedFile: Send + Sync {
     /// See [`FileTool::prepare`].
-    async fn prepare(&self, call: &CallCx, arguments: &Value) -> Result<FileWork, Refusal>;
+    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork, Refusal>;
 
     /// See [`FileTool::record`].
     async fn record(
         &self,
-        call: &CallCx,
+        call: &CallContext,
         arguments: Value,
         plan: &FilePlan,
         w: &mut dyn Writes,
@@ -151,7 +151,7 @@ pub trait ErasedFile: Send + Sync {
 #[async_trait]
 pub trait ErasedAsk: Send + Sync {
     /// See [`AskTool::open`].
-    async fn open(&self, call: &CallCx, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal>;
+    async fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal>;
 }
 
 /// How a tool runs.
@@ -294,38 +294,38 @@ struct Typed<T>(T);
 
 #[async_trait]
 impl<T: ReadTool> ErasedRead for Typed<T> {
-    async fn run(&self, call: &CallCx, arguments: Value) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
         self.0.run(call, parse(arguments)?).await
     }
 }
 
 #[async_trait]
 impl<T: WorldTool> ErasedWorld for Typed<T> {
-    async fn look(&self, call: &CallCx, arguments: Value) -> Result<Value, Refusal> {
+    async fn look(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
         self.0.look(call, arguments).await
     }
 
-    async fn apply(&self, call: &CallCx, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal> {
         self.0.apply(call, parse(arguments)?, w).await
     }
 }
 
 #[async_trait]
 impl<T: OutsideTool> ErasedOutside for Typed<T> {
-    async fn run(&self, call: &CallCx, arguments: Value) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal> {
         self.0.run(call, parse(arguments)?).await
     }
 }
 
 #[async_trait]
 impl<T: FileTool> ErasedFile for Typed<T> {
-    async fn prepare(&self, call: &CallCx, arguments: &Value) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork, Refusal> {
         self.0.prepare(call, &parse(arguments.clone())?).await
     }
 
     async fn record(
         &self,
-        call: &CallCx,
+        call: &CallContext,
         arguments: Value,
         plan: &FilePlan,
         w: &mut dyn Writes,
@@ -336,7 +336,7 @@ impl<T: FileTool> ErasedFile for Typed<T> {
 
 #[async_trait]
 impl<T: AskTool> ErasedAsk for Typed<T> {
-    async fn open(&self, call: &CallCx, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+    async fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal> {
         self.0.open(call, parse(arguments)?, w).await
     }
 }

@@ -2,30 +2,30 @@
 
 use std::sync::Arc;
 
-use ghost_agent::{Board, Engine};
-use ghost_commons::{Cx, agents, jobs, turns};
+use ghost_agent::{ActivityPort, Engine};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
 use ghost_domain::{Code, Party, Refusal};
 use ghost_provider::Providers;
+use ghost_rules::{RuleContext, agents, jobs, turns};
 use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
-use ghost_tools::{AgentControl, Office, Tool, ToolTable};
+use ghost_tools::{AgentControl, Tool, ToolTable, WorldServices};
 use ractor::Actor;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::directory::Directory;
-use crate::keeper;
 use crate::loops::{self, Loops};
+use crate::maintenance;
 use crate::pause::{PAUSED, waiting};
 use crate::reconcile::{self, Stage};
 use crate::root::{Root, RootMsg};
 use crate::schedules;
+use crate::signal_router::SignalRouter;
 use crate::signals;
-use crate::switchboard::Switchboard;
 use crate::tree::Tree;
 use crate::watches;
 use crate::world::{Reloader, World};
@@ -66,29 +66,33 @@ pub struct Boot {
 pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let epoch = next_epoch(&boot.store, &boot.plan.world_id).await?;
     let redactor = Redactor::new(boot.secrets);
-    let cx = Cx::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
-    cx.set_chat_wake(boot.plan.chat_wake);
-    cx.set_webhooks(boot.plan.webhook_agents());
-    let directory = Arc::new(Directory::new(Arc::clone(&cx.ports.clock)));
+    let ctx = RuleContext::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
+    ctx.set_chat_wake(boot.plan.chat_wake);
+    ctx.set_webhooks(boot.plan.webhook_agents());
+    let directory = Arc::new(Directory::new(Arc::clone(&ctx.ports.clock)));
     let plan = Arc::new(boot.plan);
-    cx.set_fitness(reconcile::fitness(&plan));
-    let mut office = Office::new(
-        cx.clone(),
+    ctx.set_fitness(reconcile::fitness(&plan));
+    let mut services = WorldServices::new(
+        ctx.clone(),
         boot.store.clone(),
         Arc::new(boot.workspace),
         Arc::clone(&directory) as Arc<dyn AgentControl>,
         Arc::clone(&plan),
     );
     if let Some(data_dir) = &boot.data_dir {
-        office = office.with_data_dir(data_dir);
+        services = services.with_data_dir(data_dir);
     }
-    let office = Arc::new(office);
+    let services = Arc::new(services);
     let tools = Arc::new(ToolTable::new(boot.tools)?);
-    let engine =
-        Arc::new(Engine::new(office, tools, Arc::clone(&directory) as Arc<dyn Board>, Arc::new(boot.providers)));
+    let engine = Arc::new(Engine::new(
+        services,
+        tools,
+        Arc::clone(&directory) as Arc<dyn ActivityPort>,
+        Arc::new(boot.providers),
+    ));
     let loops = Arc::new(Loops::default());
-    let switchboard = Switchboard::new(Arc::clone(&directory), Arc::clone(&engine.line), Arc::clone(&loops));
-    let tree = Arc::new(Tree { engine, directory, switchboard: Arc::new(switchboard), loops });
+    let signal_router = SignalRouter::new(Arc::clone(&directory), Arc::clone(&engine.queue), Arc::clone(&loops));
+    let tree = Arc::new(Tree { engine, directory, signal_router: Arc::new(signal_router), loops });
     let started = json!({
         "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
     });
@@ -108,11 +112,11 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
             return Err(Refusal::new(Code::Internal, "a supervisor could not start"));
         }
     }
-    boot.store.on_signal(Arc::clone(&tree.switchboard) as Arc<dyn ghost_domain::ports::Wake>);
+    boot.store.on_signal(Arc::clone(&tree.signal_router) as Arc<dyn ghost_domain::ports::Wake>);
     let world = Arc::new(World::new(Arc::clone(&tree), root, root_task, boot.reloader));
     // Signals of the transactions before had no listener yet: every inbox and every open turn is looked at instead.
     for agent_id in waiting(&boot.store).await? {
-        tree.switchboard.wake(&agent_id);
+        tree.signal_router.wake(&agent_id);
     }
     keep_loops(&world, &tree);
     Ok(world)
@@ -121,9 +125,9 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
 /// Begins the loops that run for as long as the world does.
 fn keep_loops(world: &World, tree: &Arc<Tree>) {
     // Slots before this were missed: nobody was here to run them. A loop that is begun again was here.
-    let since = tree.engine.office.cx.now();
+    let since = tree.engine.services.ctx.now();
     let (own, mut again) = (Arc::clone(tree), false);
-    world.keep_running(loops::SWITCHBOARD, move || {
+    world.keep_running(loops::SIGNAL_ROUTER, move || {
         Box::pin(signals::rounds(Arc::clone(&own), std::mem::replace(&mut again, true)))
     });
     let own = Arc::clone(tree);
@@ -131,7 +135,7 @@ fn keep_loops(world: &World, tree: &Arc<Tree>) {
     let own = Arc::clone(tree);
     world.keep_running(loops::WATCHES, move || Box::pin(watches::rounds(Arc::clone(&own))));
     let own = Arc::clone(tree);
-    world.keep_running(loops::KEEPER, move || Box::pin(keeper::rounds(Arc::clone(&own))));
+    world.keep_running(loops::MAINTENANCE, move || Box::pin(maintenance::rounds(Arc::clone(&own))));
 }
 
 /// Whether this world has run on this database before.
@@ -146,7 +150,7 @@ pub async fn has_run(store: &Store, world_id: &str) -> Result<bool, Refusal> {
 async fn next_epoch(store: &Store, world_id: &str) -> Result<i64, Refusal> {
     let world_id = world_id.to_owned();
     store
-        .look(move |r| {
+        .read_latest(move |r| {
             Box::pin(async move {
                 match r.meta_get(WORLD_ID).await? {
                     Some(stored) if stored != world_id => Err(Refusal::new(
@@ -168,12 +172,12 @@ fn epoch(stored: Option<&str>) -> i64 {
 /// Takes the fencing epoch, claims and reconciles the records, reviews open turns, tells the feed that the world has
 /// `started`, and fills the directory. Gives whether the world is paused. One commit: every start waits for it.
 async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, Refusal> {
-    let (cx, store, plan) = (tree.engine.office.cx.clone(), &tree.engine.office.store, Arc::clone(plan));
+    let (ctx, store, plan) = (tree.engine.services.ctx.clone(), &tree.engine.services.store, Arc::clone(plan));
     let (paused, agents) = store
         .write(move |w| {
             Box::pin(async move {
                 let last = epoch(w.meta_get(EPOCH).await?.as_deref());
-                if last + 1 != cx.epoch {
+                if last + 1 != ctx.epoch {
                     return Err(Refusal::new(
                         Code::Conflict,
                         format!("another daemon has taken epoch {last} meanwhile"),
@@ -181,12 +185,12 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, 
                     .hint("only one daemon may run on a database; stop the other one"));
                 }
                 w.meta_put(WORLD_ID, &plan.world_id).await?;
-                w.meta_put(EPOCH, &cx.epoch.to_string()).await?;
-                agents::claim_all(w, &cx).await?;
-                reconcile::records(w, &cx, &Party::System, &plan, Stage::Boot).await?;
-                turns::review_at_boot(w, &cx).await?;
-                jobs::recall(w, &cx).await?;
-                cx.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await?;
+                w.meta_put(EPOCH, &ctx.epoch.to_string()).await?;
+                agents::claim_all(w, &ctx).await?;
+                reconcile::records(w, &ctx, &Party::System, &plan, Stage::Boot).await?;
+                turns::review_at_boot(w, &ctx).await?;
+                jobs::recall(w, &ctx).await?;
+                ctx.emit(w, NewEvent::new(EventKind::WorldStarted, started)).await?;
                 Ok::<_, Refusal>((w.meta_get(PAUSED).await?.as_deref() == Some("1"), w.agent_list(false).await?))
             })
         })

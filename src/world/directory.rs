@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ghost_agent::{AgentMsg, Board};
+use ghost_agent::{ActivityPort, AgentMsg};
 use ghost_domain::time::Clock;
 use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Desired, Timestamp};
 use ghost_tools::AgentControl;
@@ -372,7 +372,7 @@ impl Slot {
     }
 }
 
-impl Board for Directory {
+impl ActivityPort for Directory {
     fn show(&self, agent_id: &AgentId, activity: Activity) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.show(activity, &*self.clock);

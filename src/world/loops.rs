@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use ghost_agent::panics;
-use ghost_commons::Cx;
 use ghost_domain::Timestamp;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::Backoff;
 use ghost_domain::time::BoxFuture;
+use ghost_rules::RuleContext;
 use ghost_store::Store;
 use serde_json::json;
 
 /// Passes signals on after commits.
-pub const SWITCHBOARD: &str = "switchboard";
+pub const SIGNAL_ROUTER: &str = "switchboard";
 /// Puts agents to sleep, expires asks, prunes and sweeps.
-pub const KEEPER: &str = "keeper";
+pub const MAINTENANCE: &str = "keeper";
 /// Sets timers, cron jobs and heartbeats off.
 pub const SCHEDULES: &str = "schedules";
 /// Looks at what is watched.
@@ -112,7 +112,7 @@ impl Loops {
 
 /// Keeps a loop running until it ends by itself. Dropped, it ends the loop.
 pub(crate) async fn keep(
-    cx: Cx,
+    ctx: RuleContext,
     store: Store,
     loops: Arc<Loops>,
     name: &'static str,
@@ -126,8 +126,8 @@ pub(crate) async fn keep(
             Err(panic) => format!("panic: {}", panics::text(&*panic)),
         };
         // Its words can hold what it worked on, and others read them.
-        let error: String = cx.redactor.redact(&error).chars().take(ERROR_CHARS).collect();
-        let failures = loops.failed(name, &error, cx.now());
+        let error: String = ctx.redactor.redact(&error).chars().take(ERROR_CHARS).collect();
+        let failures = loops.failed(name, &error, ctx.now());
         let pause = PAUSES.delay(failures.saturating_sub(1), 0);
         tracing::error!(name, error, failures, ?pause, "a loop of the daemon failed; it is begun again");
         let payload = json!({
@@ -135,13 +135,13 @@ pub(crate) async fn keep(
             "again_in_ms": u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
         });
         // Beside it: a store that does not answer must not keep the loop from beginning again.
-        tokio::spawn(tell(cx.clone(), store.clone(), name, NewEvent::new(EventKind::LoopFailed, payload)));
-        cx.ports.clock.sleep(pause).await;
+        tokio::spawn(tell(ctx.clone(), store.clone(), name, NewEvent::new(EventKind::LoopFailed, payload)));
+        ctx.ports.clock.sleep(pause).await;
     }
 }
 
-async fn tell(cx: Cx, store: Store, name: &'static str, event: NewEvent) {
-    let told = store.write(move |w| Box::pin(async move { cx.emit(w, event).await })).await;
+async fn tell(ctx: RuleContext, store: Store, name: &'static str, event: NewEvent) {
+    let told = store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await;
     if let Err(refusal) = told {
         tracing::error!(name, %refusal, "that a loop failed could not be recorded");
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-pub(crate) use ghost_commons::PAUSED;
 use ghost_domain::{AgentId, Refusal};
+pub(crate) use ghost_rules::PAUSED;
 use ghost_store::Store;
 
 /// Agents with an open turn or mail that wakes.

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::budgets;
-use ghost_commons::declared;
-use ghost_commons::knowledge;
-use ghost_commons::mail::Chain;
-use ghost_commons::schedules;
-use ghost_commons::turns;
-use ghost_commons::{Cx, Fitness};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentKind, Desired, Money, Party, Refusal};
+use ghost_rules::agents::{self, NewAgent};
+use ghost_rules::budgets;
+use ghost_rules::declared;
+use ghost_rules::knowledge;
+use ghost_rules::mail::Chain;
+use ghost_rules::schedules;
+use ghost_rules::turns;
+use ghost_rules::{Fitness, RuleContext};
 use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -65,7 +65,7 @@ pub(crate) fn log_access(plan: &Plan) {
 /// and kept, and starts again when it is named again. Whom the plan has no place for has failed until it has.
 pub(crate) async fn records(
     w: &mut dyn Writes,
-    cx: &Cx,
+    ctx: &RuleContext,
     by: &Party,
     plan: &Plan,
     stage: Stage,
@@ -85,19 +85,19 @@ pub(crate) async fn records(
                     overrides: serde_json::Value::Null,
                     daily_money: None,
                     goal: None,
-                    chain: Chain::root(cx),
+                    chain: Chain::root(ctx),
                 };
-                agents::create(w, cx, by, new).await?;
+                agents::create(w, ctx, by, new).await?;
                 done.created.push(named.agent_id.clone());
             }
             Some(_) => {
                 let changed =
-                    agents::update(w, cx, &named.agent_id, &named.archetype, &named.name, named.team.as_deref())
+                    agents::update(w, ctx, &named.agent_id, &named.archetype, &named.name, named.team.as_deref())
                         .await?;
                 if changed {
                     done.updated.push(named.agent_id.clone());
                 }
-                if agents::named_again(w, cx, by, &named.agent_id, named.autostart).await? {
+                if agents::named_again(w, ctx, by, &named.agent_id, named.autostart).await? {
                     done.started.push(named.agent_id.clone());
                 }
             }
@@ -106,13 +106,13 @@ pub(crate) async fn records(
     for agent in w.agent_list(false).await? {
         let named = plan.agents.iter().any(|named| named.agent_id == agent.agent_id);
         if agent.kind == AgentKind::Persistent && !named && agent.desired == Desired::Running {
-            agents::drop_unnamed(w, cx, by, &agent.agent_id).await?;
+            agents::drop_unnamed(w, ctx, by, &agent.agent_id).await?;
             done.stopped.push(agent.agent_id);
         }
     }
-    judge(w, cx, by, plan, stage).await?;
-    budgets::follow_file(w, cx, by, &plan.budgets).await?;
-    turns::follow_root_default(w, cx).await?;
+    judge(w, ctx, by, plan, stage).await?;
+    budgets::follow_file(w, ctx, by, &plan.budgets).await?;
+    turns::follow_root_default(w, ctx).await?;
     // For those that the file names, the file says it. Agents outlive their archetype, and keep what it said.
     let daily = |agent: Agent| match agent.kind {
         // What an archetype gave it before the file named it.
@@ -122,9 +122,9 @@ pub(crate) async fn records(
         }
     };
     let daily: Vec<(AgentId, Option<Money>)> = w.agent_list(false).await?.into_iter().filter_map(daily).collect();
-    budgets::of_archetypes(w, cx, by, &daily).await?;
-    done.knowledge = knowledge::seed(w, cx, &plan.knowledge).await?;
-    done.refused = declared::follow(w, cx, &plan.declared).await?.refused;
+    budgets::of_archetypes(w, ctx, by, &daily).await?;
+    done.knowledge = knowledge::seed(w, ctx, &plan.knowledge).await?;
+    done.refused = declared::follow(w, ctx, &plan.declared).await?.refused;
     for line in &done.refused {
         tracing::warn!("{line}");
     }
@@ -132,10 +132,10 @@ pub(crate) async fn records(
         let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);
         (agent_id.clone(), schedules::Wanted { every_ms, target: heartbeat.target.clone() })
     });
-    schedules::heartbeats(w, cx, &heartbeats.collect()).await?;
+    schedules::heartbeats(w, ctx, &heartbeats.collect()).await?;
     for warning in &plan.warnings {
         let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.bare().to_string() }));
-        cx.emit(w, event).await?;
+        ctx.emit(w, event).await?;
     }
     Ok(done)
 }
@@ -143,18 +143,24 @@ pub(crate) async fn records(
 /// Fails the agents that are to run and that the plan has no place for, before they take any more mail, each with the reason
 /// (WORLD-07); lets those go on that it has a place for again. One in the middle of a turn is left to its supervisor, which lets
 /// it finish within the grace period.
-pub(crate) async fn judge(w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan, stage: Stage) -> Result<(), Refusal> {
+pub(crate) async fn judge(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    plan: &Plan,
+    stage: Stage,
+) -> Result<(), Refusal> {
     for agent in w.agent_list(false).await? {
         if agent.desired != Desired::Running {
             continue;
         }
         match plan.may_run(&agent) {
-            Ok(()) if agent.unfit => drop(agents::repaired(w, cx, by, &agent.agent_id).await?),
+            Ok(()) if agent.unfit => drop(agents::repaired(w, ctx, by, &agent.agent_id).await?),
             Ok(()) => {}
             Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id).await?.is_some() => {
                 w.signal(Signal::Reconcile(agent.agent_id));
             }
-            Err(refusal) => agents::unfit(w, cx, &agent.agent_id, &refusal).await?,
+            Err(refusal) => agents::unfit(w, ctx, &agent.agent_id, &refusal).await?,
         }
     }
     Ok(())

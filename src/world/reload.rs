@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::declared;
 use ghost_config::diff::{Return, Returning, record_fields};
 use ghost_config::plan::Plan;
 use ghost_config::{FileChanges, ReloadPlan};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
 use ghost_provider::Providers;
+use ghost_rules::declared;
 use ghost_tools::skills::SkillShelf;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -40,7 +40,7 @@ impl World {
             )
             .hint("a world's id cannot change while it runs"));
         }
-        let skills_before = self.tree.engine.office.skills();
+        let skills_before = self.tree.engine.services.skills();
         let files = FileChanges {
             scripts: FileChanges::of(self.tree.engine.providers().scripts(), providers.scripts()),
             skills: FileChanges::of(skills_before.all(), skills.all()),
@@ -68,18 +68,18 @@ impl World {
         let providers_before = self.tree.engine.providers();
         providers.keep_pools(&providers_before);
         self.put_in_force(&plan, Arc::new(providers), Arc::new(skills)).await;
-        let (cx, by) = (self.cx().clone(), by.clone());
+        let (ctx, by) = (self.ctx().clone(), by.clone());
         let (wanted, text) = (Arc::clone(&plan), words.clone());
         let recorded = self
             .store()
             .write(move |w| {
                 Box::pin(async move {
-                    let done = reconcile::records(w, &cx, &by, &wanted, Stage::Reload).await?;
+                    let done = reconcile::records(w, &ctx, &by, &wanted, Stage::Reload).await?;
                     let payload = json!({
                         "by": by, "created": done.created, "updated": done.updated, "started": done.started,
                         "stopped": done.stopped, "plan": text,
                     });
-                    cx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload)).await?;
+                    ctx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload)).await?;
                     Ok::<_, Refusal>(done)
                 })
             })
@@ -95,7 +95,7 @@ impl World {
         };
         for agent_id in done.updated.iter().chain(&done.created) {
             let team = self.tree.directory.card(agent_id).and_then(|card| card.team);
-            if let Some(supervisor) = self.tree.switchboard.supervisor(team.as_ref()) {
+            if let Some(supervisor) = self.tree.signal_router.supervisor(team.as_ref()) {
                 drop(supervisor.cast(TeamMsg::Reconcile(agent_id.clone())));
             }
         }
@@ -109,11 +109,11 @@ impl World {
 
     /// Lets agents go on that the plan which was taken back had no place for.
     async fn judge_again(&self, plan: &Arc<Plan>) {
-        let (cx, plan) = (self.cx().clone(), Arc::clone(plan));
+        let (ctx, plan) = (self.ctx().clone(), Arc::clone(plan));
         let judged = self
             .store()
             .write(move |w| {
-                Box::pin(async move { reconcile::judge(w, &cx, &Party::System, &plan, Stage::Reload).await })
+                Box::pin(async move { reconcile::judge(w, &ctx, &Party::System, &plan, Stage::Reload).await })
             })
             .await;
         if let Err(error) = judged {
@@ -141,7 +141,7 @@ impl World {
         let read = tokio::select! {
             biased;
             read = reader => read,
-            () = self.cx().ports.clock.sleep(READ_MAX) => {
+            () = self.ctx().ports.clock.sleep(READ_MAX) => {
                 return Err(stuck(&format!("the files could not be read within {} s", READ_MAX.as_secs())));
             }
         };
@@ -158,31 +158,31 @@ impl World {
 
     /// What a reload would do with the chat channels and cron jobs that a plan declares.
     async fn would_follow(&self, plan: &Plan) -> Result<Vec<String>, Refusal> {
-        let (cx, wanted) = (self.cx().clone(), plan.declared.clone());
-        self.store().look(move |r| Box::pin(async move { declared::would(r, &cx, &wanted).await })).await
+        let (ctx, wanted) = (self.ctx().clone(), plan.declared.clone());
+        self.store().read_latest(move |r| Box::pin(async move { declared::would(r, &ctx, &wanted).await })).await
     }
 
     /// Has everything that is not a record follow a plan.
     async fn put_in_force(&self, plan: &Arc<Plan>, providers: Arc<Providers>, skills: Arc<SkillShelf>) {
-        self.tree.engine.office.put_in_force(Arc::clone(plan), skills);
+        self.tree.engine.services.put_in_force(Arc::clone(plan), skills);
         self.tree.engine.set_providers(providers);
-        self.cx().set_limits(plan.limits.clone());
-        self.cx().set_chat_wake(plan.chat_wake);
-        self.cx().set_webhooks(plan.webhook_agents());
-        self.cx().set_fitness(reconcile::fitness(plan));
+        self.ctx().set_limits(plan.limits.clone());
+        self.ctx().set_chat_wake(plan.chat_wake);
+        self.ctx().set_webhooks(plan.webhook_agents());
+        self.ctx().set_fitness(reconcile::fitness(plan));
         self.tree.engine.say_in_force();
         self.replan(plan).await;
     }
 
     /// Tells every supervisor of its team's new rules; makes supervisors for teams that are new.
     async fn replan(&self, plan: &Plan) {
-        if let Some(own) = self.tree.switchboard.supervisor(None) {
+        if let Some(own) = self.tree.signal_router.supervisor(None) {
             drop(own.cast(TeamMsg::Replan(None, plan.root_intensity)));
         }
         for team in &plan.teams {
             let name: Arc<str> = team.name.as_str().into();
-            if self.tree.switchboard.has(&name) {
-                if let Some(supervisor) = self.tree.switchboard.supervisor(Some(&name)) {
+            if self.tree.signal_router.has(&name) {
+                if let Some(supervisor) = self.tree.signal_router.supervisor(Some(&name)) {
                     drop(supervisor.cast(TeamMsg::Replan(Some(team.clone()), team.intensity)));
                 }
                 continue;

@@ -39,7 +39,7 @@ impl RootState {
             Ok((supervisor, _)) => {
                 let name = team.as_ref().map(|team| Arc::from(team.name.as_str()));
                 self.teams.insert(supervisor.get_id(), (team, intensity));
-                self.tree.switchboard.connect(name, supervisor);
+                self.tree.signal_router.connect(name, supervisor);
             }
             Err(error) => tracing::error!(%error, "a supervisor could not start"),
         }
@@ -49,14 +49,14 @@ impl RootState {
 impl RootState {
     /// Everyone whom the supervisor of `own` looks after: those that memory knows, and those that only their record does.
     async fn household(&self, own: Option<&Arc<str>>) -> BTreeSet<AgentId> {
-        let (directory, switchboard) = (&self.tree.directory, &self.tree.switchboard);
+        let (directory, signal_router) = (&self.tree.directory, &self.tree.signal_router);
         let cards = directory.cards().into_iter();
-        let known = cards.filter(|card| switchboard.falls_to(own, card.team.as_ref())).map(|card| card.agent_id);
+        let known = cards.filter(|card| signal_router.falls_to(own, card.team.as_ref())).map(|card| card.agent_id);
         let mut household: BTreeSet<AgentId> = known.collect();
-        match self.tree.engine.office.store.read(|r| Box::pin(async move { r.agent_list(false).await })).await {
+        match self.tree.engine.services.store.read(|r| Box::pin(async move { r.agent_list(false).await })).await {
             Ok(records) => household.extend(records.into_iter().filter_map(|agent| {
                 let team = agent.team.as_deref().map(Arc::from);
-                (directory.card(&agent.agent_id).is_none() && switchboard.falls_to(own, team.as_ref()))
+                (directory.card(&agent.agent_id).is_none() && signal_router.falls_to(own, team.as_ref()))
                     .then_some(agent.agent_id)
             })),
             Err(error) => {
@@ -109,7 +109,7 @@ impl Actor for Root {
         );
         let name: Option<Arc<str>> = team.as_ref().map(|team| Arc::from(team.name.as_str()));
         // The plan in force may have changed the team since it was adopted.
-        let plan = state.tree.engine.office.plan();
+        let plan = state.tree.engine.services.plan();
         let (team, intensity) = match &team {
             None => (None, plan.root_intensity),
             Some(old) => match plan.teams.iter().find(|new| new.name == old.name) {
@@ -118,7 +118,7 @@ impl Actor for Root {
             },
         };
         state.adopt(&myself, team, intensity).await;
-        let Some(supervisor) = state.tree.switchboard.supervisor(name.as_ref()) else { return Ok(()) };
+        let Some(supervisor) = state.tree.signal_router.supervisor(name.as_ref()) else { return Ok(()) };
         // Its children died with it. Their journals and inboxes did not.
         for agent_id in state.household(name.as_ref()).await {
             state.tree.directory.given_up(&agent_id);

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::schedules::{self, Beat};
 use ghost_config::plan::Plan;
 use ghost_domain::schedule::slots::minute_of_day;
 use ghost_domain::{AgentId, Refusal, Timestamp};
+use ghost_rules::schedules::{self, Beat};
 
 use crate::loops::SCHEDULES;
 use crate::tree::Tree;
@@ -27,9 +27,9 @@ const ANSWER: &str = "If nothing of this needs attention, answer with exactly HE
 
 /// Goes its rounds until it is aborted. Slots before `since` were missed.
 pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), String> {
-    let cx = tree.engine.office.cx.clone();
-    let clock = Arc::clone(&cx.ports.clock);
-    let mut rings = tree.switchboard.schedules();
+    let ctx = tree.engine.services.ctx.clone();
+    let clock = Arc::clone(&ctx.ports.clock);
+    let mut rings = tree.signal_router.schedules();
     loop {
         rings.mark_unchanged();
         if tree.directory.is_paused() {
@@ -37,7 +37,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
             if rings.changed().await.is_err() {
                 return Ok(());
             }
-            since = cx.now();
+            since = ctx.now();
             continue;
         }
         let next = match round(&tree, since).await {
@@ -49,10 +49,10 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
             }
         };
         tree.loops.round(SCHEDULES);
-        let looked = cx.now();
+        let looked = ctx.now();
         let until = next.min(looked.plus(LOOK_AGAIN));
         loop {
-            let now = cx.now();
+            let now = ctx.now();
             if now >= until || now < looked {
                 break;
             }
@@ -72,19 +72,19 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
 
 /// Sets off what is due and gives when the next falls due.
 async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refusal> {
-    let (store, cx) = (&tree.engine.office.store, &tree.engine.office.cx);
+    let (store, ctx) = (&tree.engine.services.store, &tree.engine.services.ctx);
     loop {
         let next = store.read(|r| Box::pin(async move { r.schedule_next_at().await })).await.map_err(Refusal::from)?;
         // The writer is not asked as long as nothing is due.
-        if next.is_none_or(|next| next > cx.now()) || tree.directory.is_paused() {
+        if next.is_none_or(|next| next > ctx.now()) || tree.directory.is_paused() {
             return Ok(next);
         }
-        let (cx, plan) = (cx.clone(), tree.engine.office.plan());
+        let (ctx, plan) = (ctx.clone(), tree.engine.services.plan());
         store
             .write(move |w| {
                 Box::pin(async move {
                     let beats = move |agent_id: &AgentId, at: Timestamp| beat(&plan, agent_id, at);
-                    schedules::due(w, &cx, since, &beats).await
+                    schedules::due(w, &ctx, since, &beats).await
                 })
             })
             .await?;

@@ -8,12 +8,12 @@ use ghost_agent::Engine;
 
 use crate::directory::Directory;
 use crate::loops::Loops;
-use crate::switchboard::Switchboard;
+use crate::signal_router::SignalRouter;
 
 /// What all supervisors of a world share.
 pub(crate) struct Tree {
     pub(crate) engine: Arc<Engine>,
     pub(crate) directory: Arc<Directory>,
-    pub(crate) switchboard: Arc<Switchboard>,
+    pub(crate) signal_router: Arc<SignalRouter>,
     pub(crate) loops: Arc<Loops>,
 }

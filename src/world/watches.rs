@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::schedules;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::schedule::{RunStatus, When};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp, WatchSnapshot};
+use ghost_rules::schedules;
 use notify::RecommendedWatcher;
 use serde_json::json;
 
@@ -78,14 +78,14 @@ struct Watches {
 
 /// Goes its rounds until it is aborted.
 pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
-    let cx = tree.engine.office.cx.clone();
-    let clock = Arc::clone(&cx.ports.clock);
-    let mut rings = tree.switchboard.schedules();
+    let ctx = tree.engine.services.ctx.clone();
+    let clock = Arc::clone(&ctx.ports.clock);
+    let mut rings = tree.signal_router.schedules();
     let mut watches =
         Watches { tree, all: BTreeMap::new(), touched: Arc::default(), directories: BTreeMap::new(), watcher: None };
     // Nobody has looked since the last daemon ended, or since the world was paused.
     let mut late = true;
-    let mut look_at = cx.now();
+    let mut look_at = ctx.now();
     loop {
         rings.mark_unchanged();
         if watches.tree.directory.is_paused() {
@@ -94,16 +94,16 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                 return Ok(());
             }
             late = true;
-            look_at = cx.now();
+            look_at = ctx.now();
             continue;
         }
         match watches.load().await {
-            Ok(true) => look_at = cx.now(),
+            Ok(true) => look_at = ctx.now(),
             Ok(false) => {}
             Err(refusal) => tracing::warn!(%refusal, "the watches could not be read; they are tried again"),
         }
         loop {
-            let now = cx.now();
+            let now = ctx.now();
             let whole = look_at <= now;
             watches.look(now, whole, late).await;
             if whole {
@@ -121,7 +121,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                     }
                     break;
                 }
-                () = touched.bell.notified() => watches.hear(cx.now()),
+                () = touched.bell.notified() => watches.hear(ctx.now()),
                 () = clock.sleep_until(next.unwrap_or(look_at).min(look_at)) => {}
             }
         }
@@ -131,7 +131,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
 impl Watches {
     /// Reads what is watched. Gives whether something is new.
     async fn load(&mut self) -> Result<bool, Refusal> {
-        let store = &self.tree.engine.office.store;
+        let store = &self.tree.engine.services.store;
         let kind = Some(ScheduleKind::Watch);
         let schedules = store
             .read(move |r| Box::pin(async move { r.schedule_list(None, kind, None).await }))
@@ -155,7 +155,7 @@ impl Watches {
     /// Listens where watches are, and gives whether it has begun anew. Without notifications, as in a simulation, the slow
     /// look finds everything.
     async fn listen(&mut self) -> Result<bool, Refusal> {
-        let workspace = Arc::clone(&self.tree.engine.office.workspace);
+        let workspace = Arc::clone(&self.tree.engine.services.workspace);
         let Some(place) = workspace.place() else { return Ok(false) };
         let wanted: Vec<(PathBuf, bool)> =
             self.all.values().map(|watched| (at(place, &watched.path), watched.recursive)).collect();
@@ -184,16 +184,16 @@ impl Watches {
                 refused.len(),
                 LOOK_AGAIN.as_secs(),
             );
-            let cx = self.tree.engine.office.cx.clone();
+            let ctx = self.tree.engine.services.ctx.clone();
             let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning }));
-            self.tree.engine.office.store.write(move |w| Box::pin(async move { cx.emit(w, event).await })).await?;
+            self.tree.engine.services.store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await?;
         }
         Ok(true)
     }
 
     /// Notes what was touched.
     fn hear(&mut self, now: Timestamp) {
-        let Some(place) = self.tree.engine.office.workspace.place() else { return };
+        let Some(place) = self.tree.engine.services.workspace.place() else { return };
         let taken = self.touched.take();
         for watched in self.all.values_mut() {
             if taken.at_or_below(&at(place, &watched.path)) {
@@ -227,18 +227,18 @@ impl Watches {
 
     /// Looks at one and has the commons report what differs.
     async fn compare(&mut self, schedule_id: ScheduleId, late: bool) -> Result<(), Refusal> {
-        let office = Arc::clone(&self.tree.engine.office);
+        let services = Arc::clone(&self.tree.engine.services);
         let Some(watched) = self.all.get_mut(&schedule_id) else { return Ok(()) };
         watched.heard = None;
         let made = watched.created_at;
-        let most = office.cx.limits().watch_files_max as usize;
-        let cx = office.cx.clone();
-        let seen = match office.workspace.stamps(&watched.path, watched.recursive, most).await {
+        let most = services.ctx.limits().watch_files_max as usize;
+        let ctx = services.ctx.clone();
+        let seen = match services.workspace.stamps(&watched.path, watched.recursive, most).await {
             // What is gone holds no files: those that it held were removed.
             Ok(seen) => seen.unwrap_or_default(),
             Err(refusal) if matches!(refusal.code, Code::TooLarge | Code::PathDenied) => {
-                let write = office.store.write(move |w| {
-                    Box::pin(async move { schedules::watch_refused(w, &cx, schedule_id, made, &refusal).await })
+                let write = services.store.write(move |w| {
+                    Box::pin(async move { schedules::watch_refused(w, &ctx, schedule_id, made, &refusal).await })
                 });
                 return write.await;
             }
@@ -248,16 +248,16 @@ impl Watches {
         if watched.settled == Some(digest) {
             return Ok(());
         }
-        let kept = office
+        let kept = services
             .store
             .read(move |r| Box::pin(async move { r.watch_snapshot_get(schedule_id).await }))
             .await
             .map_err(Refusal::from)?;
         if kept.as_ref() != Some(&seen) {
-            let run = office
+            let run = services
                 .store
                 .write(move |w| {
-                    Box::pin(async move { schedules::changed(w, &cx, schedule_id, made, &seen, late).await })
+                    Box::pin(async move { schedules::changed(w, &ctx, schedule_id, made, &seen, late).await })
                 })
                 .await?;
             if run.is_some_and(|run| run.status == RunStatus::Refused) {

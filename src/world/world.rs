@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ghost_agent::Engine;
-use ghost_agent::turn::{self, Bench, OperatorCall, Preview};
-use ghost_commons::{Cx, agents};
+use ghost_agent::turn::{self, AgentSession, OperatorCall, Preview};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal};
 use ghost_provider::Providers;
+use ghost_rules::{RuleContext, agents};
 use ghost_store::Store;
 use ghost_tools::skills::SkillShelf;
 use ractor::ActorRef;
@@ -60,10 +60,10 @@ impl World {
     /// Keeps a loop running, one of this room or one that hands what the world has to say to the outside, until the world
     /// shuts down or the handle is used to end it. How it stands is in [`loops`](Self::loops).
     pub fn keep_running(&self, name: &'static str, make: impl FnMut() -> Running + Send + 'static) -> AbortHandle {
-        let (cx, store) = (self.cx().clone(), self.store().clone());
-        let keeper = tokio::spawn(loops::keep(cx, store, Arc::clone(&self.tree.loops), name, make));
-        let end = keeper.abort_handle();
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).push(keeper);
+        let (ctx, store) = (self.ctx().clone(), self.store().clone());
+        let maintenance = tokio::spawn(loops::keep(ctx, store, Arc::clone(&self.tree.loops), name, make));
+        let end = maintenance.abort_handle();
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).push(maintenance);
         end
     }
 
@@ -88,19 +88,19 @@ impl World {
     /// Its store.
     #[must_use]
     pub fn store(&self) -> &Store {
-        &self.tree.engine.office.store
+        &self.tree.engine.services.store
     }
 
     /// Its rules' context.
     #[must_use]
-    pub fn cx(&self) -> &Cx {
-        &self.tree.engine.office.cx
+    pub fn ctx(&self) -> &RuleContext {
+        &self.tree.engine.services.ctx
     }
 
     /// The plan in force.
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
-        self.tree.engine.office.plan()
+        self.tree.engine.services.plan()
     }
 
     /// Its agents, from memory.
@@ -116,7 +116,7 @@ impl World {
 
     /// [`set_paused`](Self::set_paused) with a reason in the words of who asks, which the feed keeps.
     pub async fn set_paused_because(&self, by: &Party, paused: bool, reason: Option<&str>) -> Result<(), Refusal> {
-        let (cx, by, reason) = (self.cx().clone(), by.clone(), reason.map(str::to_owned));
+        let (ctx, by, reason) = (self.ctx().clone(), by.clone(), reason.map(str::to_owned));
         self.store()
             .write(move |w| {
                 Box::pin(async move {
@@ -128,13 +128,13 @@ impl World {
                     // Whoever pauses and whoever resumes may be told of their commits in any order: memory follows the commits.
                     w.signal(Signal::Paused(paused));
                     let kind = if paused { EventKind::WorldPaused } else { EventKind::WorldResumed };
-                    cx.emit(w, NewEvent::new(kind, json!({ "by": by, "reason": reason }))).await
+                    ctx.emit(w, NewEvent::new(kind, json!({ "by": by, "reason": reason }))).await
                 })
             })
             .await?;
         if !paused {
             for agent_id in waiting(self.store()).await? {
-                self.tree.switchboard.wake(&agent_id);
+                self.tree.signal_router.wake(&agent_id);
             }
         }
         Ok(())
@@ -143,13 +143,13 @@ impl World {
     /// Rings after every commit that gives the outside something to be handed, or takes it back.
     #[must_use]
     pub fn deliveries(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.tree.switchboard.deliveries()
+        self.tree.signal_router.deliveries()
     }
 
     /// Waits until an ask of someone outside is closed, and gives it. The deadline of the ask bounds the wait.
     pub async fn wait_for_ask(&self, ask_id: AskId) -> Result<Ask, Refusal> {
-        let mut rings = self.tree.switchboard.asks();
-        let clock = Arc::clone(&self.cx().ports.clock);
+        let mut rings = self.tree.signal_router.asks();
+        let clock = Arc::clone(&self.ctx().ports.clock);
         loop {
             let ask = self
                 .store()
@@ -168,10 +168,10 @@ impl World {
                     }
                 }
                 () = clock.sleep_until(ask.deadline_at) => {
-                    let cx = self.cx().clone();
+                    let ctx = self.ctx().clone();
                     self.store()
                         .write(move |w| {
-                            Box::pin(async move { ghost_commons::asks::expire(w, &cx, ask_id).await })
+                            Box::pin(async move { ghost_rules::asks::expire(w, &ctx, ask_id).await })
                         })
                         .await?;
                 }
@@ -181,9 +181,9 @@ impl World {
 
     /// Waits until an agent that was asked to stop has stopped; bounded by the grace period and a little more.
     pub async fn wait_until_stopped(&self, agent_id: &AgentId) -> Result<Agent, Refusal> {
-        let clock = Arc::clone(&self.cx().ports.clock);
-        let grace = Limits::seconds(self.cx().limits().stop_grace_seconds) + Duration::from_secs(10);
-        let deadline = self.cx().now().plus(grace);
+        let clock = Arc::clone(&self.ctx().ports.clock);
+        let grace = Limits::seconds(self.ctx().limits().stop_grace_seconds) + Duration::from_secs(10);
+        let deadline = self.ctx().now().plus(grace);
         let mut feed = self.store().feed();
         loop {
             let id = agent_id.clone();
@@ -193,7 +193,7 @@ impl World {
                 .await
                 .map_err(Refusal::from)?
                 .ok_or_else(|| Refusal::not_found("agent", agent_id.as_str(), None))?;
-            let over = agent.status != AgentStatus::Stopping || self.cx().now() >= deadline;
+            let over = agent.status != AgentStatus::Stopping || self.ctx().now() >= deadline;
             if over {
                 return Ok(agent);
             }
@@ -223,9 +223,9 @@ impl World {
 
     /// Calls a tool as an agent, in a turn of the operator's.
     pub async fn call_tool(&self, call: OperatorCall) -> Result<CallOutcome, Refusal> {
-        let bench = Arc::new(Bench::default());
-        let mut rings = self.tree.switchboard.asks();
-        let bell = Arc::clone(&bench);
+        let session = Arc::new(AgentSession::default());
+        let mut rings = self.tree.signal_router.asks();
+        let bell = Arc::clone(&session);
         let ringing = async move {
             while !matches!(rings.recv().await, Err(RecvError::Closed)) {
                 bell.bell.notify_waiters();
@@ -234,7 +234,7 @@ impl World {
         };
         tokio::select! {
             biased;
-            outcome = turn::call_for_operator(&self.tree.engine, call, &bench) => outcome,
+            outcome = turn::call_for_operator(&self.tree.engine, call, &session) => outcome,
             () = ringing => Err(Refusal::new(ghost_domain::Code::Unavailable, "the world is stopping")),
         }
     }
@@ -248,18 +248,18 @@ impl World {
     /// on at the next boot. The store stays open.
     pub async fn shutdown(&self, reason: &str) {
         self.tree.directory.set_closing();
-        for keeper in std::mem::take(&mut *self.keepers.lock().unwrap_or_else(PoisonError::into_inner)) {
-            keeper.abort();
+        for maintenance in std::mem::take(&mut *self.keepers.lock().unwrap_or_else(PoisonError::into_inner)) {
+            maintenance.abort();
         }
-        let grace = Limits::seconds(self.cx().limits().stop_grace_seconds);
+        let grace = Limits::seconds(self.ctx().limits().stop_grace_seconds);
         let mut ends = Vec::new();
-        for supervisor in self.tree.switchboard.supervisors() {
+        for supervisor in self.tree.signal_router.supervisors() {
             let (done, ended) = oneshot::channel();
             if supervisor.cast(TeamMsg::Shutdown { grace, done }).is_ok() {
                 ends.push(ended);
             }
         }
-        let clock = Arc::clone(&self.cx().ports.clock);
+        let clock = Arc::clone(&self.ctx().ports.clock);
         let all = futures_util::future::join_all(ends);
         tokio::select! {
             biased;
@@ -268,10 +268,10 @@ impl World {
                 tracing::warn!("some agents did not stop within the grace period; they go on at the next start");
             }
         }
-        let (cx, payload) = (self.cx().clone(), json!({ "reason": reason }));
+        let (ctx, payload) = (self.ctx().clone(), json!({ "reason": reason }));
         let said = self
             .store()
-            .write(move |w| Box::pin(async move { cx.emit(w, NewEvent::new(EventKind::WorldStopped, payload)).await }))
+            .write(move |w| Box::pin(async move { ctx.emit(w, NewEvent::new(EventKind::WorldStopped, payload)).await }))
             .await;
         if let Err(refusal) = said {
             tracing::warn!(%refusal, "the end could not be recorded; nothing else is lost");
@@ -286,10 +286,10 @@ impl World {
 
     /// Asks an agent to stop, once, and gives its record when it has stopped.
     pub async fn stop_agent(&self, by: &Party, agent_id: &AgentId, reason: Option<String>) -> Result<Agent, Refusal> {
-        let (cx, by, id) = (self.cx().clone(), by.clone(), agent_id.clone());
+        let (ctx, by, id) = (self.ctx().clone(), by.clone(), agent_id.clone());
         self.store()
             .write(move |w| {
-                Box::pin(async move { agents::stop(w, &cx, &by, &id, reason.as_deref()).await.map(|_| ()) })
+                Box::pin(async move { agents::stop(w, &ctx, &by, &id, reason.as_deref()).await.map(|_| ()) })
             })
             .await?;
         self.wait_until_stopped(agent_id).await

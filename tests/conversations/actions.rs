@@ -11,31 +11,31 @@ fn actions(lines: &[Value]) -> Vec<Value> {
 
 #[test]
 fn a_talk_shows_what_was_taken_back_and_reacted_to() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let lines = talk(&house, &["ada"], "act please\n").json_lines();
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let lines = talk(&test_env, &["ada"], "act please\n").json_lines();
     assert_eq!(said(&lines).last(), Some(&"Done, and unsupported."), "threads are not for the control plane");
     let done = actions(&lines);
     assert_eq!((&done[0]["kind"], &done[1]["kind"]), (&json!("delete"), &json!("react")), "{done:?}");
     assert_eq!(done[1]["emoji"], "👍");
     let id = lines[0]["conversation_id"].as_str().unwrap();
-    let entries = house.json(&["conversation", "show", id])["entries"].clone();
+    let entries = test_env.json(&["conversation", "show", id])["entries"].clone();
     let entries = entries.as_array().unwrap();
     assert_eq!(done[0]["message_id"], entries[1]["message_id"]);
     assert_eq!(done[1]["message_id"], entries[0]["message_id"]);
     assert_eq!((&entries[1]["deleted"], &entries[1]["content"]), (&json!(true), &json!("")));
     assert_eq!((&entries[0]["deleted"], &entries[0]["action"]), (&json!(false), &Value::Null));
-    let shown = house.ctl(&["conversation", "show", id]);
+    let shown = test_env.ctl(&["conversation", "show", id]);
     shown.ok();
     for words in ["[taken back]", "[react]", "ada reacts with 👍 to message 1"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     // In the feed an action is told with its entry.
-    let events = house.ctl(&["--json", "events", "--kind", "conversation.message"]).json_lines();
+    let events = test_env.ctl(&["--json", "events", "--kind", "conversation.message"]).json_lines();
     assert!(events.iter().any(|event| event["payload"]["action"]["kind"] == "react"));
     // A second reaction comes too soon: reactions are minimal unless the world says otherwise.
-    talk(&house, &["ada", "--conversation", id], "act please\n").exits(0);
-    let calls = house.json(&["ledger", "--tool", "message"]);
+    talk(&test_env, &["ada", "--conversation", id], "act please\n").exits(0);
+    let calls = test_env.json(&["ledger", "--tool", "message"]);
     let refused: Vec<&str> = calls.as_array().unwrap().iter().filter_map(|call| call["error_code"].as_str()).collect();
     let times = |code: &str| refused.iter().filter(|refused| **refused == code).count();
     assert_eq!((times("unsupported"), times("rate_limited")), (2, 1), "{refused:?}");
@@ -45,8 +45,8 @@ fn a_talk_shows_what_was_taken_back_and_reacted_to() {
 #[test]
 fn a_webhook_gets_actions_as_typed_signed_deliveries() {
     let receiver = Receiver::start();
-    let (house, world) = hooked(&receiver);
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let (test_env, world) = hooked(&receiver);
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let http = http_of(&daemon);
     let body = json!({ "thread": "t", "from": "eve", "text": "act please", "message_id": "m-1" }).to_string();
     assert_eq!(deliver(&http, "d-1", now(), &body).0, 202);
@@ -68,8 +68,8 @@ fn a_webhook_gets_actions_as_typed_signed_deliveries() {
 #[test]
 fn a_webhook_does_what_the_world_file_lists() {
     let receiver = Receiver::start();
-    let (house, world) = hooked_with(&receiver, "actions: [thread]");
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let (test_env, world) = hooked_with(&receiver, "actions: [thread]");
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let http = http_of(&daemon);
     let body = json!({ "thread": "t", "from": "eve", "text": "act please", "message_id": "m-1" }).to_string();
     assert_eq!(deliver(&http, "d-1", now(), &body).0, 202);

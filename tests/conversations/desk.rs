@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use ghost_testkit::blackbox::{Deadline, House, Lines, Ran};
+use ghost_testkit::blackbox::{Deadline, Lines, Ran, TestEnvironment};
 use serde_json::Value;
 
 pub const SECRET: &str = "a-long-secret-that-both-sides-know";
@@ -79,20 +79,20 @@ limits: { message_bytes: 2000, delivery_attempts_max: 3 }
 llm: { default_provider: scripted, default_model: desk }
 ";
 
-pub fn desk(more: &str) -> (House, PathBuf) {
-    let mut house = House::new(env!("CARGO_BIN_EXE_ghostd"));
-    house.set("HOOK_SECRET", SECRET);
-    let world = house.world("desk");
+pub fn desk(more: &str) -> (TestEnvironment, PathBuf) {
+    let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    test_env.set("HOOK_SECRET", SECRET);
+    let world = test_env.world("desk");
     world.config(&format!("{WORLD}{more}")).archetype("clerk", "").write("scripts/desk.yaml", SCRIPT);
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
 /// `ghostctl --json talk ada` with these lines, to its end.
-pub fn talk(house: &House, args: &[&str], lines: &str) -> Ran {
-    let path = house.join("lines");
+pub fn talk(test_env: &TestEnvironment, args: &[&str], lines: &str) -> Ran {
+    let path = test_env.join("lines");
     std::fs::write(&path, lines).unwrap();
-    let mut command = house.ctl_command(&[&["--json", "--timeout", "60s", "talk"], args].concat());
+    let mut command = test_env.ctl_command(&[&["--json", "--timeout", "60s", "talk"], args].concat());
     let output = command.stdin(Stdio::from(File::open(path).unwrap())).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran {
@@ -111,8 +111,8 @@ pub struct Talk {
 }
 
 impl Talk {
-    pub fn start(house: &House, args: &[&str]) -> Self {
-        let mut command = house.ctl_command(&[&["--json", "--timeout", "60s", "talk"], args].concat());
+    pub fn start(test_env: &TestEnvironment, args: &[&str]) -> Self {
+        let mut command = test_env.ctl_command(&[&["--json", "--timeout", "60s", "talk"], args].concat());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
         Self { child, out, err }

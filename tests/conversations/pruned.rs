@@ -8,26 +8,26 @@ use crate::desk::{desk, talk};
 
 #[test]
 fn a_reader_that_would_miss_something_is_told() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let lines = talk(&house, &["ada"], "one\ntwo\nthree\n").json_lines();
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let lines = talk(&test_env, &["ada"], "one\ntwo\nthree\n").json_lines();
     let id = lines[0]["conversation_id"].as_str().unwrap().to_owned();
     daemon.stop();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     // As retention does it after months.
     runtime.block_on(async {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(house.data("desk").join("ghost.db"));
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(test_env.data("desk").join("ghost.db"));
         let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
         sqlx::query("DELETE FROM conversation_entries WHERE seq <= 3").execute(&pool).await.unwrap();
         pool.close().await;
     });
-    let daemon = house.up(&world, &[]);
-    let shown = house.json(&["conversation", "show", &id]);
+    let daemon = test_env.up(&world, &[]);
+    let shown = test_env.json(&["conversation", "show", &id]);
     assert_eq!(shown["entries"][0]["seq"], 4, "what is kept");
-    assert_eq!(house.json(&["conversation", "show", &id, "--after", "3"])["entries"][0]["seq"], 4);
-    let gone = house.ctl(&["conversation", "show", &id, "--after", "2"]);
+    assert_eq!(test_env.json(&["conversation", "show", &id, "--after", "3"])["entries"][0]["seq"], 4);
+    let gone = test_env.ctl(&["conversation", "show", &id, "--after", "2"]);
     gone.exits(3).says(&["the oldest entry kept is 4"]);
-    let socket = house.data("desk").join("ghostd.sock");
+    let socket = test_env.data("desk").join("ghostd.sock");
     runtime.block_on(async {
         let channel = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy();
         let mut client = ConversationsClient::new(channel);
@@ -40,6 +40,6 @@ fn a_reader_that_would_miss_something_is_told() {
         let mut stream = client.watch(watch(0)).await.unwrap().into_inner();
         assert!(stream.message().await.unwrap().is_some());
     });
-    talk(&house, &["ada", "--conversation", &id], "four\n").exits(0);
+    talk(&test_env, &["ada", "--conversation", &id], "four\n").exits(0);
     daemon.stop();
 }

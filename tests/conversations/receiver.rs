@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ghost_control::adapters::{sign, verify};
-use ghost_testkit::blackbox::{Daemon, Deadline, House};
+use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment};
 use serde_json::Value;
 
 use crate::desk::{SECRET, desk};
@@ -149,12 +149,12 @@ pub fn http_of(daemon: &Daemon) -> String {
     rest.split(|c: char| c.is_whitespace() || c == ',').next().unwrap().to_owned()
 }
 
-pub fn hooked(receiver: &Receiver) -> (House, PathBuf) {
+pub fn hooked(receiver: &Receiver) -> (TestEnvironment, PathBuf) {
     hooked_with(receiver, "timestamp_tolerance_s: 300")
 }
 
 /// With one more key of the webhook.
-pub fn hooked_with(receiver: &Receiver, more: &str) -> (House, PathBuf) {
+pub fn hooked_with(receiver: &Receiver, more: &str) -> (TestEnvironment, PathBuf) {
     desk(&format!(
         "channels: {{ webhooks: {{ shop: {{ url: 'http://127.0.0.1:{}/in', secret_env: HOOK_SECRET, agent: ada, {more} }} }} }}\n",
         receiver.port

@@ -10,11 +10,11 @@ use crate::desk::{Talk, desk, is_out, said, talk};
 
 #[test]
 fn a_conversation_with_answers_files_silence_and_a_handoff() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
     let lines = "hello\nreport please\nsay nothing\na moment\ngive me ben\nhello again\n/unknown-is-refused-below\n";
     let lines = lines.replace("/unknown-is-refused-below\n", "");
-    let ran = talk(&house, &["ada"], &lines);
+    let ran = talk(&test_env, &["ada"], &lines);
     let lines = ran.json_lines();
     let answers =
         ["Here is ada.", "Here is the report.", "One moment.", "There you are.", "Ben takes over.", "Here is ben."];
@@ -34,62 +34,62 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
         lines.iter().filter(|line| line["type"] == "entry").map(|line| line["seq"].as_i64().unwrap()).collect();
     assert!(seqs.iter().copied().eq(1..=i64::try_from(seqs.len()).unwrap()), "{seqs:?}");
 
-    let list = house.json(&["conversation", "list", "--agent", "ben"]);
+    let list = test_env.json(&["conversation", "list", "--agent", "ben"]);
     let id = list[0]["conversation_id"].as_str().unwrap().to_owned();
     assert_eq!((&list[0]["adapter"], &list[0]["owner"]), (&json!("control"), &json!("ben")));
-    assert_eq!(house.json(&["conversation", "list", "--agent", "ada"]), json!([]));
-    let back = house.json(&["conversation", "handoff", &id, "ada", "--reason", "a test"]);
+    assert_eq!(test_env.json(&["conversation", "list", "--agent", "ada"]), json!([]));
+    let back = test_env.json(&["conversation", "handoff", &id, "ada", "--reason", "a test"]);
     assert_eq!(back["owner"], "ada");
-    let more = talk(&house, &["ada", "--conversation", &id], "once more\n").json_lines();
+    let more = talk(&test_env, &["ada", "--conversation", &id], "once more\n").json_lines();
     assert_eq!(said(&more), ["Here is ada."]);
-    let shown = house.json(&["conversation", "show", &id]);
+    let shown = test_env.json(&["conversation", "show", &id]);
     let entries = shown["entries"].as_array().unwrap();
     assert!(entries.iter().enumerate().all(|(at, entry)| entry["seq"] == json!(at + 1)), "no gap");
     assert!(entries.iter().filter(|entry| entry["direction"] == "out").all(|entry| entry["delivery"] == "delivered"));
     // For people it is text.
-    assert!(house.ctl(&["conversation", "show", &id]).ok().out.contains("Here is the report."));
+    assert!(test_env.ctl(&["conversation", "show", &id]).ok().out.contains("Here is the report."));
 
     // Bad input: each with its own code, nothing half done.
-    let conversations = house.json(&["conversation", "list"]).as_array().unwrap().len();
-    talk(&house, &["adda"], "hello\n").exits(3).says(&["did you mean `ada`?"]);
-    talk(&house, &["ada", "--conversation", "no-id"], "x\n").exits(2);
-    talk(&house, &["ben", "--conversation", &id], "x\n").exits(7).says(&["is with ada"]);
-    talk(&house, &["ada"], &format!("{}\n", "x".repeat(2_001))).exits(8).says(&["2000"]);
-    talk(&house, &["ada", "--attach", "nothing.md"], "x\n").exits(3);
-    talk(&house, &["ada", "--attach", "../x"], "x\n").exits(4);
-    talk(&house, &["adda"], "").exits(3).says(&["did you mean `ada`?"]);
-    talk(&house, &["ada"], "/handoff zed\n").exits(3);
-    house.ctl(&["agent", "stop", "ben"]).ok();
-    talk(&house, &["ada"], "/handoff ben\n").exits(7).says(&["is stopped"]);
-    talk(&house, &["ben"], "").exits(7).says(&["agent start ben"]);
-    house.ctl(&["agent", "start", "ben"]).ok();
-    talk(&house, &["ada"], "/attach nothing.md\n").exits(3).says(&["nothing.md"]);
-    talk(&house, &["ada"], &format!("{}\n", "x".repeat(5 * 1024 * 1024))).exits(8).says(&["1048576"]);
-    talk(&house, &["ada"], "/dance\n").exits(2).says(&["/handoff AGENT"]);
+    let conversations = test_env.json(&["conversation", "list"]).as_array().unwrap().len();
+    talk(&test_env, &["adda"], "hello\n").exits(3).says(&["did you mean `ada`?"]);
+    talk(&test_env, &["ada", "--conversation", "no-id"], "x\n").exits(2);
+    talk(&test_env, &["ben", "--conversation", &id], "x\n").exits(7).says(&["is with ada"]);
+    talk(&test_env, &["ada"], &format!("{}\n", "x".repeat(2_001))).exits(8).says(&["2000"]);
+    talk(&test_env, &["ada", "--attach", "nothing.md"], "x\n").exits(3);
+    talk(&test_env, &["ada", "--attach", "../x"], "x\n").exits(4);
+    talk(&test_env, &["adda"], "").exits(3).says(&["did you mean `ada`?"]);
+    talk(&test_env, &["ada"], "/handoff zed\n").exits(3);
+    test_env.ctl(&["agent", "stop", "ben"]).ok();
+    talk(&test_env, &["ada"], "/handoff ben\n").exits(7).says(&["is stopped"]);
+    talk(&test_env, &["ben"], "").exits(7).says(&["agent start ben"]);
+    test_env.ctl(&["agent", "start", "ben"]).ok();
+    talk(&test_env, &["ada"], "/attach nothing.md\n").exits(3).says(&["nothing.md"]);
+    talk(&test_env, &["ada"], &format!("{}\n", "x".repeat(5 * 1024 * 1024))).exits(8).says(&["1048576"]);
+    talk(&test_env, &["ada"], "/dance\n").exits(2).says(&["/handoff AGENT"]);
     let missing = "01234567-89ab-7def-8123-456789abcdef";
-    house.ctl(&["conversation", "show", missing]).exits(3);
-    house.ctl(&["conversation", "handoff", &id, "adda"]).exits(3).says(&["did you mean `ada`?"]);
-    house.ctl(&["conversation", "handoff", &id, "ada"]).exits(7);
-    house.ctl(&["conversation", "redeliver", &id, "1"]).exits(7);
-    house.ctl(&["conversation", "redeliver", &id, "999"]).exits(3);
-    assert_eq!(house.json(&["conversation", "list"]).as_array().unwrap().len(), conversations);
+    test_env.ctl(&["conversation", "show", missing]).exits(3);
+    test_env.ctl(&["conversation", "handoff", &id, "adda"]).exits(3).says(&["did you mean `ada`?"]);
+    test_env.ctl(&["conversation", "handoff", &id, "ada"]).exits(7);
+    test_env.ctl(&["conversation", "redeliver", &id, "1"]).exits(7);
+    test_env.ctl(&["conversation", "redeliver", &id, "999"]).exits(3);
+    assert_eq!(test_env.json(&["conversation", "list"]).as_array().unwrap().len(), conversations);
     // A handoff as the last word is told all the same.
-    let given = talk(&house, &["ada", "--conversation", &id], "/handoff ben\n").json_lines();
+    let given = talk(&test_env, &["ada", "--conversation", &id], "/handoff ben\n").json_lines();
     assert!(given.iter().any(|line| line["type"] == "handoff" && line["owner"] == "ben"), "{given:?}");
     // A turn that fails is told to who waits.
-    let failed = talk(&house, &["ada"], "fall over\n");
+    let failed = talk(&test_env, &["ada"], "fall over\n");
     failed.exits(5);
     assert!(failed.out.contains("ada's turn failed"), "{}", failed.out);
     // One that went well after it does not hide it.
-    talk(&house, &["ada"], "fall over\nhello\n").exits(5);
+    talk(&test_env, &["ada"], "fall over\nhello\n").exits(5);
     daemon.stop();
 }
 
 #[test]
 fn words_are_seen_while_they_come() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let mut talk = Talk::start(&house, &["ada"]);
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let mut talk = Talk::start(&test_env, &["ada"]);
     talk.say("tell me a story");
     let delta = talk.wait_for("delta", |line| line["type"] == "delta");
     assert!(delta["text"].as_str().unwrap().starts_with("Once upon a time"), "{delta}");
@@ -104,14 +104,14 @@ fn words_are_seen_while_they_come() {
 
 #[test]
 fn words_that_turn_out_to_be_reasoning_are_to_be_discarded() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let first = talk(&house, &["ada"], "think aloud\n").json_lines();
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let first = talk(&test_env, &["ada"], "think aloud\n").json_lines();
     let place = |kind: &str| first.iter().position(|line| line["type"] == kind).unwrap();
     assert!(place("delta") < place("discard"), "{first:?}");
     assert_eq!(said(&first), ["The end."], "none of it is in the answer");
     // From then on nothing of that model is shown before the close.
-    let second = talk(&house, &["ada"], "think aloud\n").json_lines();
+    let second = talk(&test_env, &["ada"], "think aloud\n").json_lines();
     assert!(!second.iter().any(|line| line["type"] == "discard"), "{second:?}");
     let shown: String =
         second.iter().filter(|line| line["type"] == "delta").map(|line| line["text"].as_str().unwrap()).collect();
@@ -121,22 +121,22 @@ fn words_that_turn_out_to_be_reasoning_are_to_be_discarded() {
 
 #[test]
 fn an_answer_that_a_kill_cut_off_comes_once() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let mut talk = Talk::start(&house, &["ada"]);
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let mut talk = Talk::start(&test_env, &["ada"]);
     talk.say("take your time");
     talk.wait_for("entry", |line| line["type"] == "entry");
     Deadline::seconds(30).until("a turn at work", || {
-        let open = house.json(&["status"])["open_turns"].clone();
+        let open = test_env.json(&["status"])["open_turns"].clone();
         if open == 1 { Ok(()) } else { Err(open.to_string()) }
     });
     daemon.kill();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     // The same client goes on where it was.
     let lines = talk.end();
     assert_eq!(said(&lines), ["Slowly said."]);
     let id = lines.iter().find(|line| line["type"] == "conversation").unwrap()["conversation_id"].clone();
-    let entries = house.json(&["conversation", "show", id.as_str().unwrap()])["entries"].clone();
+    let entries = test_env.json(&["conversation", "show", id.as_str().unwrap()])["entries"].clone();
     let all: Vec<&str> = entries.as_array().unwrap().iter().map(|entry| entry["content"].as_str().unwrap()).collect();
     assert_eq!(all, ["take your time", "Slowly said."], "once, and nothing else");
     assert_eq!(entries[1]["delivery"], "delivered");
@@ -145,9 +145,9 @@ fn an_answer_that_a_kill_cut_off_comes_once() {
 
 #[test]
 fn a_raw_client_says_once_and_watches() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let socket = house.data("desk").join("ghostd.sock");
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let socket = test_env.data("desk").join("ghostd.sock");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let request = SayRequest {
         request_id: "say-1".into(),
@@ -178,33 +178,33 @@ fn a_raw_client_says_once_and_watches() {
         id
     });
     daemon.kill();
-    let daemon = house.up(&world, &[]);
+    let daemon = test_env.up(&world, &[]);
     runtime.block_on(async {
         let again = ConversationsClient::new(connect()).say(request).await.unwrap().into_inner();
         assert_eq!(again.conversation.unwrap().conversation_id, id, "and so it is after a restart");
     });
-    assert_eq!(house.json(&["conversation", "list"]).as_array().unwrap().len(), 1);
+    assert_eq!(test_env.json(&["conversation", "list"]).as_array().unwrap().len(), 1);
     daemon.stop();
 }
 
 #[test]
 fn who_waits_for_an_agent_that_is_stopped_or_deleted_is_told_at_once() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
     // Nothing is taken while the world is paused, so what is said waits.
-    house.ctl(&["pause"]).ok();
+    test_env.ctl(&["pause"]).ok();
     for (order, words) in [("stop", "is stopped"), ("delete", "was deleted")] {
-        let mut talk = Talk::start(&house, &["ada"]);
+        let mut talk = Talk::start(&test_env, &["ada"]);
         talk.say("hello");
         talk.wait_for("the conversation", |line| line["type"] == "conversation");
-        house.ctl(&["agent", order, "ada"]).ok();
+        test_env.ctl(&["agent", order, "ada"]).ok();
         let over = talk.wait_for("the end", |line| line["type"] == "turn_over");
         assert_eq!((&over["status"], &over["error_code"]), (&"cancelled".into(), &"conflict".into()), "{over}");
         assert!(over["reason"].as_str().unwrap().contains(words), "{over}");
         let (code, err) = talk.fails();
         assert_eq!(code, 7, "{err}");
         if order == "stop" {
-            house.ctl(&["agent", "start", "ada"]).ok();
+            test_env.ctl(&["agent", "start", "ada"]).ok();
         }
     }
     daemon.stop();

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
-use ghost_testkit::blackbox::{Deadline, House};
+use ghost_testkit::blackbox::{Deadline, TestEnvironment};
 use pty_process::blocking::{Command, Pty, open};
 use rustix::termios::LocalModes;
 
@@ -21,10 +21,10 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(house: &House, args: &[&str]) -> Self {
+    fn start(test_env: &TestEnvironment, args: &[&str]) -> Self {
         let (pty, inside) = open().unwrap();
         pty.resize(pty_process::Size::new(24, 80)).unwrap();
-        let command = house.ctl_command(&[&["--timeout", "60s", "talk"], args].concat());
+        let command = test_env.ctl_command(&[&["--timeout", "60s", "talk"], args].concat());
         let child = Command::from(command).spawn(inside).unwrap();
         let (keys, shown) = (Arc::new(pty), Shown::default());
         let (screen, writes) = (Arc::clone(&keys), Arc::clone(&shown));
@@ -91,9 +91,9 @@ fn conversation(shown: &str) -> String {
 
 #[test]
 fn a_person_types_reads_along_and_hands_over() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let terminal = Terminal::start(&house, &["ada"]);
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let terminal = Terminal::start(&test_env, &["ada"]);
     terminal.press("tell me a story\n");
     let begun = terminal.wait_for("ada> Once upon a time");
     assert!(!begun.contains("The end."), "the answer is still being made");
@@ -118,7 +118,7 @@ fn a_person_types_reads_along_and_hands_over() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains(&format!("-- to go on: ghostctl talk ben --conversation {id}")), "{shown}");
     // And so it goes on, after what was said.
-    let again = Terminal::start(&house, &["ben", "--conversation", &id]);
+    let again = Terminal::start(&test_env, &["ben", "--conversation", &id]);
     again.wait_for(&format!("-- conversation {id} with ben"));
     again.press("once more\n");
     let shown = again.wait_for("ben> Here is ben.");
@@ -130,9 +130,9 @@ fn a_person_types_reads_along_and_hands_over() {
 
 #[test]
 fn a_person_breaks_off_and_the_answer_comes_all_the_same() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let terminal = Terminal::start(&house, &["ada"]);
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let terminal = Terminal::start(&test_env, &["ada"]);
     terminal.press("take your time\n");
     let id = conversation(&terminal.wait_for(" with ada"));
     // Ctrl-C leaves the talk, not the turn.
@@ -142,15 +142,15 @@ fn a_person_breaks_off_and_the_answer_comes_all_the_same() {
     assert!(shown.contains("-- to go on: ghostctl talk ada --conversation"), "{shown}");
     assert!(!shown.contains("Slowly said."), "it was not waited for: {shown}");
     Deadline::seconds(60).until("the answer", || {
-        let entries = house.json(&["conversation", "show", &id])["entries"].clone();
+        let entries = test_env.json(&["conversation", "show", &id])["entries"].clone();
         if entries[1]["content"] == "Slowly said." { Ok(()) } else { Err(entries.to_string()) }
     });
     daemon.stop();
 }
 
 /// What was said in the only conversation from outside, in order.
-fn said_in(house: &House, id: &str) -> Vec<String> {
-    let shown = house.json(&["conversation", "show", id]);
+fn said_in(test_env: &TestEnvironment, id: &str) -> Vec<String> {
+    let shown = test_env.json(&["conversation", "show", id]);
     let entries = shown["entries"].as_array().unwrap().iter();
     let said = entries.filter(|entry| entry["direction"] == "in");
     said.map(|entry| entry["content"].as_str().unwrap().to_owned()).collect()
@@ -158,9 +158,9 @@ fn said_in(house: &House, id: &str) -> Vec<String> {
 
 #[test]
 fn a_line_is_edited_brought_back_and_kept_apart_from_what_comes_meanwhile() {
-    let (house, world) = desk("");
-    let daemon = house.up(&world, &[]);
-    let terminal = Terminal::start(&house, &["ada"]);
+    let (test_env, world) = desk("");
+    let daemon = test_env.up(&world, &[]);
+    let terminal = Terminal::start(&test_env, &["ada"]);
     terminal.wait_for("you> ");
     // Three steps back, one letter in between.
     terminal.press("hllo\u{1b}[D\u{1b}[D\u{1b}[De\r");
@@ -169,7 +169,7 @@ fn a_line_is_edited_brought_back_and_kept_apart_from_what_comes_meanwhile() {
     // The line before, with a word added.
     terminal.press("\u{1b}[A again\r");
     let deadline = Deadline::seconds(60);
-    deadline.until("the second message", || match said_in(&house, &id) {
+    deadline.until("the second message", || match said_in(&test_env, &id) {
         said if said == ["hello", "hello again"] => Ok(()),
         said => Err(format!("{said:?}")),
     });
@@ -179,24 +179,24 @@ fn a_line_is_edited_brought_back_and_kept_apart_from_what_comes_meanwhile() {
     terminal.press("/attach nothing.md\r");
     terminal.wait_for("-- not done: ");
     terminal.press("without it\r");
-    deadline.until("the third message", || match said_in(&house, &id) {
+    deadline.until("the third message", || match said_in(&test_env, &id) {
         said if said.last().is_some_and(|last| last == "without it") => Ok(()),
         said => Err(format!("{said:?}")),
     });
     deadline.until("the answer to it", || {
-        let entries = house.json(&["conversation", "show", &id])["entries"].clone();
+        let entries = test_env.json(&["conversation", "show", &id])["entries"].clone();
         if entries.as_array().unwrap().len() == 6 { Ok(()) } else { Err(entries.to_string()) }
     });
     // Half a line stays what it was while someone else speaks in the same conversation.
     terminal.press("half a li");
     terminal.wait_for("half a li");
-    let mut other = house.ctl_command(&["talk", "ada", "--conversation", &id]);
+    let mut other = test_env.ctl_command(&["talk", "ada", "--conversation", &id]);
     let mut other = other.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     other.stdin.take().unwrap().write_all(b"from elsewhere\n").unwrap();
     assert!(other.wait().unwrap().success());
     terminal.wait_for("> from elsewhere");
     terminal.press("ne\r");
-    deadline.until("the last message", || match said_in(&house, &id) {
+    deadline.until("the last message", || match said_in(&test_env, &id) {
         said if said.last().is_some_and(|last| last == "half a line") => Ok(()),
         said => Err(format!("{said:?}")),
     });
@@ -208,10 +208,10 @@ fn a_line_is_edited_brought_back_and_kept_apart_from_what_comes_meanwhile() {
     let modes = rustix::termios::tcgetattr(&*keys).unwrap().local_modes;
     assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
     // In a conversation that is gone on with, what was said before is a key away, too.
-    let again = Terminal::start(&house, &["ada", "--conversation", &id]);
+    let again = Terminal::start(&test_env, &["ada", "--conversation", &id]);
     again.wait_for("you> ");
     again.press("\u{1b}[A!\r");
-    deadline.until("the line of another day", || match said_in(&house, &id) {
+    deadline.until("the line of another day", || match said_in(&test_env, &id) {
         said if said.last().is_some_and(|last| last == "half a line!") => Ok(()),
         said => Err(format!("{said:?}")),
     });

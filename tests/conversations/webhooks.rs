@@ -10,8 +10,8 @@ use crate::receiver::{Receiver, check, deliver, hooked, http_of, now, post};
 #[test]
 fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
     let receiver = Receiver::start();
-    let (house, world) = hooked(&receiver);
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let (test_env, world) = hooked(&receiver);
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let http = http_of(&daemon);
     let body = json!({ "thread": "order 7", "from": "eve", "text": "hello", "message_id": "m-1" }).to_string();
     let (status, first) = deliver(&http, "d-1", now(), &body);
@@ -71,18 +71,18 @@ fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
     let (status, refusal) = deliver(&http, "d-9", now(), &taken);
     assert_eq!((status, &refusal["error"]["details"]["field"]), (403, &json!("thread")), "{refusal}");
 
-    house.wait_until_quiet(Deadline::seconds(30));
-    let conversations = house.json(&["conversation", "list"]);
+    test_env.wait_until_quiet(Deadline::seconds(30));
+    let conversations = test_env.json(&["conversation", "list"]);
     assert_eq!(conversations.as_array().unwrap().len(), 1, "nothing half done");
     let id = conversations[0]["conversation_id"].as_str().unwrap();
     assert_eq!(
         (&conversations[0]["adapter"], &conversations[0]["party"]),
         (&json!("webhook:shop"), &json!("outside:eve"))
     );
-    assert_eq!(house.json(&["conversation", "show", id])["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(test_env.json(&["conversation", "show", id])["entries"].as_array().unwrap().len(), 2);
     assert_eq!(receiver.wait_for(1).len(), 1);
     // Nobody speaks for the other side from here.
-    talk(&house, &["ada", "--conversation", id], "as if I were eve\n").exits(7);
+    talk(&test_env, &["ada", "--conversation", id], "as if I were eve\n").exits(7);
 
     // A file goes as its content.
     let report = json!({ "thread": "order 7", "from": "eve", "text": "report please" }).to_string();
@@ -91,28 +91,28 @@ fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
     check(&got);
     let file = got.json()["attachments"][0].clone();
     assert_eq!((&file["name"], &file["content_base64"]), (&json!("Report.md"), &json!("Rm9ydHktdHdvLg==")));
-    assert!(!house.ctl(&["events"]).ok().out.contains(SECRET));
+    assert!(!test_env.ctl(&["events"]).ok().out.contains(SECRET));
     daemon.stop();
 }
 
 #[test]
 fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_is_had_or_given_up() {
     let receiver = Receiver::start();
-    let (house, world) = hooked(&receiver);
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let (test_env, world) = hooked(&receiver);
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let http = http_of(&daemon);
     receiver.answer(&[500]);
     let body = json!({ "thread": "t", "from": "eve", "text": "hello" }).to_string();
     assert_eq!(deliver(&http, "d-1", now(), &body).0, 202);
     let first = receiver.wait_for(1)[0].clone();
     daemon.kill();
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let second = receiver.wait_for(2)[1].clone();
     check(&second);
     assert_eq!(first.header("x-ghost-delivery"), second.header("x-ghost-delivery"), "the id is stable");
     assert_eq!(first.json()["text"], second.json()["text"]);
-    let id = house.json(&["conversation", "list"])[0]["conversation_id"].as_str().unwrap().to_owned();
-    let entry = |seq: usize| house.json(&["conversation", "show", &id])["entries"][seq - 1].clone();
+    let id = test_env.json(&["conversation", "list"])[0]["conversation_id"].as_str().unwrap().to_owned();
+    let entry = |seq: usize| test_env.json(&["conversation", "show", &id])["entries"][seq - 1].clone();
     let becomes = |seq: usize, delivery: &str| {
         Deadline::seconds(60).until(delivery, || {
             let entry = entry(seq);
@@ -129,10 +129,10 @@ fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_is_had_or_given_up() 
     assert_eq!(failed["attempts"], 2);
     assert!(failed["error"].as_str().unwrap().contains("410"), "{failed}");
     assert_eq!(receiver.wait_for(4).len(), 4);
-    let events = house.ctl(&["--json", "events", "--kind", "conversation.failed"]).json_lines();
+    let events = test_env.ctl(&["--json", "events", "--kind", "conversation.failed"]).json_lines();
     assert_eq!(events.len(), 1);
     // An operator has it tried again, under the same id.
-    house.json(&["conversation", "redeliver", &id, "4"]);
+    test_env.json(&["conversation", "redeliver", &id, "4"]);
     let got = receiver.wait_for(5);
     assert_eq!(got[4].header("x-ghost-delivery"), got[3].header("x-ghost-delivery"));
     becomes(4, "delivered");
@@ -142,10 +142,10 @@ fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_is_had_or_given_up() 
 #[test]
 fn without_a_secret_nothing_is_taken_and_a_reload_teaches_a_new_one() {
     let receiver = Receiver::start();
-    let (mut house, world) = hooked(&receiver);
-    house.unset("HOOK_SECRET");
-    house.set("LATER_SECRET", "another-secret-of-the-shop");
-    let daemon = house.up(&world, &["--http", "127.0.0.1:0"]);
+    let (mut test_env, world) = hooked(&receiver);
+    test_env.unset("HOOK_SECRET");
+    test_env.set("LATER_SECRET", "another-secret-of-the-shop");
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let http = http_of(&daemon);
     let body = json!({ "thread": "t", "from": "eve", "text": "hello" }).to_string();
     let (status, refusal) = deliver(&http, "d-1", now(), &body);
@@ -155,15 +155,15 @@ fn without_a_secret_nothing_is_taken_and_a_reload_teaches_a_new_one() {
     // The world file names another variable: its value is a secret from then on.
     let config = std::fs::read_to_string(world.join("world-config.yaml")).unwrap();
     std::fs::write(world.join("world-config.yaml"), config.replace("HOOK_SECRET", "LATER_SECRET")).unwrap();
-    house.ctl(&["reload"]).ok();
+    test_env.ctl(&["reload"]).ok();
     let leak = json!({ "thread": "t", "from": "eve", "text": "is it another-secret-of-the-shop?" }).to_string();
     let at = now().to_string();
     let signature = sign(b"another-secret-of-the-shop", &at, "d-2", leak.as_bytes());
     let headers = [("X-Ghost-Delivery", "d-2"), ("X-Ghost-Timestamp", &at), ("X-Ghost-Signature", &signature)];
     assert_eq!(post(&http, "/hooks/shop", &headers, &leak).0, 202);
     receiver.wait_for(1);
-    let id = house.json(&["conversation", "list"])[0]["conversation_id"].as_str().unwrap().to_owned();
-    let told = house.ctl(&["events"]).ok().out.clone() + &house.ctl(&["conversation", "show", &id]).ok().out;
+    let id = test_env.json(&["conversation", "list"])[0]["conversation_id"].as_str().unwrap().to_owned();
+    let told = test_env.ctl(&["events"]).ok().out.clone() + &test_env.ctl(&["conversation", "show", &id]).ok().out;
     assert!(told.contains("is it [redacted]?") && !told.contains("another-secret-of-the-shop"), "{told}");
     daemon.stop();
 }

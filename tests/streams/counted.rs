@@ -1,14 +1,14 @@
 //! Readers of all kinds are counted together.
 
 use crate::order::refusal;
-use crate::scene::{house, runtime, soon, take, up};
+use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, WAYS, Way};
 
 #[test]
 fn readers_of_all_kinds_are_counted_together() {
-    let (house, world) = house("subscribers_max: 3");
+    let (test_env, world) = test_env("subscribers_max: 3");
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     runtime.block_on(async {
         let mut readers = Vec::new();
         for way in WAYS {

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use ghost_testkit::blackbox::Deadline;
 
-use crate::scene::{house, runtime, soon, take, up};
+use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, Site, WAYS, Way};
 
 /// Reads until an agent is stopped. Cuts its own connection once after `cut` events; whatever ends it, goes on after the last
@@ -47,9 +47,9 @@ async fn read_it_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut
 
 #[test]
 fn nine_readers_agree_on_every_event_whoever_dies() {
-    let (house, world) = house("");
+    let (test_env, world) = test_env("");
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     let (now, sites) = watch::channel(Some(site));
     let readers: Vec<JoinHandle<Vec<Value>>> = WAYS
         .into_iter()
@@ -58,18 +58,18 @@ fn nine_readers_agree_on_every_event_whoever_dies() {
         .collect();
     let work = |from: usize| {
         for number in from..from + 8 {
-            house.ctl(&["send", if number % 2 == 0 { "ada" } else { "ben" }, "hello"]).ok();
+            test_env.ctl(&["send", if number % 2 == 0 { "ada" } else { "ben" }, "hello"]).ok();
         }
     };
     work(0);
     // Killed while turns are under way and readers are at it.
     now.send_replace(None);
     daemon.kill();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     now.send_replace(Some(site));
     work(8);
-    house.wait_until_quiet(Deadline::seconds(60));
-    house.ctl(&["agent", "stop", "ben"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    test_env.ctl(&["agent", "stop", "ben"]).ok();
     let read: Vec<Vec<Value>> =
         readers.into_iter().map(|reader| runtime.block_on(soon("the end of a reader", reader)).unwrap()).collect();
     let seqs = |events: &[Value]| events.iter().map(|event| event["seq"].as_i64().unwrap()).collect::<Vec<_>>();
@@ -80,22 +80,22 @@ fn nine_readers_agree_on_every_event_whoever_dies() {
         assert_eq!(seqs(other), seqs(first));
         assert!(other == first, "one object everywhere");
     }
-    let told: Vec<Value> = house.ctl(&["--json", "events"]).json_lines();
+    let told: Vec<Value> = test_env.ctl(&["--json", "events"]).json_lines();
     assert_eq!(told[..first.len()], first[..], "ghostctl shows the same");
     daemon.stop();
 }
 
 #[test]
 fn filters_pass_the_same_on_every_way() {
-    let (house, world) = house("");
+    let (test_env, world) = test_env("");
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     for agent in ["ada", "ben", "ada"] {
-        house.ctl(&["send", agent, "hello"]).ok();
+        test_env.ctl(&["send", agent, "hello"]).ok();
     }
-    house.ctl(&["chat", "create", "desk", "--members", "ada,ben", "--gated"]).ok();
-    house.ctl(&["chat", "send", "desk", "hello"]).ok();
-    house.wait_until_quiet(Deadline::seconds(60));
+    test_env.ctl(&["chat", "create", "desk", "--members", "ada,ben", "--gated"]).ok();
+    test_env.ctl(&["chat", "send", "desk", "hello"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(60));
     for (ask, arguments) in [
         (Ask { kinds: vec!["turn."], ..Ask::default() }, vec!["--kind", "turn.*"]),
         (
@@ -105,7 +105,7 @@ fn filters_pass_the_same_on_every_way() {
         (Ask { agent: Some("ben"), after: Some(3), ..Ask::default() }, vec!["--agent", "ben", "--after", "3"]),
         (Ask { channel: Some("desk"), ..Ask::default() }, vec!["--channel", "desk"]),
     ] {
-        let expected = house.ctl(&[&["--json", "events"], arguments.as_slice()].concat()).json_lines();
+        let expected = test_env.ctl(&[&["--json", "events"], arguments.as_slice()].concat()).json_lines();
         assert!(!expected.is_empty(), "{ask:?}");
         for way in WAYS {
             let events = runtime.block_on(async {
@@ -128,20 +128,20 @@ pub async fn refusal(site: &Site, way: Way, ask: &Ask) -> (String, Value) {
 
 #[test]
 fn what_cannot_be_read_is_refused_on_every_way() {
-    let (house, world) = house("");
+    let (test_env, world) = test_env("");
     let runtime = runtime();
-    let (daemon, _) = up(&house, &world);
-    house.ctl(&["send", "ada", "hello"]).ok();
-    house.wait_until_quiet(Deadline::seconds(60));
+    let (daemon, _) = up(&test_env, &world);
+    test_env.ctl(&["send", "ada", "hello"]).ok();
+    test_env.wait_until_quiet(Deadline::seconds(60));
     daemon.stop();
     // As retention does it after days.
     runtime.block_on(async {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(house.data("open").join("ghost.db"));
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(test_env.data("open").join("ghost.db"));
         let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
         sqlx::query("DELETE FROM events WHERE seq <= 5").execute(&pool).await.unwrap();
         pool.close().await;
     });
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     runtime.block_on(async {
         let after = |after: i64| Ask { after: Some(after), ..Ask::default() };
         for (ask, how, code, words) in [
@@ -175,7 +175,7 @@ fn what_cannot_be_read_is_refused_on_every_way() {
             }
         }
     });
-    house.ctl(&["events", "--after", "1000000"]).exits(2);
-    house.ctl(&["events", "--after", "2"]).exits(3).says(&["oldest one kept is 6"]);
+    test_env.ctl(&["events", "--after", "1000000"]).exits(2);
+    test_env.ctl(&["events", "--after", "2"]).exits(3).says(&["oldest one kept is 6"]);
     daemon.stop();
 }

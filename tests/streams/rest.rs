@@ -6,14 +6,14 @@ use tokio::io::AsyncWriteExt as _;
 use tokio_stream::StreamExt as _;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::scene::{house, runtime, soon, take, up};
+use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Reader, Way};
 
 #[test]
 fn strangers_see_nothing() {
-    let (house, world) = house("");
+    let (test_env, world) = test_env("");
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     let bearer = format!("Bearer {}", site.token);
     let upgrade = [
         ("Connection", "Upgrade"),
@@ -49,9 +49,9 @@ fn strangers_see_nothing() {
 
 #[test]
 fn a_socket_is_closed_as_its_protocol_says() {
-    let (house, world) = house("");
+    let (test_env, world) = test_env("");
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     // The bytes of a frame each, masked with zeros: closing, a reserved operation, and more than a reader may say.
     let (closing, reserved) = ([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8], [0x83, 0x80, 0, 0, 0, 0]);
     let large = [0x82, 0xfe, 0xff, 0xff, 0, 0, 0, 0];
@@ -78,43 +78,43 @@ fn a_socket_is_closed_as_its_protocol_says() {
 
 #[test]
 fn rest_shows_what_ghostctl_shows() {
-    let (house, world) = house("");
+    let (test_env, world) = test_env("");
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
-    house.ctl(&["send", "ada", "hello"]).ok();
+    let (daemon, site) = up(&test_env, &world);
+    test_env.ctl(&["send", "ada", "hello"]).ok();
     for number in 0..3 {
-        house.ctl(&["task", "create", &format!("Task {number}"), "--owner", "ada"]).ok();
+        test_env.ctl(&["task", "create", &format!("Task {number}"), "--owner", "ada"]).ok();
     }
-    house.ctl(&["chat", "create", "desk", "--members", "ada,ben", "--gated"]).ok();
+    test_env.ctl(&["chat", "create", "desk", "--members", "ada,ben", "--gated"]).ok();
     for number in 0..3 {
-        house.ctl(&["chat", "send", "desk", &format!("post {number}")]).ok();
+        test_env.ctl(&["chat", "send", "desk", &format!("post {number}")]).ok();
     }
-    house.wait_until_quiet(Deadline::seconds(60));
+    test_env.wait_until_quiet(Deadline::seconds(60));
     let get = |path: &str| {
         let (status, body) = runtime.block_on(soon("an answer", site.json(path)));
         assert_eq!(status, 200, "{path}: {body}");
         body
     };
-    assert_eq!(get("/api/agents")["agents"], house.json(&["agent", "list"]));
-    assert_eq!(get("/api/agents/ada"), house.json(&["agent", "get", "ada"]));
-    let tasks = house.json(&["task", "list"]);
+    assert_eq!(get("/api/agents")["agents"], test_env.json(&["agent", "list"]));
+    assert_eq!(get("/api/agents/ada"), test_env.json(&["agent", "get", "ada"]));
+    let tasks = test_env.json(&["task", "list"]);
     assert_eq!(get("/api/tasks?owner=ada")["tasks"], tasks);
     let task_id = tasks[0]["task_id"].as_str().unwrap();
-    assert_eq!(get(&format!("/api/tasks/{task_id}")), house.json(&["task", "get", task_id]));
+    assert_eq!(get(&format!("/api/tasks/{task_id}")), test_env.json(&["task", "get", task_id]));
     // A page and the next.
     let page = get("/api/tasks?limit=2");
     let next = page["next_cursor"].as_str().unwrap();
     let rest = get(&format!("/api/tasks?limit=2&cursor={next}"));
     assert_eq!((&page["tasks"][1], &rest["tasks"][0]), (&tasks[1], &tasks[2]));
     assert_eq!((&rest["next_cursor"], &rest["truncated"]), (&Value::Null, &Value::Bool(false)));
-    assert_eq!(get("/api/ledger?since=1h")["calls"], house.json(&["ledger"]));
+    assert_eq!(get("/api/ledger?since=1h")["calls"], test_env.json(&["ledger"]));
     let channels = get("/api/channels?agent=ada");
-    assert_eq!(channels["channels"], house.json(&["chat", "list", "--agent", "ada"]));
+    assert_eq!(channels["channels"], test_env.json(&["chat", "list", "--agent", "ada"]));
     assert_eq!(
         (&channels["channels"][0]["channel"], &channels["channels"][0]["last_seq"]),
         (&"desk".into(), &3.into())
     );
-    assert_eq!(get("/api/channels/desk/messages")["messages"], house.json(&["chat", "history", "desk"]));
+    assert_eq!(get("/api/channels/desk/messages")["messages"], test_env.json(&["chat", "history", "desk"]));
     let posts = get("/api/channels/desk/messages?before=3&limit=1");
     assert_eq!(posts["truncated"], true, "there is an earlier one");
     assert_eq!((&posts["messages"][0]["content"], &posts["messages"][0]["seq"]), (&"post 1".into(), &2.into()));

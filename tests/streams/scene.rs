@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ghost_testkit::blackbox::{Daemon, Deadline, House, ghostd_testing};
+use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment, ghostd_testing};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::wires::{Heard, Reader, Site};
 
-pub fn house(limits: &str) -> (House, PathBuf) {
-    let house = House::new(ghostd_testing());
-    let world = house.world("open");
+pub fn test_env(limits: &str) -> (TestEnvironment, PathBuf) {
+    let test_env = TestEnvironment::new(ghostd_testing());
+    let world = test_env.world("open");
     world
         .config(&format!(
             "agents: [{{ id: ada, archetype: clerk }}, {{ id: ben, archetype: clerk }}]\n\
@@ -20,7 +20,7 @@ pub fn house(limits: &str) -> (House, PathBuf) {
         .archetype("clerk", "")
         .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n");
     let path = world.path().to_owned();
-    (house, path)
+    (test_env, path)
 }
 
 pub fn runtime() -> Runtime {
@@ -28,11 +28,11 @@ pub fn runtime() -> Runtime {
 }
 
 /// Starts the daemon with its HTTP side.
-pub fn up(house: &House, world: &std::path::Path) -> (Daemon, Site) {
-    let daemon = house.up(world, &["--http", "127.0.0.1:0"]);
+pub fn up(test_env: &TestEnvironment, world: &std::path::Path) -> (Daemon, Site) {
+    let daemon = test_env.up(world, &["--http", "127.0.0.1:0"]);
     let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("http://127.0.0.1:"));
     let http = line[line.find("127.0.0.1:").unwrap()..].trim().trim_end_matches('/').to_owned();
-    let data = house.data("open");
+    let data = test_env.data("open");
     let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
     (daemon, Site { socket: data.join("ghostd.sock"), http, token })
 }

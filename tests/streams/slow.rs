@@ -4,7 +4,7 @@ use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{CreateChannelRequest, PostRequest};
 use serde_json::Value;
 
-use crate::scene::{house, runtime, soon, take, up};
+use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, Site, WAYS};
 
 /// Bytes of a post, near its bound.
@@ -43,9 +43,9 @@ pub async fn post_many(site: &Site) {
 
 #[test]
 fn a_reader_that_does_not_read_is_cut_off_and_slows_nobody() {
-    let (house, world) = house("subscriber_buffer: 16, reader_stall_seconds: 600");
+    let (test_env, world) = test_env("subscriber_buffer: 16, reader_stall_seconds: 600");
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     runtime.block_on(async {
         let flood = Ask { kinds: vec!["chat.message"], narrow: false, ..Ask::default() };
         let mut slow = Vec::new();

@@ -7,7 +7,7 @@ use ghost_proto::v1::events_client::EventsClient;
 use ghost_proto::v1::{ListAgentsRequest, SayRequest, SubscribeRequest, WatchConversationRequest};
 use tonic::transport::Endpoint;
 
-use crate::scene::{house, runtime, soon, take, up};
+use crate::scene::{runtime, soon, take, test_env, up};
 use crate::slow::{POST, post_many, wait_until_cut_off};
 use crate::wires::{Ask, Heard, Reader, Site, Way};
 
@@ -44,9 +44,9 @@ async fn end<T>(stream: &mut tonic::Streaming<T>) -> tonic::Status {
 
 #[test]
 fn a_stalled_grpc_reader_loses_its_stream_and_keeps_its_connection() {
-    let (house, world) = house(LIMITS);
+    let (test_env, world) = test_env(LIMITS);
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     runtime.block_on(async {
         let endpoint = Endpoint::from_shared(format!("unix:{}", site.socket.display())).unwrap();
         let channel = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
@@ -67,10 +67,10 @@ fn a_stalled_grpc_reader_loses_its_stream_and_keeps_its_connection() {
 
 #[test]
 fn a_conversation_that_nobody_reads_is_let_go() {
-    let (house, world) = house(LIMITS);
+    let (test_env, world) = test_env(LIMITS);
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
-    house.ctl(&["agent", "stop", "ada"]).ok();
+    let (daemon, site) = up(&test_env, &world);
+    test_env.ctl(&["agent", "stop", "ada"]).ok();
     runtime.block_on(async {
         let mut client = ConversationsClient::new(site.channel());
         let request = |number: usize| SayRequest {
@@ -99,9 +99,9 @@ fn a_conversation_that_nobody_reads_is_let_go() {
 
 #[test]
 fn a_reader_of_server_sent_events_whose_connection_is_full_is_closed() {
-    let (house, world) = house(LIMITS);
+    let (test_env, world) = test_env(LIMITS);
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
+    let (daemon, site) = up(&test_env, &world);
     runtime.block_on(async {
         let ask = Ask { kinds: vec!["chat.message"], narrow: true, ..Ask::default() };
         let mut reader = Reader::open(&site, Way::Sse, &ask).await;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::scene::{house, runtime, soon, up};
+use crate::scene::{runtime, soon, test_env, up};
 use crate::wires::Site;
 
 async fn ticket(site: &Site) -> String {
@@ -17,10 +17,10 @@ async fn ticket(site: &Site) -> String {
 
 #[test]
 fn a_page_streams_with_a_ticket_once() {
-    let (house, world) = house("");
+    let (test_env, world) = test_env("");
     let runtime = runtime();
-    let (daemon, site) = up(&house, &world);
-    house.ctl(&["send", "ada", "hello"]).ok();
+    let (daemon, site) = up(&test_env, &world);
+    test_env.ctl(&["send", "ada", "hello"]).ok();
     let host = [("Host", site.http.as_str())];
     runtime.block_on(async {
         let first = ticket(&site).await;

@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ghost_commons::retention;
 use ghost_domain::Refusal;
 use ghost_domain::limits::Limits;
+use ghost_rules::retention;
 use ghost_store::tables::Family;
 use ghost_testkit::aged;
 use ghost_world::World;
@@ -208,7 +208,7 @@ const PRUNED: [(&str, Family); 5] = [
 
 async fn sweep(world: &World) -> Outcome<f64> {
     let began = now();
-    match retention::sweep(world.store(), world.cx()).await? {
+    match retention::sweep(world.store(), world.ctx()).await? {
         0 => Ok(began.elapsed().as_secs_f64()),
         rows => Err(format!("{rows} rows were pruned where there should be none").into()),
     }
@@ -216,7 +216,7 @@ async fn sweep(world: &World) -> Outcome<f64> {
 
 /// One slice, of what is older than nothing at all.
 async fn prune(world: &World, family: Family) -> Outcome<f64> {
-    let (after_all, slice) = (world.cx().now().plus(Limits::days(1)), retention::slice_of(family));
+    let (after_all, slice) = (world.ctx().now().plus(Limits::days(1)), retention::slice_of(family));
     let began = now();
     let gone = world
         .store()

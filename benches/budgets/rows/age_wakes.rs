@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ghost_commons::mail::{self, Chain, Draft};
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::{Activity, AgentId, Kind, Party};
+use ghost_rules::mail::{self, Chain, NewMessage};
 use ghost_world::World;
 use tokio::sync::broadcast::Receiver;
 
@@ -70,10 +70,11 @@ async fn wakes(world: &Arc<World>) -> Outcome<Vec<f64>> {
         let agent_id: AgentId = format!("worker-{}", message % AGENTS).parse()?;
         let asleep = world.directory().card(&agent_id).is_some_and(|card| card.activity == Activity::Asleep);
         let body = "Please fetch the page and tell me what it holds.";
-        let cx = world.cx().clone();
-        let draft = Draft::new(&agent_id, Party::Operator("bench".into()), Kind::Message, body, Chain::root(&cx));
+        let ctx = world.ctx().clone();
+        let new_message =
+            NewMessage::new(&agent_id, Party::Operator("bench".into()), Kind::Message, body, Chain::root(&ctx));
         sent.entry(agent_id).or_default().push_back((now(), asleep));
-        world.store().write(move |w| Box::pin(async move { mail::deliver(w, &cx, draft).await })).await?;
+        world.store().write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await })).await?;
         pause(PAUSE).await;
     }
     let mut taken = Vec::new();

@@ -1,10 +1,10 @@
 //! Fan-out of mail: a broadcast to a thousand agents, durable, one of whom has a full inbox and is passed over; the floor
 //! writes the very same rows in one raw transaction a broadcast, with multi-row statements.
 
-use ghost_commons::Cx;
-use ghost_commons::mail::{self, Chain, Draft};
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, Code, Kind, Limits, MailState, Party, Refusal};
+use ghost_rules::RuleContext;
+use ghost_rules::mail::{self, Chain, NewMessage};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 
@@ -24,10 +24,10 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
         let limits = Limits { dynamic_agents_max: 2_000, inbox_max: 1, ..Limits::default() };
-        let cx = Cx::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
-        gather(&store, &cx, &"hall".parse()?).await?;
+        let ctx = RuleContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
+        gather(&store, &ctx, &"hall".parse()?).await?;
         let full: AgentId = "member-0000".parse()?;
-        send(&store, &cx, &full).await?;
+        send(&store, &ctx, &full).await?;
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
         let mut reader = connect(&ours_path).await?;
         let mut raw = connect(&raw_path).await?;
@@ -36,7 +36,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
             let (mut sending, mut inserting) = (0.0, 0.0);
             for _ in 0..SENT {
                 let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
-                sending += broadcast(&store, &cx, &full).await?;
+                sending += broadcast(&store, &ctx, &full).await?;
                 let mut written = Vec::new();
                 // One event says that a piece of mail was sent, another that it was delivered.
                 for (table, after, each) in [(&MESSAGES, before.0, 1), (&EVENTS, before.1, 2)] {
@@ -70,23 +70,24 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-fn draft(cx: &Cx, to: &AgentId) -> Draft {
+fn new_message(ctx: &RuleContext, to: &AgentId) -> NewMessage {
     let body = "The figures of the third quarter are in output/reports/q3.md; tell me which of the five lines differ by more \
                 than a tenth.";
-    Draft::new(to, Party::Operator("bench".into()), Kind::Message, body, Chain::root(cx))
+    NewMessage::new(to, Party::Operator("bench".into()), Kind::Message, body, Chain::root(ctx))
 }
 
-async fn send(store: &Store, cx: &Cx, to: &AgentId) -> Outcome<()> {
-    let (cx, draft) = (cx.clone(), draft(cx, to));
-    store.write(move |w| Box::pin(async move { mail::deliver(w, &cx, draft).await.map(drop) })).await?;
+async fn send(store: &Store, ctx: &RuleContext, to: &AgentId) -> Outcome<()> {
+    let (ctx, new_message) = (ctx.clone(), new_message(ctx, to));
+    store.write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await.map(drop) })).await?;
     Ok(())
 }
 
 /// Sends to everyone once. Gives the seconds until the commit.
-async fn broadcast(store: &Store, cx: &Cx, full: &AgentId) -> Outcome<f64> {
-    let (cx, draft) = (cx.clone(), draft(cx, full));
+async fn broadcast(store: &Store, ctx: &RuleContext, full: &AgentId) -> Outcome<f64> {
+    let (ctx, new_message) = (ctx.clone(), new_message(ctx, full));
     let began = now();
-    let sent = store.write(move |w| Box::pin(async move { mail::broadcast(w, &cx, &draft, &[], None).await })).await?;
+    let sent =
+        store.write(move |w| Box::pin(async move { mail::broadcast(w, &ctx, &new_message, &[], None).await })).await?;
     let seconds = began.elapsed().as_secs_f64();
     match (sent.delivered as usize, sent.skipped.as_slice()) {
         (delivered, [skipped])

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use ghost_commons::mail::{Chain, Draft};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Kind, Party};
 use ghost_provider::testing::{StrictServer, Wire};
+use ghost_rules::mail::{Chain, NewMessage};
 use ghost_store::StoreError;
 use ghost_store::tables::UsageFilter;
 use serde_json::json;
@@ -65,9 +65,13 @@ async fn share(wire: Wire) -> Outcome<(u64, u64)> {
     let text = std::fs::read_to_string(&file)?.replace("kind: openai, base_url: \"URL\",", &ours);
     std::fs::write(&file, text)?;
     let world = fixture::boot(&world_dir, &data, ghost_daemon::system_ports(), Vec::new()).await?;
-    let (cx, to): (_, AgentId) = (world.cx().clone(), "worker-0".parse()?);
-    let draft = Draft::new(&to, Party::Operator("bench".into()), Kind::Message, "Write ten files.", Chain::root(&cx));
-    world.store().write(move |w| Box::pin(async move { ghost_commons::mail::deliver(w, &cx, draft).await })).await?;
+    let (ctx, to): (_, AgentId) = (world.ctx().clone(), "worker-0".parse()?);
+    let new_message =
+        NewMessage::new(&to, Party::Operator("bench".into()), Kind::Message, "Write ten files.", Chain::root(&ctx));
+    world
+        .store()
+        .write(move |w| Box::pin(async move { ghost_rules::mail::deliver(w, &ctx, new_message).await }))
+        .await?;
     loop {
         pause(Duration::from_millis(20)).await;
         let read = world.store().read(|r| {

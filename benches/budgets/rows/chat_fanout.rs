@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use ghost_commons::Cx;
-use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::chat::{self, NewChannel, NewPost, Speaker};
-use ghost_commons::mail::Chain;
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, AgentKind, ChannelName, ChatMember, ChatWake, Desired, Limits, MailState, Party, Refusal};
+use ghost_rules::RuleContext;
+use ghost_rules::agents::{self, NewAgent};
+use ghost_rules::chat::{self, NewChannel, NewPost, Speaker};
+use ghost_rules::mail::Chain;
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use serde_json::Value;
@@ -46,9 +46,9 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
         let limits = Limits { dynamic_agents_max: 2_000, ..Limits::default() };
-        let cx = Cx::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
+        let ctx = RuleContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
         let hall: ChannelName = "hall".parse()?;
-        gather(&store, &cx, &hall).await?;
+        gather(&store, &ctx, &hall).await?;
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
         let mut reader = connect(&ours_path).await?;
         let mut raw = connect(&raw_path).await?;
@@ -57,7 +57,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
             let (mut posting, mut inserting) = (0.0, 0.0);
             for _ in 0..POSTS {
                 let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
-                posting += post(&store, &cx, &hall).await?;
+                posting += post(&store, &ctx, &hall).await?;
                 let written = written(&mut reader, before).await?;
                 let counts: Vec<usize> = written.iter().map(|(_, _, rows)| rows.len()).collect();
                 if counts != [MEMBERS, MEMBERS, 1, 1, 1] {
@@ -88,12 +88,12 @@ pub fn measure() -> Outcome<Vec<Line>> {
 }
 
 /// A thousand agents in one channel.
-pub(super) async fn gather(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcome<()> {
+pub(super) async fn gather(store: &Store, ctx: &RuleContext, hall: &ChannelName) -> Outcome<()> {
     let mut members: Vec<AgentId> = Vec::with_capacity(MEMBERS);
     for member in 0..MEMBERS {
         members.push(format!("member-{member:04}").parse()?);
     }
-    let (cx, channel, operator) = (cx.clone(), hall.clone(), Party::Operator("bench".into()));
+    let (ctx, channel, operator) = (ctx.clone(), hall.clone(), Party::Operator("bench".into()));
     store
         .write(move |w| {
             Box::pin(async move {
@@ -108,12 +108,12 @@ pub(super) async fn gather(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcom
                         overrides: Value::Null,
                         daily_money: None,
                         goal: None,
-                        chain: Chain::root(&cx),
+                        chain: Chain::root(&ctx),
                     };
-                    agents::create(w, &cx, &Party::System, new).await?;
+                    agents::create(w, &ctx, &Party::System, new).await?;
                 }
                 let new = NewChannel { channel, members, gated: false, skip_creator: false, topic: None };
-                chat::create(w, &cx, &Speaker::from(operator), new).await.map(drop)
+                chat::create(w, &ctx, &Speaker::from(operator), new).await.map(drop)
             })
         })
         .await?;
@@ -121,7 +121,7 @@ pub(super) async fn gather(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcom
 }
 
 /// Posts once. Gives the seconds until the commit.
-async fn post(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcome<f64> {
+async fn post(store: &Store, ctx: &RuleContext, hall: &ChannelName) -> Outcome<f64> {
     let new = NewPost {
         channel: hall.clone(),
         content: "@all The figures of the third quarter are in output/reports/q3.md; say here which of the five lines \
@@ -129,12 +129,12 @@ async fn post(store: &Store, cx: &Cx, hall: &ChannelName) -> Outcome<f64> {
             .into(),
         reply_to: None,
         deliver: false,
-        chain: Chain::root(cx),
+        chain: Chain::root(ctx),
     };
-    let (cx, by) = (cx.clone(), Speaker::from(Party::Operator("bench".into())));
+    let (ctx, by) = (ctx.clone(), Speaker::from(Party::Operator("bench".into())));
     let began = now();
     let posted =
-        store.write(move |w| Box::pin(async move { chat::post(w, &cx, &by, ChatWake::Mentions, new).await })).await?;
+        store.write(move |w| Box::pin(async move { chat::post(w, &ctx, &by, ChatWake::Mentions, new).await })).await?;
     let seconds = began.elapsed().as_secs_f64();
     match posted.woken as usize {
         MEMBERS => Ok(seconds),

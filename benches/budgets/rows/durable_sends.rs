@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ghost_commons::Cx;
-use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::mail::{self, Chain, Draft};
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, AgentKind, Desired, Kind, Limits, Party, Refusal};
+use ghost_rules::RuleContext;
+use ghost_rules::agents::{self, NewAgent};
+use ghost_rules::mail::{self, Chain, NewMessage};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use serde_json::Value;
@@ -43,8 +43,8 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
         // Nobody works the mail off.
         let limits = Limits { world_mail_max: 100_000_000, ..Limits::default() };
-        let cx = Cx::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
-        let receivers = Arc::new(population(&store, &cx).await?);
+        let ctx = RuleContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
+        let receivers = Arc::new(population(&store, &ctx).await?);
         // The floor's file has the same schema and the same indices.
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
         let mut reader = connect(&ours_path).await?;
@@ -52,7 +52,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (mut ours, mut floor) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
             let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
-            let sending = send_all(&store, &cx, &receivers).await?;
+            let sending = send_all(&store, &ctx, &receivers).await?;
             let messages = rows_after(&mut reader, &MESSAGES, before.0).await?;
             let events = rows_after(&mut reader, &EVENTS, before.1).await?;
             if messages.len() != ROUND || events.len() != ROUND {
@@ -79,7 +79,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-async fn population(store: &Store, cx: &Cx) -> Outcome<Vec<AgentId>> {
+async fn population(store: &Store, ctx: &RuleContext) -> Outcome<Vec<AgentId>> {
     let mut receivers = Vec::with_capacity(RECEIVERS);
     for receiver in 0..RECEIVERS {
         let agent_id: AgentId = format!("receiver-{receiver}").parse()?;
@@ -94,21 +94,21 @@ async fn population(store: &Store, cx: &Cx) -> Outcome<Vec<AgentId>> {
             overrides: Value::Null,
             daily_money: None,
             goal: None,
-            chain: Chain::root(cx),
+            chain: Chain::root(ctx),
         };
-        let cx = cx.clone();
+        let ctx = ctx.clone();
         store
-            .write(move |w| Box::pin(async move { agents::create(w, &cx, &Party::System, new).await.map(drop) }))
+            .write(move |w| Box::pin(async move { agents::create(w, &ctx, &Party::System, new).await.map(drop) }))
             .await?;
     }
     Ok(receivers)
 }
 
 /// Sends a round from all senders at once. Gives the seconds that it took.
-async fn send_all(store: &Store, cx: &Cx, receivers: &Arc<Vec<AgentId>>) -> Outcome<f64> {
+async fn send_all(store: &Store, ctx: &RuleContext, receivers: &Arc<Vec<AgentId>>) -> Outcome<f64> {
     let began = now();
     let senders: Vec<_> = (0..SENDERS)
-        .map(|sender| tokio::spawn(send(store.clone(), cx.clone(), Arc::clone(receivers), sender)))
+        .map(|sender| tokio::spawn(send(store.clone(), ctx.clone(), Arc::clone(receivers), sender)))
         .collect();
     for sender in senders {
         sender.await??;
@@ -116,16 +116,16 @@ async fn send_all(store: &Store, cx: &Cx, receivers: &Arc<Vec<AgentId>>) -> Outc
     Ok(began.elapsed().as_secs_f64())
 }
 
-async fn send(store: Store, cx: Cx, receivers: Arc<Vec<AgentId>>, sender: usize) -> Result<(), Refusal> {
+async fn send(store: Store, ctx: RuleContext, receivers: Arc<Vec<AgentId>>, sender: usize) -> Result<(), Refusal> {
     let from = Party::Agent(receivers[sender].clone());
-    let chain = Chain::root(&cx);
+    let chain = Chain::root(&ctx);
     for turn in 0..ROUND / SENDERS {
         let to = &receivers[(sender * 31 + turn * 7) % receivers.len()];
         let body = "The figures of the third quarter are in output/reports/q3.md; compare them with the second's before \
                     you write, and tell me which of the five lines differ by more than a tenth.";
-        let draft = Draft::new(to, from.clone(), Kind::Message, body, chain);
-        let cx = cx.clone();
-        store.write(move |w| Box::pin(async move { mail::deliver(w, &cx, draft).await })).await?;
+        let new_message = NewMessage::new(to, from.clone(), Kind::Message, body, chain);
+        let ctx = ctx.clone();
+        store.write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await })).await?;
     }
     Ok(())
 }

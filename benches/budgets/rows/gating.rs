@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use ghost_commons::chat::{self, NewChannel, NewPost, Speaker};
-use ghost_commons::mail::Chain;
 use ghost_domain::event::EventFilter;
 use ghost_domain::{AgentId, ChannelName, ChatWake, EventKind, Party, Refusal};
+use ghost_rules::chat::{self, NewChannel, NewPost, Speaker};
+use ghost_rules::mail::Chain;
 use ghost_store::StoreError;
 use ghost_store::tables::UsageFilter;
 use ghost_world::World;
@@ -70,18 +70,18 @@ async fn conversation(world: &World, name: &str, gated: bool) -> Outcome<(usize,
     let members: Vec<AgentId> =
         (0..MEMBERS).map(|agent| format!("worker-{agent}").parse()).collect::<Result<_, Refusal>>()?;
     let new = NewChannel { channel: channel.clone(), members, gated, skip_creator: false, topic: None };
-    let (cx, by) = (world.cx().clone(), operator.clone());
-    world.store().write(move |w| Box::pin(async move { chat::create(w, &cx, &by, new).await.map(drop) })).await?;
+    let (ctx, by) = (world.ctx().clone(), operator.clone());
+    world.store().write(move |w| Box::pin(async move { chat::create(w, &ctx, &by, new).await.map(drop) })).await?;
     let (since, tokens) = (world.store().last_seq(), tokens(world).await?);
     for _ in 0..POSTS {
         let content =
             "@all Three of the five figures differ from last year's; say so if yours is one of them.".to_owned();
-        let chain = Chain::root(world.cx());
+        let chain = Chain::root(world.ctx());
         let new = NewPost { channel: channel.clone(), content, reply_to: None, deliver: false, chain };
-        let (cx, by) = (world.cx().clone(), operator.clone());
+        let (ctx, by) = (world.ctx().clone(), operator.clone());
         world
             .store()
-            .write(move |w| Box::pin(async move { chat::post(w, &cx, &by, ChatWake::All, new).await.map(drop) }))
+            .write(move |w| Box::pin(async move { chat::post(w, &ctx, &by, ChatWake::All, new).await.map(drop) }))
             .await?;
         quiet(world).await?;
     }

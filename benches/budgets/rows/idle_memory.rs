@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::mail::Chain;
 use ghost_domain::ports::Ports;
 use ghost_domain::{Activity, AgentId, AgentKind, Desired, Party};
 use ghost_provider::testing::ManualClock;
+use ghost_rules::agents::{self, NewAgent};
+use ghost_rules::mail::Chain;
 use ghost_world::World;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::Value;
@@ -134,13 +134,13 @@ async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
             overrides: Value::Null,
             daily_money: None,
             goal: None,
-            chain: Chain::root(world.cx()),
+            chain: Chain::root(world.ctx()),
         };
-        let cx = world.cx().clone();
+        let ctx = world.ctx().clone();
         world
             .store()
             .write(move |w| {
-                Box::pin(async move { agents::create(w, &cx, &Party::Operator("bench".into()), new).await.map(drop) })
+                Box::pin(async move { agents::create(w, &ctx, &Party::Operator("bench".into()), new).await.map(drop) })
             })
             .await?;
     }

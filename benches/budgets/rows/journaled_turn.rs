@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ghost_commons::mail::{self, Chain, Draft};
 use ghost_domain::{AgentId, Code, Kind, Party, Refusal, Timestamp, Turn, TurnStatus};
 use ghost_provider::testing::{FakeAnswer, FakeReply, FakeRequest, FakeServer};
+use ghost_rules::mail::{self, Chain, NewMessage};
 use ghost_store::StoreError;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::tool::OutsideTool;
-use ghost_tools::{CallCx, Output, Run, Tool};
+use ghost_tools::{CallContext, Output, Run, Tool};
 use ghost_world::World;
 use serde_json::{Value, json};
 
@@ -78,13 +78,13 @@ pub(super) async fn turns(world: &World) -> Outcome<f64> {
     for agent in 0..AGENTS {
         let agent_id: AgentId = format!("worker-{agent}").parse()?;
         for _ in 0..TURNS {
-            let cx = world.cx().clone();
+            let ctx = world.ctx().clone();
             let body = "Please fetch the page and tell me what it holds.";
-            let draft = Draft::new(&agent_id, operator.clone(), Kind::Message, body, Chain::root(&cx));
-            world.store().write(move |w| Box::pin(async move { mail::deliver(w, &cx, draft).await })).await?;
+            let new_message = NewMessage::new(&agent_id, operator.clone(), Kind::Message, body, Chain::root(&ctx));
+            world.store().write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await })).await?;
         }
     }
-    let since = world.cx().now();
+    let since = world.ctx().now();
     let began = cpu();
     world.set_paused(&operator, false).await?;
     loop {
@@ -143,7 +143,7 @@ struct Fetch {
 impl OutsideTool for Fetch {
     type Params = Value;
 
-    async fn run(&self, _: &CallCx, _: Value) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, _: Value) -> Result<Output, Refusal> {
         let failed = |error: reqwest::Error| Refusal::new(Code::Unavailable, error.to_string());
         let page = self.client.get(&self.url).send().await.map_err(failed)?.text().await.map_err(failed)?;
         Ok(Value::String(page).into())

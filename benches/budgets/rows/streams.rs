@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_control::{ControlOptions, Listener};
+use ghost_control::{ControlOptions, ListenAddress};
 use ghost_domain::Refusal;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_proto::v1::events_client::EventsClient;
@@ -229,7 +229,7 @@ pub fn serve_world(world: &str, data: &str, socket: &str, bell: &str) -> Outcome
     runtime()?.block_on(async {
         let world = fixture::boot(Path::new(world), Path::new(data), ghost_daemon::system_ports(), Vec::new()).await?;
         let bound = ghost_control::bind(ControlOptions {
-            listeners: vec![Listener::Unix(socket.into())],
+            listeners: vec![ListenAddress::Unix(socket.into())],
             http: None,
             data_dir: data.into(),
             token: None,
@@ -242,13 +242,13 @@ pub fn serve_world(world: &str, data: &str, socket: &str, bell: &str) -> Outcome
         std::thread::spawn(move || while rung(&bell) && rings.blocking_send(()).is_ok() {});
         while rung_for.recv().await.is_some() {
             for commit in 0..ROUND / TOGETHER {
-                let cx = world.cx().clone();
+                let ctx = world.ctx().clone();
                 let writing = world.store().write(move |w| {
                     Box::pin(async move {
                         let agent = "worker-0".parse()?;
                         for number in 0..TOGETHER {
                             let event = NewEvent::new(KIND, payload(commit * TOGETHER + number)).agent(&agent);
-                            cx.emit(w, event).await?;
+                            ctx.emit(w, event).await?;
                         }
                         Ok::<_, Refusal>(())
                     })

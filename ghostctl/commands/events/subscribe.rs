@@ -8,7 +8,7 @@ use ghost_proto::v1::world_client::WorldClient;
 use ghost_proto::v1::{Event, StatusRequest, SubscribeRequest, SubscribeResponse};
 use tonic::{Status, Streaming};
 
-use super::told::told;
+use super::event_line::event_line;
 use crate::connection::{ANSWER_BYTES, Client, Patience, lagged, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
@@ -238,6 +238,6 @@ impl Reader {
 fn line(event: &Event, ephemeral: bool, as_json: bool, view: &View) -> String {
     match as_json {
         true => format!("{}\n", record::event(event, ephemeral)),
-        false => told(event, ephemeral, view),
+        false => event_line(event, ephemeral, view),
     }
 }

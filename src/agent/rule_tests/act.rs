@@ -81,7 +81,7 @@ async fn calls_as_a_hostile_model_makes_them_are_answered_each_once() {
     // The two of the same id are two, the one without an id is none.
     assert_eq!(codes.len(), 1_006);
     assert_eq!(codes[..6], ["ok", "ok", "ok", "unknown_tool", "invalid_arguments", "unknown_tool"]);
-    let limit = rig.cx().limits().calls_per_answer as usize;
+    let limit = rig.ctx().limits().calls_per_answer as usize;
     assert!(codes[6..limit].iter().all(|code| code == "ok") && codes[limit..].iter().all(|code| code == "too_large"));
     assert_eq!(rig.probe.of(|probe| &probe.outside), 2);
     let ids: std::collections::BTreeSet<&str> =

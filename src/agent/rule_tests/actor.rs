@@ -47,7 +47,7 @@ async fn a_cancelled_turn_is_dropped_and_the_next_mail_is_taken() {
     let rig = Rig::new().await;
     let (actor, ended) = acting(&rig).await;
     let turn_id = rig.turn("ada").await.turn_id;
-    write!(rig, |w, cx| ghost_commons::turns::cancel(w, &cx, &operator(), turn_id).await).unwrap();
+    write!(rig, |w, ctx| ghost_rules::turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
     rig.send("ada", "next").await;
     actor.cast(AgentMsg::Cancel(turn_id)).unwrap();
     until(&rig, TurnStatus::Finished).await;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ghost_commons::conversations::{self, Said, Start};
 use ghost_config::plan::Plan;
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::{ChannelContext, Code, ConversationId, Direction, Party};
+use ghost_rules::conversations::{self, Said, Start};
 use uuid::Uuid;
 
 use super::rig::{Rig, id, operator, read, write};
@@ -40,8 +40,8 @@ async fn tools(groups: &str, strict: bool, config: &str) -> (BTreeSet<String>, B
     }
     let plan: Plan = ghost_config::load(dir.path(), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
     let rig = Rig::with(|_| {}).await;
-    rig.engine.office.set_plan(Arc::new(plan));
-    let agent = read!(rig, |r| ghost_commons::mail::agent_named(r, &id("ada")).await?);
+    rig.engine.services.set_plan(Arc::new(plan));
+    let agent = read!(rig, |r| ghost_rules::mail::agent_named(r, &id("ada")).await?);
     let context = ChannelContext { conversation_id: ConversationId(Uuid::nil()), replies: true };
     let of = |channel| {
         let (_, registry) = rig.engine.outfit_for(&agent, channel).unwrap();
@@ -94,7 +94,7 @@ async fn hear(rig: &Rig, text: &str) -> ConversationId {
         reply_to: None,
         external_id: None,
     };
-    write!(rig, |w, cx| conversations::arrive(w, &cx, start, said).await).unwrap().conversation.conversation_id
+    write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, said).await).unwrap().conversation.conversation_id
 }
 
 #[tokio::test]
@@ -126,12 +126,12 @@ async fn an_operators_call_has_no_channel() {
     let rig = Rig::new().await;
     let arguments = serde_json::json!({ "content": "hi" });
     let call = crate::turn::OperatorCall {
-        turn_id: ghost_domain::TurnId(rig.cx().id()),
+        turn_id: ghost_domain::TurnId(rig.ctx().id()),
         again: false,
         agent_id: id("ada"),
         tool: "channel.send".into(),
         arguments,
     };
-    let refused = crate::turn::call_for_operator(&rig.engine, call, &rig.bench).await;
+    let refused = crate::turn::call_for_operator(&rig.engine, call, &rig.session).await;
     assert_eq!(refused.unwrap_err().code, Code::Unsupported);
 }

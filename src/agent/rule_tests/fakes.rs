@@ -13,13 +13,13 @@ use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError,
 use ghost_store::Writes;
 use ghost_tools::tool::{FileTool, FileWork, WorldTool};
 use ghost_tools::workspace::sha256_hex;
-use ghost_tools::{AgentControl, CallCx, Output, OutsideTool, ReadTool, Run, Tool};
+use ghost_tools::{AgentControl, CallContext, Output, OutsideTool, ReadTool, Run, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::Board;
+use crate::ActivityPort;
 
 /// What the model does with one request.
 pub(crate) enum Reply {
@@ -117,7 +117,7 @@ impl Provider for Model {
 #[derive(Default)]
 pub(crate) struct Seen(pub(crate) Mutex<Vec<(AgentId, Activity)>>);
 
-impl Board for Seen {
+impl ActivityPort for Seen {
     fn show(&self, agent_id: &AgentId, activity: Activity) {
         self.0.lock().unwrap().push((agent_id.clone(), activity));
     }
@@ -195,7 +195,7 @@ struct Looks(Arc<Probe>);
 impl ReadTool for Looks {
     type Params = Number;
 
-    async fn run(&self, _: &CallCx, params: Number) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
         self.0.reads.fetch_add(1, Ordering::SeqCst);
         self.0.run().await;
         Ok(json!({ "n": params.n }).into())
@@ -208,7 +208,7 @@ struct Acts(Arc<Probe>);
 impl OutsideTool for Acts {
     type Params = Number;
 
-    async fn run(&self, _: &CallCx, params: Number) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
         self.0.outside.fetch_add(1, Ordering::SeqCst);
         assert!(params.n != 666, "the tool fell over");
         self.0.run().await;
@@ -222,15 +222,21 @@ struct Files(Arc<Probe>);
 impl FileTool for Files {
     type Params = Number;
 
-    async fn prepare(&self, call: &CallCx, params: &Number) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, params: &Number) -> Result<FileWork, Refusal> {
         self.0.run().await;
         let path = WorkspacePath::parse(FILE, false)?;
-        let before = call.office.workspace.hash(&path).await?;
+        let before = call.services.workspace.hash(&path).await?;
         let bytes = params.n.to_string().into_bytes();
         Ok(FileWork { plan: FilePlan { path: FILE.into(), before, after: sha256_hex(&bytes) }, bytes })
     }
 
-    async fn record(&self, _: &CallCx, params: Number, _: &FilePlan, _: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn record(
+        &self,
+        _: &CallContext,
+        params: Number,
+        _: &FilePlan,
+        _: &mut dyn Writes,
+    ) -> Result<Output, Refusal> {
         match params.n {
             13 => Err(Refusal::new(Code::InboxFull, "no place").hint("wait")),
             n => Ok(json!({ "n": n }).into()),
@@ -244,12 +250,12 @@ struct Changes(Arc<Probe>);
 impl WorldTool for Changes {
     type Params = Number;
 
-    async fn look(&self, _: &CallCx, arguments: Value) -> Result<Value, Refusal> {
+    async fn look(&self, _: &CallContext, arguments: Value) -> Result<Value, Refusal> {
         self.0.run().await;
         Ok(arguments)
     }
 
-    async fn apply(&self, _: &CallCx, params: Number, _: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, _: &CallContext, params: Number, _: &mut dyn Writes) -> Result<Output, Refusal> {
         Ok(json!({ "n": params.n }).into())
     }
 }

@@ -4,20 +4,20 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::budgets::{self, NewLimits};
-use ghost_commons::turns;
 use ghost_domain::journal::Step;
 use ghost_domain::{Activity, Budget, Refusal, Scope, TurnStatus};
+use ghost_rules::budgets::{self, NewLimits};
+use ghost_rules::turns;
 use serde_json::json;
 use tokio::sync::Notify;
 
 use super::fakes::{Reply, call, say};
 use super::rig::{Rig, id, operator, read, write};
-use crate::turn::{self, Bench};
+use crate::turn::{self, AgentSession};
 
 async fn limit(rig: &Rig, tokens: Option<u64>) {
     let limits = NewLimits { tokens: Some(tokens), money: None };
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
 }
 
 async fn world(rig: &Rig) -> Budget {
@@ -26,7 +26,7 @@ async fn world(rig: &Rig) -> Budget {
 
 /// The work of an agent, while no time passes.
 async fn work(rig: &Rig, name: &str) -> Result<(), Refusal> {
-    turn::work(&rig.engine, &id(name), &Arc::new(Bench::default())).await
+    turn::work(&rig.engine, &id(name), &Arc::new(AgentSession::default())).await
 }
 
 /// Goes on with `work` until `done`.
@@ -46,7 +46,7 @@ async fn until(mut work: Pin<&mut impl Future<Output = Result<(), Refusal>>>, mu
 
 /// How many wait for budget.
 fn waiting(rig: &Rig) -> usize {
-    rig.engine.line.len()
+    rig.engine.queue.len()
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_turn_waits_for_what_another_only_holds_and_its_answer_is_not_cut() {
     assert_eq!(rig.model.asked().len(), 1);
     assert_eq!(world(&rig).await.reserved_tokens, held, "who waits holds nothing");
     assert_eq!(rig.engine.providers().get("test").unwrap().pool.in_use(), 1, "no slot, either");
-    let shown = rig.board.0.lock().unwrap().iter().rfind(|(agent, _)| *agent == id("bob")).cloned().unwrap();
+    let shown = rig.activity.0.lock().unwrap().iter().rfind(|(agent, _)| *agent == id("bob")).cloned().unwrap();
     assert_eq!(shown.1, Activity::Queued);
     // Longer than a turn may work.
     rig.clock.advance(Duration::from_secs(50_000));
@@ -111,8 +111,8 @@ async fn who_waits_is_refused_when_it_is_spent_goes_on_when_it_is_raised_and_may
         until(cyd.as_mut(), || waiting(&rig) == 2).await;
         // The rest is spent by whoever is first: what is left is too little for anyone, with or without what ada holds.
         limit(&rig, Some(20)).await;
-        until(bob.as_mut(), || rig.cx().waiting(&id("bob")).is_some()).await;
-        until(cyd.as_mut(), || rig.cx().waiting(&id("cyd")).is_some()).await;
+        until(bob.as_mut(), || rig.ctx().waiting(&id("bob")).is_some()).await;
+        until(cyd.as_mut(), || rig.ctx().waiting(&id("cyd")).is_some()).await;
     }
     for name in ["bob", "cyd"] {
         let turn = rig.turn(name).await;
@@ -142,7 +142,7 @@ async fn who_waits_is_refused_when_it_is_spent_goes_on_when_it_is_raised_and_may
     let mut bob = pin!(work(&rig, "bob"));
     until(bob.as_mut(), || waiting(&rig) == 1).await;
     let turn_id = rig.turn("ada").await.turn_id;
-    write!(rig, |w, cx| turns::cancel(w, &cx, &operator(), turn_id).await).unwrap();
+    write!(rig, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
     bob.await.unwrap();
     assert_eq!((world(&rig).await.reserved_tokens, rig.turn("bob").await.status), (0, TurnStatus::Finished));
     let most: Vec<u64> = rig.model.asked().iter().map(|request| request.max_tokens).collect();

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ghost_commons::mail::Chain;
-use ghost_commons::schedules::{self, NewSchedule};
 use ghost_domain::Price;
 use ghost_domain::schedule::{Deliver, JobOptions, Missed, Payload, RunStatus, When};
 use ghost_domain::{Code, Schedule, ScheduleKind, ScheduleRun, Timestamp, TurnStatus};
+use ghost_rules::mail::Chain;
+use ghost_rules::schedules::{self, NewSchedule};
 use serde_json::json;
 
 use super::fakes::{Reply, call, say};
@@ -27,17 +27,17 @@ async fn job(rig: &Rig, options: JobOptions) -> Schedule {
         missed: Missed::Skip,
         options,
         enabled: true,
-        chain: Chain::root(rig.cx()),
+        chain: Chain::root(rig.ctx()),
         baseline: None,
     };
-    write!(rig, |w, cx| schedules::set(w, &cx, &operator(), new).await).unwrap()
+    write!(rig, |w, ctx| schedules::set(w, &ctx, &operator(), new).await).unwrap()
 }
 
 async fn run(rig: &Rig, job: &Schedule) -> ScheduleRun {
     let schedule_id = job.schedule_id;
-    write!(rig, |w, cx| {
-        let chain = Chain::root(&cx);
-        schedules::run_now(w, &cx, &operator(), schedule_id, chain).await
+    write!(rig, |w, ctx| {
+        let chain = Chain::root(&ctx);
+        schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
     })
     .unwrap();
     rig.work("ada").await.unwrap();
@@ -79,24 +79,24 @@ async fn jobs_do_not_push_out_what_was_said() {
     rig.send("ada", "what is the word?").await;
     rig.work("ada").await.unwrap();
     let job = job(&rig, own_turn()).await;
-    let bench = std::sync::Arc::clone(&rig.bench);
+    let session = std::sync::Arc::clone(&rig.session);
     for _ in 0..4 {
         run(&rig, &job).await;
     }
     // An actor that stays awake remembers as one does that reads.
     for _ in 0..2 {
         rig.send("ada", "and now?").await;
-        rig.in_time(crate::turn::work(&rig.engine, &id("ada"), &bench)).await.unwrap();
+        rig.in_time(crate::turn::work(&rig.engine, &id("ada"), &session)).await.unwrap();
         let later = shown(&rig);
         assert!(later.contains("The word is plum."), "{later}");
         assert_eq!(later.matches("<job>").count(), 2, "{later}");
         let schedule_id = job.schedule_id;
-        write!(rig, |w, cx| {
-            let chain = Chain::root(&cx);
-            schedules::run_now(w, &cx, &operator(), schedule_id, chain).await
+        write!(rig, |w, ctx| {
+            let chain = Chain::root(&ctx);
+            schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
         })
         .unwrap();
-        rig.in_time(crate::turn::work(&rig.engine, &id("ada"), &bench)).await.unwrap();
+        rig.in_time(crate::turn::work(&rig.engine, &id("ada"), &session)).await.unwrap();
     }
 }
 
@@ -118,9 +118,9 @@ async fn its_time_cuts_off_a_model_that_does_not_answer_and_a_tool_that_hangs() 
     let rig = Rig::new().await;
     rig.model.does(|_, _| Reply::Hang);
     let job = job(&rig, JobOptions { timeout_seconds: Some(7), ..own_turn() }).await;
-    let began = rig.cx().now();
+    let began = rig.ctx().now();
     let ended = run(&rig, &job).await;
-    let took = rig.cx().now().since(began);
+    let took = rig.ctx().now().since(began);
     assert!((Duration::from_secs(7)..Duration::from_secs(12)).contains(&took), "{took:?}");
     assert_eq!((ended.status, rig.model.asked().len()), (RunStatus::Failed, 1));
     assert!(ended.note.unwrap().starts_with(Code::Timeout.as_str()));
@@ -134,9 +134,9 @@ async fn its_time_cuts_off_a_model_that_does_not_answer_and_a_tool_that_hangs() 
     );
     rig.probe.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
     rig.model.does(|_, n| call("test.look", json!({ "n": n })));
-    let began = rig.cx().now();
+    let began = rig.ctx().now();
     let ended = run(&rig, &job).await;
-    let took = rig.cx().now().since(began);
+    let took = rig.ctx().now().since(began);
     assert!((Duration::from_secs(7)..Duration::from_secs(12)).contains(&took), "{took:?}");
     assert_eq!((ended.status, rig.turn("ada").await.status), (RunStatus::Failed, TurnStatus::Failed));
 }

@@ -31,7 +31,7 @@ async fn an_answer_that_the_store_cannot_take_is_kept_and_not_bought_again() {
         let rig = Rig::new().await;
         full_when_answered(&rig, commits);
         rig.send("ada", "go").await;
-        let began = rig.cx().now();
+        let began = rig.ctx().now();
         rig.work("ada").await.unwrap();
         assert_eq!(rig.model.asked().len(), 1, "{commits}");
         let turn = rig.turn("ada").await;
@@ -42,7 +42,7 @@ async fn an_answer_that_the_store_cannot_take_is_kept_and_not_bought_again() {
         assert_eq!(names, [&["briefed", "model_started"][..], waited, &["model_answered"]].concat());
         // The pauses grow: 1, 2, 4, 8 and 16 seconds.
         let least = if commits == 9 { 31 } else { 1 };
-        assert!(rig.cx().now().since(began) >= Duration::from_secs(least), "{commits}");
+        assert!(rig.ctx().now().since(began) >= Duration::from_secs(least), "{commits}");
         let world = read!(rig, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
         assert_eq!((world.reserved_tokens, world.spent_tokens), (0, 15), "it is charged once, for what it took");
     }
@@ -117,12 +117,12 @@ async fn waiting_for_the_store_is_no_work_of_the_turns() {
         // More than the 300 seconds that a turn may work.
         disk.fail_next_commits(24, || StoreError::Full);
     };
-    let began = rig.cx().now();
+    let began = rig.ctx().now();
     let (worked, ()) = tokio::join!(rig.work("ada"), fills);
     if worked.is_err() {
         rig.work("ada").await.unwrap();
     }
-    assert!(rig.cx().now().since(began).as_secs() > 300);
+    assert!(rig.ctx().now().since(began).as_secs() > 300);
     let turn = rig.turn("ada").await;
     assert_eq!(turn.text.as_deref(), Some("done"), "{turn:?}");
 }
@@ -138,13 +138,13 @@ async fn a_cancelled_turn_lets_go_of_the_answer_that_it_keeps() {
             tokio::task::yield_now().await;
         }
         let turn_id = rig.turn("ada").await.turn_id;
-        super::rig::write!(rig, |w, cx| {
-            ghost_commons::turns::cancel(w, &cx, &super::rig::operator(), turn_id).await
+        super::rig::write!(rig, |w, ctx| {
+            ghost_rules::turns::cancel(w, &ctx, &super::rig::operator(), turn_id).await
         })
         .unwrap();
     };
-    let bench = Arc::default();
-    let work = crate::turn::work(&rig.engine, &agent_id, &bench);
+    let session = Arc::default();
+    let work = crate::turn::work(&rig.engine, &agent_id, &session);
     let (worked, ()) = rig.in_time(async { tokio::join!(work, cancel) }).await;
     worked.unwrap();
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Cancelled);
@@ -155,7 +155,7 @@ async fn a_cancelled_turn_lets_go_of_the_answer_that_it_keeps() {
 async fn an_agent_leaves_a_store_that_fails_alone_for_longer_and_longer() {
     let rig = Rig::new().await;
     rig.send("ada", "go").await;
-    let began = rig.cx().now();
+    let began = rig.ctx().now();
     rig.disk.fail_next_commits(6, || StoreError::Full);
     let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&rig.engine) };
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments).await.unwrap();
@@ -166,7 +166,7 @@ async fn an_agent_leaves_a_store_that_fails_alone_for_longer_and_longer() {
         }
     };
     rig.in_time(finished).await;
-    assert!(rig.cx().now().since(began) >= Duration::from_secs(1 + 2 + 4 + 8 + 16 + 32));
+    assert!(rig.ctx().now().since(began) >= Duration::from_secs(1 + 2 + 4 + 8 + 16 + 32));
     actor.cast(AgentMsg::Stop { grace: Duration::ZERO }).unwrap();
     ended.await.unwrap();
 }

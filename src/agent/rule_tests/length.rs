@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use ghost_commons::budgets::{self, NewLimits};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::Block;
 use ghost_domain::turn::CUT_MARK;
 use ghost_domain::{DeadLetterStatus, Money, Price, Scope, TurnStatus};
 use ghost_provider::{ErrorKind, ModelRequest, ProviderError, Stop};
+use ghost_rules::budgets::{self, NewLimits};
 use serde_json::json;
 
 use super::fakes::{Reply, call, say};
 use super::rig::{Rig, operator, read, write};
-use crate::fit::bytes_of;
+use crate::truncate::bytes_of;
 
 /// The messages that a request's mail holds.
 fn mail_of(request: &ModelRequest) -> Vec<String> {
@@ -117,7 +117,7 @@ async fn with_a_fall_back_that_has_no_price() -> Rig {
     })
     .await;
     let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
     rig
 }
 

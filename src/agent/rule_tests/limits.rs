@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_domain::storm::RootTally;
+use ghost_domain::root_tally::RootTally;
 use ghost_domain::transcript::Role;
 use ghost_domain::{Code, EventKind, TurnStatus};
 use serde_json::json;
@@ -105,7 +105,7 @@ async fn looking_at_what_changes_or_at_ever_other_things_is_held_by_its_rounds_a
 async fn going_on_against_another_bound_of_the_same_code_is_a_loop_too() {
     let rig = Rig::with(|plan| plan.limits.turn_rounds_max = 60).await;
     let root_id = rig.send("ada", "go").await.root_id;
-    let mut tally = RootTally::new(root_id, rig.cx().now());
+    let mut tally = RootTally::new(root_id, rig.ctx().now());
     for _ in 0..9 {
         tally.echo(&id("ada"), &id("bob"), "Thanks!");
         tally.echo(&id("bob"), &id("ada"), "Thanks!");
@@ -194,9 +194,9 @@ async fn waiting_for_an_answer_is_no_work_of_the_turns() {
         _ => say("well"),
     });
     rig.send("ada", "go").await;
-    let began = rig.cx().now();
+    let began = rig.ctx().now();
     rig.work("ada").await.unwrap();
-    assert!(rig.cx().now().since(began) >= Duration::from_secs(100), "nobody answered");
+    assert!(rig.ctx().now().since(began) >= Duration::from_secs(100), "nobody answered");
     assert_eq!(results(&rig.model.asked()[1])[1]["status"], "timeout");
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
 }
@@ -222,14 +222,14 @@ async fn a_turn_that_was_cancelled_lets_go_quietly() {
     let cancel = async {
         rig.probe.entered.notified().await;
         let turn_id = rig.turn("ada").await.turn_id;
-        super::rig::write!(rig, |w, cx| {
-            ghost_commons::turns::cancel(w, &cx, &super::rig::operator(), turn_id).await
+        super::rig::write!(rig, |w, ctx| {
+            ghost_rules::turns::cancel(w, &ctx, &super::rig::operator(), turn_id).await
         })
         .unwrap();
         rig.send("ada", "again").await;
     };
     let (worked, ()) =
-        rig.in_time(async { tokio::join!(turn::work(&rig.engine, &agent_id, &rig.bench), cancel) }).await;
+        rig.in_time(async { tokio::join!(turn::work(&rig.engine, &agent_id, &rig.session), cancel) }).await;
     worked.unwrap();
     // The mail that came meanwhile brought a wake-up of its own.
     rig.work("ada").await.unwrap();

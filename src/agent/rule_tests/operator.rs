@@ -1,6 +1,6 @@
-use ghost_commons::turns::{self, CallStart, Ending};
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan};
 use ghost_domain::{CallId, CallStatus, Code, Refusal, TurnId, TurnStatus};
+use ghost_rules::turns::{self, CallStart, Ending};
 use ghost_store::tables::TurnFilter;
 use ghost_tools::workspace::sha256_hex;
 use serde_json::{Value, json};
@@ -10,24 +10,24 @@ use super::rig::{Rig, id, read, write};
 use crate::turn::{OperatorCall, call_for_operator};
 
 async fn operate(rig: &Rig, tool: &str, arguments: Value) -> Result<Option<Code>, Code> {
-    let turn_id = TurnId(rig.cx().id());
+    let turn_id = TurnId(rig.ctx().id());
     called(rig, turn_id, false, tool, arguments).await.map(|outcome| outcome.refusal.map(|refusal| refusal.code))
 }
 
 async fn called(rig: &Rig, turn_id: TurnId, again: bool, tool: &str, arguments: Value) -> Result<CallOutcome, Code> {
     let call = OperatorCall { turn_id, again, agent_id: id("ada"), tool: tool.into(), arguments };
-    rig.in_time(call_for_operator(&rig.engine, call, &rig.bench)).await.map_err(|refusal| refusal.code)
+    rig.in_time(call_for_operator(&rig.engine, call, &rig.session)).await.map_err(|refusal| refusal.code)
 }
 
 /// What a daemon's death left of an operator's call: its turn, with the call begun in this way if it was, ended by the next
 /// start.
 async fn cut_off(rig: &Rig, tool: &'static str, begun: Option<(Effect, Option<FilePlan>)>) -> TurnId {
-    let turn_id = TurnId(rig.cx().id());
-    write!(rig, |w, cx| {
-        let turn = turns::operator_turn(w, &cx, &id("ada"), turn_id).await?;
+    let turn_id = TurnId(rig.ctx().id());
+    write!(rig, |w, ctx| {
+        let turn = turns::operator_turn(w, &ctx, &id("ada"), turn_id).await?;
         if let Some((effect, file)) = begun {
             let start = CallStart {
-                call_id: CallId(cx.id()),
+                call_id: CallId(ctx.id()),
                 id: "operator-1".into(),
                 tool: tool.into(),
                 alias: None,
@@ -37,10 +37,10 @@ async fn cut_off(rig: &Rig, tool: &'static str, begun: Option<(Effect, Option<Fi
                 ask_id: None,
                 begun_at: None,
             };
-            turns::record_call_start(w, &cx, &turn, &start).await?;
+            turns::record_call_start(w, &ctx, &turn, &start).await?;
         }
         let ended = Ending::Failed(Refusal::new(Code::OutcomeUnknown, "the daemon stopped"));
-        turns::finish(w, &cx, turn_id, ended).await.map(drop)
+        turns::finish(w, &ctx, turn_id, ended).await.map(drop)
     })
     .unwrap();
     turn_id
@@ -54,7 +54,7 @@ async fn a_call_of_the_operators_runs_as_the_agent_and_leaves_the_board_alone() 
     assert_eq!(rig.inbox("bob").await[0].from, ghost_domain::Party::Agent(id("ada")));
     let turn = rig.turn("ada").await;
     assert_eq!((turn.source.as_str(), turn.status, turn.calls), ("operator", TurnStatus::Finished, 1));
-    assert!(rig.board.0.lock().unwrap().is_empty());
+    assert!(rig.activity.0.lock().unwrap().is_empty());
     assert!(rig.model.asked().is_empty());
     // The tool's own refusal is an outcome like any other.
     let refused = operate(&rig, "syscall.message.send", json!({ "to": "nobody", "content": "x" })).await;
@@ -90,7 +90,7 @@ async fn a_tool_that_panics_hurts_its_call_alone() {
 #[tokio::test]
 async fn a_call_whose_end_is_recorded_is_found_and_not_made_again() {
     let rig = Rig::new().await;
-    let turn_id = TurnId(rig.cx().id());
+    let turn_id = TurnId(rig.ctx().id());
     let arguments = json!({ "to": "bob", "content": "hello" });
     let first = called(&rig, turn_id, false, "syscall.message.send", arguments.clone()).await.unwrap();
     let second = called(&rig, turn_id, true, "syscall.message.send", arguments).await.unwrap();

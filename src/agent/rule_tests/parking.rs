@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use ghost_commons::budgets::{self, NewLimits};
-use ghost_commons::{asks, turns};
 use ghost_domain::journal::Step;
 use ghost_domain::turn::{ParkCause, Standing};
 use ghost_domain::{AskStatus, Code, EventKind, Scope, TurnStatus};
 use ghost_provider::{ErrorKind, ProviderError};
+use ghost_rules::budgets::{self, NewLimits};
+use ghost_rules::{asks, turns};
 use ghost_store::tables::TurnFilter;
 use serde_json::json;
 
@@ -23,16 +23,16 @@ impl Rig {
 
     /// Lets `hours` pass while these agents work.
     async fn hours(&self, hours: u64, names: &[&str]) {
-        let until = self.cx().now().plus(Duration::from_secs(hours * 3_600));
-        while self.cx().now() < until {
+        let until = self.ctx().now().plus(Duration::from_secs(hours * 3_600));
+        while self.ctx().now() < until {
             // Whoever has nothing to do looks again every hour.
-            let piece = self.cx().now().plus(Duration::from_secs(3_600)).min(until);
+            let piece = self.ctx().now().plus(Duration::from_secs(3_600)).min(until);
             let work = futures_util::future::join_all(names.iter().map(|name| {
                 let (engine, agent_id) = (self.engine.clone(), id(name));
                 async move { crate::turn::work(&engine, &agent_id, &Default::default()).await }
             }));
             let due = async {
-                while self.cx().now() < piece {
+                while self.ctx().now() < piece {
                     for _ in 0..20 {
                         tokio::task::yield_now().await;
                     }
@@ -133,14 +133,14 @@ async fn a_turn_that_fails_alone_becomes_a_dead_letter() {
             mail += 1;
             rig.send("bob", "hello").await;
             crate::turn::work(&rig.engine, &id("bob"), &Default::default()).await.unwrap();
-            rig.cx().ports.clock.sleep(Duration::from_millis(250)).await;
+            rig.ctx().ports.clock.sleep(Duration::from_millis(250)).await;
         }
     };
-    let (agent, bench) = (id("ada"), Default::default());
+    let (agent, session) = (id("ada"), Default::default());
     rig.in_time(async {
         tokio::select! {
             biased;
-            done = crate::turn::work(&rig.engine, &agent, &bench) => done.unwrap(),
+            done = crate::turn::work(&rig.engine, &agent, &session) => done.unwrap(),
             () = healthy => {}
         }
     })
@@ -158,7 +158,7 @@ async fn a_spent_root_waits_aside_and_goes_on_when_it_is_raised() {
     let root = Scope::Root(spent.root_id);
     let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
     let scope = root.clone();
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &scope, limit(20)).await).unwrap();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20)).await).unwrap();
     rig.work("ada").await.unwrap();
     let parked = rig.turn("ada").await;
     assert!(parked.is_aside(), "{parked:?}");
@@ -168,7 +168,7 @@ async fn a_spent_root_waits_aside_and_goes_on_when_it_is_raised() {
     let turn_id = parked.turn_id;
     let taken = read!(rig, |r| r.messages_of_turn(turn_id).await?);
     assert_eq!(taken.len(), 1, "its mail is kept");
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &root, limit(1_000_000)).await).unwrap();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000)).await).unwrap();
     rig.work("ada").await.unwrap();
     let turn = read!(rig, |r| r.turn_get(turn_id).await?.unwrap());
     assert_eq!((turn.status, turn.parked), (TurnStatus::Finished, None));
@@ -184,8 +184,8 @@ async fn an_ask_that_waits_for_a_model_ends_by_its_deadline_with_that_reason() {
     rig.hours(1, &["ada", "bob"]).await;
     for ask_id in [ask.ask_id, other.ask_id] {
         // As the keeper does while both wait.
-        rig.cx().set_waiting(&id("bob"), Some("one at test is down: overloaded"));
-        write!(rig, |w, cx| asks::expire(w, &cx, ask_id).await).unwrap();
+        rig.ctx().set_waiting(&id("bob"), Some("one at test is down: overloaded"));
+        write!(rig, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
         let row = rig.ask_row(ask_id).await;
         assert_eq!(row.status, AskStatus::TimedOut);
         assert!(row.error.unwrap().contains("is down: overloaded"));
@@ -202,15 +202,15 @@ async fn somebody_may_say_that_it_is_time_to_try_again() {
     rig.hours(1, &["ada"]).await;
     rig.model.does(|_, _| say("well"));
     // The next probe is a minute away; an actor that is told to try does so now.
-    let bench = std::sync::Arc::default();
+    let session = std::sync::Arc::default();
     let agent_id = id("ada");
-    let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &bench));
+    let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &session));
     for _ in 0..1_000 {
         assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
         tokio::task::yield_now().await;
     }
     write!(rig, |w, _cx| turns::retry(w, &operator(), turn_id).await).unwrap();
-    bench.retry();
+    session.retry();
     rig.in_time(work).await.unwrap();
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
     let again = write!(rig, |w, _cx| turns::retry(w, &operator(), turn_id).await);
@@ -222,9 +222,9 @@ async fn attempts_end_with_the_turns_time_and_cost_it_nothing() {
     let rig = Rig::with(|plan| plan.limits.turn_seconds = 60).await;
     rig.model.does(|_, _| Reply::Hang);
     rig.send("ada", "go").await;
-    let began = rig.cx().now();
+    let began = rig.ctx().now();
     rig.parks("ada").await;
-    assert!(rig.cx().now().since(began) < Duration::from_secs(75), "three attempts of 300 s would be 900 s");
+    assert!(rig.ctx().now().since(began) < Duration::from_secs(75), "three attempts of 300 s would be 900 s");
     rig.model.does(|_, _| say("well"));
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);

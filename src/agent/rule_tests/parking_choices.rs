@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ghost_commons::budgets::{self, NewLimits};
 use ghost_domain::turn::ParkCause;
 use ghost_domain::{Code, EventKind, Money, Price, Scope, TurnStatus};
 use ghost_provider::{ErrorKind, ProviderError};
+use ghost_rules::budgets::{self, NewLimits};
 
 use super::fakes::{Reply, say};
 use super::rig::{Rig, id, operator, write};
@@ -68,7 +68,7 @@ async fn a_model_that_was_down_before_the_turn_is_waited_for_though_its_fall_bac
 async fn a_fall_back_that_is_too_dear_is_no_reason_to_wait_for_money() {
     let rig = with_a_fall_back().await;
     let limits = NewLimits { tokens: None, money: Some(Some(Money(2_000_000))) };
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
     rig.model.does(|_, n| if n < 3 { fail(ErrorKind::Overloaded) } else { say("back") });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
@@ -82,19 +82,20 @@ async fn a_fall_back_that_is_too_dear_is_no_reason_to_wait_for_money() {
 async fn money_that_comes_while_another_model_is_down_pays_for_the_fall_back() {
     let rig = with_a_fall_back().await;
     let limit = |money| NewLimits { tokens: None, money: Some(money) };
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limit(Some(Money(2_000_000)))).await).unwrap();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(Some(Money(2_000_000)))).await)
+        .unwrap();
     rig.model.does(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("dear") });
     rig.send("ada", "go").await;
     let turn = rig.parks("ada").await;
     assert!(matches!(turn.parked.unwrap().cause, ParkCause::Model { model, .. } if model == "one"));
-    let (agent_id, bench) = (id("ada"), Arc::default());
-    let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &bench));
+    let (agent_id, session) = (id("ada"), Arc::default());
+    let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &session));
     for _ in 0..1_000 {
         assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
         tokio::task::yield_now().await;
     }
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limit(None)).await).unwrap();
-    rig.engine.line.limits_set();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(None)).await).unwrap();
+    rig.engine.queue.limits_set();
     // Time stands: no probe is due.
     work.await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("dear"));
@@ -118,11 +119,11 @@ async fn files_that_name_another_model_end_an_outage() {
         assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
         tokio::task::yield_now().await;
     }
-    let mut plan = (*rig.engine.office.plan()).clone();
+    let mut plan = (*rig.engine.services.plan()).clone();
     for agent in &mut plan.agents {
         agent.model.model = Some("two".into());
     }
-    rig.engine.office.set_plan(Arc::new(plan));
+    rig.engine.services.set_plan(Arc::new(plan));
     rig.engine.say_in_force();
     let (ada, bob) = work.await;
     ada.and(bob).unwrap();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ghost_commons::{agents, dead_letters, turns};
 use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, Refusal, TurnStatus};
+use ghost_rules::{agents, dead_letters, turns};
 use serde_json::json;
 
 use super::fakes::{block, call, calls, say};
@@ -33,7 +33,7 @@ async fn cut_in(rig: &Rig, tool: &'static str) {
 async fn an_outside_call_that_was_cut_off_is_not_run_again() {
     let rig = Rig::new().await;
     cut(&rig).await;
-    write!(rig, |w, cx| turns::review_at_boot(w, &cx).await).unwrap();
+    write!(rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
     rig.work("ada").await.unwrap();
     assert_eq!(rig.probe.of(|probe| &probe.outside), 1);
     assert_eq!(rig.inbox("bob").await.len(), 1, "what was done is done once");
@@ -50,7 +50,7 @@ async fn an_outside_call_that_was_cut_off_is_not_run_again() {
 async fn the_result_of_the_only_call_that_was_left_stands_beside_those_of_the_journal() {
     let rig = Rig::new().await;
     cut_in(&rig, "test.look").await;
-    write!(rig, |w, cx| turns::review_at_boot(w, &cx).await).unwrap();
+    write!(rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
     rig.work("ada").await.unwrap();
     let asked = rig.model.asked();
     let seen = results(&asked[0]);
@@ -63,12 +63,12 @@ async fn the_result_of_the_only_call_that_was_left_stands_beside_those_of_the_jo
 async fn a_tool_that_is_gone_since_is_still_reported_as_uncertain() {
     let rig = Rig::new().await;
     cut(&rig).await;
-    let mut plan = (*rig.engine.office.plan()).clone();
+    let mut plan = (*rig.engine.services.plan()).clone();
     for agent in &mut plan.agents {
         let narrow = ghost_config::access::narrow(&agent.access, &["workspace.read".to_owned()].into());
         agent.access = Arc::new(narrow);
     }
-    rig.engine.office.set_plan(Arc::new(plan));
+    rig.engine.services.set_plan(Arc::new(plan));
     rig.work("ada").await.unwrap();
     assert_eq!(results(&rig.model.asked()[0])[1]["code"], "outcome_unknown", "it may have happened, denied or not");
     assert_eq!(rig.probe.of(|probe| &probe.outside), 1);
@@ -82,9 +82,9 @@ async fn a_resumed_turn_is_shown_what_the_first_one_was() {
     rig.work_until("ada", rig.model.hung.notified()).await;
     let first = rig.model.asked().pop().unwrap();
     // The world may change meanwhile: the prompt of a turn that has begun does not.
-    let mut plan = (*rig.engine.office.plan()).clone();
+    let mut plan = (*rig.engine.services.plan()).clone();
     plan.laws = "Be late.".into();
-    rig.engine.office.set_plan(Arc::new(plan));
+    rig.engine.services.set_plan(Arc::new(plan));
     rig.model.does(|_, _| say("well"));
     rig.work("ada").await.unwrap();
     let second = rig.model.asked().pop().unwrap();
@@ -114,7 +114,7 @@ async fn asking(rig: &Rig) -> ghost_domain::Ask {
 async fn an_ask_goes_on_waiting_for_the_same_answer() {
     let rig = Rig::new().await;
     let ask = asking(&rig).await;
-    write!(rig, |w, cx| turns::review_at_boot(w, &cx).await).unwrap();
+    write!(rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
     let still = async {
         for _ in 0..50 {
             tokio::task::yield_now().await;
@@ -136,12 +136,12 @@ async fn a_turn_that_is_retried_after_its_question_was_given_up_goes_on() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
     let ask = asking(&rig).await;
-    write!(rig, |w, cx| agents::crashed(w, &cx, &id("ada"), "fell").await).unwrap();
-    write!(rig, |w, cx| agents::restarted(w, &cx, &id("ada")).await).unwrap();
+    write!(rig, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell").await).unwrap();
+    write!(rig, |w, ctx| agents::restarted(w, &ctx, &id("ada")).await).unwrap();
     assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Failed);
     let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
     let dead_letter_id = held[0].dead_letter_id;
-    write!(rig, |w, cx| dead_letters::retry(w, &cx, &operator(), dead_letter_id, false).await).unwrap();
+    write!(rig, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, false).await).unwrap();
     rig.work("ada").await.unwrap();
     let turn = rig.turn("ada").await;
     assert_eq!((turn.turn_id, turn.status), (held[0].turn_id, TurnStatus::Finished));
@@ -153,8 +153,8 @@ async fn the_turns_after_a_split_are_told_what_was_done() {
     let rig = Rig::new().await;
     rig.send("ada", "with another").await;
     cut(&rig).await;
-    write!(rig, |w, cx| agents::crashed(w, &cx, &id("ada"), "fell").await).unwrap();
-    write!(rig, |w, cx| agents::restarted(w, &cx, &id("ada")).await).unwrap();
+    write!(rig, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell").await).unwrap();
+    write!(rig, |w, ctx| agents::restarted(w, &ctx, &id("ada")).await).unwrap();
     rig.work("ada").await.unwrap();
     let asked = rig.model.asked();
     assert_eq!(asked.len(), 2, "each message alone");

@@ -1,10 +1,10 @@
 //! A file write that a crash cut off is told apart by the hashes before and after.
 
-use ghost_commons::budgets::{Demand, Reserved};
-use ghost_commons::turns::{self, CallStart, ModelResult};
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::{CallId, CallStatus, TurnStatus};
+use ghost_rules::budgets::{Demand, Reserved};
+use ghost_rules::turns::{self, CallStart, ModelResult};
 use ghost_tools::workspace::sha256_hex;
 use serde_json::{Value, json};
 
@@ -22,9 +22,9 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
     rig.send("ada", "go").await;
     let plan =
         FilePlan { path: PATH.into(), before: old.map(|old| sha256_hex(old.as_bytes())), after: sha256_hex(b"new") };
-    write!(rig, |w, cx| {
-        let turn = turns::take(w, &cx, &id("ada"), None).await?.unwrap().turn;
-        turns::brief(w, &cx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
+    write!(rig, |w, ctx| {
+        let turn = turns::take(w, &ctx, &id("ada"), None).await?.unwrap().turn;
+        turns::brief(w, &ctx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
         let demand = Demand {
             provider: "test".into(),
             model: "one".into(),
@@ -35,7 +35,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
             behind: Default::default(),
             another: false,
         };
-        let reserved = turns::model_started(w, &cx, turn.turn_id, &demand).await?;
+        let reserved = turns::model_started(w, &ctx, turn.turn_id, &demand).await?;
         let Reserved::Granted(reservation_id, _) = reserved else { panic!("{reserved:?}") };
         let arguments = json!({ "path": "notes/sum.md", "content": "new" });
         let result = ModelResult {
@@ -49,9 +49,9 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
             price: None,
             duration_ms: 0,
         };
-        turns::model_answered(w, &cx, turn.turn_id, result).await?;
+        turns::model_answered(w, &ctx, turn.turn_id, result).await?;
         let start = CallStart {
-            call_id: CallId(cx.id()),
+            call_id: CallId(ctx.id()),
             id: "c1".into(),
             tool: "workspace.write".into(),
             alias: None,
@@ -61,7 +61,7 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
             ask_id: None,
             begun_at: None,
         };
-        turns::record_call_start(w, &cx, &turn, &start).await
+        turns::record_call_start(w, &ctx, &turn, &start).await
     })
     .unwrap();
     rig.model.does(|_, _| say("well"));

@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::mail::{self, Chain, Draft};
-use ghost_commons::{Cx, asks};
 use ghost_config::plan::{Plan, ProviderKind};
 use ghost_domain::event::EventFilter;
 use ghost_domain::journal::Step;
@@ -17,24 +14,27 @@ use ghost_domain::{
 };
 use ghost_provider::testing::{Counting, ManualClock, provider_plan};
 use ghost_provider::{ModelRequest, Provider, Providers};
+use ghost_rules::agents::{self, NewAgent};
+use ghost_rules::mail::{self, Chain, NewMessage};
+use ghost_rules::{RuleContext, asks};
 use ghost_store::Store;
 use ghost_store::memory::MemoryDisk;
 use ghost_store::tables::{LedgerFilter, TurnFilter};
 use ghost_tools::workspace::Workspace;
-use ghost_tools::{Office, ToolTable, builtins};
+use ghost_tools::{ToolTable, WorldServices, builtins};
 use serde_json::Value;
 
 use super::fakes::{Model, Probe, Quiet, Seen, tools};
-use crate::turn::{self, Bench};
-use crate::{Engine, Line};
+use crate::turn::{self, AgentSession};
+use crate::{BudgetQueue, Engine};
 
 macro_rules! write {
-    ($rig:expr, |$w:ident, $cx:ident| $body:expr) => {{
-        let $cx = $rig.cx().clone();
+    ($rig:expr, |$w:ident, $ctx:ident| $body:expr) => {{
+        let $ctx = $rig.ctx().clone();
         $rig.store()
             .write(move |$w| {
                 Box::pin(async move {
-                    let _ = &$cx;
+                    let _ = &$ctx;
                     $body
                 })
             })
@@ -68,15 +68,15 @@ pub(crate) struct Rig {
     pub(crate) engine: Arc<Engine>,
     pub(crate) model: Arc<Model>,
     pub(crate) probe: Arc<Probe>,
-    pub(crate) board: Arc<Seen>,
+    pub(crate) activity: Arc<Seen>,
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) bench: Arc<Bench>,
+    pub(crate) session: Arc<AgentSession>,
     pub(crate) disk: MemoryDisk,
     files: tempfile::TempDir,
 }
 
 /// What the world's switchboard does for turns that wait.
-struct Bells(Arc<Line>);
+struct Bells(Arc<BudgetQueue>);
 
 impl Wake for Bells {
     fn signal(&self, signals: &[Signal]) {
@@ -123,22 +123,22 @@ impl Rig {
         change(&mut plan);
         let (clock, count) = (ManualClock::at(1_795_298_880_000), Arc::new(Counting::default()));
         let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
-        let cx = Cx::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, plan.limits.clone());
-        let (model, probe, board) = (Model::new(), Arc::new(Probe::default()), Arc::new(Seen::default()));
+        let ctx = RuleContext::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, plan.limits.clone());
+        let (model, probe, activity) = (Model::new(), Arc::new(Probe::default()), Arc::new(Seen::default()));
         let workspace = Arc::new(Workspace::inline(&files.path().join("workspace")).unwrap());
         let disk = MemoryDisk::new();
-        let office = Office::new(cx, disk.open(), workspace, Arc::new(Quiet), Arc::new(plan));
+        let services = WorldServices::new(ctx, disk.open(), workspace, Arc::new(Quiet), Arc::new(plan));
         let mut all = builtins::all();
         all.extend(tools(&probe));
         let provider = provider_plan(ProviderKind::OpenAi, None);
         let providers = Providers::with("test", provider, Arc::clone(&model) as Arc<dyn Provider>, clock.clone());
         let table = Arc::new(ToolTable::new(all).unwrap());
-        let engine = Engine::new(Arc::new(office), table, board.clone(), Arc::new(providers));
-        let (engine, bench) = (Arc::new(engine), Arc::new(Bench::default()));
-        engine.office.store.on_signal(Arc::new(Bells(Arc::clone(&engine.line))));
-        let rig = Self { engine, model, probe, board, clock, bench, disk, files };
+        let engine = Engine::new(Arc::new(services), table, activity.clone(), Arc::new(providers));
+        let (engine, session) = (Arc::new(engine), Arc::new(AgentSession::default()));
+        engine.services.store.on_signal(Arc::new(Bells(Arc::clone(&engine.queue))));
+        let rig = Self { engine, model, probe, activity, clock, session, disk, files };
         for name in ["ada", "bob", "cyd"] {
-            rig.engine.office.workspace.ensure_agent(&id(name)).await.unwrap();
+            rig.engine.services.workspace.ensure_agent(&id(name)).await.unwrap();
             let new = NewAgent {
                 agent_id: id(name),
                 archetype: "worker".into(),
@@ -149,25 +149,25 @@ impl Rig {
                 overrides: Value::Null,
                 daily_money: None,
                 goal: None,
-                chain: Chain::root(rig.cx()),
+                chain: Chain::root(rig.ctx()),
             };
-            write!(rig, |w, cx| agents::create(w, &cx, &operator(), new).await).unwrap();
+            write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new).await).unwrap();
         }
         rig
     }
 
-    pub(crate) fn cx(&self) -> &Cx {
-        &self.engine.office.cx
+    pub(crate) fn ctx(&self) -> &RuleContext {
+        &self.engine.services.ctx
     }
 
     pub(crate) fn store(&self) -> &Store {
-        &self.engine.office.store
+        &self.engine.services.store
     }
 
     pub(crate) fn limits(&self, change: impl FnOnce(&mut Limits)) {
-        let mut limits = (*self.cx().limits()).clone();
+        let mut limits = (*self.ctx().limits()).clone();
         change(&mut limits);
-        self.cx().set_limits(limits);
+        self.ctx().set_limits(limits);
     }
 
     pub(crate) fn file(&self, path: &str) -> std::path::PathBuf {
@@ -175,15 +175,15 @@ impl Rig {
     }
 
     pub(crate) async fn send(&self, to: &str, body: &str) -> Envelope {
-        let draft = Draft::new(&id(to), operator(), Kind::Message, body, Chain::root(self.cx()));
-        write!(self, |w, cx| mail::deliver(w, &cx, draft).await).unwrap()
+        let new_message = NewMessage::new(&id(to), operator(), Kind::Message, body, Chain::root(self.ctx()));
+        write!(self, |w, ctx| mail::deliver(w, &ctx, new_message).await).unwrap()
     }
 
     pub(crate) async fn ask(&self, to: &str) -> Ask {
         let (to, wait) = (id(to), Duration::from_secs(600));
-        write!(self, |w, cx| {
-            let chain = Chain::root(&cx);
-            asks::open(w, &cx, operator(), None, &to, "how many?".into(), wait, chain).await
+        write!(self, |w, ctx| {
+            let chain = Chain::root(&ctx);
+            asks::open(w, &ctx, operator(), None, &to, "how many?".into(), wait, chain).await
         })
         .unwrap()
     }
@@ -206,11 +206,11 @@ impl Rig {
                 tokio::task::yield_now().await;
             }
         };
-        let (agent_id, bench) = (id(name), Arc::default());
+        let (agent_id, session) = (id(name), Arc::default());
         let parking = async {
             tokio::select! {
                 biased;
-                done = turn::work(&self.engine, &agent_id, &bench) => panic!("it ended: {done:?}"),
+                done = turn::work(&self.engine, &agent_id, &session) => panic!("it ended: {done:?}"),
                 turn = parked => turn,
             }
         };
@@ -220,10 +220,10 @@ impl Rig {
     /// Works until `cut` happens, and dies there.
     pub(crate) async fn work_until(&self, name: &str, cut: impl Future<Output = ()>) {
         let agent_id = id(name);
-        let bench = Arc::default();
+        let session = Arc::default();
         tokio::select! {
             biased;
-            done = turn::work(&self.engine, &agent_id, &bench) => panic!("it ended: {done:?}"),
+            done = turn::work(&self.engine, &agent_id, &session) => panic!("it ended: {done:?}"),
             () = cut => {}
         }
     }

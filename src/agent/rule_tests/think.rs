@@ -1,9 +1,9 @@
-use ghost_commons::budgets::{self, NewLimits};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, Role};
 use ghost_domain::turn::{ParkCause, Standing};
 use ghost_domain::{AskStatus, CallStatus, Code, EventKind, Scope, TurnStatus};
 use ghost_provider::Stop;
+use ghost_rules::budgets::{self, NewLimits};
 use serde_json::json;
 
 use super::fakes::{Reply, block, call, say};
@@ -34,18 +34,18 @@ async fn a_budget_that_is_spent_in_mid_turn_parks_it_until_someone_raises_it() {
     rig.model.does(|_, _| call("test.look", json!({ "n": 7 })));
     let ask = rig.ask("ada").await;
     let limits = NewLimits { tokens: Some(Some(100_000)), money: None };
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
     // The first call is let through; then someone lowers the limit.
     rig.model.does({
-        let (store, cx) = (rig.store().clone(), rig.cx().clone());
+        let (store, ctx) = (rig.store().clone(), rig.ctx().clone());
         move |_, n| {
             assert_eq!(n, 0, "what cannot be paid is not asked");
-            let (store, cx) = (store.clone(), cx.clone());
+            let (store, ctx) = (store.clone(), ctx.clone());
             tokio::spawn(async move {
                 let limits = NewLimits { tokens: Some(Some(20)), money: None };
                 store
                     .write(move |w| {
-                        Box::pin(async move { budgets::set(w, &cx, &operator(), &Scope::World, limits).await })
+                        Box::pin(async move { budgets::set(w, &ctx, &operator(), &Scope::World, limits).await })
                     })
                     .await
                     .unwrap();
@@ -68,7 +68,7 @@ async fn a_budget_that_is_spent_in_mid_turn_parks_it_until_someone_raises_it() {
     assert_eq!(calls, [("test.look".to_owned(), CallStatus::Ok)]);
     rig.model.does(|_, _| say("seven"));
     let limits = NewLimits { tokens: Some(Some(1_000_000)), money: None };
-    write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
     rig.work("ada").await.unwrap();
     assert_eq!(rig.ask_row(ask.ask_id).await.reply.as_deref(), Some("seven"));
     assert_eq!(rig.model.asked().len(), 1, "what was answered is not asked for again");

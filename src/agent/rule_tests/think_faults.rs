@@ -1,7 +1,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::budgets::{self, NewLimits};
 use ghost_config::plan::ProviderKind;
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, Opaque, TokenUsage};
@@ -9,6 +8,7 @@ use ghost_domain::turn::ParkCause;
 use ghost_domain::{Activity, AskStatus, Money, Price, Scope, TurnStatus};
 use ghost_provider::testing::provider_plan;
 use ghost_provider::{ErrorKind, ModelRequest, Provider, ProviderError, Providers};
+use ghost_rules::budgets::{self, NewLimits};
 use serde_json::json;
 
 use super::fakes::{Model, Reply, block, calls, say};
@@ -42,7 +42,7 @@ async fn passing_faults_are_retried_and_cost_what_they_may_have_cost() {
     let world = read!(rig, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
     assert_eq!(world.reserved_tokens, 0);
     assert_eq!(world.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
-    assert!(rig.board.0.lock().unwrap().contains(&(id("ada"), Activity::Queued)));
+    assert!(rig.activity.0.lock().unwrap().contains(&(id("ada"), Activity::Queued)));
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn a_fall_back_without_a_price_is_passed_over_where_money_is_counted() {
         })
         .await;
         let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
-        write!(rig, |w, cx| budgets::set(w, &cx, &operator(), &Scope::World, limits).await).unwrap();
+        write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
         rig.model.does(|request, _| match request.model.as_str() {
             "one" => fail(ErrorKind::Server),
             _ => say("paid for"),
@@ -181,7 +181,7 @@ async fn a_model_that_hangs_is_given_up_after_its_time() {
 #[tokio::test]
 async fn a_pause_that_the_provider_asks_for_holds_everyone() {
     let rig = Rig::new().await;
-    let began = rig.cx().now();
+    let began = rig.ctx().now();
     rig.model.does(|_, n| match n {
         0 => {
             let error = ProviderError::new(ErrorKind::RateLimited, "slow down");
@@ -191,7 +191,7 @@ async fn a_pause_that_the_provider_asks_for_holds_everyone() {
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    assert!(rig.cx().now().since(began) >= Duration::from_secs(1));
+    assert!(rig.ctx().now().since(began) >= Duration::from_secs(1));
     assert!(rig.turn("ada").await.text.is_some());
 }
 

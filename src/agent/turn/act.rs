@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ghost_commons::mail::with_nearest;
-use ghost_commons::turns::{self, CallStart, Ending};
 use ghost_domain::journal::{CallOutcome, Effect, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
+use ghost_rules::mail::with_nearest;
+use ghost_rules::turns::{self, CallStart, Ending};
 use ghost_tools::Run;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
 use tokio::sync::Semaphore;
 
 use super::call::{Checked, Checking, Done};
+use super::pending_result::PendingResult;
 use super::record::{InTransaction, outcome_unknown, record_end};
 use super::runner::Runner;
-use super::unrecorded::Unrecorded;
 use super::wait::within;
 use crate::transcript::{Begun, OpenCall};
 
@@ -218,23 +218,23 @@ impl Runner {
 
     /// An effect in the store: applied and recorded in one transaction, or refused and only that recorded.
     async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<Done, Refusal> {
-        let start = self.call_start(checked, CallId(self.engine.office.cx.id()), None);
+        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
         let call_cx = self.call_cx(start.call_id, &start.id);
         let arguments = match self.in_time(checked, tool.look(&call_cx, start.arguments.clone())).await {
             Ok(arguments) => arguments,
             Err(refusal) => return Ok(Done::Refused(refusal)),
         };
-        let (cx, tool, turn_id) = (self.engine.office.cx.clone(), Arc::clone(tool), self.turn.turn_id);
+        let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
         let done = self
             .engine
-            .office
+            .services
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
-                    turns::record_call_start(w, &cx, &turn, &start).await.map_err(InTransaction::Turn)?;
+                    let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
+                    turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
                     let output = tool.apply(&call_cx, arguments, w).await.map_err(InTransaction::Tool)?;
-                    record_end(w, &cx, &turn, start.call_id, &start.id, &start.tool, output)
+                    record_end(w, &ctx, &turn, start.call_id, &start.id, &start.tool, output)
                         .await
                         .map_err(InTransaction::Turn)
                 })
@@ -243,7 +243,7 @@ impl Runner {
         match done {
             Ok(outcome) => Ok(Done::Recorded(outcome)),
             Err(InTransaction::Tool(refusal)) => {
-                Ok(Done::Refused(with_nearest(&self.engine.office.store, refusal).await))
+                Ok(Done::Refused(with_nearest(&self.engine.services.store, refusal).await))
             }
             Err(InTransaction::Turn(refusal)) => Err(refusal),
         }
@@ -254,7 +254,7 @@ impl Runner {
     async fn run_sole(&mut self, checked: Checked, begun: Option<CallId>) -> Result<(String, CallOutcome), Refusal> {
         let clock = self.clock();
         let began = clock.now();
-        let call_id = begun.unwrap_or_else(|| CallId(self.engine.office.cx.id()));
+        let call_id = begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id()));
         let call_cx = self.call_cx(call_id, &checked.call.id);
         let arguments = checked.call.arguments.clone();
         let (start, result) = match &checked.run {
@@ -274,15 +274,15 @@ impl Runner {
             }
         };
         self.worked += clock.now().since(began);
-        let unrecorded = Unrecorded::new(start, call_id, &checked, result);
-        let outcome = unrecorded.outcome.clone();
-        self.unrecorded = Some(Arc::new(unrecorded));
+        let pending_result = PendingResult::new(start, call_id, &checked, result);
+        let outcome = pending_result.outcome.clone();
+        self.pending_result = Some(Arc::new(pending_result));
         Ok((checked.call.id, outcome))
     }
 
     /// Changes nothing: run, then recorded at once.
     async fn read(&self, checked: &Checked, tool: &Arc<dyn ErasedRead>) -> Result<Done, Refusal> {
-        let call_id = CallId(self.engine.office.cx.id());
+        let call_id = CallId(self.engine.services.ctx.id());
         let call_cx = self.call_cx(call_id, &checked.call.id);
         let began = self.clock().now();
         let result = self.in_time(checked, tool.run(&call_cx, checked.call.arguments.clone())).await;
@@ -295,7 +295,7 @@ impl Runner {
         if checked.call.begun.is_some() {
             return Ok(Done::Refused(outcome_unknown(&checked.tool.spec.name)));
         }
-        let start = self.call_start(checked, CallId(self.engine.office.cx.id()), None);
+        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
         let call_id = start.call_id;
         self.record_start(start).await?;
         let call_cx = self.call_cx(call_id, &checked.call.id);
@@ -335,7 +335,7 @@ impl Runner {
             let turn_id = self.turn.turn_id;
             let rows = self
                 .engine
-                .office
+                .services
                 .store
                 .read(move |r| Box::pin(async move { r.journal_of(turn_id).await }))
                 .await
@@ -384,11 +384,11 @@ impl Runner {
         if !warnings.is_empty() {
             let text = warnings.join("\n");
             self.flush().await?;
-            let (cx, turn_id, note) = (self.engine.office.cx.clone(), self.turn.turn_id, text.clone());
+            let (ctx, turn_id, note) = (self.engine.services.ctx.clone(), self.turn.turn_id, text.clone());
             self.engine
-                .office
+                .services
                 .store
-                .write(move |w| Box::pin(async move { turns::note(w, &cx, turn_id, &note).await }))
+                .write(move |w| Box::pin(async move { turns::note(w, &ctx, turn_id, &note).await }))
                 .await?;
             self.messages.push(Message::text(Role::User, text));
         }

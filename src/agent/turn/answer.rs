@@ -5,18 +5,18 @@
 
 use std::time::Duration;
 
-use ghost_commons::turns::{self, Ending, ModelResult};
 use ghost_domain::journal::Effect;
 use ghost_domain::time::BoxFuture;
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{CallId, Code, Refusal, ReservationId, Turn};
 use ghost_provider::{ModelAnswer, Stop};
+use ghost_rules::turns::{self, Ending, ModelResult};
 use ghost_store::Writes;
 
 use super::keep::{self, Pauses, Unkept};
+use super::parsed_answer::ParsedAnswer;
 use super::round::Choice;
 use super::runner::Runner;
-use super::said::Said;
 use super::think::Thought;
 use crate::transcript::{OpenCall, with_unique_ids};
 
@@ -30,7 +30,7 @@ impl Runner {
         choice: &Choice,
         reservation_id: ReservationId,
         answer: ModelAnswer,
-        said: Said,
+        said: ParsedAnswer,
         took: Duration,
     ) -> Result<Thought, Refusal> {
         self.guard.answered();
@@ -45,7 +45,7 @@ impl Runner {
                 begun: None,
             })
             .collect();
-        let Said { words: said, malformed, .. } = said;
+        let ParsedAnswer { words: said, malformed, .. } = said;
         let refused = matches!(answer.stop, Stop::Refused(_));
         let flaw = if calls.is_empty() && !refused { flaw(malformed, &said, &answer.stop) } else { None };
         let hopeless = flaw.is_some() && self.corrections >= CORRECTIONS_MAX;
@@ -66,7 +66,7 @@ impl Runner {
         let result = ModelResult {
             reservation_id,
             provider: choice.entry.name.clone(),
-            model: self.engine.office.cx.label(&answer.model),
+            model: self.engine.services.ctx.label(&answer.model),
             blocks,
             stop: answer.stop.word(),
             usage: answer.usage,
@@ -83,29 +83,29 @@ impl Runner {
             let checked = self.check(call.clone());
             start = match &checked {
                 Ok(checked) if checked.run.effect() == Effect::Outside => {
-                    Some(self.call_start(checked, CallId(self.engine.office.cx.id()), None))
+                    Some(self.call_start(checked, CallId(self.engine.services.ctx.id()), None))
                 }
                 _ => None,
             };
             self.prepared = Some((checked, start.as_ref().map(|start| start.call_id)));
         }
-        let (cx, turn_id, note, ended) =
-            (self.engine.office.cx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
+        let (ctx, turn_id, note, ended) =
+            (self.engine.services.ctx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
         let held = self.held.clone();
         let journaled = self.keep_answer(&choice.model, move |w| {
             Box::pin(async move {
-                let turn = turns::model_answered(w, &cx, turn_id, result).await?;
+                let turn = turns::model_answered(w, &ctx, turn_id, result).await?;
                 if let Some((malformed, note)) = note {
                     if let Some(fragment) = malformed {
-                        turns::malformed(w, &cx, &turn, &fragment).await?;
+                        turns::malformed(w, &ctx, &turn, &fragment).await?;
                     }
-                    turns::note(w, &cx, turn_id, &note).await?;
+                    turns::note(w, &ctx, turn_id, &note).await?;
                 }
                 if let Some(start) = start {
-                    turns::record_call_start(w, &cx, &turn, &start).await?;
+                    turns::record_call_start(w, &ctx, &turn, &start).await?;
                 }
                 match ending {
-                    Some(ending) => turns::finish_held(w, &cx, turn_id, ending, held).await,
+                    Some(ending) => turns::finish_held(w, &ctx, turn_id, ending, held).await,
                     None => Ok(turn),
                 }
             })
@@ -142,9 +142,9 @@ impl Runner {
                 Err(Unkept::Passing(refusal)) => refusal,
             };
             if !told {
-                let (cx, model, why) = (self.engine.office.cx.clone(), model.to_owned(), refusal.message.clone());
+                let (ctx, model, why) = (self.engine.services.ctx.clone(), model.to_owned(), refusal.message.clone());
                 let waits = keep::attempt(&self.engine, move |w| {
-                    Box::pin(async move { turns::answer_waits(w, &cx, turn_id, &model, &why).await })
+                    Box::pin(async move { turns::answer_waits(w, &ctx, turn_id, &model, &why).await })
                 });
                 match waits.await {
                     Ok(()) => told = true,

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use ghost_commons::asks;
-use ghost_commons::mail::with_nearest;
-use ghost_commons::turns::{self, CallStart};
 use ghost_domain::journal::{CallOutcome, Step};
 use ghost_domain::{AskId, AskStatus, CallId, Code, Refusal};
+use ghost_rules::asks;
+use ghost_rules::mail::with_nearest;
+use ghost_rules::turns::{self, CallStart};
 use ghost_tools::tool::ErasedAsk;
 
 use super::call::{Checked, Done};
@@ -22,20 +22,20 @@ impl Runner {
             // Goes on waiting for the same correlation id (promise 2).
             Some(Begun { call_id, ask_id: Some(ask_id), .. }) => (*call_id, *ask_id),
             _ => {
-                let start = self.call_start(checked, CallId(self.engine.office.cx.id()), None);
+                let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
                 let call_cx = self.call_cx(start.call_id, &start.id);
-                let (cx, tool, turn_id) = (self.engine.office.cx.clone(), Arc::clone(tool), self.turn.turn_id);
+                let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
                 let opened = self
                     .engine
-                    .office
+                    .services
                     .store
                     .write(move |w| {
                         Box::pin(async move {
-                            let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
+                            let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
                             let ask =
                                 tool.open(&call_cx, start.arguments.clone(), w).await.map_err(InTransaction::Tool)?;
                             let start = CallStart { ask_id: Some(ask.ask_id), ..start };
-                            turns::record_call_start(w, &cx, &turn, &start).await.map_err(InTransaction::Turn)?;
+                            turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
                             Ok((start.call_id, ask.ask_id))
                         })
                     })
@@ -43,7 +43,7 @@ impl Runner {
                 match opened {
                     Ok(opened) => opened,
                     Err(InTransaction::Tool(refusal)) => {
-                        return Ok(Done::Refused(with_nearest(&self.engine.office.store, refusal).await));
+                        return Ok(Done::Refused(with_nearest(&self.engine.services.store, refusal).await));
                     }
                     Err(InTransaction::Turn(refusal)) => return Err(refusal),
                 }
@@ -62,12 +62,12 @@ impl Runner {
         let (clock, turn_id) = (self.clock(), self.turn.turn_id);
         loop {
             // Armed before looking, so that a bell between the two is not missed.
-            let bell = self.bench.bell.notified();
+            let bell = self.session.bell.notified();
             tokio::pin!(bell);
             bell.as_mut().enable();
             let (deadline, ended) = self
                 .engine
-                .office
+                .services
                 .store
                 .read(move |r| {
                     Box::pin(async move {
@@ -94,11 +94,11 @@ impl Runner {
                 biased;
                 () = bell => {}
                 () = clock.sleep_until(deadline) => {
-                    let cx = self.engine.office.cx.clone();
+                    let ctx = self.engine.services.ctx.clone();
                     self.engine
-                        .office
+                        .services
                         .store
-                        .write(move |w| Box::pin(async move { asks::expire(w, &cx, ask_id).await }))
+                        .write(move |w| Box::pin(async move { asks::expire(w, &ctx, ask_id).await }))
                         .await?;
                 }
             }

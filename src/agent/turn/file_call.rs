@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use ghost_commons::turns;
 use ghost_domain::journal::{CallOutcome, FilePlan};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{CallId, Code, Refusal};
+use ghost_rules::turns;
 use ghost_tools::tool::ErasedFile;
 
 use super::call::{Checked, Done};
@@ -23,7 +23,7 @@ impl Runner {
         };
         if let Some((call_id, plan)) = begun {
             let path = WorkspacePath::parse(&plan.path, false)?;
-            let found = match self.in_time(checked, self.engine.office.workspace.hash(&path)).await {
+            let found = match self.in_time(checked, self.engine.services.workspace.hash(&path)).await {
                 Ok(found) => found,
                 // What cannot be looked at cannot be told from a write that happened.
                 Err(_) => return Ok(Done::Refused(outcome_unknown(&checked.tool.spec.name))),
@@ -46,7 +46,7 @@ impl Runner {
         tool: &Arc<dyn ErasedFile>,
         begun: Option<CallId>,
     ) -> Result<Done, Refusal> {
-        let call_id = begun.unwrap_or_else(|| CallId(self.engine.office.cx.id()));
+        let call_id = begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id()));
         let call_cx = self.call_cx(call_id, &checked.call.id);
         let work = match self.in_time(checked, tool.prepare(&call_cx, &checked.call.arguments)).await {
             Ok(work) => work,
@@ -54,7 +54,7 @@ impl Runner {
         };
         // Journaled anew when it goes on: what is there now may not be what was there then.
         self.record_start(self.call_start(checked, call_id, Some(work.plan.clone()))).await?;
-        let carried = self.engine.office.workspace.carry_out(&work.plan, &work.bytes);
+        let carried = self.engine.services.workspace.carry_out(&work.plan, &work.bytes);
         if let Err(refusal) = self.in_time(checked, carried).await {
             // What the disk was told to do it may still do.
             let refusal = match refusal.code {
@@ -75,18 +75,18 @@ impl Runner {
         plan: FilePlan,
     ) -> Result<Done, Refusal> {
         let call_cx = self.call_cx(call_id, &checked.call.id);
-        let (cx, recorder, turn_id) = (self.engine.office.cx.clone(), Arc::clone(tool), self.turn.turn_id);
+        let (ctx, recorder, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
         let (id, name) = (checked.call.id.clone(), checked.tool.spec.name.clone());
         let (arguments, written) = (checked.call.arguments.clone(), plan.clone());
         let done = self
             .engine
-            .office
+            .services
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await.map_err(InTransaction::Turn)?;
+                    let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
                     let output = recorder.record(&call_cx, arguments, &plan, w).await.map_err(InTransaction::Tool)?;
-                    record_end(w, &cx, &turn, call_id, &id, &name, output).await.map_err(InTransaction::Turn)
+                    record_end(w, &ctx, &turn, call_id, &id, &name, output).await.map_err(InTransaction::Turn)
                 })
             })
             .await;
@@ -94,7 +94,7 @@ impl Runner {
             Ok(outcome) => Ok(Done::Recorded(outcome)),
             Err(InTransaction::Tool(refusal)) => {
                 // A refusal leaves nothing behind: what was to go with the file has not happened.
-                let gone = self.in_time(checked, self.engine.office.workspace.take_back(&written)).await;
+                let gone = self.in_time(checked, self.engine.services.workspace.take_back(&written)).await;
                 let refusal = match gone {
                     Ok(true) => refusal,
                     Ok(false) | Err(_) => {

@@ -7,17 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::select_all;
-use ghost_commons::turns;
 use ghost_config::plan::Plan;
 use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp};
 use ghost_provider::{Admitted, Entry, Pass};
+use ghost_rules::turns;
 use tokio::sync::futures::Notified;
 
-use super::bench::Bench;
 use super::round::{Choice, Round};
 use super::runner::Runner;
+use super::session::AgentSession;
+use crate::budget_queue::Ticket;
 use crate::engine::Engine;
-use crate::line::Place;
 
 /// How long a wait for the next day does not look at the clock.
 const DAY_STEP: std::time::Duration = std::time::Duration::from_secs(60);
@@ -26,21 +26,21 @@ const DAY_STEP: std::time::Duration = std::time::Duration::from_secs(60);
 struct Waiting<'a> {
     engine: &'a Engine,
     agent_id: &'a AgentId,
-    bench: &'a Bench,
+    session: &'a AgentSession,
     wait: u64,
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(engine: &'a Engine, agent_id: &'a AgentId, bench: &'a Bench, reason: &str) -> Self {
-        engine.office.cx.set_waiting(agent_id, Some(reason));
-        Self { engine, agent_id, bench, wait: bench.parks() }
+    fn begin(engine: &'a Engine, agent_id: &'a AgentId, session: &'a AgentSession, reason: &str) -> Self {
+        engine.services.ctx.set_waiting(agent_id, Some(reason));
+        Self { engine, agent_id, session, wait: session.parks() }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.bench.goes_on(self.wait) {
-            self.engine.office.cx.set_waiting(self.agent_id, None);
+        if self.session.goes_on(self.wait) {
+            self.engine.services.ctx.set_waiting(self.agent_id, None);
         }
     }
 }
@@ -66,7 +66,7 @@ async fn change(
     again: Bell<'_>,
     in_force: Bell<'_>,
 ) -> Change {
-    let clock = &engine.office.cx.ports.clock;
+    let clock = &engine.services.ctx.ports.clock;
     let due = async {
         match until {
             Some(until) => clock.sleep_until(until).await,
@@ -95,14 +95,14 @@ fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp>
 pub(super) async fn door(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
-    bench: &Bench,
+    session: &AgentSession,
     plan: &Arc<Plan>,
     models: &[(String, String)],
 ) -> Option<Option<Pass>> {
     let mut waiting = None;
     loop {
         let in_force = armed(engine.in_force.notified());
-        if !Arc::ptr_eq(plan, &engine.office.plan()) {
+        if !Arc::ptr_eq(plan, &engine.services.plan()) {
             return None;
         }
         let providers = engine.providers();
@@ -112,7 +112,7 @@ pub(super) async fn door(
             // That a provider is not there is for the turn to say.
             return Some(None);
         }
-        let again = armed(bench.again.notified());
+        let again = armed(session.again.notified());
         let bells: Vec<_> = entries.iter().map(|(entry, _)| armed(entry.breaker.changed())).collect();
         let mut until = None;
         for (entry, model) in &entries {
@@ -125,8 +125,8 @@ pub(super) async fn door(
         }
         if waiting.is_none() {
             let down = entries.first().and_then(|(entry, model)| reason(entry, model)).unwrap_or_default();
-            engine.board.show(agent_id, Activity::Queued);
-            waiting = Some(Waiting::begin(engine, agent_id, bench, &down));
+            engine.activity.show(agent_id, Activity::Queued);
+            waiting = Some(Waiting::begin(engine, agent_id, session, &down));
         }
         match change(engine, bells, until, again, in_force).await {
             Change::Heard => {}
@@ -169,12 +169,12 @@ impl Runner {
         choices: &[Choice],
         from: usize,
         round: &mut Round,
-        place: &mut Place,
+        ticket: &mut Ticket,
     ) -> Result<Gate, Refusal> {
         if (0..choices.len()).all(|at| round.refused.contains(&at)) {
             return Ok(Gate::Refused);
         }
-        let (engine, bench, agent_id) = (Arc::clone(&self.engine), Arc::clone(&self.bench), self.agent_id.clone());
+        let (engine, session, agent_id) = (Arc::clone(&self.engine), Arc::clone(&self.session), self.agent_id.clone());
         if let Some(pass) = self.pass.take()
             && let Some(at) = choices.iter().position(|choice| pass.is_of(&choice.entry.breaker, &choice.model))
             && round.may_ask(at)
@@ -183,11 +183,11 @@ impl Runner {
         }
         let mut waiting = None;
         loop {
-            let again = armed(bench.again.notified());
+            let again = armed(session.again.notified());
             let in_force = armed(engine.in_force.notified());
             let mut bells: Vec<_> = choices.iter().map(|choice| armed(choice.entry.breaker.changed())).collect();
-            bells.push(armed(engine.line.raised.notified()));
-            round.limits_are(engine.line.raises());
+            bells.push(armed(engine.queue.raised.notified()));
+            round.limits_are(engine.queue.raises());
             let mut until = None;
             for (at, choice) in choices.iter().enumerate().skip(from).filter(|(at, _)| round.may_ask(*at)) {
                 match choice.entry.breaker.admit(&choice.model) {
@@ -198,7 +198,7 @@ impl Runner {
             if from > 0 {
                 return Ok(Gate::RoundOver);
             }
-            if !Arc::ptr_eq(&self.plan, &engine.office.plan()) {
+            if !Arc::ptr_eq(&self.plan, &engine.services.plan()) {
                 return Ok(Gate::Anew);
             }
             if waiting.is_none() {
@@ -207,11 +207,11 @@ impl Runner {
                 };
                 let down = reason(&first.entry, &first.model).unwrap_or_else(|| format!("{} is down", first.model));
                 // Who waits for budget alone goes on meanwhile.
-                place.pass_on();
+                ticket.pass_on();
                 self.flush().await?;
                 self.park(first, &down).await?;
                 self.show(Activity::Queued);
-                waiting = Some(Waiting::begin(&engine, &agent_id, &bench, &down));
+                waiting = Some(Waiting::begin(&engine, &agent_id, &session, &down));
                 // Something may have changed while that was written.
                 continue;
             }
@@ -225,11 +225,11 @@ impl Runner {
 
     /// Records that the turn waits.
     pub(super) async fn park(&mut self, choice: &Choice, reason: &str) -> Result<(), Refusal> {
-        let (cx, turn_id, alone) = (self.engine.office.cx.clone(), self.turn.turn_id, self.alone);
+        let (ctx, turn_id, alone) = (self.engine.services.ctx.clone(), self.turn.turn_id, self.alone);
         let model = (choice.entry.name.clone(), choice.model.clone());
         let reason = reason.to_owned();
         let parked = self.keep(move |w| {
-            Box::pin(async move { turns::park_for_model(w, &cx, turn_id, model, &reason, alone).await })
+            Box::pin(async move { turns::park_for_model(w, &ctx, turn_id, model, &reason, alone).await })
         });
         self.turn.parked = parked.await?.parked;
         self.failures.clear();
@@ -246,12 +246,12 @@ impl Runner {
         self.flush().await?;
         self.park(choice, reason).await?;
         self.show(Activity::Queued);
-        let again = armed(self.bench.again.notified());
-        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.bench, reason);
+        let again = armed(self.session.again.notified());
+        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, reason);
         tokio::select! {
             biased;
             () = again => {}
-            () = self.engine.office.cx.ports.clock.sleep(pause) => {}
+            () = self.engine.services.ctx.ports.clock.sleep(pause) => {}
         }
         Ok(())
     }
@@ -265,8 +265,8 @@ impl Runner {
         (raised, again, in_force): (Bell<'_>, Bell<'_>, Bell<'_>),
     ) -> bool {
         self.show(Activity::Queued);
-        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.bench, &format!("budget {scope} is spent"));
-        let clock = &self.engine.office.cx.ports.clock;
+        let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, &format!("budget {scope} is spent"));
+        let clock = &self.engine.services.ctx.ports.clock;
         let day = async {
             match scope {
                 // In short steps, so that a clock that is set, or a machine that slept, is noticed.

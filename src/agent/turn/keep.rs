@@ -73,7 +73,7 @@ where
     T: Send + 'static,
     F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
 {
-    engine.office.store.write(move |w| Box::pin(async move { work(w).await.map_err(Unkept::from) })).await
+    engine.services.store.write(move |w| Box::pin(async move { work(w).await.map_err(Unkept::from) })).await
 }
 
 /// Writes until the store has taken it. Each pause is told to `paused`.
@@ -96,7 +96,7 @@ where
             Ok(kept) => return Ok(kept),
             Err(Unkept::Refused(refusal)) => return Err(refusal),
             Err(Unkept::Passing(refusal)) => {
-                let clock = &engine.office.cx.ports.clock;
+                let clock = &engine.services.ctx.ports.clock;
                 let began = clock.now();
                 wait(engine, turn_id, &mut pauses, &refusal).await;
                 paused(clock.now().since(began));
@@ -109,7 +109,7 @@ where
 pub(super) async fn wait(engine: &Engine, turn_id: TurnId, pauses: &mut Pauses, refusal: &Refusal) {
     let pause = pauses.next();
     tracing::warn!(%turn_id, %refusal, seconds = pause.as_secs(), "the store cannot take a turn's work; it is kept and written again");
-    engine.office.cx.ports.clock.sleep(pause).await;
+    engine.services.ctx.ports.clock.sleep(pause).await;
 }
 
 impl Runner {

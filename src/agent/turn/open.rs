@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use ghost_commons::mail::agent_for_operator;
-use ghost_commons::turns::{self, HeldMail, Next, Taken};
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::{JournalRow, Step};
@@ -17,12 +15,14 @@ use ghost_domain::{
     AgentId, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn, TurnStatus,
 };
 use ghost_provider::{Class, tool_bytes};
+use ghost_rules::mail::agent_for_operator;
+use ghost_rules::turns::{self, HeldMail, Next, Taken};
 use ghost_store::Reads;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
 
-use super::bench::{Bench, Room};
 use super::runner::{Runner, view};
+use super::session::{AgentSession, Room};
 use crate::engine::Engine;
 use crate::prompt::{self, Part, Section, Size};
 use crate::transcript::Transcript;
@@ -83,7 +83,7 @@ impl Runner {
         engine: &Arc<Engine>,
         taken: Taken,
         sources: Option<Sources>,
-        bench: &Arc<Bench>,
+        session: &Arc<AgentSession>,
     ) -> Result<Result<Self, Unopened>, Refusal> {
         let sources = match sources {
             // They are of a turn without a past: one that has a journal, or mail that has been in another, needs more.
@@ -91,22 +91,22 @@ impl Runner {
             _ => read_sources(engine, &taken).await?,
         };
         let channel = channel(&taken, &sources.journal);
-        let kit = match engine.kit(&taken.agent, channel, &sources.held) {
-            Ok(kit) => kit,
+        let profile = match engine.profile(&taken.agent, channel, &sources.held) {
+            Ok(profile) => profile,
             Err(refusal) => return Ok(Err(Unopened::Unfit(refusal))),
         };
-        let (mut spec, registry) = (Arc::clone(&kit.spec), kit.registry.clone());
+        let (mut spec, registry) = (Arc::clone(&profile.spec), profile.registry.clone());
         let job = job(engine, &taken).await?;
         let timed = job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
         if let Some(job) = &job {
             let mut own = AgentSpec::clone(&spec);
-            if let Err(refusal) = narrow(&mut own, &engine.office.plan(), job) {
+            if let Err(refusal) = narrow(&mut own, &engine.services.plan(), job) {
                 return Ok(Err(Unopened::Failed(refusal)));
             }
             spec = Arc::new(own);
         }
-        bench.set_room(&kit.plan, Room::of(&kit.plan, &kit.spec));
-        let limits = engine.office.cx.limits();
+        session.set_room(&profile.plan, Room::of(&profile.plan, &profile.spec));
+        let limits = engine.services.ctx.limits();
         let own_view = spec.limits.result_view_bytes;
         let alone = taken.turn.parked.as_ref().map_or(0, |parked| parked.alone);
         let transcript =
@@ -143,12 +143,12 @@ impl Runner {
                 // A job may bring a model of its own, which the system part names.
                 let system = match job {
                     Some(_) => {
-                        let sections = prompt::system(&engine.office.plan(), &taken.agent, &spec);
+                        let sections = prompt::system(&engine.services.plan(), &taken.agent, &spec);
                         Arc::new(Part::new(prompt::join(&sections)))
                     }
-                    None => Arc::clone(&kit.system),
+                    None => Arc::clone(&profile.system),
                 };
-                (system, Arc::clone(&kit.briefing), (recent, mail))
+                (system, Arc::clone(&profile.briefing), (recent, mail))
             }
         };
         let mut messages = vec![Message::text(Role::User, briefing.text.clone())];
@@ -179,7 +179,7 @@ impl Runner {
             context,
             open: transcript.open,
             prepared: None,
-            unrecorded: None,
+            pending_result: None,
             rounds: transcript.rounds,
             corrections: transcript.corrections,
             failures: transcript.failures,
@@ -187,12 +187,12 @@ impl Runner {
             looped: None,
             worked: Duration::ZERO,
             paused_ms: AtomicU64::new(0),
-            bench: Arc::clone(bench),
+            session: Arc::clone(session),
             timed,
             class,
             alone,
             pass: None,
-            plan: Arc::clone(&kit.plan),
+            plan: Arc::clone(&profile.plan),
             anew: false,
             shown: true,
         }))
@@ -203,7 +203,7 @@ impl Runner {
 async fn job(engine: &Arc<Engine>, taken: &Taken) -> Result<Option<JobOptions>, Refusal> {
     let Some(mail) = taken.mail.iter().find(|envelope| envelope.kind == Kind::CronTurn) else { return Ok(None) };
     let message_id = mail.message_id;
-    let run = engine.office.store.read(move |r| Box::pin(async move { r.schedule_run_of(message_id).await })).await;
+    let run = engine.services.store.read(move |r| Box::pin(async move { r.schedule_run_of(message_id).await })).await;
     Ok(run.map_err(Refusal::from)?.and_then(|run| run.options))
 }
 
@@ -229,14 +229,14 @@ fn narrow(spec: &mut AgentSpec, plan: &Plan, job: &JobOptions) -> Result<(), Ref
 /// What can be done in the conversation that a turn comes from, and how freely its agent reacts there.
 async fn ways(engine: &Arc<Engine>, channel: ChannelContext, archetype: &str) -> Result<prompt::Ways, Refusal> {
     let id = channel.conversation_id;
-    let read = engine.office.store.read(move |r| Box::pin(async move { r.conversation_get(id).await })).await;
-    let plan = engine.office.plan();
+    let read = engine.services.store.read(move |r| Box::pin(async move { r.conversation_get(id).await })).await;
+    let plan = engine.services.plan();
     // One that retention has taken can do nothing any more.
     let adapter = read?.map(|conversation| conversation.adapter).unwrap_or_default();
     Ok(prompt::Ways {
         actions: plan.channel_actions(&adapter).to_vec(),
         reactions: plan.reactions_of(archetype),
-        gap: engine.office.cx.limits().reaction_gap,
+        gap: engine.services.ctx.limits().reaction_gap,
     })
 }
 
@@ -261,14 +261,14 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
 pub(super) async fn look(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
-    bench: &Bench,
+    session: &AgentSession,
 ) -> Result<Result<Looked, Refusal>, Refusal> {
-    let (cx, id, plan) = (engine.office.cx.clone(), agent_id.clone(), engine.office.plan());
-    let (settled, recent, room) = (bench.is_settled(), bench.recall(), bench.room(&plan));
+    let (ctx, id, plan) = (engine.services.ctx.clone(), agent_id.clone(), engine.services.plan());
+    let (settled, recent, room) = (session.is_settled(), session.recall(), session.room(&plan));
     let looked = engine
-        .office
+        .services
         .store
-        .look(move |r| {
+        .read_latest(move |r| {
             Box::pin(async move {
                 let room = match room {
                     Some(room) => room,
@@ -277,14 +277,16 @@ pub(super) async fn look(
                         match spec {
                             Some(Ok(spec)) => Room::of(&plan, &spec),
                             Some(Err(refusal)) => return Ok(Err(refusal)),
-                            None => Room { bytes: turns::mail_room(cx.limits().context_bytes), models: Arc::default() },
+                            None => {
+                                Room { bytes: turns::mail_room(ctx.limits().context_bytes), models: Arc::default() }
+                            }
                         }
                     }
                 };
-                let mut next = turns::next(r, &cx, &id, settled, room.bytes).await?;
+                let mut next = turns::next(r, &ctx, &id, settled, room.bytes).await?;
                 let sources = match &mut next {
                     Next::Mail { skills, .. } => {
-                        let history = history(r, &id, cx.limits().history_turns, recent).await?;
+                        let history = history(r, &id, ctx.limits().history_turns, recent).await?;
                         Some(Sources { held: std::mem::take(skills), history, ..Sources::default() })
                     }
                     Next::Nothing | Next::Resume => None,
@@ -295,16 +297,16 @@ pub(super) async fn look(
         .await;
     if looked.is_err() {
         // That a turn may go on was heard by this look alone.
-        bench.unsettle();
+        session.unsettle();
     }
     looked
 }
 
 async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Refusal> {
     let (turn, resumed, earlier) = (taken.turn.clone(), taken.resumed, taken.earlier.clone());
-    let history_turns = engine.office.cx.limits().history_turns;
+    let history_turns = engine.services.ctx.limits().history_turns;
     engine
-        .office
+        .services
         .store
         .read(move |r| {
             Box::pin(async move {
@@ -352,22 +354,22 @@ async fn history(
 
 /// The prompt that an agent would get now, section by section, without any mail (ARCH-15).
 pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview, Refusal> {
-    let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
-    let limits = cx.limits();
+    let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
+    let limits = ctx.limits();
     let history_turns = limits.history_turns;
     let (agent, held, recalled) = engine
-        .office
+        .services
         .store
         .read(move |r| {
             Box::pin(async move {
-                let agent = agent_for_operator(r, |agent| cx.may_run(agent), &id).await?;
+                let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id).await?;
                 let held = r.skills_held(&id).await?;
                 Ok::<_, Refusal>((agent, held, history(r, &id, history_turns, None).await?))
             })
         })
         .await?;
     let (spec, registry) = engine.outfit(&agent)?;
-    let system = prompt::system(&engine.office.plan(), &agent, &spec);
+    let system = prompt::system(&engine.services.plan(), &agent, &spec);
     let briefing = prompt::briefing(&spec, &registry.specs(), &held);
     let history = prompt::recent(&recalled, limits.history_bytes as usize);
     Ok(Preview { system, briefing, history, tools: registry.specs(), spec })

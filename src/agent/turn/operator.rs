@@ -7,17 +7,17 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ghost_commons::mail::agent_for_operator;
-use ghost_commons::turns::{self, Ending};
 use ghost_domain::journal::{CallOutcome, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_provider::Class;
+use ghost_rules::mail::agent_for_operator;
+use ghost_rules::turns::{self, Ending};
 use ghost_tools::loop_guard::LoopGuard;
 use serde_json::Value;
 
-use super::bench::Bench;
 use super::runner::Runner;
+use super::session::AgentSession;
 use crate::engine::Engine;
 use crate::prompt::Part;
 use crate::transcript::{Begun, OpenCall};
@@ -73,12 +73,12 @@ impl Far {
 pub async fn call_for_operator(
     engine: &Arc<Engine>,
     call: OperatorCall,
-    bench: &Arc<Bench>,
+    session: &Arc<AgentSession>,
 ) -> Result<CallOutcome, Refusal> {
     let OperatorCall { turn_id, again, agent_id, tool, arguments } = call;
     let far = match again {
         true => {
-            let read = engine.office.store.read(move |r| Box::pin(async move { r.journal_of(turn_id).await })).await;
+            let read = engine.services.store.read(move |r| Box::pin(async move { r.journal_of(turn_id).await })).await;
             Far::of(read.map_err(Refusal::from)?)
         }
         false => Far::Not,
@@ -89,21 +89,21 @@ pub async fn call_for_operator(
         Far::Begun(begun) => Some(begun),
         Far::Not => None,
     };
-    let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
+    let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
     let agent = engine
-        .office
+        .services
         .store
-        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| cx.may_run(agent), &id).await }))
+        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &id).await }))
         .await?;
     let (spec, registry) = engine.outfit(&agent)?;
     // Found before a turn is opened, so that a slip of the keyboard leaves no trace but its refusal.
     let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;
-    let (cx, id) = (engine.office.cx.clone(), agent_id.clone());
+    let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
     let turn = engine
-        .office
+        .services
         .store
-        .write(move |w| Box::pin(async move { turns::operator_turn(w, &cx, &id, turn_id).await }))
+        .write(move |w| Box::pin(async move { turns::operator_turn(w, &ctx, &id, turn_id).await }))
         .await?;
     let call = Block::ToolCall { id: CALL.into(), name: tool.clone(), arguments: arguments.clone() };
     let nothing = Arc::new(Part::new(String::new()));
@@ -112,7 +112,7 @@ pub async fn call_for_operator(
         engine: Arc::clone(engine),
         agent_id,
         turn,
-        guard: LoopGuard::new(&engine.office.cx.limits()),
+        guard: LoopGuard::new(&engine.services.ctx.limits()),
         looped: None,
         spec: Arc::new(spec),
         registry,
@@ -122,21 +122,21 @@ pub async fn call_for_operator(
         briefed: true,
         messages: vec![Message { role: Role::Assistant, blocks: vec![call] }],
         opening_messages: 0,
-        context: engine.office.cx.limits().context_bytes as usize,
+        context: engine.services.ctx.limits().context_bytes as usize,
         open: vec![OpenCall { id: CALL.into(), name: tool.clone(), arguments, begun }],
         prepared: None,
-        unrecorded: None,
+        pending_result: None,
         rounds: 0,
         corrections: 0,
         failures: Vec::new(),
         worked: Duration::ZERO,
         paused_ms: AtomicU64::new(0),
-        bench: Arc::clone(bench),
+        session: Arc::clone(session),
         timed: false,
         class: Class::Person,
         alone: 0,
         pass: None,
-        plan: engine.office.plan(),
+        plan: engine.services.plan(),
         anew: false,
         shown: false,
     };
@@ -144,7 +144,7 @@ pub async fn call_for_operator(
     let outcomes = match AssertUnwindSafe(runner.act_once()).catch_unwind().await {
         Ok(outcomes) => outcomes,
         Err(panic) => {
-            let words = engine.office.cx.excerpt(&crate::panics::text(&*panic), 300);
+            let words = engine.services.ctx.excerpt(&crate::panics::text(&*panic), 300);
             Err(Refusal::new(Code::OutcomeUnknown, format!("{tool} panicked: {words}"))
                 .hint("it may or may not have happened; check what it left behind"))
         }
@@ -156,10 +156,10 @@ pub async fn call_for_operator(
         },
         Err(refusal) => Ending::Failed(refusal.clone()),
     };
-    let cx = engine.office.cx.clone();
+    let ctx = engine.services.ctx.clone();
     // Written once: whoever called waits for a word, and an operator's turn that is still open is ended by the next start.
     let finish =
-        engine.office.store.write(move |w| Box::pin(async move { turns::finish(w, &cx, turn_id, ending).await }));
+        engine.services.store.write(move |w| Box::pin(async move { turns::finish(w, &ctx, turn_id, ending).await }));
     match finish.await {
         Ok(_) => {}
         Err(refusal) if refusal.code == Code::Cancelled => {}

@@ -2,10 +2,10 @@
 //!
 //! Must never: run anything.
 
-use ghost_commons::Cx;
-use ghost_commons::turns::{self, CallStart};
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::{CallId, Code, Refusal};
+use ghost_rules::RuleContext;
+use ghost_rules::turns::{self, CallStart};
 use ghost_store::{StoreError, Writes};
 use ghost_tools::Output;
 use ghost_tools::view::refused;
@@ -29,9 +29,9 @@ impl From<StoreError> for InTransaction {
 impl Runner {
     /// Records what is not recorded yet, in a transaction of its own.
     pub(super) async fn flush(&mut self) -> Result<(), Refusal> {
-        let Some(unrecorded) = self.unrecorded.take() else { return Ok(()) };
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        self.keep(move |w| Box::pin(async move { unrecorded.record(w, &cx, turn_id).await })).await
+        let Some(pending_result) = self.pending_result.take() else { return Ok(()) };
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
+        self.keep(move |w| Box::pin(async move { pending_result.record(w, &ctx, turn_id).await })).await
     }
 
     pub(super) fn call_start(
@@ -54,14 +54,14 @@ impl Runner {
     }
 
     pub(super) async fn record_start(&self, start: CallStart) -> Result<(), Refusal> {
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         self.engine
-            .office
+            .services
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    let turn = turns::working_turn(w, &cx, turn_id).await?;
-                    turns::record_call_start(w, &cx, &turn, &start).await
+                    let turn = turns::working_turn(w, &ctx, turn_id).await?;
+                    turns::record_call_start(w, &ctx, &turn, &start).await
                 })
             })
             .await
@@ -75,12 +75,12 @@ impl Runner {
         tool: &str,
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let (id, name) = (id.to_owned(), tool.to_owned());
         self.keep(move |w| {
             Box::pin(async move {
-                let turn = turns::working_turn(w, &cx, turn_id).await?;
-                record_either(w, &cx, &turn, call_id, &id, &name, result).await
+                let turn = turns::working_turn(w, &ctx, turn_id).await?;
+                record_either(w, &ctx, &turn, call_id, &id, &name, result).await
             })
         })
         .await
@@ -92,12 +92,12 @@ impl Runner {
         start: CallStart,
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         self.keep(move |w| {
             Box::pin(async move {
-                let turn = turns::working_turn(w, &cx, turn_id).await?;
-                turns::record_call_start(w, &cx, &turn, &start).await?;
-                record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, result).await
+                let turn = turns::working_turn(w, &ctx, turn_id).await?;
+                turns::record_call_start(w, &ctx, &turn, &start).await?;
+                record_either(w, &ctx, &turn, start.call_id, &start.id, &start.tool, result).await
             })
         })
         .await
@@ -116,7 +116,7 @@ impl Runner {
         // The journal need not hear that a call begins which is refused in the same breath.
         let effect = if begun.is_some() { effect } else { Effect::Read };
         let start = CallStart {
-            call_id: begun.unwrap_or_else(|| CallId(self.engine.office.cx.id())),
+            call_id: begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id())),
             id: call.id.clone(),
             tool: tool.to_owned(),
             alias,
@@ -129,11 +129,11 @@ impl Runner {
         if begun.is_none() {
             return self.record_whole(start, Err(refusal)).await;
         }
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         self.keep(move |w| {
             Box::pin(async move {
-                let turn = turns::working_turn(w, &cx, turn_id).await?;
-                record_either(w, &cx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
+                let turn = turns::working_turn(w, &ctx, turn_id).await?;
+                record_either(w, &ctx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
             })
         })
         .await
@@ -143,7 +143,7 @@ impl Runner {
 /// Records a result with the events that go with it.
 pub(super) async fn record_end(
     w: &mut dyn Writes,
-    cx: &Cx,
+    ctx: &RuleContext,
     turn: &ghost_domain::Turn,
     call_id: CallId,
     id: &str,
@@ -151,16 +151,16 @@ pub(super) async fn record_end(
     output: Output,
 ) -> Result<CallOutcome, Refusal> {
     for event in output.events {
-        cx.emit(w, event).await?;
+        ctx.emit(w, event).await?;
     }
     let outcome = CallOutcome { content: output.content, refusal: None, truncated: output.truncated };
-    turns::record_call_end(w, cx, turn, call_id, id, tool, &outcome).await?;
+    turns::record_call_end(w, ctx, turn, call_id, id, tool, &outcome).await?;
     Ok(outcome)
 }
 
 async fn record_either(
     w: &mut dyn Writes,
-    cx: &Cx,
+    ctx: &RuleContext,
     turn: &ghost_domain::Turn,
     call_id: CallId,
     id: &str,
@@ -168,10 +168,10 @@ async fn record_either(
     result: Result<Output, Refusal>,
 ) -> Result<CallOutcome, Refusal> {
     match result {
-        Ok(output) => record_end(w, cx, turn, call_id, id, tool, output).await,
+        Ok(output) => record_end(w, ctx, turn, call_id, id, tool, output).await,
         Err(refusal) => {
             let outcome = refused(refusal);
-            turns::record_call_end(w, cx, turn, call_id, id, tool, &outcome).await?;
+            turns::record_call_end(w, ctx, turn, call_id, id, tool, &outcome).await?;
             Ok(outcome)
         }
     }

@@ -188,8 +188,8 @@ impl Runner {
     }
 
     async fn tell(&self, event: NewEvent) -> Result<(), Refusal> {
-        let cx = self.engine.office.cx.clone();
-        self.keep(move |w| Box::pin(async move { cx.emit(w, event).await })).await
+        let ctx = self.engine.services.ctx.clone();
+        self.keep(move |w| Box::pin(async move { ctx.emit(w, event).await })).await
     }
 }
 

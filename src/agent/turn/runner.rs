@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use ghost_commons::turns::Held;
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::CallOutcome;
@@ -12,14 +11,15 @@ use ghost_domain::time::Clock;
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, AgentId, CallId, Code, Limits, Refusal, Turn};
 use ghost_provider::{Class, Pass};
+use ghost_rules::turns::Held;
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::view::model_view;
-use ghost_tools::{CallCx, Registry};
+use ghost_tools::{CallContext, Registry};
 use serde_json::json;
 
-use super::bench::Bench;
 use super::call::Checking;
-use super::unrecorded::Unrecorded;
+use super::pending_result::PendingResult;
+use super::session::AgentSession;
 use crate::engine::Engine;
 use crate::prompt::Part;
 use crate::transcript::{Failure, OpenCall};
@@ -50,7 +50,7 @@ pub(super) struct Runner {
     /// The one call of the last answer, checked; with its id if its start is in the journal.
     pub(super) prepared: Option<(Checking, Option<CallId>)>,
     /// The result that goes into the journal with what is written next.
-    pub(super) unrecorded: Option<Arc<Unrecorded>>,
+    pub(super) pending_result: Option<Arc<PendingResult>>,
     /// The mail that the turn holds; `None` if only the store knows, after a restart or when mail has joined.
     pub(super) held: Option<Held>,
     pub(super) rounds: u32,
@@ -63,7 +63,7 @@ pub(super) struct Runner {
     pub(super) worked: Duration,
     /// For how long its writes have waited for the store, in milliseconds.
     pub(super) paused_ms: AtomicU64,
-    pub(super) bench: Arc<Bench>,
+    pub(super) session: Arc<AgentSession>,
     /// Whether its time is a job's own, which cuts off what is under way when it ends.
     pub(super) timed: bool,
     /// On whose behalf it calls its model.
@@ -107,26 +107,26 @@ impl Runner {
 
     pub(super) fn show(&self, activity: Activity) {
         if self.shown {
-            self.bench.shows(activity);
-            self.engine.board.show(&self.agent_id, activity);
+            self.session.shows(activity);
+            self.engine.activity.show(&self.agent_id, activity);
         }
     }
 
     pub(super) fn clock(&self) -> Arc<dyn Clock> {
-        Arc::clone(&self.engine.office.cx.ports.clock)
+        Arc::clone(&self.engine.services.ctx.ports.clock)
     }
 
     pub(super) fn limits(&self) -> Arc<Limits> {
-        self.engine.office.cx.limits()
+        self.engine.services.ctx.limits()
     }
 
-    pub(super) fn call_cx(&self, call_id: CallId, provider_call_id: &str) -> CallCx {
+    pub(super) fn call_cx(&self, call_id: CallId, provider_call_id: &str) -> CallContext {
         call_cx(&self.engine, &self.registry, &self.turn, call_id, provider_call_id)
     }
 
     /// The name that a call has in every record: the tool's own. What is no tool's name is only words of the model's.
     pub(super) fn recorded_name(&self, name: &str) -> String {
-        self.registry.known(name).map_or_else(|| self.engine.office.cx.label(name), str::to_owned)
+        self.registry.known(name).map_or_else(|| self.engine.services.ctx.label(name), str::to_owned)
     }
 
     pub(super) fn view(&self, tool: &str, outcome: &CallOutcome) -> (String, bool) {
@@ -141,9 +141,9 @@ pub(super) fn call_cx(
     turn: &Turn,
     call_id: CallId,
     provider_call_id: &str,
-) -> CallCx {
-    CallCx {
-        office: Arc::clone(&engine.office),
+) -> CallContext {
+    CallContext {
+        services: Arc::clone(&engine.services),
         caller: Arc::clone(registry.caller()),
         turn_id: turn.turn_id,
         root_id: turn.root_id,

@@ -95,7 +95,7 @@ impl Streamer {
         let engine = Arc::clone(&runner.engine);
         let cleaner = if engine.reasons_first(model) { Cleaner::within_reasoning() } else { Cleaner::default() };
         Self {
-            watched: engine.office.store.has_listeners(),
+            watched: engine.services.store.has_listeners(),
             engine,
             agent_id: runner.agent_id.clone(),
             turn_id: runner.turn.turn_id,
@@ -111,7 +111,7 @@ impl Streamer {
         let mut read = String::new();
         self.cleaner.end(&mut read);
         self.show(&read);
-        let text = self.holding.end(&self.engine.office.cx.redactor);
+        let text = self.holding.end(&self.engine.services.ctx.redactor);
         self.publish(&text);
     }
 
@@ -125,7 +125,7 @@ impl Streamer {
             }
         }
         if !read.is_empty()
-            && let Some(shown) = self.holding.push(read, &self.engine.office.cx.redactor)
+            && let Some(shown) = self.holding.push(read, &self.engine.services.ctx.redactor)
         {
             self.publish(&shown);
         }
@@ -139,11 +139,11 @@ impl Streamer {
     }
 
     fn emit(&self, payload: Value) {
-        let (cx, store) = (&self.engine.office.cx, &self.engine.office.store);
+        let (ctx, store) = (&self.engine.services.ctx, &self.engine.services.store);
         store.publish_ephemeral(Event {
             seq: store.last_seq(),
-            event_id: EventId(cx.id()),
-            ts: cx.now(),
+            event_id: EventId(ctx.id()),
+            ts: ctx.now(),
             kind: EventKind::ModelDelta,
             agent_id: Some(self.agent_id.clone()),
             channel: None,

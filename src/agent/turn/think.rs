@@ -6,24 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
-use ghost_commons::budgets::{Demand, Reserved, Settlement, Taken};
-use ghost_commons::turns;
 use ghost_domain::admission::is_unpriced;
 use ghost_domain::model_facts::{ModelFacts, Thinking, ThinkingControl};
 use ghost_domain::transcript::{Block, Message};
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget};
 use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
+use ghost_rules::budgets::{Demand, Reserved, Settlement, Taken};
+use ghost_rules::turns;
 
 use super::gate::{Gate, armed};
 use super::open::wanted;
+use super::parsed_answer::ParsedAnswer;
 use super::round::{Choice, Round, unanswered};
 use super::runner::Runner;
-use super::said::Said;
 use super::stream::Streamer;
 use super::wait::within;
-use crate::fit::{bytes_of, fit};
-use crate::line::Place;
+use crate::budget_queue::Ticket;
 use crate::transcript::drop_state;
+use crate::truncate::{bytes_of, truncate};
 
 /// What came of thinking.
 pub(super) enum Thought {
@@ -56,10 +56,10 @@ impl Runner {
             Err(refusal) => return Ok(Thought::Failed(refusal)),
         };
         let mut round = Round::new(self.worked, &choices);
-        let mut place = Place::new(&self.engine.line);
-        let (engine, bench) = (Arc::clone(&self.engine), Arc::clone(&self.bench));
+        let mut ticket = Ticket::new(&self.engine.queue);
+        let (engine, session) = (Arc::clone(&self.engine), Arc::clone(&self.session));
         loop {
-            let (open, pass) = match self.gate(&choices, at, &mut round, &mut place).await? {
+            let (open, pass) = match self.gate(&choices, at, &mut round, &mut ticket).await? {
                 Gate::Open(open, pass) => (open, pass),
                 Gate::RoundOver => {
                     if let Some(refusal) = self.next_round(&choices, &mut round).await? {
@@ -84,7 +84,7 @@ impl Runner {
                     Some(slot) => slot,
                     None => {
                         // Nobody knows how long that takes: what is known is recorded first, and who waits for budget alone goes on.
-                        place.pass_on();
+                        ticket.pass_on();
                         self.flush().await?;
                         admission.await
                     }
@@ -95,28 +95,28 @@ impl Runner {
                 continue;
             }
             let mut request = self.request(choice);
-            let behind = place.looks();
+            let behind = ticket.check();
             let bells = (
-                armed(engine.line.raised.notified()),
-                armed(bench.again.notified()),
+                armed(engine.queue.raised.notified()),
+                armed(session.again.notified()),
                 armed(engine.in_force.notified()),
             );
-            let raises = engine.line.raises();
+            let raises = engine.queue.raises();
             // A fall-back that there is no money for is no reason to wait for money while another model may come back.
             let another = at > 0 && round.has_another(&choices, at);
             // The day of the budget that may be spent, which may be over before the turn waits.
-            let next_day = budget::next_day(self.engine.office.cx.now());
+            let next_day = budget::next_day(self.engine.services.ctx.now());
             let (reservation_id, allowance) = match self.start(choice, &request, behind, another).await? {
                 Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
                 Ok(Reserved::Waits(scope)) => {
                     // Others may use the slot meanwhile, of whom some may be paid for by someone else.
                     drop((slot, pass));
-                    place.wait(scope).await;
+                    ticket.wait(scope).await;
                     continue;
                 }
                 Ok(Reserved::Spent(_)) if another => {
                     drop((slot, pass));
-                    place.leave();
+                    ticket.leave();
                     round.cannot_afford(at, raises);
                     (at, failed) = (0, 0);
                     continue;
@@ -124,7 +124,7 @@ impl Runner {
                 Ok(Reserved::Spent(Scope::Root(_))) => return Ok(Thought::Aside),
                 Ok(Reserved::Spent(scope)) => {
                     drop((slot, pass));
-                    place.leave();
+                    ticket.leave();
                     if self.wait_for_budget(&scope, next_day, bells).await {
                         return Ok(Thought::Anew);
                     }
@@ -162,7 +162,7 @@ impl Runner {
                 }
                 Err(refusal) => return Ok(Thought::Failed(refusal)),
             };
-            place.leave();
+            ticket.leave();
             self.show(Activity::Thinking);
             request.max_tokens = allowance.max_tokens;
             let clock = self.clock();
@@ -181,7 +181,7 @@ impl Runner {
             let error = match answered {
                 Some(Ok(answer)) => {
                     self.is_up(choice, pass.answered()).await?;
-                    let said = Said::read(&answer, self.engine.reasons_first(&choice.model)).await?;
+                    let said = ParsedAnswer::read(&answer, self.engine.reasons_first(&choice.model)).await?;
                     // Whether anyone watched makes no difference.
                     if let Some(first) = said.reasons_first {
                         self.engine.set_reasons_first(&choice.model, first);
@@ -200,7 +200,7 @@ impl Runner {
             let own = self.timed || round.worked >= Limits::seconds(self.spec.limits.turn_seconds) / 2;
             let over = self.out_of_time();
             let transient = error.kind.is_transient();
-            let jitter = self.engine.office.cx.ports.rng.below(1_000);
+            let jitter = self.engine.services.ctx.ports.rng.below(1_000);
             let behind: Vec<usize> = (at + 1..choices.len())
                 .filter(|next| if transient { round.may_ask(*next) } else { !round.refused.contains(next) })
                 .collect();
@@ -283,7 +283,7 @@ impl Runner {
     /// The models to try, in order.
     fn choices(&self) -> Result<Vec<Choice>, Refusal> {
         let providers = self.engine.providers();
-        let plan = self.engine.office.plan();
+        let plan = self.engine.services.plan();
         let wanted = wanted(&plan, &self.spec);
         wanted
             .into_iter()
@@ -317,7 +317,7 @@ impl Runner {
 
     fn request(&self, choice: &Choice) -> ModelRequest {
         let mut messages = self.messages.clone();
-        fit(&mut messages, self.opening_messages, self.context);
+        truncate(&mut messages, self.opening_messages, self.context);
         ModelRequest {
             agent_id: self.agent_id.clone(),
             turn_id: self.turn.turn_id,
@@ -339,7 +339,7 @@ impl Runner {
     fn shortened(&self, sent: &[Message]) -> Option<usize> {
         let (whole, half) = (bytes_of(sent), bytes_of(sent) / 2);
         let mut messages = self.messages.clone();
-        fit(&mut messages, self.opening_messages, half);
+        truncate(&mut messages, self.opening_messages, half);
         (whole > 0 && bytes_of(&messages) <= whole - whole / 10).then_some(half)
     }
 
@@ -362,31 +362,31 @@ impl Runner {
             behind,
             another,
         };
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
-        let unrecorded = self.unrecorded.clone();
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
+        let pending_result = self.pending_result.clone();
         let prompt =
             (!self.briefed).then(|| (Arc::clone(&self.system), Arc::clone(&self.briefing), self.opening.clone()));
         let started = self
             .engine
-            .office
+            .services
             .store
             .write(move |w| {
                 Box::pin(async move {
-                    if let Some(unrecorded) = unrecorded {
-                        unrecorded.record(w, &cx, turn_id).await?;
+                    if let Some(pending_result) = pending_result {
+                        pending_result.record(w, &ctx, turn_id).await?;
                     }
                     if let Some((system, briefing, (recent, mail))) = prompt {
                         let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
-                        turns::brief(w, &cx, turn_id, system, briefing, recent, mail).await?;
+                        turns::brief(w, &ctx, turn_id, system, briefing, recent, mail).await?;
                     }
-                    turns::model_started(w, &cx, turn_id, &demand).await
+                    turns::model_started(w, &ctx, turn_id, &demand).await
                 })
             })
             .await;
         match started {
             Ok(started) => {
                 self.briefed = true;
-                self.unrecorded = None;
+                self.pending_result = None;
                 Ok(Ok(started))
             }
             Err(refusal) if refusal.code == Code::BudgetExhausted => Ok(Err(refusal)),
@@ -401,13 +401,13 @@ impl Runner {
         refusal: &Refusal,
         shortened: Option<(String, usize)>,
     ) -> Result<(), Refusal> {
-        let (cx, turn_id) = (self.engine.office.cx.clone(), self.turn.turn_id);
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let (model, why) = (choice.model.clone(), refusal.message.clone());
         self.keep(move |w| {
             Box::pin(async move {
-                turns::passed_over(w, &cx, turn_id, &model, &why).await?;
+                turns::passed_over(w, &ctx, turn_id, &model, &why).await?;
                 match shortened {
-                    Some((of, context)) => turns::shortened(w, &cx, turn_id, &of, context as u64).await,
+                    Some((of, context)) => turns::shortened(w, &ctx, turn_id, &of, context as u64).await,
                     None => Ok(()),
                 }
             })
@@ -423,7 +423,7 @@ impl Runner {
         took: Duration,
         remedy: Option<Remedy>,
     ) -> Result<(), Refusal> {
-        let (cx, turn_id, model) = (self.engine.office.cx.clone(), self.turn.turn_id, choice.model.clone());
+        let (ctx, turn_id, model) = (self.engine.services.ctx.clone(), self.turn.turn_id, choice.model.clone());
         let text = format!("{}: {}", error.kind.as_str(), error.message);
         let settlement = match (error.usage, error.charge) {
             (Some(tokens), _) => {
@@ -435,10 +435,10 @@ impl Runner {
         };
         self.keep(move |w| {
             Box::pin(async move {
-                turns::model_failed(w, &cx, turn_id, reservation_id, &model, &text, settlement).await?;
+                turns::model_failed(w, &ctx, turn_id, reservation_id, &model, &text, settlement).await?;
                 match remedy {
-                    Some(Remedy::Shorten(context)) => turns::shortened(w, &cx, turn_id, &model, context as u64).await,
-                    Some(Remedy::DropState) => turns::state_dropped(w, &cx, turn_id, &model).await,
+                    Some(Remedy::Shorten(context)) => turns::shortened(w, &ctx, turn_id, &model, context as u64).await,
+                    Some(Remedy::DropState) => turns::state_dropped(w, &ctx, turn_id, &model).await,
                     None => Ok(()),
                 }
             })

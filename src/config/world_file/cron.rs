@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ghost_domain::AgentId;
 use ghost_domain::schedule::words::{AHEAD_MAX_MS, checked_name, instant};
-use ghost_domain::schedule::{Deliver, JobWish, Missed, Payload, Session, WakeMode, When};
+use ghost_domain::schedule::{Deliver, JobSpec, Missed, Payload, Session, WakeMode, When};
 use ghost_domain::time::Timestamp;
 
 use super::parts::TEXT_MAX;
@@ -31,7 +31,7 @@ pub struct CronEntry<'n> {
     /// `enabled`.
     pub enabled: bool,
     /// How it runs.
-    pub wish: JobWish,
+    pub spec: JobSpec,
     /// The fields of that, by the name that a refusal gives.
     pub fields: BTreeMap<&'static str, Field<'n>>,
 }
@@ -66,7 +66,7 @@ fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
         fields.extend(found.clone().map(|field| (name, field)));
         found
     };
-    let wish = JobWish {
+    let spec = JobSpec {
         session: take("session", "session").and_then(|field| match field.choice(&["main", "isolated"])? {
             "main" => Some(Session::Main),
             _ => Some(Session::Isolated),
@@ -98,7 +98,7 @@ fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
         ("id", "write `name`"),
     ]);
     let missed = if missed == Some("run_once") { Missed::RunOnce } else { Missed::Skip };
-    Some(CronEntry { field: field.clone(), agent, name, when, message, missed, enabled, wish, fields })
+    Some(CronEntry { field: field.clone(), agent, name, when, message, missed, enabled, spec, fields })
 }
 
 /// One of `cron`, `every` and `at`.

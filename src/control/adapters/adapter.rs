@@ -1,8 +1,8 @@
 //! What an adapter is.
 
 use async_trait::async_trait;
-use ghost_commons::conversations::{Outcome, Parcel};
 use ghost_domain::{ActionKind, Attachment};
+use ghost_rules::conversations::{Outcome, Parcel};
 use ghost_world::World;
 
 /// A file that goes with what is handed over.

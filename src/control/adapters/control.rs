@@ -2,10 +2,10 @@
 //! only to look whether the files are there that were promised.
 
 use async_trait::async_trait;
-use ghost_commons::conversations::{Outcome, Parcel};
 use ghost_domain::ActionKind;
 use ghost_domain::conversation::CONTROL_ACTIONS;
 use ghost_domain::write_acl::WorkspacePath;
+use ghost_rules::conversations::{Outcome, Parcel};
 use ghost_world::World;
 
 use super::adapter::Adapter;
@@ -19,7 +19,7 @@ impl Adapter for Control {
     }
 
     async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome {
-        let workspace = &world.engine().office.workspace;
+        let workspace = &world.engine().services.workspace;
         let mut missing = Vec::new();
         for file in &parcel.entry.attachments {
             let there = WorkspacePath::parse(&file.path, false).and_then(|path| workspace.size_now(&path));

@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ghost_commons::conversations::{Outcome, Parcel};
 use ghost_config::plan::WebhookPlan;
 use ghost_domain::redact::Redactor;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Action, ActionKind};
+use ghost_rules::conversations::{Outcome, Parcel};
 use ghost_world::World;
 use reqwest::{StatusCode, header};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ impl Adapter for Webhook {
         let missing: Vec<String> = missing.collect();
         let body = body(world, parcel, &files).to_string();
         let delivery = parcel.entry.message_id.to_string();
-        let timestamp = (world.cx().now().0 / 1_000).to_string();
+        let timestamp = (world.ctx().now().0 / 1_000).to_string();
         let signature = sign(secret.as_bytes(), &timestamp, &delivery, body.as_bytes());
         let answer = self
             .http
@@ -109,11 +109,11 @@ fn words(error: &dyn std::error::Error) -> String {
 
 /// Reads the files that go with a message. Together they may have as many bytes as one alone.
 async fn files(world: &World, parcel: &Parcel) -> Vec<File> {
-    let mut left = u64::from(world.cx().limits().attachment_bytes);
+    let mut left = u64::from(world.ctx().limits().attachment_bytes);
     let mut files = Vec::new();
     for attachment in parcel.entry.attachments.iter().cloned() {
         let read = match WorkspacePath::parse(&attachment.path, false) {
-            Ok(path) => world.engine().office.workspace.read(&path, left).await,
+            Ok(path) => world.engine().services.workspace.read(&path, left).await,
             Err(refusal) => Err(refusal),
         };
         if let Ok(bytes) = &read {
@@ -125,7 +125,7 @@ async fn files(world: &World, parcel: &Parcel) -> Vec<File> {
 }
 
 fn body(world: &World, parcel: &Parcel, files: &[File]) -> Value {
-    let redactor = &world.cx().redactor;
+    let redactor = &world.ctx().redactor;
     let (conversation, entry) = (&parcel.conversation, &parcel.entry);
     let attachments: Vec<Value> = files
         .iter()

@@ -1,9 +1,9 @@
 //! Chat channels on the wire. What agents wrote leaves only redacted.
 
-use ghost_commons::chat::{ChannelView, Created, Posted, shown_name};
 use ghost_domain::ChatPost;
 use ghost_domain::redact::Redactor;
 use ghost_proto::v1;
+use ghost_rules::chat::{ChannelView, Created, Posted, shown_name};
 
 use super::texts::texts;
 

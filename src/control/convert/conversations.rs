@@ -1,9 +1,9 @@
 //! Conversations with someone outside, redacted on their way out.
 
-use ghost_commons::chat::shown_name;
 use ghost_domain::redact::Redactor;
 use ghost_domain::{Action, Attachment, Conversation, ConversationEntry};
 use ghost_proto::v1;
+use ghost_rules::chat::shown_name;
 
 /// A conversation.
 #[must_use]

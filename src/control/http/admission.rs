@@ -26,7 +26,7 @@ pub(super) const TICKET: &str = "ticket";
 pub(super) async fn issue(State(rest): Shared) -> Result<Json<Value>, Failed> {
     let ticket =
         unguessable().map_err(|error| Refusal::new(Code::Unavailable, format!("a ticket cannot be made: {error}")))?;
-    let Some(until) = rest.tickets.give(&ticket, rest.control.world.cx().now()) else {
+    let Some(until) = rest.tickets.give(&ticket, rest.control.world.ctx().now()) else {
         let what = format!("{MOST} tickets wait to be used, which is as many as may be");
         let hint = format!("use those that you have, or wait {} s", GOOD_FOR.as_secs());
         return Err(Refusal::new(Code::RateLimited, what).hint(hint).into());
@@ -47,7 +47,7 @@ impl Admission {
     /// When another request did so meanwhile.
     pub(super) fn use_up(self, rest: &Rest) -> Result<(), Refusal> {
         match self.0 {
-            Some(ticket) if !rest.tickets.take(&ticket, rest.control.world.cx().now()) => Err(no_ticket()),
+            Some(ticket) if !rest.tickets.take(&ticket, rest.control.world.ctx().now()) => Err(no_ticket()),
             Some(_) | None => Ok(()),
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn unknown(refusal: &Refusal) -> Response {
 pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request, next: Next) -> Response {
     let ticket = given(request.uri());
     match &ticket {
-        Some(ticket) if !rest.tickets.holds(ticket, rest.control.world.cx().now()) => return unknown(&no_ticket()),
+        Some(ticket) if !rest.tickets.holds(ticket, rest.control.world.ctx().now()) => return unknown(&no_ticket()),
         Some(_) => {}
         None => {
             if let Err(unknown) = guard::has_token(&rest, request.method(), request.headers()) {

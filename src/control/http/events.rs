@@ -24,7 +24,7 @@ use super::failed::{Failed, body, http_status, in_an_address};
 use super::params::Params;
 use super::rest::{Rest, Shared};
 use crate::convert::input::bad;
-use crate::streams::{self, Ended, Farewell, Item, Start, Stream, Wanted, Why};
+use crate::streams::{self, DrainTimeout, Ended, Item, Start, Stream, Wanted, Why};
 
 /// Bytes of a frame from a reader, who has nothing to say but "close" and "pong".
 const FRAME_MAX: usize = 4 * 1024;
@@ -34,9 +34,9 @@ const REASON_MAX: usize = 123;
 const AT_ONCE: usize = 64;
 
 /// How the end of a stream is waited for.
-fn farewell(rest: &Rest) -> Farewell {
-    let cx = rest.control.world.cx();
-    Farewell::new(Arc::clone(&cx.ports.clock), Limits::seconds(cx.limits().reader_stall_seconds))
+fn drain_timeout(rest: &Rest) -> DrainTimeout {
+    let ctx = rest.control.world.ctx();
+    DrainTimeout::new(Arc::clone(&ctx.ports.clock), Limits::seconds(ctx.limits().reader_stall_seconds))
 }
 
 fn wanted(uri: &Uri, headers: &HeaderMap) -> Result<(Wanted, Naming), Refusal> {
@@ -100,23 +100,23 @@ pub(super) async fn sent(
     if let Err(refusal) = admission.use_up(&rest) {
         return Ok(admission::unknown(&refusal));
     }
-    Ok(Sse::new(server_sent(stream, farewell(&rest), naming)).into_response())
+    Ok(Sse::new(server_sent(stream, drain_timeout(&rest), naming)).into_response())
 }
 
-fn server_sent(stream: Stream, end: Farewell, naming: Naming) -> impl Flow<Item = Result<Event, Infallible>> {
+fn server_sent(stream: Stream, end: DrainTimeout, naming: Naming) -> impl Flow<Item = Result<Event, Infallible>> {
     let Stream { mut items, feeder, seat } = stream;
     // A task of its own, since nobody looks here while a reader does not read; it ends with the body.
-    let mut farewell = JoinSet::new();
+    let mut drain_timeout = JoinSet::new();
     let ending = end.clone();
-    farewell.spawn(async move { ending.after(feeder).await });
+    drain_timeout.spawn(async move { ending.after(feeder).await });
     let (mut given, mut over) = (None, false);
-    futures_util::stream::poll_fn(move |cx| {
+    futures_util::stream::poll_fn(move |ctx| {
         // Held as long as there is a body: one that is not read counts as a reader until it is gone.
         let _ = &seat;
         if over {
             return Poll::Ready(None);
         }
-        let item = if farewell.poll_join_next(cx).is_ready() {
+        let item = if drain_timeout.poll_join_next(ctx).is_ready() {
             // It has had its time for what was on its way to it: it is told why, and goes on after what it got.
             over = true;
             let ended = std::iter::from_fn(|| items.try_recv().ok()).find_map(|item| match item {
@@ -126,7 +126,7 @@ fn server_sent(stream: Stream, end: Farewell, naming: Naming) -> impl Flow<Item 
             // Who got nothing yet has no place to go on from, and asks again as it did.
             Poll::Ready(given.zip(ended).map(|(position, ended)| Item::Ended(Ended { position, ..ended })))
         } else {
-            items.poll_recv(cx)
+            items.poll_recv(ctx)
         };
         if item.is_ready() {
             end.taken();
@@ -192,11 +192,11 @@ pub(super) async fn socket(
         Ok(stream) => admission.use_up(&rest).map(|()| stream),
         Err(refusal) => Err(refusal),
     };
-    let farewell = farewell(&rest);
+    let drain_timeout = drain_timeout(&rest);
     Ok(upgrade.max_message_size(FRAME_MAX).max_frame_size(FRAME_MAX).on_upgrade(move |socket| async move {
         let (mut sink, mut source) = socket.split();
         let end = match opened {
-            Ok(stream) => talk(&mut sink, &mut source, stream, &farewell).await,
+            Ok(stream) => talk(&mut sink, &mut source, stream, &drain_timeout).await,
             Err(refusal) => refused(&mut sink, &refusal).await.map_or(End::Gone, End::Close),
         };
         let leave = async {
@@ -214,7 +214,7 @@ pub(super) async fn socket(
         };
         tokio::select! {
             () = leave => {}
-            () = farewell.wait() => {}
+            () = drain_timeout.wait() => {}
         }
     }))
 }
@@ -246,7 +246,7 @@ async fn talk(
     sink: &mut SplitSink<WebSocket, Message>,
     source: &mut SplitStream<WebSocket>,
     stream: Stream,
-    farewell: &Farewell,
+    drain_timeout: &DrainTimeout,
 ) -> End {
     let Stream { mut items, feeder, seat: _seat } = stream;
     let sending = async {
@@ -261,12 +261,12 @@ async fn talk(
                 if sink.feed(message).await.is_err() {
                     return End::Gone;
                 }
-                farewell.taken();
+                drain_timeout.taken();
             }
             if sink.flush().await.is_err() {
                 return End::Gone;
             }
-            farewell.taken();
+            drain_timeout.taken();
         }
         End::Gone
     };
@@ -292,7 +292,7 @@ async fn talk(
         end = sending => end,
         end = listening => end,
         // It was cut off and does not even read that.
-        () = farewell.after(feeder) => End::Gone,
+        () = drain_timeout.after(feeder) => End::Gone,
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use ghost_commons::feed::Subscription;
 use ghost_domain::event::EventFilter;
 use ghost_domain::{Code, Refusal};
+use ghost_rules::feed::Subscription;
 use ghost_world::LoopDown;
 use serde_json::json;
 
@@ -43,7 +43,7 @@ pub(super) async fn readyz(State(rest): Shared) -> Result<&'static str, Failed> 
     tokio::select! {
         biased;
         answered = answer => answered.map(|()| "ready\n").map_err(Failed),
-        () = world.cx().ports.clock.sleep(READY_WITHIN) => {
+        () = world.ctx().ports.clock.sleep(READY_WITHIN) => {
             Err(Refusal::new(Code::Unavailable, "the store does not answer").into())
         }
     }

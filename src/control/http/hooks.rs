@@ -11,12 +11,12 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use ghost_commons::conversations::{self as rules, Said, Start};
-use ghost_commons::requests;
 use ghost_config::plan::WebhookPlan;
 use ghost_domain::conversation::WEBHOOK;
 use ghost_domain::text::{clip, nearest, shown};
 use ghost_domain::{Code, Party, Refusal, RequestId, RequestKey};
+use ghost_rules::conversations::{self as rules, Said, Start};
+use ghost_rules::requests;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -93,7 +93,7 @@ pub(super) async fn inbound(
         .into_response();
     };
     let (head, body) = request.into_parts();
-    let most = (rest.control.world.cx().limits().message_bytes as usize) * ESCAPED + BESIDE_TEXT;
+    let most = (rest.control.world.ctx().limits().message_bytes as usize) * ESCAPED + BESIDE_TEXT;
     let Ok(body) = to_bytes(body, most).await else {
         return Failed(
             Refusal::new(Code::TooLarge, format!("the body is cut off or has more than {most} bytes"))
@@ -135,7 +135,7 @@ fn signed(
         return Err(bad());
     }
     let seconds = timestamp.parse::<i64>().ok().filter(|seconds| (0..=253_402_300_799).contains(seconds));
-    let now = rest.control.world.cx().now().0.div_euclid(1_000);
+    let now = rest.control.world.ctx().now().0.div_euclid(1_000);
     let tolerance = i64::try_from(webhook.tolerance.as_secs()).unwrap_or(i64::MAX);
     let Some(seconds) = seconds else {
         return Err(Box::new(unauthorized(
@@ -181,7 +181,7 @@ async fn take(
     let party = Party::Outside(input::line("from", &inbound.from, NAME_MAX)?);
     let said = Said {
         from: party.clone(),
-        content: input::prose("text", &inbound.text, world.cx().limits().message_bytes)?,
+        content: input::prose("text", &inbound.text, world.ctx().limits().message_bytes)?,
         attachments: Vec::new(),
         reply_to: input::line_if("reply_to", inbound.reply_to.as_deref(), NAME_MAX)?,
         external_id: input::line_if("message_id", inbound.message_id.as_deref(), NAME_MAX)?,
@@ -191,10 +191,10 @@ async fn take(
     let digest = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
     let shown_id = request_id.as_str().to_owned();
     let key = RequestKey { principal: Party::Outside(adapter), request_id, method: "hooks".to_owned(), digest };
-    let cx = world.cx().clone();
-    let taken = requests::once(world.store(), world.cx(), key, move |w| {
+    let ctx = world.ctx().clone();
+    let taken = requests::once(world.store(), world.ctx(), key, move |w| {
         Box::pin(async move {
-            let heard = rules::arrive(w, &cx, start, said).await?;
+            let heard = rules::arrive(w, &ctx, start, said).await?;
             Ok(Taken {
                 conversation_id: heard.conversation.conversation_id.to_string(),
                 message_id: heard.entry.message_id.to_string(),

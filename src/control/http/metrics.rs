@@ -2,8 +2,8 @@
 //!
 //! Must never: name what grows without bound (roots, turns) in a label.
 
-use ghost_commons::status::{self, Facts};
 use ghost_domain::{Activity, AgentStatus, Money, Refusal};
+use ghost_rules::status::{self, Facts};
 use ghost_tools::AgentControl;
 
 use super::exposition::Page;
@@ -15,7 +15,7 @@ use crate::tallies::Counts;
 /// All figures. Reads the store once.
 pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     let world = &control.world;
-    let now = world.cx().now();
+    let now = world.ctx().now();
     let (facts, budgets) = world
         .store()
         .read(move |r| {
@@ -23,7 +23,7 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
         })
         .await?;
     let (statuses, activities) = population(control);
-    let now = world.cx().now();
+    let now = world.ctx().now();
     let mut page = Page::default();
 
     page.family("ghost_agents", "gauge", "Agents by status.");

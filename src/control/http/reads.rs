@@ -9,11 +9,11 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
-use ghost_commons::mail::agent_for_operator;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Party, Refusal};
 use ghost_proto::v1;
+use ghost_rules::mail::agent_for_operator;
 use serde_json::{Value, json};
 
 use super::failed::Failed;
@@ -93,10 +93,10 @@ pub(super) async fn brief(State(rest): Shared, id: Named, uri: Uri) -> Result<St
 async fn specs(control: &Control, id: Named) -> Result<Arc<[ToolSpec]>, Failed> {
     let agent_id: AgentId = named(id)?.parse()?;
     let world = &control.world;
-    let cx = world.cx().clone();
+    let ctx = world.ctx().clone();
     let agent = world
         .store()
-        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| cx.may_run(agent), &agent_id).await }))
+        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &agent_id).await }))
         .await?;
     let (_, registry) = world.engine().outfit(&agent)?;
     Ok(registry.specs())
@@ -150,7 +150,7 @@ pub(super) async fn ledger(State(rest): Shared, uri: Uri) -> Answer {
         tool: params.text("tool"),
         status: params.text("status"),
         turn_id: params.text("turn"),
-        since_at_ms: params.since("since", rest.control.world.cx().now().0)?,
+        since_at_ms: params.since("since", rest.control.world.ctx().now().0)?,
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };

@@ -25,7 +25,7 @@ const NAME: &str = "ghost_session";
 pub(super) async fn begin(State(rest): Shared) -> Result<Response, Failed> {
     let secret =
         unguessable().map_err(|error| Refusal::new(Code::Unavailable, format!("a cookie cannot be made: {error}")))?;
-    let Some(until) = rest.sessions.give(&secret, rest.control.world.cx().now()) else {
+    let Some(until) = rest.sessions.give(&secret, rest.control.world.ctx().now()) else {
         return Err(Refusal::new(Code::RateLimited, "too many cookies are in use")
             .hint("use one that you have, or wait until they end")
             .into());
@@ -43,7 +43,7 @@ pub(super) fn holds(rest: &Rest, method: &Method, headers: &HeaderMap) -> bool {
     if changes && !headers.contains_key(header::ORIGIN) {
         return false;
     }
-    let now = rest.control.world.cx().now();
+    let now = rest.control.world.ctx().now();
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut secrets = cookies
         .flat_map(|value| value.split(';'))

@@ -1,7 +1,7 @@
 //! Agents as the services show them.
 
-use ghost_commons::mail;
 use ghost_domain::{Agent, AgentId, TurnId};
+use ghost_rules::mail;
 use ghost_world::World;
 
 use super::outcome::{Result, refused};
@@ -42,12 +42,12 @@ pub struct AtWork {
 
 /// A live agent at work, or a refusal that names the nearest one.
 pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
-    let (cx, id) = (world.cx().clone(), agent_id.clone());
+    let (ctx, id) = (world.ctx().clone(), agent_id.clone());
     world
         .store()
         .read(move |r| {
             Box::pin(async move {
-                let agent = mail::agent_for_operator(r, |agent| cx.may_run(agent), &id).await?;
+                let agent = mail::agent_for_operator(r, |agent| ctx.may_run(agent), &id).await?;
                 let inbox_pending = r.inbox_depth(&id).await?.into();
                 let turn = r.turn_open_of(&id).await?;
                 let turn_id = turn.as_ref().map(|turn| turn.turn_id);

@@ -2,8 +2,8 @@
 //!
 //! Must never: say more of an ask than was recorded when it ended.
 
-use ghost_commons::mail::deleted_words;
 use ghost_domain::{Ask, AskStatus, Code, Refusal, Turn, TurnStatus};
+use ghost_rules::mail::deleted_words;
 use ghost_world::World;
 
 use super::outcome::Result;
@@ -11,7 +11,7 @@ use super::turns::why_ended;
 
 /// The refusal that an ask ended with; nothing if it is open or was answered. Its words are redacted.
 pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>> {
-    let words = world.cx().redactor.redact(ask.error.as_deref().unwrap_or("it ended without an answer"));
+    let words = world.ctx().redactor.redact(ask.error.as_deref().unwrap_or("it ended without an answer"));
     match ask.status {
         AskStatus::Open | AskStatus::Answered => Ok(None),
         AskStatus::TimedOut => Ok(Some(

@@ -14,7 +14,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
     let after: Option<Scope> =
         if cursor.is_empty() { None } else { Some(cursor.parse().map_err(|_: Refusal| bad_cursor(cursor))?) };
     let mut filter = BudgetFilter { sort, no_roots: sort.is_none(), after, ..BudgetFilter::default() };
-    let (now, root_tokens) = (world.cx().now(), world.cx().limits().root_tokens_max);
+    let (now, root_tokens) = (world.ctx().now(), world.ctx().limits().root_tokens_max);
     let found: Result<Vec<Budget>> = world
         .store()
         .read(move |r| {
@@ -41,7 +41,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
 
 /// Sums of settled model calls, in the order of agent and model.
 pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> {
-    world.store().read(move |r| Box::pin(async move { ghost_commons::budgets::usage(r, &filter).await })).await
+    world.store().read(move |r| Box::pin(async move { ghost_rules::budgets::usage(r, &filter).await })).await
 }
 
 /// The same in parts; a `limit` of 0 is none.

@@ -2,11 +2,11 @@
 //!
 //! Must never: change what a rule of commons decides.
 
-use ghost_commons::{Cx, mail, tasks, turns};
 use ghost_domain::text::clip;
 use ghost_domain::{
     Envelope, Limits, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus,
 };
+use ghost_rules::{RuleContext, mail, tasks, turns};
 use ghost_store::Writes;
 use ghost_world::World;
 
@@ -16,7 +16,7 @@ use super::turns::no_turn;
 /// Cancels an open turn; one that has ended stays as it is.
 pub async fn cancel_turn(
     w: &mut dyn Writes,
-    cx: &Cx,
+    ctx: &RuleContext,
     by: &Party,
     turn_id: TurnId,
     reason: Option<&str>,
@@ -25,9 +25,9 @@ pub async fn cancel_turn(
         None => Err(no_turn(turn_id)),
         Some(turn) if turn.status != TurnStatus::Open => Ok((turn, false)),
         Some(_) => {
-            let mut turn = turns::cancel(w, cx, by, turn_id).await?;
+            let mut turn = turns::cancel(w, ctx, by, turn_id).await?;
             if let Some(reason) = reason {
-                turn.reason = Some(format!("by {by}: {}", cx.redactor.redact(&clip(reason, 300))));
+                turn.reason = Some(format!("by {by}: {}", ctx.redactor.redact(&clip(reason, 300))));
                 w.turn_put(&turn).await?;
             }
             Ok((turn, true))
@@ -36,8 +36,8 @@ pub async fn cancel_turn(
 }
 
 /// Delivers mail, and gives it as the store keeps it: with its place.
-pub async fn deliver(w: &mut dyn Writes, cx: &Cx, draft: mail::Draft) -> Result<Envelope> {
-    let sent = mail::deliver(w, cx, draft).await?;
+pub async fn deliver(w: &mut dyn Writes, ctx: &RuleContext, new_message: mail::NewMessage) -> Result<Envelope> {
+    let sent = mail::deliver(w, ctx, new_message).await?;
     Ok(w.message_get(sent.message_id).await?.unwrap_or(sent))
 }
 
@@ -57,7 +57,7 @@ pub struct TaskText {
 /// Rewrites a task and changes it, with one entry in its history that says both.
 pub async fn edit_task(
     w: &mut dyn Writes,
-    cx: &Cx,
+    ctx: &RuleContext,
     by: &Party,
     task_id: TaskId,
     text: TaskText,
@@ -88,12 +88,12 @@ pub async fn edit_task(
             change.note = Some(format!("changed: {}", rewritten.join(", ")));
         }
     }
-    tasks::update(w, cx, by, task_id, change, chain).await
+    tasks::update(w, ctx, by, task_id, change, chain).await
 }
 
 /// Puts the answer of a request that has ended in the place of the mark that it had begun.
 pub async fn keep_answer(world: &World, key: RequestKey, answer: String) -> Result<()> {
-    let at = world.cx().now();
+    let at = world.ctx().now();
     world
         .store()
         .write(move |w| Box::pin(async move { w.request_put(&StoredAnswer { key, answer, at }).await }))
@@ -119,14 +119,14 @@ pub async fn take_over_call(
     found: String,
     ours: String,
 ) -> Result<CutOff> {
-    let cx = world.cx().clone();
+    let ctx = world.ctx().clone();
     world
         .store()
         .write(move |w| {
             Box::pin(async move {
                 let kept = w.request_get(&key.principal, &key.request_id).await?;
                 let Some(kept) = kept.filter(|kept| kept.answer == found) else { return Ok(CutOff::Others) };
-                let oldest = cx.now().minus(Limits::days(cx.limits().journal_days));
+                let oldest = ctx.now().minus(Limits::days(ctx.limits().journal_days));
                 if kept.at <= oldest && w.turn_get(turn_id).await?.is_none() {
                     return Ok(CutOff::Lost);
                 }

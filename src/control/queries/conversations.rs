@@ -1,10 +1,10 @@
 //! Conversations as the services show them.
 
-use ghost_commons::conversations;
 use ghost_domain::{
     AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, MailState, Refusal, Turn, TurnId,
     TurnStatus,
 };
+use ghost_rules::conversations;
 use ghost_world::World;
 use uuid::Uuid;
 
@@ -117,13 +117,13 @@ pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option
 
 /// Why this agent answers nothing for now, if it does not.
 pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Refusal>> {
-    let (cx, agent_id) = (world.cx().clone(), agent_id.clone());
+    let (ctx, agent_id) = (world.ctx().clone(), agent_id.clone());
     world
         .store()
         .read(move |r| {
             Box::pin(async move {
                 Ok::<_, Refusal>(match r.agent_get(&agent_id).await?.filter(|agent| !agent.is_deleted()) {
-                    Some(agent) => ghost_commons::asks::unanswerable(&cx, &agent),
+                    Some(agent) => ghost_rules::asks::unanswerable(&ctx, &agent),
                     None => Some(
                         Refusal::new(Code::Conflict, format!("{agent_id} was deleted and answers nothing any more"))
                             .hint("an operator can give the conversation to another agent: `ghostctl conversation handoff`"),

@@ -3,10 +3,10 @@
 //!
 //! Must never: refuse a name that a record bears.
 
-use ghost_commons::mail;
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, words};
 use ghost_domain::{AgentId, Code, LedgerRow, Refusal, TurnId};
+use ghost_rules::mail;
 use ghost_store::tables::LedgerFilter;
 use ghost_world::World;
 use serde_json::json;

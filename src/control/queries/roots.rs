@@ -16,7 +16,7 @@ use super::pages::WINDOW;
 /// Refuses a root that nothing bears: no account, tally, usage, job or open turn, none of the newest thousand turns and of
 /// the first thousand tasks, and no mail that waits in an inbox.
 pub async fn root_named(world: &World, root_id: RootId) -> Result<()> {
-    let inbox_max = world.cx().limits().inbox_max;
+    let inbox_max = world.ctx().limits().inbox_max;
     world.store().read(move |r| Box::pin(async move { look(r, root_id, inbox_max).await })).await
 }
 

@@ -66,7 +66,7 @@ pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str
 
 #[cfg(test)]
 mod tests {
-    use ghost_domain::storm::RootTally;
+    use ghost_domain::root_tally::RootTally;
     use ghost_domain::{Money, RootId, Timestamp};
 
     use super::*;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_agent::prompt::{self, Part};
-use ghost_commons::agents::{self as rules, NewAgent};
-use ghost_commons::mail::Chain;
-use ghost_commons::{Cx, requests};
 use ghost_config::plan::Plan;
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Limits, Party, Refusal};
 use ghost_proto::v1;
 use ghost_proto::v1::agents_server::Agents;
+use ghost_rules::agents::{self as rules, NewAgent};
+use ghost_rules::mail::Chain;
+use ghost_rules::{RuleContext, requests};
 use ghost_store::Writes;
 use ghost_tools::AgentControl;
 use ghost_world::AgentCard;
@@ -88,7 +88,7 @@ impl Wanted {
         })
     }
 
-    async fn create(self, w: &mut dyn Writes, cx: &Cx, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
+    async fn create(self, w: &mut dyn Writes, ctx: &RuleContext, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
         plan.check_overrides_of(&self.archetype, &self.overrides)?;
         let agent_id = match self.agent_id {
             Some(agent_id) => agent_id,
@@ -96,7 +96,7 @@ impl Wanted {
         };
         if plan.agent(&agent_id).is_some() {
             let there = w.agent_get(&agent_id).await?;
-            return Err(rules::reserved(cx, by, &agent_id, there.as_ref()));
+            return Err(rules::reserved(ctx, by, &agent_id, there.as_ref()));
         }
         let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
         let new = NewAgent {
@@ -109,9 +109,9 @@ impl Wanted {
             overrides: self.overrides,
             daily_money,
             goal: self.goal,
-            chain: Chain::root(cx),
+            chain: Chain::root(ctx),
         };
-        let (agent, changed) = rules::create_once(w, cx, by, new).await?;
+        let (agent, changed) = rules::create_once(w, ctx, by, new).await?;
         Ok(Created { agent, changed })
     }
 }
@@ -175,7 +175,7 @@ impl AgentsService {
         };
         // No event tells that an agent opens no turn: that is asked anew each time.
         let waits =
-            shown.work.parked.clone().or_else(|| world.cx().waiting(&agent_id).map(|reason| reason.to_string()));
+            shown.work.parked.clone().or_else(|| world.ctx().waiting(&agent_id).map(|reason| reason.to_string()));
         Ok(v1::GetAgentResponse {
             agent: Some(agent),
             inbox_pending: shown.work.inbox_pending,
@@ -184,7 +184,7 @@ impl AgentsService {
             tools: shown.tools,
             access: shown.access.map(str::to_owned),
             cannot_run: shown.cannot_run.clone(),
-            waits: waits.map(|reason| world.cx().redactor.redact(&reason)),
+            waits: waits.map(|reason| world.ctx().redactor.redact(&reason)),
         })
     }
 
@@ -219,14 +219,14 @@ impl AgentsService {
         let agent_id: AgentId = input::parsed("agent_id", &request.agent_id)?;
         let world = &self.control.world;
         queries::at_work(world, &agent_id).await?;
-        let office = &world.engine().office;
-        let Some(data) = office.data_dir() else {
+        let world_services = &world.engine().services;
+        let Some(data) = world_services.data_dir() else {
             return Err(Refusal::new(Code::Unavailable, "this world keeps no memory files")
                 .hint("ask the agent itself instead"));
         };
-        let most = world.cx().limits().file_bytes;
+        let most = world.ctx().limits().file_bytes;
         let limit = if request.limit == 0 { most } else { request.limit.min(most) };
-        memory::inspect(&office.workspace, data, agent_id, request.path.as_deref(), limit).await
+        memory::inspect(&world_services.workspace, data, agent_id, request.path.as_deref(), limit).await
     }
 
     /// Waits a moment until memory shows what was committed, so that who made a change finds it in the next list.
@@ -244,7 +244,7 @@ impl AgentsService {
             biased;
             () = looking => {}
             // The supervisor is busy or ending; the record is committed and memory follows it.
-            () = world.cx().ports.clock.sleep(SETTLING) => {}
+            () = world.ctx().ports.clock.sleep(SETTLING) => {}
         }
     }
 
@@ -280,11 +280,11 @@ impl Agents for AgentsService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "agents.create", &request.get_ref().request_id)?;
         let world = &self.control.world;
-        let cx = world.cx().clone();
-        let wanted = Wanted::of(request.get_ref(), &cx.limits()).map_err(to_status)?;
+        let ctx = world.ctx().clone();
+        let wanted = Wanted::of(request.get_ref(), &ctx.limits()).map_err(to_status)?;
         let plan = world.plan();
-        let Created { agent, changed } = requests::once(world.store(), world.cx(), key, move |w| {
-            Box::pin(async move { wanted.create(w, &cx, &by, &plan).await })
+        let Created { agent, changed } = requests::once(world.store(), world.ctx(), key, move |w| {
+            Box::pin(async move { wanted.create(w, &ctx, &by, &plan).await })
         })
         .await
         .map_err(to_status)?;
@@ -297,9 +297,9 @@ impl Agents for AgentsService {
         let key = caller::key(&request, "agents.start", &request.get_ref().request_id)?;
         let agent_id: AgentId = input::parsed("agent_id", &request.get_ref().agent_id).map_err(to_status)?;
         let world = &self.control.world;
-        let (cx, id) = (world.cx().clone(), agent_id.clone());
-        let (agent, changed) = requests::once(world.store(), world.cx(), key, move |w| {
-            Box::pin(async move { rules::start(w, &cx, &by, &id).await })
+        let (ctx, id) = (world.ctx().clone(), agent_id.clone());
+        let (agent, changed) = requests::once(world.store(), world.ctx(), key, move |w| {
+            Box::pin(async move { rules::start(w, &ctx, &by, &id).await })
         })
         .await
         .map_err(to_status)?;
@@ -322,9 +322,9 @@ impl Agents for AgentsService {
             grace => input::wait("grace_ms", grace).map_err(to_status)?,
         };
         let world = &self.control.world;
-        let (cx, id) = (world.cx().clone(), agent_id.clone());
-        let (_, changed) = requests::once(world.store(), world.cx(), key, move |w| {
-            Box::pin(async move { rules::stop(w, &cx, &asker, &id, reason.as_deref()).await })
+        let (ctx, id) = (world.ctx().clone(), agent_id.clone());
+        let (_, changed) = requests::once(world.store(), world.ctx(), key, move |w| {
+            Box::pin(async move { rules::stop(w, &ctx, &asker, &id, reason.as_deref()).await })
         })
         .await
         .map_err(to_status)?;
@@ -340,10 +340,10 @@ impl Agents for AgentsService {
         let agent_id: AgentId = input::parsed("agent_id", &request.agent_id).map_err(to_status)?;
         let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
         let world = &self.control.world;
-        let (cx, id) = (world.cx().clone(), agent_id.clone());
-        let Gone { agent, left } = requests::once(world.store(), world.cx(), key, move |w| {
+        let (ctx, id) = (world.ctx().clone(), agent_id.clone());
+        let Gone { agent, left } = requests::once(world.store(), world.ctx(), key, move |w| {
             Box::pin(async move {
-                let done = rules::delete_because(w, &cx, &by, &id, reason.as_deref()).await?;
+                let done = rules::delete_because(w, &ctx, &by, &id, reason.as_deref()).await?;
                 Ok(Gone { agent: done.agent, left: Some(done.left) })
             })
         })

@@ -1,11 +1,11 @@
 //! Budgets and what was used.
 
-use ghost_commons::budgets::{self as rules, NewLimits};
-use ghost_commons::requests;
 use ghost_domain::text::nearest;
 use ghost_domain::{Money, Refusal, RequestKey, Scope};
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_server::Budgets;
+use ghost_rules::budgets::{self as rules, NewLimits};
+use ghost_rules::requests;
 use ghost_store::tables::UsageFilter;
 use tonic::{Request, Response, Status};
 
@@ -109,13 +109,13 @@ impl Budgets for BudgetsService {
         let scope = self.scope(&request.get_ref().scope).map_err(to_status)?;
         let limits = limits(request.get_ref()).map_err(to_status)?;
         self.check_root(&key, &scope).await.map_err(to_status)?;
-        let cx = self.0.world.cx().clone();
-        let budget = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { rules::set(w, &cx, &by, &scope, limits).await })
+        let ctx = self.0.world.ctx().clone();
+        let budget = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { rules::set(w, &ctx, &by, &scope, limits).await })
         })
         .await
         .map_err(to_status)?;
-        let root_tokens = self.0.world.cx().limits().root_tokens_max;
+        let root_tokens = self.0.world.ctx().limits().root_tokens_max;
         Ok(Response::new(convert::budget(&budget.with_default(root_tokens))))
     }
 

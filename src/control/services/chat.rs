@@ -1,18 +1,18 @@
 //! Chat channels.
 
-use ghost_commons::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, NewChannel, NewPost};
-use ghost_commons::mail::Chain;
-use ghost_commons::requests;
 use ghost_domain::{AgentId, ChannelName, Party, Refusal, RequestKey};
 use ghost_proto::v1;
 use ghost_proto::v1::chat_server::Chat;
+use ghost_rules::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, NewChannel, NewPost};
+use ghost_rules::mail::Chain;
+use ghost_rules::requests;
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{chat as convert, input};
 use crate::refusal::to_status;
-use crate::{acting, caller, queries};
+use crate::{act_as, caller, queries};
 
 /// Agents that one request may name as members.
 const NAMES_MAX: usize = 10_000;
@@ -41,7 +41,7 @@ impl MemberChange {
             to,
             channel: input::parsed("channel", channel)?,
             agent_id: input::parsed("agent_id", agent_id)?,
-            as_agent: acting::wanted(as_agent)?,
+            as_agent: act_as::wanted(as_agent)?,
         })
     }
 }
@@ -63,7 +63,7 @@ impl ChatService {
             content: request.content,
             reply_to: request.reply_to,
             deliver: request.deliver,
-            chain: Chain::root(self.0.world.cx()),
+            chain: Chain::root(self.0.world.ctx()),
         })
     }
 
@@ -74,23 +74,23 @@ impl ChatService {
         change: Result<MemberChange, Refusal>,
     ) -> Result<Response<v1::Channel>, Status> {
         let MemberChange { to, channel, agent_id, as_agent } = change.map_err(to_status)?;
-        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
-        let view = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
+        let view = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             Box::pin(async move {
                 let tool = match to {
                     Membership::In => "syscall.chat.invite",
                     Membership::Out => "syscall.chat.remove",
                 };
-                let by = acting::speaker(w, &plan, by, as_agent.as_ref(), tool).await?;
+                let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), tool).await?;
                 match to {
-                    Membership::In => rules::invite(w, &cx, &by, &channel, &agent_id).await,
-                    Membership::Out => rules::remove(w, &cx, &by, &channel, &agent_id).await,
+                    Membership::In => rules::invite(w, &ctx, &by, &channel, &agent_id).await,
+                    Membership::Out => rules::remove(w, &ctx, &by, &channel, &agent_id).await,
                 }
             })
         })
         .await
         .map_err(to_status)?;
-        Ok(Response::new(convert::channel(&view, &self.0.world.cx().redactor)))
+        Ok(Response::new(convert::channel(&view, &self.0.world.ctx().redactor)))
     }
 
     pub(crate) async fn channels(&self, request: v1::ListChannelsRequest) -> Result<v1::ListChannelsResponse, Refusal> {
@@ -101,14 +101,14 @@ impl ChatService {
         let (views, more) = store
             .read(move |r| Box::pin(async move { rules::list_after(r, of.as_ref(), &after, limit).await }))
             .await?;
-        let redactor = &self.0.world.cx().redactor;
+        let redactor = &self.0.world.ctx().redactor;
         let (channels, more) = queries::within_bytes(views.iter().map(|view| convert::channel(view, redactor)), more);
         let next_cursor = channels.last().filter(|_| more).map(|channel| input::seal("channels", &channel.channel));
         Ok(v1::ListChannelsResponse { next_cursor: next_cursor.unwrap_or_default(), channels })
     }
 
     pub(crate) async fn posts(&self, by: Party, request: v1::HistoryRequest) -> Result<v1::HistoryResponse, Refusal> {
-        let as_agent = acting::wanted(request.as_agent.as_deref())?;
+        let as_agent = act_as::wanted(request.as_agent.as_deref())?;
         let query = HistoryQuery {
             channel: input::parsed("channel", &request.channel)?,
             limit: if request.limit == 0 { HISTORY_DEFAULT } else { request.limit.min(HISTORY_MAX) },
@@ -121,7 +121,7 @@ impl ChatService {
             .read(move |r| {
                 Box::pin(async move {
                     let tool = "syscall.chat.history";
-                    let reader = acting::speaker(r, &plan, by, as_agent.as_ref(), tool).await?;
+                    let reader = act_as::speaker(r, &plan, by, as_agent.as_ref(), tool).await?;
                     rules::history(r, &reader.party, &query).await
                 })
             })
@@ -133,7 +133,7 @@ impl ChatService {
         let (total, mut used) = (posts.len(), 0);
         let mut messages: Vec<v1::ChatMessage> = Vec::new();
         for post in posts {
-            let message = convert::message(&post, &self.0.world.cx().redactor);
+            let message = convert::message(&post, &self.0.world.ctx().redactor);
             used += message.encoded_len();
             if used > queries::PAGE_BYTES && !messages.is_empty() {
                 break;
@@ -156,35 +156,35 @@ impl Chat for ChatService {
     ) -> Result<Response<v1::CreateChannelResponse>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "chat.create", &request.get_ref().request_id)?;
-        let as_agent = acting::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let as_agent = act_as::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
         let new = self.new_channel(request.get_ref()).map_err(to_status)?;
-        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
-        let created = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
+        let created = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             Box::pin(async move {
-                let by = acting::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.create").await?;
-                rules::create(w, &cx, &by, new).await
+                let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.create").await?;
+                rules::create(w, &ctx, &by, new).await
             })
         })
         .await
         .map_err(to_status)?;
-        Ok(Response::new(convert::created(created, &self.0.world.cx().redactor)))
+        Ok(Response::new(convert::created(created, &self.0.world.ctx().redactor)))
     }
 
     async fn post(&self, request: Request<v1::PostRequest>) -> Result<Response<v1::PostResponse>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "chat.post", &request.get_ref().request_id)?;
-        let as_agent = acting::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let as_agent = act_as::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
         let new = self.new_post(request.into_inner()).map_err(to_status)?;
-        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
-        let posted = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
+        let posted = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             Box::pin(async move {
-                let by = acting::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.send").await?;
-                rules::post(w, &cx, &by, plan.chat_wake, new).await
+                let by = act_as::speaker(w, &plan, by, as_agent.as_ref(), "syscall.chat.send").await?;
+                rules::post(w, &ctx, &by, plan.chat_wake, new).await
             })
         })
         .await
         .map_err(to_status)?;
-        Ok(Response::new(convert::posted(&posted, &self.0.world.cx().redactor)))
+        Ok(Response::new(convert::posted(&posted, &self.0.world.ctx().redactor)))
     }
 
     async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::Channel>, Status> {

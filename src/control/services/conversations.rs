@@ -5,14 +5,14 @@ mod watch;
 
 use std::pin::Pin;
 
-use ghost_commons::conversations::{self as rules, Handover, Heard, Said, Start};
-use ghost_commons::mail::Chain;
-use ghost_commons::requests;
 use ghost_domain::conversation::{CONTROL, mime_of};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Attachment, Code, ConversationId, Refusal};
 use ghost_proto::v1;
 use ghost_proto::v1::conversations_server::Conversations;
+use ghost_rules::conversations::{self as rules, Handover, Heard, Said, Start};
+use ghost_rules::mail::Chain;
+use ghost_rules::requests;
 use ghost_world::World;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
@@ -31,10 +31,10 @@ pub struct ConversationsService(pub Control);
 
 /// Workspace files as attachments: each must be there, and no larger than the world allows.
 fn attachments(world: &World, paths: &[String]) -> Result<Vec<Attachment>, Refusal> {
-    let most = world.cx().limits().attachment_bytes;
+    let most = world.ctx().limits().attachment_bytes;
     let mut files = Vec::new();
     for path in input::paths("attachments", paths)? {
-        let bytes = world.engine().office.workspace.size_now(&WorkspacePath::parse(&path, false)?)?;
+        let bytes = world.engine().services.workspace.size_now(&WorkspacePath::parse(&path, false)?)?;
         if bytes > u64::from(most) {
             let what = format!("`{path}` has {bytes} bytes; at most {most} are attached");
             return Err(Refusal::new(Code::TooLarge, what).hint("attach a smaller file, or a part of it"));
@@ -61,7 +61,7 @@ impl ConversationsService {
             }
             let said = Said {
                 from: by.clone(),
-                content: input::prose("content", &request.content, world.cx().limits().message_bytes)?,
+                content: input::prose("content", &request.content, world.ctx().limits().message_bytes)?,
                 attachments: attachments(world, &request.attachments)?,
                 reply_to: None,
                 external_id: None,
@@ -69,14 +69,14 @@ impl ConversationsService {
             Ok((conversation_id, agent_id, said))
         };
         let (conversation_id, agent_id, said) = parts(&request).map_err(to_status)?;
-        let cx = world.cx().clone();
-        requests::once(world.store(), world.cx(), key, move |w| {
+        let ctx = world.ctx().clone();
+        requests::once(world.store(), world.ctx(), key, move |w| {
             Box::pin(async move {
                 match (conversation_id, agent_id) {
-                    (Some(id), _) => rules::say(w, &cx, id, said).await,
+                    (Some(id), _) => rules::say(w, &ctx, id, said).await,
                     (None, Some(owner)) => {
                         let start = Start { adapter: CONTROL.to_owned(), thread: None, owner, party: by };
-                        rules::arrive(w, &cx, start, said).await
+                        rules::arrive(w, &ctx, start, said).await
                     }
                     // Refused above.
                     (None, None) => Err(Refusal::new(Code::InvalidArguments, "nobody is spoken to")),
@@ -97,8 +97,8 @@ impl ConversationsService {
     }
 
     /// The outcome of what is asked about this conversation.
-    async fn meant<T>(&self, typed: &str, asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
-        queries::meant(&self.0.world, Sort::Conversation, &[typed.to_owned()], asked.await).await
+    async fn suggestion<T>(&self, typed: &str, asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+        queries::suggestion(&self.0.world, Sort::Conversation, &[typed.to_owned()], asked.await).await
     }
 
     async fn with_entries(&self, request: v1::GetConversationRequest) -> Result<v1::GetConversationResponse, Refusal> {
@@ -111,11 +111,11 @@ impl ConversationsService {
             let id = input::parsed("conversation_id", &request.conversation_id)?;
             queries::conversation(&self.0.world, id, after, limit).await
         };
-        let (conversation, entries) = self.meant(&request.conversation_id, found).await?;
+        let (conversation, entries) = self.suggestion(&request.conversation_id, found).await?;
         if after > conversation.last_seq {
             return Err(queries::beyond_the_end(&conversation, after));
         }
-        let redactor = &self.0.world.cx().redactor;
+        let redactor = &self.0.world.ctx().redactor;
         let (entries, _) = queries::within_bytes(entries.iter().map(|entry| convert::entry(entry, redactor)), false);
         let more = entries.last().is_some_and(|last| last.seq < conversation.last_seq);
         Ok(v1::GetConversationResponse { conversation: Some(convert::conversation(&conversation)), entries, more })
@@ -163,7 +163,7 @@ impl Conversations for ConversationsService {
         let heard = self.say_once(request).await?;
         Ok(Response::new(v1::SayResponse {
             conversation: Some(convert::conversation(&heard.conversation)),
-            entry: Some(convert::entry(&heard.entry, &self.0.world.cx().redactor)),
+            entry: Some(convert::entry(&heard.entry, &self.0.world.ctx().redactor)),
         }))
     }
 
@@ -180,7 +180,7 @@ impl Conversations for ConversationsService {
             let id = input::parsed("conversation_id", &request.conversation_id)?;
             watch::open(&self.0, id, request.after_seq).await
         };
-        let stream = self.meant(&request.conversation_id, opened).await.map_err(to_status)?;
+        let stream = self.suggestion(&request.conversation_id, opened).await.map_err(to_status)?;
         Ok(Response::new(Box::pin(stream)))
     }
 
@@ -190,16 +190,16 @@ impl Conversations for ConversationsService {
     ) -> Result<Response<v1::Conversation>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "conversations.handoff", &request.get_ref().request_id)?;
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
         let asked = async {
-            let (id, handover) = handover(request, Chain::root(&cx))?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { rules::handoff(w, &cx, &by, id, handover).await })
+            let (id, handover) = handover(request, Chain::root(&ctx))?;
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { rules::handoff(w, &ctx, &by, id, handover).await })
             })
             .await
         };
-        let conversation = self.meant(&request.conversation_id, asked).await.map_err(to_status)?;
+        let conversation = self.suggestion(&request.conversation_id, asked).await.map_err(to_status)?;
         Ok(Response::new(convert::conversation(&conversation)))
     }
 
@@ -210,15 +210,15 @@ impl Conversations for ConversationsService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "conversations.redeliver", &request.get_ref().request_id)?;
         let (typed, seq) = (&request.get_ref().conversation_id, request.get_ref().seq);
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let asked = async {
             let id = input::parsed("conversation_id", typed)?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { rules::redeliver(w, &cx, &by, id, seq).await })
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { rules::redeliver(w, &ctx, &by, id, seq).await })
             })
             .await
         };
-        let entry = self.meant(typed, asked).await.map_err(to_status)?;
-        Ok(Response::new(convert::entry(&entry, &self.0.world.cx().redactor)))
+        let entry = self.suggestion(typed, asked).await.map_err(to_status)?;
+        Ok(Response::new(convert::entry(&entry, &self.0.world.ctx().redactor)))
     }
 }

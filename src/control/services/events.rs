@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status};
 use crate::caller;
 use crate::control::Control;
 use crate::refusal::{status, status_as, to_status};
-use crate::streams::{self, Ended, Held, Item, Start, Wanted, Why};
+use crate::streams::{self, Ended, Item, SeatedStream, Start, Wanted, Why};
 
 /// `ghost.v1.Events`.
 pub struct EventsService(pub Control);
@@ -28,10 +28,10 @@ impl events_server::Events for EventsService {
     async fn subscribe(&self, request: Request<SubscribeRequest>) -> Result<Response<Subscriber>, Status> {
         caller::party(&request)?;
         let stream = streams::open(&self.0, wanted(request.into_inner())).await.map_err(to_status)?;
-        let cx = self.0.world.cx();
-        let patience = Limits::seconds(cx.limits().reader_stall_seconds);
-        let clock = Arc::clone(&cx.ports.clock);
-        Ok(Response::new(Subscriber(Held::new(stream.items, stream.feeder, stream.seat, clock, patience))))
+        let ctx = self.0.world.ctx();
+        let patience = Limits::seconds(ctx.limits().reader_stall_seconds);
+        let clock = Arc::clone(&ctx.ports.clock);
+        Ok(Response::new(Subscriber(SeatedStream::new(stream.items, stream.feeder, stream.seat, clock, patience))))
     }
 }
 
@@ -48,13 +48,13 @@ fn wanted(request: SubscribeRequest) -> Wanted {
 }
 
 /// A stream as gRPC sends it.
-pub struct Subscriber(Held<Item>);
+pub struct Subscriber(SeatedStream<Item>);
 
 impl Stream for Subscriber {
     type Item = Result<SubscribeResponse, Status>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.0).poll_next(cx).map(|item| {
+    fn poll_next(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut self.0).poll_next(ctx).map(|item| {
             Some(match item? {
                 Item::Event(shown, position_seq) => {
                     Ok(SubscribeResponse { event: Some(shown.wire.clone()), ephemeral: shown.ephemeral, position_seq })

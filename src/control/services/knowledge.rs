@@ -1,18 +1,18 @@
 //! Knowledge.
 
-use ghost_commons::knowledge::{self as rules, Wanted, WithVersions, Writing};
-use ghost_commons::requests;
 use ghost_domain::grantee::grantees;
 use ghost_domain::text::clip;
 use ghost_domain::{Grantee, KnowledgeEntry, Limits, Party, Refusal};
 use ghost_proto::v1;
 use ghost_proto::v1::knowledge_server::Knowledge;
+use ghost_rules::knowledge::{self as rules, Wanted, WithVersions, Writing};
+use ghost_rules::requests;
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{input, knowledge as convert};
 use crate::refusal::to_status;
-use crate::{acting, caller, queries};
+use crate::{act_as, caller, queries};
 
 /// Characters of what a list looks for.
 const QUERY_MAX: usize = 200;
@@ -63,7 +63,7 @@ fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writi
 impl KnowledgeService {
     async fn page(&self, by: Party, request: v1::ListKnowledgeRequest) -> Result<v1::ListKnowledgeResponse, Refusal> {
         let after = input::unseal("knowledge", &request.cursor)?.to_owned();
-        let as_agent = acting::wanted(request.as_agent.as_deref())?;
+        let as_agent = act_as::wanted(request.as_agent.as_deref())?;
         let wanted = Wanted {
             tag: input::line_if("tag", request.tag.as_deref(), QUERY_MAX)?,
             query: input::line_if("query", request.query.as_deref(), QUERY_MAX)?,
@@ -77,12 +77,12 @@ impl KnowledgeService {
             .store()
             .read(move |r| {
                 Box::pin(async move {
-                    let author = acting::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list").await?;
+                    let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.list").await?;
                     rules::list(r, &author.viewer, &wanted).await
                 })
             })
             .await?;
-        let redactor = &self.0.world.cx().redactor;
+        let redactor = &self.0.world.ctx().redactor;
         let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor, false));
         let (entries, more) = queries::within_bytes(entries, listed.more);
         let last = entries.last().filter(|_| more);
@@ -91,7 +91,7 @@ impl KnowledgeService {
     }
 
     async fn one(&self, by: Party, request: v1::ReadKnowledgeRequest) -> Result<v1::ReadKnowledgeResponse, Refusal> {
-        let as_agent = acting::wanted(request.as_agent.as_deref())?;
+        let as_agent = act_as::wanted(request.as_agent.as_deref())?;
         let plan = self.0.world.plan();
         let found: WithVersions = self
             .0
@@ -99,12 +99,12 @@ impl KnowledgeService {
             .store()
             .read(move |r| {
                 Box::pin(async move {
-                    let author = acting::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read").await?;
+                    let author = act_as::author(r, &plan, by, as_agent.as_ref(), "syscall.knowledge.read").await?;
                     rules::read(r, &author.viewer, &request.entry_id, request.versions).await
                 })
             })
             .await?;
-        let redactor = &self.0.world.cx().redactor;
+        let redactor = &self.0.world.ctx().redactor;
         Ok(v1::ReadKnowledgeResponse {
             entry: Some(convert::entry(&found.entry, redactor, true)),
             versions: found.versions.iter().map(|version| convert::version(version, redactor)).collect(),
@@ -112,7 +112,7 @@ impl KnowledgeService {
     }
 
     fn answer(&self, entry: &KnowledgeEntry) -> Response<v1::KnowledgeEntry> {
-        Response::new(convert::entry(entry, &self.0.world.cx().redactor, true))
+        Response::new(convert::entry(entry, &self.0.world.ctx().redactor, true))
     }
 }
 
@@ -137,16 +137,16 @@ impl Knowledge for KnowledgeService {
     async fn write(&self, request: Request<v1::WriteKnowledgeRequest>) -> Result<Response<v1::KnowledgeEntry>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "knowledge.write", &request.get_ref().request_id)?;
-        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
-        let new = writing(&cx.limits(), request.get_ref()).map_err(to_status)?;
-        let as_agent = acting::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
-        let entry = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
+        let new = writing(&ctx.limits(), request.get_ref()).map_err(to_status)?;
+        let as_agent = act_as::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             Box::pin(async move {
                 for list in [&new.readers, &new.writers] {
                     plan.check_grantees(list.as_deref().unwrap_or_default())?;
                 }
-                let author = acting::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.write").await?;
-                rules::write(w, &cx, &author, new).await
+                let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.write").await?;
+                rules::write(w, &ctx, &author, new).await
             })
         })
         .await
@@ -160,13 +160,13 @@ impl Knowledge for KnowledgeService {
     ) -> Result<Response<v1::KnowledgeEntry>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "knowledge.delete", &request.get_ref().request_id)?;
-        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let request = request.into_inner();
-        let as_agent = acting::wanted(request.as_agent.as_deref()).map_err(to_status)?;
-        let entry = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+        let as_agent = act_as::wanted(request.as_agent.as_deref()).map_err(to_status)?;
+        let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             Box::pin(async move {
-                let author = acting::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.delete").await?;
-                rules::delete(w, &cx, &author, &request.entry_id, request.expected_version).await
+                let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.delete").await?;
+                rules::delete(w, &ctx, &author, &request.entry_id, request.expected_version).await
             })
         })
         .await

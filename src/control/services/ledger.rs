@@ -27,7 +27,7 @@ impl LedgerService {
         let turn_id = input::parsed_if("turn_id", request.turn_id.as_deref());
         let filter = LedgerFilter {
             agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,
-            turn_id: queries::meant(&self.0.world, Sort::Turn, request.turn_id.as_slice(), turn_id).await?,
+            turn_id: queries::suggestion(&self.0.world, Sort::Turn, request.turn_id.as_slice(), turn_id).await?,
             tool,
             status: input::parsed_if("status", request.status.as_deref())?,
             since: input::instant("since_at_ms", request.since_at_ms)?,
@@ -38,7 +38,7 @@ impl LedgerService {
         let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)).await?;
         if let (Some(turn_id), true) = (turn_id, after.is_none() && page.rows.is_empty()) {
             let looked = queries::turn_in_filter(&self.0.world, turn_id).await;
-            queries::meant(&self.0.world, Sort::Turn, &[turn_id.to_string()], looked).await?;
+            queries::suggestion(&self.0.world, Sort::Turn, &[turn_id.to_string()], looked).await?;
         }
         let (rows, next) = page.map(convert::ledger_row);
         Ok(v1::ListLedgerResponse { rows, next_cursor: input::seal("ledger", &next) })

@@ -1,10 +1,10 @@
 //! Mail to agents from outside, and the mail that was set aside.
 
-use ghost_commons::mail::{Chain, Draft};
-use ghost_commons::{asks, dead_letters, requests};
 use ghost_domain::{AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterStatus, Envelope, Kind, Limits, Refusal};
 use ghost_proto::v1;
 use ghost_proto::v1::messages_server::Messages;
+use ghost_rules::mail::{Chain, NewMessage};
+use ghost_rules::{asks, dead_letters, requests};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
@@ -23,19 +23,19 @@ impl MessagesService {
     async fn send_once(&self, request: Request<v1::SendRequest>) -> Result<Envelope, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.send", &request.get_ref().request_id)?;
-        let cx = self.0.world.cx().clone();
-        let draft = |request: &v1::SendRequest| {
+        let ctx = self.0.world.ctx().clone();
+        let new_message = |request: &v1::SendRequest| {
             let to: AgentId = input::parsed("agent_id", &request.agent_id)?;
-            let body = input::prose("body", &request.body, cx.limits().message_bytes)?;
-            Ok(Draft {
+            let body = input::prose("body", &request.body, ctx.limits().message_bytes)?;
+            Ok(NewMessage {
                 subject: input::line_if("subject", request.subject.as_deref(), SUBJECT_MAX)?,
                 attachments: input::paths("attachments", &request.attachments)?,
-                ..Draft::new(&to, by, Kind::Message, body, Chain::root(&cx))
+                ..NewMessage::new(&to, by, Kind::Message, body, Chain::root(&ctx))
             })
         };
-        let draft = draft(request.get_ref()).map_err(to_status)?;
-        requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { queries::deliver(w, &cx, draft).await })
+        let new_message = new_message(request.get_ref()).map_err(to_status)?;
+        requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { queries::deliver(w, &ctx, new_message).await })
         })
         .await
         .map_err(to_status)
@@ -46,15 +46,15 @@ impl MessagesService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.ask", &request.get_ref().request_id)?;
         let request = request.into_inner();
-        let cx = self.0.world.cx().clone();
-        let limits = cx.limits();
+        let ctx = self.0.world.ctx().clone();
+        let limits = ctx.limits();
         let target: AgentId = input::parsed("agent_id", &request.agent_id).map_err(to_status)?;
         let body = input::prose("body", &request.body, limits.message_bytes).map_err(to_status)?;
         let timeout = input::wait("timeout_ms", request.timeout_ms).map_err(to_status)?;
         let timeout = timeout.unwrap_or_else(|| Limits::seconds(limits.ask_seconds));
-        let chain = Chain::root(&cx);
-        requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { asks::open(w, &cx, by, None, &target, body, timeout, chain).await })
+        let chain = Chain::root(&ctx);
+        requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { asks::open(w, &ctx, by, None, &target, body, timeout, chain).await })
         })
         .await
         .map_err(to_status)
@@ -83,7 +83,7 @@ impl MessagesService {
         typed: &str,
         asked: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
-        queries::meant(&self.0.world, Sort::DeadLetter, &[typed.to_owned()], asked.await).await
+        queries::suggestion(&self.0.world, Sort::DeadLetter, &[typed.to_owned()], asked.await).await
     }
 
     async fn dead_with_mail(&self, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse, Refusal> {
@@ -92,7 +92,7 @@ impl MessagesService {
             queries::dead_letter(&self.0.world, id).await
         };
         let (letter, envelopes) = self.letter_meant(&request.dead_letter_id, found).await?;
-        let redactor = &self.0.world.cx().redactor;
+        let redactor = &self.0.world.ctx().redactor;
         let mail = envelopes.iter().map(|envelope| convert::envelope(envelope, redactor));
         let (envelopes, truncated) = queries::within_bytes(mail, false);
         Ok(v1::GetDeadResponse { dead_letter: Some(convert::dead_letter(&letter)), envelopes, truncated })
@@ -127,7 +127,7 @@ impl Messages for MessagesService {
         let refusal = queries::why_unanswered(&self.0.world, &ask).await.map_err(to_status)?;
         let error_code = refusal.as_ref().map(|refusal| refusal.code.as_str().to_owned());
         let (error, hint) = refusal.map_or((None, None), |refusal| (Some(refusal.message), refusal.hint));
-        let redact = |text: String| self.0.world.cx().redactor.redact(&text);
+        let redact = |text: String| self.0.world.ctx().redactor.redact(&text);
         Ok(Response::new(v1::AskResponse {
             ask_id: ask.ask_id.to_string(),
             status: ask.status.as_str().to_owned(),
@@ -154,11 +154,11 @@ impl Messages for MessagesService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.retry_dead", &request.get_ref().request_id)?;
         let request = request.into_inner();
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let asked = async {
             let (id, fresh) = (input::parsed("dead_letter_id", &request.dead_letter_id)?, request.fresh);
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { dead_letters::retry(w, &cx, &by, id, fresh).await })
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { dead_letters::retry(w, &ctx, &by, id, fresh).await })
             })
             .await
         };
@@ -170,11 +170,11 @@ impl Messages for MessagesService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.drop_dead", &request.get_ref().request_id)?;
         let typed = &request.get_ref().dead_letter_id;
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let asked = async {
             let id = input::parsed("dead_letter_id", typed)?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { dead_letters::discard(w, &cx, &by, id).await })
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { dead_letters::discard(w, &ctx, &by, id).await })
             })
             .await
         };

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use ghost_commons::mail::Chain;
-use ghost_commons::schedules::{self as rules, NewSchedule};
-use ghost_commons::{Cx, requests};
 use ghost_domain::schedule::words::AHEAD_MAX_MS;
-use ghost_domain::schedule::{Change, JobWish, Missed, When};
+use ghost_domain::schedule::{Change, JobSpec, Missed, When};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Refusal, RequestKey, ScheduleKind};
 use ghost_proto::v1;
 use ghost_proto::v1::schedules_server::Schedules;
+use ghost_rules::mail::Chain;
+use ghost_rules::schedules::{self as rules, NewSchedule};
+use ghost_rules::{RuleContext, requests};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
@@ -28,7 +28,7 @@ const RUNS: u32 = 50;
 pub struct SchedulesService(pub Control);
 
 /// What the request says of the schedule's time: the fields of its kind, and no others.
-fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
+fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
     let given = [
         ("after_ms", request.after_ms.is_some()),
         ("at_ms", request.at_ms.is_some()),
@@ -87,7 +87,7 @@ fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result
         ScheduleKind::Timer => match (request.after_ms, at) {
             (None, Some(at)) => Ok(When::At { at }),
             (Some(ms), None) => match u64::try_from(ms).ok().filter(|ms| (1..=AHEAD_MAX_MS).contains(ms)) {
-                Some(ms) => Ok(When::At { at: cx.now().plus(Duration::from_millis(ms)) }),
+                Some(ms) => Ok(When::At { at: ctx.now().plus(Duration::from_millis(ms)) }),
                 None if ms <= 0 => Err(input::bad("after_ms", "is no time from now").hint("give 1 ms to ten years")),
                 None => Err(input::bad("after_ms", "is more than ten years").hint("give 1 ms to ten years")),
             },
@@ -95,7 +95,7 @@ fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result
         },
         ScheduleKind::Cron => match (at, request.every_ms, &request.cron) {
             (Some(at), None, None) => Ok(When::At { at }),
-            (None, Some(every_ms), None) => Ok(When::Every { every_ms, anchor: cx.now() }),
+            (None, Some(every_ms), None) => Ok(When::Every { every_ms, anchor: ctx.now() }),
             (None, None, Some(expression)) => {
                 Ok(When::Cron { expression: expression.trim().to_owned(), zone: request.zone.clone() })
             }
@@ -117,14 +117,14 @@ fn when(cx: &Cx, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result
     }
 }
 
-fn new_schedule(cx: &Cx, request: &v1::SetScheduleRequest) -> Result<NewSchedule, Refusal> {
+fn new_schedule(ctx: &RuleContext, request: &v1::SetScheduleRequest) -> Result<NewSchedule, Refusal> {
     let kind: ScheduleKind = input::parsed("kind", &request.kind)?;
     // Whether there must be one is the rule's to say.
-    let message = input::prose_or_none("message", &request.message, cx.limits().message_bytes)?;
+    let message = input::prose_or_none("message", &request.message, ctx.limits().message_bytes)?;
     let agent_id: AgentId = input::parsed("agent_id", &request.agent_id)?;
     let name = input::line("name", &request.name, NAME_MAX)?;
-    let when = when(cx, kind, request)?;
-    let wish = JobWish {
+    let when = when(ctx, kind, request)?;
+    let spec = JobSpec {
         session: input::parsed_if("session", request.session.as_deref())?,
         payload: input::parsed_if("payload", request.payload.as_deref())?,
         wake: input::parsed_if("wake", request.wake.as_deref())?,
@@ -136,14 +136,14 @@ fn new_schedule(cx: &Cx, request: &v1::SetScheduleRequest) -> Result<NewSchedule
     };
     Ok(NewSchedule {
         kind,
-        options: wish.options(&agent_id, &name, &cx.limits())?,
+        options: spec.options(&agent_id, &name, &ctx.limits())?,
         agent_id,
         name,
         when,
         message,
         missed: input::parsed_if("missed", request.missed.as_deref())?.unwrap_or(Missed::Skip),
         enabled: true,
-        chain: Chain::root(cx),
+        chain: Chain::root(ctx),
         baseline: None,
     })
 }
@@ -153,8 +153,8 @@ impl SchedulesService {
     async fn with_baseline(&self, mut new: NewSchedule) -> Result<NewSchedule, Refusal> {
         let When::Change { path, recursive, .. } = &new.when else { return Ok(new) };
         let path = WorkspacePath::parse(path, true)?;
-        let most = self.0.world.cx().limits().watch_files_max as usize;
-        let found = self.0.world.engine().office.workspace.stamps(&path, *recursive, most).await?;
+        let most = self.0.world.ctx().limits().watch_files_max as usize;
+        let found = self.0.world.engine().services.workspace.stamps(&path, *recursive, most).await?;
         let Some(found) = found else {
             return Err(Refusal::not_found("file or directory", path.as_str(), None)
                 .hint("give a path that is there; to wait for a file, watch its directory"));
@@ -179,14 +179,14 @@ impl SchedulesService {
         let kind = input::parsed_if("kind", request.kind.as_deref())?;
         let cursor = input::unseal("schedules", &request.cursor)?;
         let page = queries::schedules(&self.0.world, agent_id, kind, cursor, input::page(request.limit)).await?;
-        let redactor = &self.0.world.cx().redactor;
+        let redactor = &self.0.world.ctx().redactor;
         let (schedules, next) = page.map(|schedule| convert::schedule(schedule, redactor));
         Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor: input::seal("schedules", &next) })
     }
 
     /// The outcome of what is asked about this schedule.
-    async fn meant<T>(&self, typed: &str, asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
-        queries::meant(&self.0.world, Sort::Schedule, &[typed.to_owned()], asked.await).await
+    async fn suggestion<T>(&self, typed: &str, asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+        queries::suggestion(&self.0.world, Sort::Schedule, &[typed.to_owned()], asked.await).await
     }
 
     async fn record(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {
@@ -196,13 +196,13 @@ impl SchedulesService {
             let store = self.0.world.store();
             store.read(move |r| Box::pin(async move { rules::runs(r, schedule_id, limit).await })).await
         };
-        let found = self.meant(&request.schedule_id, found).await?;
-        let redactor = &self.0.world.cx().redactor;
+        let found = self.suggestion(&request.schedule_id, found).await?;
+        let redactor = &self.0.world.ctx().redactor;
         Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
     }
 
     fn shown(&self, schedule: &ghost_domain::Schedule) -> Response<v1::Schedule> {
-        Response::new(convert::schedule(schedule, &self.0.world.cx().redactor))
+        Response::new(convert::schedule(schedule, &self.0.world.ctx().redactor))
     }
 }
 
@@ -223,21 +223,21 @@ impl Schedules for SchedulesService {
             let schedule_id = input::parsed("schedule_id", typed)?;
             self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await })).await
         };
-        Ok(self.shown(&self.meant(typed, found).await.map_err(to_status)?))
+        Ok(self.shown(&self.suggestion(typed, found).await.map_err(to_status)?))
     }
 
     async fn set(&self, request: Request<v1::SetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.set", &request.get_ref().request_id)?;
-        let cx = self.0.world.cx().clone();
-        let mut new = new_schedule(&cx, request.get_ref()).map_err(to_status)?;
+        let ctx = self.0.world.ctx().clone();
+        let mut new = new_schedule(&ctx, request.get_ref()).map_err(to_status)?;
         // One that was done is answered again, whatever has become of the path or the model since.
         if !self.is_done(&key).await.map_err(to_status)? {
             self.0.world.plan().check_job(&new.options).map_err(to_status)?;
             new = self.with_baseline(new).await.map_err(to_status)?;
         }
-        let schedule = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-            Box::pin(async move { rules::set(w, &cx, &by, new).await })
+        let schedule = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { rules::set(w, &ctx, &by, new).await })
         })
         .await
         .map_err(to_status)?;
@@ -247,7 +247,7 @@ impl Schedules for SchedulesService {
     async fn enable(&self, request: Request<v1::EnableScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.enable", &request.get_ref().request_id)?;
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let (typed, enabled) = (&request.get_ref().schedule_id, request.get_ref().enabled);
         let asked = async {
             let schedule_id = input::parsed("schedule_id", typed)?;
@@ -259,46 +259,46 @@ impl Schedules for SchedulesService {
                     self.0.world.plan().check_job(&before.options)?;
                 }
             }
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { rules::enable(w, &cx, &by, schedule_id, enabled).await })
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { rules::enable(w, &ctx, &by, schedule_id, enabled).await })
             })
             .await
         };
-        Ok(self.shown(&self.meant(typed, asked).await.map_err(to_status)?))
+        Ok(self.shown(&self.suggestion(typed, asked).await.map_err(to_status)?))
     }
 
     async fn cancel(&self, request: Request<v1::CancelScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.cancel", &request.get_ref().request_id)?;
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let typed = &request.get_ref().schedule_id;
         let asked = async {
             let schedule_id = input::parsed("schedule_id", typed)?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { rules::cancel(w, &cx, &by, schedule_id).await })
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { rules::cancel(w, &ctx, &by, schedule_id).await })
             })
             .await
         };
-        Ok(self.shown(&self.meant(typed, asked).await.map_err(to_status)?))
+        Ok(self.shown(&self.suggestion(typed, asked).await.map_err(to_status)?))
     }
 
     async fn run(&self, request: Request<v1::RunScheduleRequest>) -> Result<Response<v1::ScheduleRun>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "schedules.run", &request.get_ref().request_id)?;
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let typed = &request.get_ref().schedule_id;
         let asked = async {
             let schedule_id = input::parsed("schedule_id", typed)?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move {
-                    let chain = Chain::root(&cx);
-                    rules::run_now(w, &cx, &by, schedule_id, chain).await
+                    let chain = Chain::root(&ctx);
+                    rules::run_now(w, &ctx, &by, schedule_id, chain).await
                 })
             })
             .await
         };
-        let run = self.meant(typed, asked).await.map_err(to_status)?;
-        Ok(Response::new(convert::run(&run, &self.0.world.cx().redactor)))
+        let run = self.suggestion(typed, asked).await.map_err(to_status)?;
+        Ok(Response::new(convert::run(&run, &self.0.world.ctx().redactor)))
     }
 
     async fn runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {

@@ -1,16 +1,16 @@
 //! Shared state.
 
-use ghost_commons::requests;
-use ghost_commons::shared_state::{self as rules, Listed, Setting};
 use ghost_domain::{Refusal, StateEntry};
 use ghost_proto::v1;
 use ghost_proto::v1::state_server::State;
+use ghost_rules::requests;
+use ghost_rules::shared_state::{self as rules, Listed, Setting};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{input, state as convert};
 use crate::refusal::to_status;
-use crate::{acting, caller, queries};
+use crate::{act_as, caller, queries};
 
 /// The service.
 pub struct StateService(pub Control);
@@ -19,7 +19,7 @@ impl StateService {
     async fn one(&self, key: String) -> Result<v1::StateEntry, Refusal> {
         let found: StateEntry =
             self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, &key).await })).await?;
-        Ok(convert::entry(&found, &self.0.world.cx().redactor))
+        Ok(convert::entry(&found, &self.0.world.ctx().redactor))
     }
 
     async fn page(&self, request: v1::ListStateRequest) -> Result<v1::ListStateResponse, Refusal> {
@@ -31,7 +31,7 @@ impl StateService {
             .store()
             .read(move |r| Box::pin(async move { rules::list(r, &request.prefix, &after, limit).await }))
             .await?;
-        let redactor = &self.0.world.cx().redactor;
+        let redactor = &self.0.world.ctx().redactor;
         let entries = listed.entries.iter().map(|entry| convert::entry(entry, redactor));
         let (entries, more) = queries::within_bytes(entries, listed.more);
         let last = entries.last().filter(|_| more);
@@ -50,23 +50,23 @@ impl State for StateService {
     async fn set(&self, request: Request<v1::SetStateRequest>) -> Result<Response<v1::StateEntry>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "state.set", &request.get_ref().request_id)?;
-        let (cx, plan) = (self.0.world.cx().clone(), self.0.world.plan());
+        let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let request = request.into_inner();
-        let as_agent = acting::wanted(request.as_agent.as_deref()).map_err(to_status)?;
+        let as_agent = act_as::wanted(request.as_agent.as_deref()).map_err(to_status)?;
         let new = Setting {
-            value: input::json("value_json", &request.value_json, cx.limits().state_bytes).map_err(to_status)?,
+            value: input::json("value_json", &request.value_json, ctx.limits().state_bytes).map_err(to_status)?,
             key: request.key,
             expected_version: request.expected_version,
         };
-        let entry: StateEntry = requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+        let entry: StateEntry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             Box::pin(async move {
-                let author = acting::author(w, &plan, by, as_agent.as_ref(), "syscall.state.write").await?;
-                rules::set(w, &cx, &author.by, author.through.as_ref(), new).await
+                let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.state.write").await?;
+                rules::set(w, &ctx, &author.by, author.through.as_ref(), new).await
             })
         })
         .await
         .map_err(to_status)?;
-        Ok(Response::new(convert::entry(&entry, &self.0.world.cx().redactor)))
+        Ok(Response::new(convert::entry(&entry, &self.0.world.ctx().redactor)))
     }
 
     async fn list(&self, request: Request<v1::ListStateRequest>) -> Result<Response<v1::ListStateResponse>, Status> {

@@ -1,11 +1,11 @@
 //! The task board.
 
-use ghost_commons::mail::Chain;
-use ghost_commons::tasks::{self as rules, NewTask, TaskChange};
-use ghost_commons::{Cx, requests};
 use ghost_domain::{Refusal, TaskId};
 use ghost_proto::v1;
 use ghost_proto::v1::tasks_server::Tasks;
+use ghost_rules::mail::Chain;
+use ghost_rules::tasks::{self as rules, NewTask, TaskChange};
+use ghost_rules::{RuleContext, requests};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
@@ -22,21 +22,21 @@ const DEPENDS_MAX: usize = 64;
 /// The service.
 pub struct TasksService(pub Control);
 
-fn new_task(cx: &Cx, request: &v1::CreateTaskRequest) -> Result<NewTask, Refusal> {
+fn new_task(ctx: &RuleContext, request: &v1::CreateTaskRequest) -> Result<NewTask, Refusal> {
     Ok(NewTask {
         title: input::line("title", &request.title, TITLE_MAX)?,
-        description: input::prose_or_none("description", &request.description, cx.limits().message_bytes)?,
+        description: input::prose_or_none("description", &request.description, ctx.limits().message_bytes)?,
         owner: input::parsed("owner", &request.owner)?,
         priority: request.priority,
         depends_on: input::parsed_all("depends_on", &request.depends_on, DEPENDS_MAX)?,
         parent_id: input::parsed_if("parent_id", request.parent_id.as_deref())?,
         due_at: input::instant("due_at_ms", request.due_at_ms)?,
-        chain: Chain::root(cx),
+        chain: Chain::root(ctx),
     })
 }
 
-fn change(cx: &Cx, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText, TaskChange), Refusal> {
-    let most = cx.limits().message_bytes;
+fn change(ctx: &RuleContext, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText, TaskChange), Refusal> {
+    let most = ctx.limits().message_bytes;
     let prose = |field: &str, text: Option<&str>| text.map(|text| input::prose_or_none(field, text, most)).transpose();
     let text = TaskText {
         title: input::line_if("title", request.title.as_deref(), TITLE_MAX)?,
@@ -61,8 +61,12 @@ fn change(cx: &Cx, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText,
 
 impl TasksService {
     /// The outcome of what is asked about these tasks.
-    async fn meant<T>(&self, typed: &[String], asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
-        queries::meant(&self.0.world, Sort::Task, typed, asked.await).await
+    async fn suggestion<T>(
+        &self,
+        typed: &[String],
+        asked: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        queries::suggestion(&self.0.world, Sort::Task, typed, asked.await).await
     }
 
     pub(crate) async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
@@ -71,14 +75,14 @@ impl TasksService {
         let cursor = input::unseal("tasks", &request.cursor)?;
         let (page, truncated) =
             queries::task_page(&self.0.world, owner, status, cursor, input::page(request.limit)).await?;
-        let (tasks, next) = page.map(|task| convert::task(task, &self.0.world.cx().redactor));
+        let (tasks, next) = page.map(|task| convert::task(task, &self.0.world.ctx().redactor));
         Ok(v1::ListTasksResponse { tasks, next_cursor: input::seal("tasks", &next), truncated })
     }
 
     pub(crate) async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
         let found = async { queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await };
-        let found = self.meant(std::slice::from_ref(&request.task_id), found).await?;
-        let redactor = &self.0.world.cx().redactor;
+        let found = self.suggestion(std::slice::from_ref(&request.task_id), found).await?;
+        let redactor = &self.0.world.ctx().redactor;
         Ok(v1::GetTaskResponse {
             task: Some(convert::task(&found.task, redactor)),
             history: found.history.iter().map(|event| convert::task_event(event, redactor)).collect(),
@@ -92,18 +96,18 @@ impl Tasks for TasksService {
     async fn create(&self, request: Request<v1::CreateTaskRequest>) -> Result<Response<v1::Task>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "tasks.create", &request.get_ref().request_id)?;
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
         let typed: Vec<String> = request.depends_on.iter().chain(&request.parent_id).cloned().collect();
         let asked = async {
-            let new = new_task(&cx, request)?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { rules::create(w, &cx, &by, new).await })
+            let new = new_task(&ctx, request)?;
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { rules::create(w, &ctx, &by, new).await })
             })
             .await
         };
-        let task = self.meant(&typed, asked).await.map_err(to_status)?;
-        Ok(Response::new(convert::task(&task, &self.0.world.cx().redactor)))
+        let task = self.suggestion(&typed, asked).await.map_err(to_status)?;
+        Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
     }
 
     async fn list(&self, request: Request<v1::ListTasksRequest>) -> Result<Response<v1::ListTasksResponse>, Status> {
@@ -119,18 +123,18 @@ impl Tasks for TasksService {
     async fn update(&self, request: Request<v1::UpdateTaskRequest>) -> Result<Response<v1::Task>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "tasks.update", &request.get_ref().request_id)?;
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
         let others = request.depends_on.iter().flat_map(|list| &list.task_ids);
         let typed: Vec<String> = others.chain([&request.task_id]).cloned().collect();
         let asked = async {
-            let (task_id, text, change) = change(&cx, request)?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { queries::edit_task(w, &cx, &by, task_id, text, change).await })
+            let (task_id, text, change) = change(&ctx, request)?;
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { queries::edit_task(w, &ctx, &by, task_id, text, change).await })
             })
             .await
         };
-        let task = self.meant(&typed, asked).await.map_err(to_status)?;
-        Ok(Response::new(convert::task(&task, &self.0.world.cx().redactor)))
+        let task = self.suggestion(&typed, asked).await.map_err(to_status)?;
+        Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
     }
 }

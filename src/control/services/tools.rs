@@ -4,11 +4,11 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::{requests, turns};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Refusal, RequestKey, TurnId};
 use ghost_proto::v1;
 use ghost_proto::v1::tools_server::Tools;
+use ghost_rules::{requests, turns};
 use ghost_world::{OperatorCall, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -116,7 +116,7 @@ impl ToolsService {
     }
 
     fn checked(&self, request: &v1::CallToolRequest) -> Result<Call, Refusal> {
-        let most = self.0.world.cx().limits().arguments_bytes;
+        let most = self.0.world.ctx().limits().arguments_bytes;
         let arguments = match input::object("arguments_json", &request.arguments_json, most)? {
             Value::Null => Value::Object(Map::new()),
             arguments => arguments,
@@ -131,11 +131,11 @@ impl ToolsService {
 
     async fn call_once(&self, key: RequestKey, call: Call) -> Result<Answer, Refusal> {
         let world = &self.0.world;
-        let (epoch, attempt) = (world.cx().epoch, world.cx().id().to_string());
-        let turn_id = TurnId(world.cx().id());
+        let (epoch, attempt) = (world.ctx().epoch, world.ctx().id().to_string());
+        let turn_id = TurnId(world.ctx().id());
         let mark = Kept::Begun { epoch, attempt: attempt.clone(), turn_id: Some(turn_id) };
         let kept =
-            requests::once(world.store(), world.cx(), key.clone(), move |_| Box::pin(async move { Ok(mark) })).await?;
+            requests::once(world.store(), world.ctx(), key.clone(), move |_| Box::pin(async move { Ok(mark) })).await?;
         match kept {
             Kept::Done(answer) => Ok(answer),
             Kept::Refused(refusal) => Err(refusal),
@@ -169,7 +169,7 @@ impl ToolsService {
     /// Waits for the call that another request with the same id runs in this daemon.
     async fn wait_for_other(&self, key: RequestKey, timeout: Option<Duration>) -> Result<Answer, Refusal> {
         let world = &self.0.world;
-        let limits = world.cx().limits();
+        let limits = world.ctx().limits();
         let longest = Duration::from_secs(limits.call_seconds.max(limits.ask_seconds).into()) + SLACK;
         tokio::select! {
             biased;
@@ -186,7 +186,7 @@ fn kept_text(kept: &Kept) -> Result<String, Refusal> {
 
 async fn passed(world: &World, timeout: Option<Duration>) {
     match timeout {
-        Some(timeout) => world.cx().ports.clock.sleep(timeout).await,
+        Some(timeout) => world.ctx().ports.clock.sleep(timeout).await,
         None => pending().await,
     }
 }
@@ -237,7 +237,7 @@ async fn answer(world: &World, call: OperatorCall) -> Result<Answer, Refusal> {
         agent_id,
         tool: row.as_ref().map_or(tool, |row| row.tool.clone()),
         status: turns::ledger_status(&outcome).as_str().to_owned(),
-        result_json: world.cx().redactor.redact_json(&outcome.content).to_string(),
+        result_json: world.ctx().redactor.redact_json(&outcome.content).to_string(),
         truncated: outcome.truncated || row.as_ref().is_some_and(|row| row.truncated),
         refusal: outcome.refusal,
         duration_ms: row.and_then(|row| row.duration_ms).unwrap_or(0),
@@ -253,7 +253,7 @@ async fn ended(world: &World, key: &RequestKey) -> Result<Answer, Refusal> {
         match kept {
             Kept::Done(answer) => return Ok(answer),
             Kept::Refused(refusal) => return Err(refusal),
-            Kept::Begun { .. } => world.cx().ports.clock.sleep(LOOK).await,
+            Kept::Begun { .. } => world.ctx().ports.clock.sleep(LOOK).await,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The turns of all agents, and what they did.
 
-use ghost_commons::{requests, turns};
 use ghost_domain::{Code, Refusal, TurnId, TurnStatus};
 use ghost_proto::v1;
 use ghost_proto::v1::turns_server::Turns;
+use ghost_rules::{requests, turns};
 use ghost_store::tables::TurnFilter;
 use tonic::{Request, Response, Status};
 
@@ -43,7 +43,7 @@ impl TurnsService {
         let after = input::place(input::unseal("turns", &request.cursor)?)?;
         let (world, limit) = (&self.0.world, input::page(request.limit));
         let page = queries::turns(world, filter, after, limit).await?;
-        let (turns, next) = page.map(|turn| convert::turn(turn, &self.0.world.cx().redactor));
+        let (turns, next) = page.map(|turn| convert::turn(turn, &self.0.world.ctx().redactor));
         Ok(v1::ListTurnsResponse { turns, next_cursor: input::seal("turns", &next) })
     }
 
@@ -54,8 +54,8 @@ impl TurnsService {
         };
         let found = async { queries::turn(&self.0.world, input::parsed("turn_id", &request.turn_id)?).await };
         let (turn, rows) =
-            queries::meant(&self.0.world, Sort::Turn, std::slice::from_ref(&request.turn_id), found.await).await?;
-        let redactor = &self.0.world.cx().redactor;
+            queries::suggestion(&self.0.world, Sort::Turn, std::slice::from_ref(&request.turn_id), found.await).await?;
+        let redactor = &self.0.world.ctx().redactor;
         let mut steps = Vec::new();
         let (mut bytes, mut more) = (0, false);
         for row in rows.iter().filter(|row| row.seq > request.after_seq) {
@@ -92,14 +92,14 @@ impl Turns for TurnsService {
         let typed = [request.turn_id.clone()];
         let asked = async {
             let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { turns::retry(w, &by, turn_id).await })
             })
             .await
         };
-        let asked = queries::meant(&self.0.world, Sort::Turn, &typed, asked.await).await;
+        let asked = queries::suggestion(&self.0.world, Sort::Turn, &typed, asked.await).await;
         let turn = asked.map_err(to_status)?;
-        let turn = Some(convert::turn(&turn, &self.0.world.cx().redactor));
+        let turn = Some(convert::turn(&turn, &self.0.world.ctx().redactor));
         Ok(Response::new(v1::RetryTurnResponse { turn }))
     }
 
@@ -111,19 +111,19 @@ impl Turns for TurnsService {
         let key = caller::key(&request, "turns.cancel", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let reason = input::line_if("reason", request.reason.as_deref(), 300).map_err(to_status)?;
-        let cx = self.0.world.cx().clone();
+        let ctx = self.0.world.ctx().clone();
         let typed = [request.turn_id.clone()];
         let asked = async {
             let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
-            requests::once(self.0.world.store(), self.0.world.cx(), key, move |w| {
-                Box::pin(async move { queries::cancel_turn(w, &cx, &by, turn_id, reason.as_deref()).await })
+            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+                Box::pin(async move { queries::cancel_turn(w, &ctx, &by, turn_id, reason.as_deref()).await })
             })
             .await
         };
-        let asked = queries::meant(&self.0.world, Sort::Turn, &typed, asked.await).await;
+        let asked = queries::suggestion(&self.0.world, Sort::Turn, &typed, asked.await).await;
         let (turn, changed) = asked.map_err(to_status)?;
         Ok(Response::new(v1::CancelTurnResponse {
-            turn: Some(convert::turn(&turn, &self.0.world.cx().redactor)),
+            turn: Some(convert::turn(&turn, &self.0.world.ctx().redactor)),
             changed,
         }))
     }

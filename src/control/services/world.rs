@@ -10,9 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ghost_commons::requests::once;
-use ghost_commons::status::{self, Facts};
-use ghost_commons::storms;
 use ghost_domain::text::one_line;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::Spending;
@@ -22,6 +19,9 @@ use ghost_proto::v1::{
     ReloadRequest, ReloadResponse, ResolveIdRequest, ResolveIdResponse, ResourcesRequest, ResourcesResponse,
     ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse, StatusRequest, WorldStatus, world_server,
 };
+use ghost_rules::requests::once;
+use ghost_rules::root_limits;
+use ghost_rules::status::{self, Facts};
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
 use ghost_world::World;
@@ -107,7 +107,7 @@ impl world_server::World for WorldService {
 
 /// The models that do not answer.
 fn models_down(world: &World) -> Vec<ModelOutage> {
-    let redactor = &world.cx().redactor;
+    let redactor = &world.ctx().redactor;
     let down = world.engine().models_down().into_iter();
     down.map(|down| ModelOutage {
         provider: down.provider,
@@ -130,13 +130,13 @@ struct Paused {
 impl WorldService {
     async fn world_status(&self) -> Result<WorldStatus, Refusal> {
         let Control { world, endpoints, .. } = &self.0;
-        let cx = world.cx().clone();
+        let ctx = world.ctx().clone();
         let (facts, budgets, bounds) = world
             .store()
             .read(move |r| {
                 Box::pin(async move {
-                    let budgets = status::near(r, cx.now()).await?;
-                    Ok::<_, Refusal>((Facts::read(r).await?, budgets, storms::near(r, &cx).await?))
+                    let budgets = status::near(r, ctx.now()).await?;
+                    Ok::<_, Refusal>((Facts::read(r).await?, budgets, root_limits::near(r, &ctx).await?))
                 })
             })
             .await?;
@@ -144,21 +144,21 @@ impl WorldService {
             Some(job) => self.spent(UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() }).await?,
             None => Spending::default(),
         };
-        let (plan, directory, cx) = (world.plan(), world.directory(), world.cx());
+        let (plan, directory, ctx) = (world.plan(), world.directory(), world.ctx());
         let (agents_by_status, agents_by_activity) = population(&self.0);
         let troubles = world.troubles().await;
         Ok(WorldStatus {
             world_id: plan.world_id.clone(),
             name: plan.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            node: cx.node.to_string(),
+            node: ctx.node.to_string(),
             started_at_ms: directory.started_at().0,
             paused: directory.is_paused(),
             agents_by_status: named(&agents_by_status, AgentStatus::as_str),
             agents_by_activity: named(&agents_by_activity, Activity::as_str),
             open_turns: facts.open_turns.into(),
             parked_turns: facts.parked_turns.into(),
-            waiting_agents: cx.waiting_agents() as u64,
+            waiting_agents: ctx.waiting_agents() as u64,
             models_down: models_down(world),
             inbox_total: facts.inbox_total,
             dead_letters_held: facts.dead_letters.into(),
@@ -175,7 +175,7 @@ impl WorldService {
                 .collect(),
             endpoints: endpoints.to_vec(),
             job: facts.job.map(|facts| job(facts, spent)),
-            now_at_ms: cx.now().0,
+            now_at_ms: ctx.now().0,
             loops_down: world
                 .loops()
                 .down()
@@ -231,13 +231,13 @@ impl WorldService {
         grace_ms: Option<u64>,
     ) -> Result<ShutdownResponse, Refusal> {
         let Control { world, on_shutdown, .. } = &self.0;
-        let cx = world.cx();
-        let grace = grace_ms.map(|ms| with_grace(&cx.limits(), ms)).transpose()?;
+        let ctx = world.ctx();
+        let grace = grace_ms.map(|ms| with_grace(&ctx.limits(), ms)).transpose()?;
         let open_turns = self.open_turns().await?;
         let first = Arc::new(AtomicBool::new(false));
         let ran = Arc::clone(&first);
         // Kept before the end begins: a client that asks again after it must not stop the next daemon.
-        let kept = once(world.store(), cx, key, move |_| {
+        let kept = once(world.store(), ctx, key, move |_| {
             Box::pin(async move {
                 ran.store(true, Ordering::Release);
                 Ok(open_turns)
@@ -255,7 +255,7 @@ impl WorldService {
         if first.load(Ordering::Acquire) {
             if let Some(limits) = grace {
                 // In force for the end only: nothing else reads it any more.
-                cx.set_limits(limits);
+                ctx.set_limits(limits);
             }
             on_shutdown(by);
         }
@@ -266,7 +266,7 @@ impl WorldService {
         let world = &self.0.world;
         let agents = queries::all_agents(world).await?;
         let sums = queries::usage(world, UsageFilter::default()).await?;
-        let (plan, directory, now) = (world.plan(), world.directory(), world.cx().now());
+        let (plan, directory, now) = (world.plan(), world.directory(), world.ctx().now());
         let activities = directory.activities();
         let tokens = sums.iter().fold(TokenUsage::default(), |all, sum| TokenUsage {
             input: all.input.saturating_add(sum.tokens.input),
@@ -293,7 +293,7 @@ impl WorldService {
 
     async fn usage(&self) -> Result<ResourcesResponse, Refusal> {
         let world = &self.0.world;
-        let data_dir = world.engine().office.data_dir().map(std::path::Path::to_owned);
+        let data_dir = world.engine().services.data_dir().map(std::path::Path::to_owned);
         let usage = tokio::task::spawn_blocking(move || Usage::read(data_dir.as_deref()))
             .await
             .map_err(|error| Refusal::new(Code::Internal, format!("the host could not be looked at: {error}")))?;
@@ -332,7 +332,7 @@ where
 {
     let fresh = Arc::new(AtomicBool::new(false));
     let ran = Arc::clone(&fresh);
-    let answer = once(control.world.store(), control.world.cx(), key, move |_| {
+    let answer = once(control.world.store(), control.world.ctx(), key, move |_| {
         Box::pin(async move {
             ran.store(true, Ordering::Release);
             // Refused, so that nothing is kept under the key yet.
@@ -352,7 +352,7 @@ async fn keep<T>(control: &Control, key: RequestKey, answer: T) -> Result<T, Ref
 where
     T: Serialize + DeserializeOwned + Send + 'static,
 {
-    once(control.world.store(), control.world.cx(), key, move |_| Box::pin(async move { Ok(answer) })).await
+    once(control.world.store(), control.world.ctx(), key, move |_| Box::pin(async move { Ok(answer) })).await
 }
 
 /// How many agents have each status, and how many of those that run do what.

@@ -25,7 +25,7 @@ pub(super) struct Came(watch::Sender<bool>);
 
 impl First {
     pub(super) fn new(world: &World) -> Self {
-        Self { came: watch::Sender::new(false), late: world.cx().ports.clock.sleep(HANDSHAKE) }
+        Self { came: watch::Sender::new(false), late: world.ctx().ports.clock.sleep(HANDSHAKE) }
     }
 
     pub(super) fn came(&self) -> Came {

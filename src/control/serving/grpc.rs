@@ -20,7 +20,7 @@ use tower::util::ServiceExt as _;
 
 use super::deadlines::Deadlines;
 use super::first::First;
-use super::told;
+use super::grpc_errors;
 use crate::connections::Streams;
 
 /// Requests of one connection at once.
@@ -49,7 +49,7 @@ pub(super) async fn connection<IO>(
             request.extensions_mut().insert(peer.clone());
             request
         })
-        .map_response(told::whole);
+        .map_response(grpc_errors::whole);
     let mut builder = auto::Builder::new(Streams).http2_only();
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(KEEPALIVE)).keep_alive_timeout(KEEPALIVE_ANSWER);
     let served = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(service)));

@@ -225,7 +225,7 @@ fn replace_packed(value: &mut [u8]) -> bool {
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for Percentless<IO> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let this = &mut *self;
             if this.given < this.done.len() {
@@ -237,11 +237,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Percentless<IO> {
             }
             (this.done, this.given) = (Vec::new(), 0);
             if !this.looks {
-                return Pin::new(&mut this.io).poll_read(cx, buf);
+                return Pin::new(&mut this.io).poll_read(ctx, buf);
             }
             let mut bytes = [0; 4_096];
             let mut read = ReadBuf::new(&mut bytes);
-            ready!(Pin::new(&mut this.io).poll_read(cx, &mut read))?;
+            ready!(Pin::new(&mut this.io).poll_read(ctx, &mut read))?;
             // At the end nothing can be judged any more.
             this.looks = !read.filled().is_empty();
             this.raw.extend_from_slice(read.filled());
@@ -251,28 +251,28 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Percentless<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Percentless<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+    fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(ctx, bytes)
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        ctx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, pieces)
+        Pin::new(&mut self.io).poll_write_vectored(ctx, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.io.is_write_vectored()
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+    fn poll_flush(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(ctx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+    fn poll_shutdown(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(ctx)
     }
 }
 

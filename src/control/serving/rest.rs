@@ -63,9 +63,9 @@ struct Waiting(Mutex<BoxFuture<'static, ()>>);
 impl Future for Waiting {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<()> {
         let waits = self.get_mut().0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        waits.as_mut().poll(cx)
+        waits.as_mut().poll(ctx)
     }
 }
 

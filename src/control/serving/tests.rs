@@ -26,7 +26,7 @@ const TOKEN: &str = "a-long-enough-token";
 struct Served {
     socket: PathBuf,
     http: SocketAddr,
-    doors: crate::Doors,
+    listeners: crate::OpenListeners,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Result<(), Refusal>>,
 }
@@ -34,7 +34,7 @@ struct Served {
 async fn serve(scene: &Scene) -> Served {
     let socket = scene.dir().join("g.sock");
     let bound = crate::bind(crate::ControlOptions {
-        listeners: vec![crate::Listener::Unix(socket.clone())],
+        listeners: vec![crate::ListenAddress::Unix(socket.clone())],
         http: Some("127.0.0.1:0".parse().unwrap()),
         data_dir: scene.dir().to_owned(),
         token: Some(TOKEN.into()),
@@ -43,14 +43,14 @@ async fn serve(scene: &Scene) -> Served {
     })
     .await
     .unwrap();
-    let http = bound.endpoints().iter().find_map(|place| place.strip_prefix("REST http://")?.parse().ok()).unwrap();
+    let http = bound.endpoints().iter().find_map(|permit| permit.strip_prefix("REST http://")?.parse().ok()).unwrap();
     let (stop, stopped) = oneshot::channel();
-    let doors = bound.doors();
+    let listeners = bound.listeners();
     let serving = tokio::spawn(bound.serve(Arc::clone(&scene.world), async move {
         // The sender being dropped is the end as well.
         let _ = stopped.await;
     }));
-    Served { socket, http, doors, stop, serving }
+    Served { socket, http, listeners, stop, serving }
 }
 
 impl Served {
@@ -188,7 +188,7 @@ async fn doors_stay_open_for_as_long_as_they_are_held() {
     served.serving.await.unwrap().unwrap();
     // Nobody serves any more, and yet to a client the daemon is there: it has its database still open.
     drop(UnixStream::connect(&served.socket).await.unwrap());
-    drop(served.doors);
+    drop(served.listeners);
     assert!(!served.socket.exists());
     assert!(UnixStream::connect(&served.socket).await.is_err());
 }

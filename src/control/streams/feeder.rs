@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::feed::{FeedEvent, Subscription};
 use ghost_domain::{Code, Limits, Refusal};
+use ghost_rules::feed::{FeedEvent, Subscription};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 
@@ -100,7 +100,7 @@ impl Feeder {
 
     /// Feeds until there is a reason to end.
     async fn feed(&mut self) -> Result<std::convert::Infallible, End> {
-        let clock = Arc::clone(&self.world.cx().ports.clock);
+        let clock = Arc::clone(&self.world.ctx().ports.clock);
         loop {
             let next = tokio::select! {
                 biased;
@@ -167,9 +167,9 @@ impl Feeder {
     }
 
     async fn wait_for_room(&self) -> Result<mpsc::Permit<'_, Item>, End> {
-        let clock = Arc::clone(&self.world.cx().ports.clock);
+        let clock = Arc::clone(&self.world.ctx().ports.clock);
         let mut closed = self.closed.clone();
-        let most = Limits::seconds(self.world.cx().limits().reader_stall_seconds);
+        let most = Limits::seconds(self.world.ctx().limits().reader_stall_seconds);
         let mut stalled = clock.sleep(most);
         loop {
             tokio::select! {
@@ -179,7 +179,7 @@ impl Feeder {
                 () = stalled.as_mut() => return Err(End::Stalled(most)),
                 () = clock.sleep(PATIENCE) => {
                     let behind = self.world.store().last_seq().saturating_sub(self.position);
-                    if behind > i64::from(self.world.cx().limits().subscriber_buffer) {
+                    if behind > i64::from(self.world.ctx().limits().subscriber_buffer) {
                         return Err(End::Lagged);
                     }
                 }

@@ -1,9 +1,9 @@
 //! Taking a job in, and getting it going again: its input is in the workspace before anybody is told of it.
 
-use ghost_commons::jobs;
 use ghost_config::plan::JobPlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Job, Refusal};
+use ghost_rules::jobs;
 use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
 use ghost_world::World;
@@ -40,7 +40,7 @@ async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
 /// When the workspace or the store refuses.
 pub async fn put_back(store: &Store, workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
     let own = job_id(files);
-    let jobs = store.look(|r| Box::pin(async move { Ok::<_, Refusal>(r.job_list().await?) })).await?;
+    let jobs = store.read_latest(|r| Box::pin(async move { Ok::<_, Refusal>(r.job_list().await?) })).await?;
     for job in jobs.iter().filter(|job| job.finished_at.is_none()) {
         let id = &job.job_id;
         if *id == own {
@@ -64,20 +64,20 @@ pub async fn put_back(store: &Store, workspace: &Workspace, files: &[Input]) -> 
 pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Begun, Refusal> {
     let job_id = job_id(files);
     // Written before the job is recorded: a crash between the two writes the same bytes again.
-    place(&world.engine().office.workspace, files).await?;
+    place(&world.engine().services.workspace, files).await?;
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
     let base = format!("{INPUTS}/{job_id}");
     let brief =
         plan.brief.replace("{job_id}", &job_id).replace("{input}", &base).replace("{files}", &count.to_string());
     let after = world.store().last_seq();
-    let (cx, lead, words) = (world.cx().clone(), plan.lead.clone(), brief.clone());
+    let (ctx, lead, words) = (world.ctx().clone(), plan.lead.clone(), brief.clone());
     let job = world
         .store()
         .write(move |w| {
             Box::pin(async move {
-                let (job, new) = jobs::begin(w, &cx, &job_id, count, &lead, words.clone()).await?;
+                let (job, new) = jobs::begin(w, &ctx, &job_id, count, &lead, words.clone()).await?;
                 if !new {
-                    jobs::revive(w, &cx, &job.job_id, &lead, words).await?;
+                    jobs::revive(w, &ctx, &job.job_id, &lead, words).await?;
                 }
                 Ok::<_, Refusal>(job)
             })
@@ -88,8 +88,8 @@ pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Beg
 
 /// Gets a job going again that stands still. Gives whether it did; not if something is at work.
 pub(super) async fn revive(world: &World, plan: &JobPlan, job: &Job, brief: &str) -> Result<bool, Refusal> {
-    let (cx, job_id, lead, brief) = (world.cx().clone(), job.job_id.clone(), plan.lead.clone(), brief.to_owned());
-    world.store().write(move |w| Box::pin(async move { jobs::revive(w, &cx, &job_id, &lead, brief).await })).await
+    let (ctx, job_id, lead, brief) = (world.ctx().clone(), job.job_id.clone(), plan.lead.clone(), brief.to_owned());
+    world.store().write(move |w| Box::pin(async move { jobs::revive(w, &ctx, &job_id, &lead, brief).await })).await
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::{feed::Subscription, jobs, tasks};
 use ghost_config::plan::JobPlan;
 use ghost_domain::event::{Event, EventFilter, EventKind};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Code, Job, Refusal, Schedule, ScheduleKind, Timestamp};
+use ghost_rules::{feed::Subscription, jobs, tasks};
 use ghost_tools::workspace::{DEPTH_MAX, ENTRIES_MAX, EntryKind};
 use ghost_world::World;
 
@@ -86,7 +86,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
                 let at = self.again.at();
                 let next = tokio::select! {
                     next = events.next() => next,
-                    () = self.world.cx().ports.clock.sleep_until(at.unwrap_or(Timestamp(0))), if at.is_some() => {
+                    () = self.world.ctx().ports.clock.sleep_until(at.unwrap_or(Timestamp(0))), if at.is_some() => {
                         if let Some(path) = self.wake().await {
                             return Ok(path);
                         }
@@ -121,7 +121,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
     /// Does what is to be done by now: gets the job going again, or only looks. Gives where the result is if there is nothing
     /// left to wait for.
     async fn wake(&mut self) -> Option<String> {
-        if let Some(tries) = self.again.take(self.world.cx().now()) {
+        if let Some(tries) = self.again.take(self.world.ctx().now()) {
             self.try_again(tries).await;
         }
         self.look().await
@@ -129,7 +129,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
 
     /// Tries to get the job going again, which is tried so often after that.
     async fn try_again(&mut self, tries: u32) {
-        let later = self.world.cx().now().plus(AGAIN);
+        let later = self.world.ctx().now().plus(AGAIN);
         match revive(&self.world, &self.plan, &self.begun.job, &self.begun.brief).await {
             Ok(true) => {
                 self.again.it_goes_on();
@@ -160,7 +160,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
         {
             self.told = None;
         }
-        let now = self.world.cx().now();
+        let now = self.world.ctx().now();
         // What happened before this daemon took the job in counts only for a time that is still to come: a job that stood
         // still then was begun again.
         match may_go_on(event, &self.plan.lead, self.begun.job.root_id) {
@@ -179,10 +179,10 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
 
     /// Looks whether the job stands still, and tells of it. Gives where the result is if there is nothing left to wait for.
     async fn look(&mut self) -> Option<String> {
-        let (cx, root_id, lead) = (self.world.cx().clone(), self.begun.job.root_id, self.plan.lead.clone());
+        let (ctx, root_id, lead) = (self.world.ctx().clone(), self.begun.job.root_id, self.plan.lead.clone());
         let look = self.world.store().read(move |r| {
             Box::pin(async move {
-                let Some(stand) = jobs::stand(r, &cx, root_id, &lead).await? else { return Ok::<_, Refusal>(None) };
+                let Some(stand) = jobs::stand(r, &ctx, root_id, &lead).await? else { return Ok::<_, Refusal>(None) };
                 let (open, due) = (tasks::held_up(r, root_id).await?, jobs::due(r, root_id).await?);
                 let waits = !stand.idle.is_empty() || open.is_some() || !due.is_empty();
                 let over = !waits && jobs::said_no_more(r, root_id, &lead).await?;
@@ -194,7 +194,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
             Ok(None) => return None,
             Err(refusal) => {
                 tracing::warn!(%refusal, "whether the job stands still cannot be told yet");
-                self.again.look_at(self.world.cx().now().plus(AGAIN));
+                self.again.look_at(self.world.ctx().now().plus(AGAIN));
                 return None;
             }
         };
@@ -239,7 +239,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
     async fn result(&self) -> Option<String> {
         let dir = WorkspacePath::parse(self.plan.result.trim_end_matches('/'), false).ok()?;
         let glob = format!("*{}*", self.begun.job.job_id);
-        let found = self.world.engine().office.workspace.list(&dir, DEPTH_MAX, Some(&glob), ENTRIES_MAX).await;
+        let found = self.world.engine().services.workspace.list(&dir, DEPTH_MAX, Some(&glob), ENTRIES_MAX).await;
         let entries = match found {
             Ok(found) => found.entries,
             Err(refusal) if refusal.code == Code::NotFound => return None,
@@ -256,9 +256,9 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
 
     /// Writes the end down: as soon as that can be, on a full disk.
     async fn finish(self, path: String) -> Result<Job, Refusal> {
-        let cx = self.world.cx();
+        let ctx = self.world.ctx();
         loop {
-            let (own, job_id, path) = (cx.clone(), self.begun.job.job_id.clone(), path.clone());
+            let (own, job_id, path) = (ctx.clone(), self.begun.job.job_id.clone(), path.clone());
             let finished = self
                 .world
                 .store()
@@ -268,7 +268,7 @@ impl<F: Fn(&Standing) + Send> Follower<F> {
                 Ok(finished) => return Ok(finished.unwrap_or(self.begun.job)),
                 Err(refusal) if refusal.code == Code::Unavailable => {
                     tracing::warn!(%refusal, "the end of the job cannot be written down yet");
-                    cx.ports.clock.sleep(AGAIN).await;
+                    ctx.ports.clock.sleep(AGAIN).await;
                 }
                 Err(refusal) => return Err(refusal),
             }

@@ -38,9 +38,9 @@ use async_trait::async_trait;
 use ghost_config::problem::Problems;
 use ghost_domain::{Clock, Code, Refusal};
 
-use crate::aside::Aside;
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
+use crate::worker_threads::WorkerThreads;
 use answer::{Course, Said, Step, work_out};
 use budget::Budget;
 use rules::RuleSet;
@@ -59,7 +59,7 @@ pub struct Scripted {
     /// How often a `fail` has failed: by model, rule and action.
     failures: Mutex<BTreeMap<(String, usize, usize), u32>>,
     /// Where answers are worked out that take long.
-    aside: Aside,
+    threads: WorkerThreads,
 }
 
 impl Scripted {
@@ -80,7 +80,7 @@ impl Scripted {
     /// As [`load`](Self::load).
     pub fn load_within(dir: &Path, root: &Path, clock: Arc<dyn Clock>, vetted: &Vetted) -> Result<Self, Refusal> {
         let models = check::load_all(dir, root, vetted).map_err(|problems| refusal(&problems))?;
-        Ok(Self { dir: dir.to_owned(), models, clock, failures: Mutex::default(), aside: Aside::default() })
+        Ok(Self { dir: dir.to_owned(), models, clock, failures: Mutex::default(), threads: WorkerThreads::default() })
     }
 
     /// The rule files with what they say: all of them are good.
@@ -163,7 +163,7 @@ impl Scripted {
         let (rules, request, budget) = (Arc::clone(rules), request.clone(), Budget::whole(&wanted.0));
         let work = async move { work_out(&rules, &request, &budget) };
         let failed = |kind, words| ProviderError::new(kind, words).charge(Charge::Nothing);
-        let work = self.aside.begin(work).await.map_err(|error| {
+        let work = self.threads.begin(work).await.map_err(|error| {
             failed(ErrorKind::Overloaded, format!("there is no thread to work the answer out on: {error}"))
         })?;
         work.end().await.map_err(|error| {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Medium;
 use super::rows::{AWKWARD, agent, answer, at, held, job, who};
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 use crate::tables::Family;
 
@@ -37,10 +37,10 @@ pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
         w.agent_put(&agent("a")).await?;
         w.agent_put(&full).await?;
     });
-    assert_eq!(look!(&store, |r| { r.agent_get(&who("c")).await? }), Some(wanted));
-    assert_eq!(look!(&store, |r| { r.agent_get(&who("b")).await? }), Some(agent("b")));
-    assert_eq!(look!(&store, |r| { r.agent_get(&who("nobody")).await? }), None);
-    let (all, living) = look!(&store, |r| { (r.agent_list(true).await?, r.agent_list(false).await?) });
+    assert_eq!(reading!(&store, |r| { r.agent_get(&who("c")).await? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.agent_get(&who("b")).await? }), Some(agent("b")));
+    assert_eq!(reading!(&store, |r| { r.agent_get(&who("nobody")).await? }), None);
+    let (all, living) = reading!(&store, |r| { (r.agent_list(true).await?, r.agent_list(false).await?) });
     assert_eq!(each(&all, |agent| agent.agent_id.clone()), [who("a"), who("b"), who("c")]);
     assert_eq!(each(&living, |agent| agent.agent_id.clone()), [who("a"), who("b")]);
     refuse!(&store, |w| {
@@ -51,15 +51,15 @@ pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
         assert_eq!(w.agents_among(&[who("bb"), who("a")]).await?, [who("a")]);
     });
     let among = [who("c"), who("b"), who("nobody"), who("b")];
-    assert_eq!(look!(&store, |r| { r.agent_ids("", 9).await? }), [who("a"), who("b")]);
-    assert_eq!(look!(&store, |r| { r.agent_ids("", 1).await? }), [who("a")]);
-    assert_eq!(look!(&store, |r| { r.agents_among(&among).await? }), [who("b")]);
+    assert_eq!(reading!(&store, |r| { r.agent_ids("", 9).await? }), [who("a"), who("b")]);
+    assert_eq!(reading!(&store, |r| { r.agent_ids("", 1).await? }), [who("a")]);
+    assert_eq!(reading!(&store, |r| { r.agents_among(&among).await? }), [who("b")]);
     tombstones_are_pruned(&store).await;
 }
 
 /// Goes on with two living agents and the tombstone of `c`, the seventh of its id, deleted at second 4.
 async fn tombstones_are_pruned(store: &Store) {
-    let floor = async || look!(store, |r| { r.agent_incarnation_floor().await? });
+    let floor = async || reading!(store, |r| { r.agent_incarnation_floor().await? });
     assert_eq!(floor().await, 0);
     keep!(store, |w| {
         w.agent_put(&Agent { incarnation: 3, deleted_at: Some(at(2)), ..agent("d") }).await?;
@@ -75,7 +75,7 @@ async fn tombstones_are_pruned(store: &Store) {
     // The floor follows what goes, and the oldest go first.
     for (gone, left, risen) in [(1, "a b c e", 3), (1, "a b e", 7), (0, "a b e", 7)] {
         assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 1).await? }), gone);
-        let all = look!(store, |r| { r.agent_list(true).await? });
+        let all = reading!(store, |r| { r.agent_list(true).await? });
         assert_eq!(each(&all, |agent| agent.agent_id.to_string()).join(" "), left);
         assert_eq!(floor().await, risen);
     }
@@ -104,7 +104,7 @@ pub(super) async fn creators_of_the_living_are_kept(medium: Arc<dyn Medium>) {
     });
     let prune = async || {
         let gone = keep!(&store, |w| { w.prune(Family::Agents, at(9), 9).await? });
-        let left = look!(&store, |r| { r.agent_list(true).await? });
+        let left = reading!(&store, |r| { r.agent_list(true).await? });
         (gone, each(&left, |agent| agent.agent_id.to_string()).join(" "))
     };
     assert_eq!(prune().await, (3, "a b c".to_owned()));
@@ -114,7 +114,7 @@ pub(super) async fn creators_of_the_living_are_kept(medium: Arc<dyn Medium>) {
 
 pub(super) async fn dynamic_agents_are_counted(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    assert_eq!(look!(&store, |r| { r.agent_count_dynamic().await? }), 0);
+    assert_eq!(reading!(&store, |r| { r.agent_count_dynamic().await? }), 0);
     let inside = keep!(&store, |w| {
         w.agent_put(&agent("a")).await?;
         w.agent_put(&Agent { kind: AgentKind::Dynamic, ..agent("b") }).await?;
@@ -127,19 +127,19 @@ pub(super) async fn dynamic_agents_are_counted(medium: Arc<dyn Medium>) {
         w.agent_put(&Agent { kind: AgentKind::Dynamic, deleted_at: Some(at(2)), ..agent("b") }).await?;
         w.agent_count_dynamic().await?
     });
-    assert_eq!((inside, look!(&store, |r| { r.agent_count_dynamic().await? })), (1, 1));
+    assert_eq!((inside, reading!(&store, |r| { r.agent_count_dynamic().await? })), (1, 1));
 }
 
 pub(super) async fn meta_is_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    assert_eq!(look!(&store, |r| { r.meta_get("world_id").await? }), None);
+    assert_eq!(reading!(&store, |r| { r.meta_get("world_id").await? }), None);
     keep!(&store, |w| {
         w.meta_put("world_id", "one").await?;
         w.meta_put("other", AWKWARD).await?;
         w.meta_put("world_id", "two").await?;
         assert_eq!(w.meta_get("world_id").await?.as_deref(), Some("two"));
     });
-    let kept = look!(&store, |r| { (r.meta_get("world_id").await?, r.meta_get("other").await?) });
+    let kept = reading!(&store, |r| { (r.meta_get("world_id").await?, r.meta_get("other").await?) });
     assert_eq!(kept, (Some("two".to_owned()), Some(AWKWARD.to_owned())));
 }
 
@@ -154,7 +154,7 @@ pub(super) async fn skills_are_held_and_removed(medium: Arc<dyn Medium>) {
         (w.skill_remove(&who("a"), "reading").await?, w.skill_remove(&who("b"), "editing").await?)
     });
     assert_eq!(removed, (true, false));
-    let (a, aa, b) = look!(&store, |r| {
+    let (a, aa, b) = reading!(&store, |r| {
         (r.skills_held(&who("a")).await?, r.skills_held(&who("aa")).await?, r.skills_held(&who("b")).await?)
     });
     assert_eq!(a, [held("a", "editing"), HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }]);
@@ -172,10 +172,10 @@ pub(super) async fn jobs_are_newest_first(medium: Arc<dyn Medium>) {
         w.job_put(&job("bb", 2)).await?;
         w.job_put(&done).await?;
     });
-    assert_eq!(look!(&store, |r| { r.job_list().await? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
-    assert_eq!(look!(&store, |r| { r.job_newest().await? }), Some(job("cc", 3)));
-    assert_eq!(look!(&store, |r| { r.job_get("bb").await? }), Some(wanted));
-    assert_eq!(look!(&store, |r| { r.job_get("dd").await? }), None);
+    assert_eq!(reading!(&store, |r| { r.job_list().await? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
+    assert_eq!(reading!(&store, |r| { r.job_newest().await? }), Some(job("cc", 3)));
+    assert_eq!(reading!(&store, |r| { r.job_get("bb").await? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.job_get("dd").await? }), None);
 }
 
 pub(super) async fn requests_are_kept_by_principal(medium: Arc<dyn Medium>) {
@@ -189,7 +189,7 @@ pub(super) async fn requests_are_kept_by_principal(medium: Arc<dyn Medium>) {
         w.request_get(&first.key.principal, &first.key.request_id).await?
     });
     assert_eq!(inside, wanted.0);
-    let got = look!(&store, |r| {
+    let got = reading!(&store, |r| {
         let (known, unknown) = ("r-1".parse().unwrap(), "r-2".parse().unwrap());
         (
             r.request_get(&one, &known).await?,

@@ -7,7 +7,7 @@ use ghost_domain::{Ask, AskStatus, DeadLetter, DeadLetterStatus, Party};
 
 use super::Medium;
 use super::rows::{AWKWARD, ask, ask_id, at, letter, letter_id, message_id, turn_id, who};
-use super::tools::{each, keep, look, open};
+use super::tools::{each, keep, open, reading};
 
 pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
@@ -32,8 +32,9 @@ pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
         w.ask_put(&ask(2, "a", "b", AskStatus::Open)).await?;
         w.ask_put(&late).await?;
     });
-    let got =
-        look!(&store, |r| { (r.ask_get(ask_id(1)).await?, r.ask_get(ask_id(2)).await?, r.ask_get(ask_id(3)).await?) });
+    let got = reading!(&store, |r| {
+        (r.ask_get(ask_id(1)).await?, r.ask_get(ask_id(2)).await?, r.ask_get(ask_id(3)).await?)
+    });
     assert_eq!(got, wanted);
 }
 
@@ -53,7 +54,7 @@ pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
     assert_eq!((ids(&inside.0), inside.1), (vec![ask_id(1), ask_id(2), ask_id(3), ask_id(4)], 4));
 
     keep!(&store, |w| { w.ask_put(&ask(2, "a", "b", AskStatus::Answered)).await? });
-    let (open, count, mut to_b, to_d, of_turn, of_closed) = look!(&store, |r| {
+    let (open, count, mut to_b, to_d, of_turn, of_closed) = reading!(&store, |r| {
         (
             r.asks_open().await?,
             r.ask_count_open().await?,
@@ -82,9 +83,9 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
         w.dead_letter_put(&letter(2, "a", DeadLetterStatus::Held)).await?;
         w.dead_letter_put(&many).await?;
     });
-    assert_eq!(look!(&store, |r| { r.dead_letter_get(letter_id(2)).await? }), Some(wanted));
-    assert_eq!(look!(&store, |r| { r.dead_letter_get(letter_id(4)).await? }), None);
-    let (all, of_a, held_of_a, dropped) = look!(&store, |r| {
+    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(2)).await? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(4)).await? }), None);
+    let (all, of_a, held_of_a, dropped) = reading!(&store, |r| {
         (
             r.dead_letter_list(None, None).await?,
             r.dead_letter_list(Some(&who("a")), None).await?,
@@ -97,7 +98,7 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
     assert_eq!(ids(&of_a), [letter_id(2), letter_id(1)]);
     assert_eq!((ids(&held_of_a), ids(&dropped)), (vec![letter_id(1)], vec![]));
     assert_eq!(all[2].created_at, at(1));
-    let counts = look!(&store, |r| {
+    let counts = reading!(&store, |r| {
         (
             r.dead_letter_count_held(None).await?,
             r.dead_letter_count_held(Some(&who("a"))).await?,

@@ -12,7 +12,7 @@ use ghost_domain::{
 use super::Medium;
 use super::rows::{LARGE, agent, at, budget, job, letter, mail, message_id, root_id, task, turn, turn_id, usage, who};
 use super::rows_together::schedule;
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 use crate::tables::{BudgetFilter, Family, UsageFilter};
 
@@ -36,9 +36,10 @@ pub(super) async fn budgets_are_listed_by_scope(medium: Arc<dyn Medium>) {
         w.budget_put(&full).await?;
         assert_eq!(w.budget_get(&Scope::World).await?.as_ref(), Some(&full));
     });
-    let got = look!(&store, |r| { (r.budget_get(&Scope::World).await?, r.budget_get(&Scope::Agent(who("b"))).await?) });
+    let got =
+        reading!(&store, |r| { (r.budget_get(&Scope::World).await?, r.budget_get(&Scope::Agent(who("b"))).await?) });
     assert_eq!(got, wanted);
-    let (all, limited) = look!(&store, |r| {
+    let (all, limited) = reading!(&store, |r| {
         let limited = BudgetFilter { limited: true, ..BudgetFilter::default() };
         (r.budget_list(&BudgetFilter::default()).await?, r.budget_list(&limited).await?)
     });
@@ -85,7 +86,7 @@ async fn accounts_of_roots_are_pruned(store: &Store) {
     });
     let kept = async || {
         let mut kept = Vec::new();
-        for budget in look!(store, |r| { r.budget_list(&BudgetFilter::default()).await? }) {
+        for budget in reading!(store, |r| { r.budget_list(&BudgetFilter::default()).await? }) {
             if let Scope::Root(root) = budget.scope {
                 kept.push(u64::try_from(root.0.as_u128()).unwrap());
             }
@@ -131,7 +132,7 @@ pub(super) async fn budgets_are_listed_by_sort_and_page(medium: Arc<dyn Medium>)
         let (mut found, mut after): (Vec<Budget>, Option<Scope>) = (Vec::new(), None);
         loop {
             let filter = BudgetFilter { after: after.clone(), ..filter.clone() };
-            let page = look!(&store, |r| { r.budget_list(&filter).await? });
+            let page = reading!(&store, |r| { r.budget_list(&filter).await? });
             assert!(page.len() <= 1_000);
             let Some(last) = page.last() else { break };
             after = Some(last.scope.clone());
@@ -153,7 +154,7 @@ pub(super) async fn budgets_are_listed_by_sort_and_page(medium: Arc<dyn Medium>)
     let limited = all(BudgetFilter { limited: true, ..of(ScopeSort::Agent) }).await;
     assert_eq!((limited.len(), limited[1].as_str()), (550, "agent:n0002"));
     let after = BudgetFilter { after: Some(agents(1_098).daily().unwrap()), ..of(ScopeSort::Agent) };
-    assert_eq!(look!(&store, |r| { each(&r.budget_list(&after).await?, |b| b.scope.clone()) }), [agents(1_099)]);
+    assert_eq!(reading!(&store, |r| { each(&r.budget_list(&after).await?, |b| b.scope.clone()) }), [agents(1_099)]);
 }
 
 /// Of five agents two live, one of them under the id of one that was deleted, and of one there is no record any more.
@@ -187,7 +188,7 @@ pub(super) async fn accounts_of_gone_agents_are_pruned(medium: Arc<dyn Medium>) 
         w.budget_put(&Budget { updated_at: at(1), ..budget(Scope::Root(root_id(1)), None, None) }).await?;
     });
     let left = async || {
-        let all = look!(&store, |r| { r.budget_list(&BudgetFilter::default()).await? });
+        let all = reading!(&store, |r| { r.budget_list(&BudgetFilter::default()).await? });
         let agents = all.iter().filter_map(|budget| budget.scope.to_string().strip_prefix("agent:").map(str::to_owned));
         let agents: Vec<String> = agents.collect();
         assert_eq!(all.len(), agents.len() + 3, "those of the world, of teams and of roots stay");
@@ -257,7 +258,7 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
         let filter =
             UsageFilter { agent_id, root_id: root.map(root_id), since: since.map(at), ..UsageFilter::default() };
         let store = store.clone();
-        async move { look!(&store, |r| { r.usage_sum(&filter).await? }) }
+        async move { reading!(&store, |r| { r.usage_sum(&filter).await? }) }
     };
     assert_eq!(
         sums(None, None, None).await,
@@ -269,9 +270,9 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
     assert_eq!(sums(None, None, Some(4)).await, [sum("a", "m", 2, 80), sum("b", "m", 1, 50), unlike]);
     assert_eq!(sums(Some(who("c")), None, None).await, []);
     let other = UsageFilter { provider: Some("other".to_owned()), ..UsageFilter::default() };
-    assert_eq!(look!(&store, |r| { r.usage_sum(&other).await? }), [sum("b", "m", 1, 10)]);
+    assert_eq!(reading!(&store, |r| { r.usage_sum(&other).await? }), [sum("b", "m", 1, 10)]);
     let from_four_to_five = UsageFilter { since: Some(at(4)), before: Some(at(5)), ..UsageFilter::default() };
-    assert_eq!(look!(&store, |r| { r.usage_sum(&from_four_to_five).await? }), [sum("a", "m", 2, 80)]);
+    assert_eq!(reading!(&store, |r| { r.usage_sum(&from_four_to_five).await? }), [sum("a", "m", 2, 80)]);
 }
 
 pub(super) async fn lists_are_bounded(medium: Arc<dyn Medium>) {
@@ -282,7 +283,8 @@ pub(super) async fn lists_are_bounded(medium: Arc<dyn Medium>) {
             w.job_put(&job(&format!("{n:04}"), n)).await?;
         }
     });
-    let (budgets, jobs) = look!(&store, |r| { (r.budget_list(&BudgetFilter::default()).await?, r.job_list().await?) });
+    let (budgets, jobs) =
+        reading!(&store, |r| { (r.budget_list(&BudgetFilter::default()).await?, r.job_list().await?) });
     assert_eq!((budgets.len(), jobs.len()), (1_000, 1_000));
     assert_eq!((budgets[0].scope.to_string(), jobs[0].job_id.as_str()), ("team:0000".to_owned(), "1002"));
 }

@@ -7,7 +7,7 @@ use ghost_domain::{ChatChannel, ChatMember, ChatPost, Party};
 use super::Medium;
 use super::rows::{AWKWARD, at, message_id, who};
 use super::rows_together::{channel, member, named, post};
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 
 /// Names of which one begins another, in their order.
@@ -35,9 +35,9 @@ pub(super) async fn channels_are_listed_by_name(medium: Arc<dyn Medium>) {
         assert_eq!(w.chat_channel_count().await?, 3);
     });
     let (b, none) =
-        look!(&store, |r| { (r.chat_channel_get(&named("b")).await?, r.chat_channel_get(&named("x")).await?) });
+        reading!(&store, |r| { (r.chat_channel_get(&named("b")).await?, r.chat_channel_get(&named("x")).await?) });
     assert_eq!((b.as_ref(), none), (Some(&wanted), None));
-    assert_eq!(look!(&store, |r| { r.chat_channel_list().await? })[1], wanted);
+    assert_eq!(reading!(&store, |r| { r.chat_channel_list().await? })[1], wanted);
 
     keep!(&store, |w| {
         for n in 0..1_000 {
@@ -45,16 +45,16 @@ pub(super) async fn channels_are_listed_by_name(medium: Arc<dyn Medium>) {
         }
         assert_eq!(w.chat_channel_count().await?, 1_003);
     });
-    let (list, count) = look!(&store, |r| { (r.chat_channel_list().await?, r.chat_channel_count().await?) });
+    let (list, count) = reading!(&store, |r| { (r.chat_channel_list().await?, r.chat_channel_count().await?) });
     assert_eq!((list.len(), list[999].channel.to_string(), count), (1_000, "d0996".to_owned(), 1_003));
 }
 
 async fn in_channel(store: &Store, name: &'static str) -> Vec<String> {
-    each(&look!(store, |r| { r.chat_members(&named(name)).await? }), |member| member.agent_id.to_string())
+    each(&reading!(store, |r| { r.chat_members(&named(name)).await? }), |member| member.agent_id.to_string())
 }
 
 async fn of_agent(store: &Store, name: &'static str) -> Vec<String> {
-    each(&look!(store, |r| { r.chat_memberships(&who(name)).await? }), |member| member.channel.to_string())
+    each(&reading!(store, |r| { r.chat_memberships(&who(name)).await? }), |member| member.channel.to_string())
 }
 
 pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
@@ -85,8 +85,8 @@ pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
         assert_eq!(w.chat_member_get(&named("a"), &who("a-b")).await?.as_ref(), Some(&woken));
         assert_eq!(w.chat_member_get(&named("a"), &who("b")).await?, None);
     });
-    assert_eq!(look!(&store, |r| { r.chat_member_get(&named("a"), &who("a-b")).await? }), Some(wanted.clone()));
-    assert_eq!(look!(&store, |r| { r.chat_members(&named("a")).await? })[1], wanted);
+    assert_eq!(reading!(&store, |r| { r.chat_member_get(&named("a"), &who("a-b")).await? }), Some(wanted.clone()));
+    assert_eq!(reading!(&store, |r| { r.chat_members(&named("a")).await? })[1], wanted);
     keep!(&store, |w| { w.chat_member_put(&member("a", "a-b", 3)).await? });
     assert_eq!(keep!(&store, |w| { w.chat_member_get(&named("a"), &who("a-b")).await? }), Some(member("a", "a-b", 3)));
 }
@@ -126,7 +126,7 @@ pub(super) async fn members_leave_and_come_back(medium: Arc<dyn Medium>) {
         assert_eq!(w.chat_member_get(&named("x"), &who("a")).await?, Some(member("x", "a", 9)));
         w.chat_member_delete(&named("x"), &who("c")).await?;
     });
-    assert_eq!(look!(&store, |r| { r.chat_members(&named("x")).await? }), [member("x", "a", 9)]);
+    assert_eq!(reading!(&store, |r| { r.chat_members(&named("x")).await? }), [member("x", "a", 9)]);
     assert_eq!(keep!(&store, |w| { w.chat_member_get(&named("x"), &who("c")).await? }), None);
     store.close().await;
     let store = open(&medium).await;
@@ -153,7 +153,7 @@ pub(super) async fn unread_channels_follow_the_cursor(medium: Arc<dyn Medium>) {
         assert_eq!(unread, [(member("b", "a", 0), channel("b", 1)), (member("c", "a", 2), channel("c", 3))]);
     });
     let unread = async || {
-        let unread = look!(&store, |r| { r.chat_unread(&who("a")).await? });
+        let unread = reading!(&store, |r| { r.chat_unread(&who("a")).await? });
         each(&unread, |(member, channel)| format!("{} {} {}", member.channel, member.read_seq, channel.last_seq))
     };
     assert_eq!(unread().await, ["b 0 1", "c 2 3"]);
@@ -169,7 +169,7 @@ pub(super) async fn unread_channels_follow_the_cursor(medium: Arc<dyn Medium>) {
 }
 
 async fn seqs(store: &Store, after: i64, before: i64, limit: u32) -> Vec<i64> {
-    each(&look!(store, |r| { r.chat_posts(&named("a"), after, before, limit).await? }), |post| post.seq)
+    each(&reading!(store, |r| { r.chat_posts(&named("a"), after, before, limit).await? }), |post| post.seq)
 }
 
 pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
@@ -202,9 +202,9 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
         assert_eq!(seqs(&store, after, before, limit).await, [] as [i64; 0], "{after} {before} {limit}");
     }
     assert_eq!(seqs(&store, 0, 0, u32::MAX).await.len(), 6);
-    let posts = look!(&store, |r| { r.chat_posts(&named("a"), 4, 0, 9).await? });
+    let posts = reading!(&store, |r| { r.chat_posts(&named("a"), 4, 0, 9).await? });
     assert_eq!(posts, [post("a", 5), wanted]);
-    assert_eq!(look!(&store, |r| { r.chat_posts(&named("none"), 0, 0, 9).await? }), []);
+    assert_eq!(reading!(&store, |r| { r.chat_posts(&named("none"), 0, 0, 9).await? }), []);
 }
 
 /// One command that concerns a thousand members, as a post that wakes them all does.
@@ -229,7 +229,7 @@ pub(super) async fn a_post_concerns_a_thousand(medium: Arc<dyn Medium>) {
             w.message_append(&mail).await?;
         }
     });
-    let (members, total, unread) = look!(&store, |r| {
+    let (members, total, unread) = reading!(&store, |r| {
         (r.chat_members(&named("all")).await?, r.inbox_total().await?, r.chat_unread(&who("m500")).await?)
     });
     assert!(members.iter().zip(1..).all(|(member, n)| member.wake_id == Some(message_id(n))));

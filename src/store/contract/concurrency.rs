@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Medium;
 use super::rows::{at, budget, event_id, mail, message_id, who};
-use super::tools::{Stop, blow_up, caught, each, keep, look, open, published, write};
+use super::tools::{Stop, blow_up, caught, each, keep, open, published, reading, write};
 use crate::StoreError;
 
 const TASKS: u64 = 16;
@@ -56,7 +56,7 @@ pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) 
     for task in tasks {
         task.await.unwrap();
     }
-    let (events, pending) = look!(&store, |r| {
+    let (events, pending) = reading!(&store, |r| {
         (r.event_list(0, &EventFilter::default(), 10_000).await?.0, r.inbox_pending(&who("a"), 10_000).await?)
     });
     let kept = usize::try_from(TASKS * COMMANDS * 7 / 10).unwrap();
@@ -88,7 +88,7 @@ pub(super) async fn a_write_within_a_write_is_refused_at_once(medium: Arc<dyn Me
         w.message_append(&mail(2, "a")).await?;
     });
     keep!(&store, |w| { w.message_append(&mail(3, "a")).await? });
-    assert_eq!(look!(&store, |r| { r.inbox_pending(&who("a"), 9).await?.len() }), 3);
+    assert_eq!(reading!(&store, |r| { r.inbox_pending(&who("a"), 9).await?.len() }), 3);
 }
 
 /// Two accounts whose sum never changes, written by commands that move something or refuse in the middle.
@@ -108,7 +108,7 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
             while !last {
                 // One more look after the end, so that there is at least one.
                 last = done.load(Ordering::Acquire);
-                let (a, b, listed) = look!(&store, |r| {
+                let (a, b, listed) = reading!(&store, |r| {
                     let a = r.budget_get(&Scope::Agent(who("a"))).await?.unwrap().spent_tokens;
                     let listed = r.budget_list(&crate::tables::BudgetFilter::default()).await?;
                     let b = r.budget_get(&Scope::Agent(who("b"))).await?.unwrap().spent_tokens;
@@ -155,7 +155,7 @@ pub(super) async fn a_caller_that_gives_up_hurts_nobody(medium: Arc<dyn Medium>)
         assert!(gone.is_none_or(|outcome| outcome.is_ok()));
         keep!(&store, |w| { w.message_append(&mail(n, "a")).await? });
     }
-    let (a, b, c) = look!(&store, |r| {
+    let (a, b, c) = reading!(&store, |r| {
         (
             r.inbox_pending(&who("a"), 99).await?,
             r.inbox_pending(&who("b"), 99).await?,

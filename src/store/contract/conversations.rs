@@ -7,7 +7,7 @@ use ghost_domain::{Attachment, Conversation, ConversationEntry, Delivery, Direct
 use super::Medium;
 use super::rows::{AWKWARD, LARGE, at, turn_id, who};
 use super::rows_together::{conversation, conversation_id, entry};
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 
 pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
@@ -29,7 +29,7 @@ pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
         assert_eq!(w.conversation_find("webhook:shop", AWKWARD).await?.as_ref(), Some(&full));
         assert_eq!(w.conversation_find("control", AWKWARD).await?, None);
     });
-    let (got, found, other, none) = look!(&store, |r| {
+    let (got, found, other, none) = reading!(&store, |r| {
         (
             r.conversation_get(conversation_id(1)).await?,
             r.conversation_find("webhook:shop", AWKWARD).await?,
@@ -52,10 +52,10 @@ pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
         w.conversation_put(&conversation(3, "a")).await?;
         assert_eq!(w.conversation_count().await?, 3);
     });
-    assert_eq!(look!(&store, |r| { r.conversation_count().await? }), 2);
+    assert_eq!(reading!(&store, |r| { r.conversation_count().await? }), 2);
     store.close().await;
     let store = open(&medium).await;
-    let found = look!(&store, |r| { r.conversation_find("webhook:shop", AWKWARD).await? });
+    let found = reading!(&store, |r| { r.conversation_find("webhook:shop", AWKWARD).await? });
     assert_eq!(found, Some(wanted));
 }
 
@@ -70,7 +70,7 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
         let inside = w.conversation_list(Some(&who("a")), None).await?;
         assert_eq!(each(&inside, |found| found.conversation_id), [conversation_id(1), conversation_id(2)]);
     });
-    let (all, of_b, none) = look!(&store, |r| {
+    let (all, of_b, none) = reading!(&store, |r| {
         (
             r.conversation_list(None, None).await?,
             r.conversation_list(Some(&who("b")), None).await?,
@@ -81,7 +81,7 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
     assert_eq!((of_b, none), (vec![conversation(4, "b")], vec![]));
     // An owner may hand a conversation over.
     keep!(&store, |w| { w.conversation_put(&conversation(4, "c")).await? });
-    let owned = look!(&store, |r| {
+    let owned = reading!(&store, |r| {
         (
             r.conversation_list(Some(&who("b")), None).await?.len(),
             r.conversation_list(Some(&who("c")), None).await?.len(),
@@ -93,7 +93,7 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
             w.conversation_put(&conversation(n, "d")).await?;
         }
     });
-    let (all, of_d) = look!(&store, |r| {
+    let (all, of_d) = reading!(&store, |r| {
         (r.conversation_list(None, None).await?, r.conversation_list(Some(&who("d")), None).await?)
     });
     assert_eq!((all.len(), of_d.len(), of_d[999].conversation_id), (1_000, 1_000, conversation_id(11)));
@@ -104,7 +104,7 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
         }
     });
     let place = |last: &Conversation| (last.updated_at, last.conversation_id);
-    let (first, rest, of_d) = look!(&store, |r| {
+    let (first, rest, of_d) = reading!(&store, |r| {
         let first = r.conversation_list(None, None).await?;
         let after = first.last().map(place);
         (first, r.conversation_list(None, after).await?, r.conversation_list(Some(&who("d")), after).await?)
@@ -147,12 +147,12 @@ pub(super) async fn entries_are_in_order(medium: Arc<dyn Medium>) {
         assert_eq!(inside, [entry(1, 1, Delivery::None), full, entry(1, 3, Delivery::None)]);
     });
     let seqs = async |after: i64, limit: u32| {
-        let entries = look!(&store, |r| { r.conversation_entries(conversation_id(1), after, limit).await? });
+        let entries = reading!(&store, |r| { r.conversation_entries(conversation_id(1), after, limit).await? });
         each(&entries, |entry| entry.seq)
     };
     assert_eq!((seqs(0, 9).await, seqs(0, 2).await, seqs(1, 1).await), (vec![1, 2, 3], vec![1, 2], vec![2]));
     assert_eq!((seqs(3, 9).await, seqs(0, 0).await, seqs(i64::MAX, 9).await), (vec![], vec![], vec![]));
-    let second = look!(&store, |r| { r.conversation_entries(conversation_id(1), 1, 1).await? });
+    let second = reading!(&store, |r| { r.conversation_entries(conversation_id(1), 1, 1).await? });
     assert_eq!(second, std::slice::from_ref(&wanted));
     refuse!(&store, |w| {
         w.conversation_entry_put(&entry(1, 2, Delivery::Pending)).await?;
@@ -163,7 +163,7 @@ pub(super) async fn entries_are_in_order(medium: Arc<dyn Medium>) {
     assert_eq!(second, [wanted, entry(1, 3, Delivery::None)]);
     store.close().await;
     let store = open(&medium).await;
-    assert_eq!(look!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 3);
+    assert_eq!(reading!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 3);
 }
 
 pub(super) async fn entries_of_a_turn_are_found(medium: Arc<dyn Medium>) {
@@ -178,7 +178,7 @@ pub(super) async fn entries_of_a_turn_are_found(medium: Arc<dyn Medium>) {
         assert_eq!(w.conversation_entries_of_turn(turn_id(1)).await?, [of(1, 2, 1), of(2, 1, 1)]);
         w.conversation_entry_put(&entry(2, 1, Delivery::Failed)).await?;
     });
-    let (one, two, none) = look!(&store, |r| {
+    let (one, two, none) = reading!(&store, |r| {
         (
             r.conversation_entries_of_turn(turn_id(1)).await?,
             r.conversation_entries_of_turn(turn_id(2)).await?,
@@ -189,12 +189,12 @@ pub(super) async fn entries_of_a_turn_are_found(medium: Arc<dyn Medium>) {
 }
 
 async fn due(store: &Store, now: u64, limit: u32) -> Vec<(u128, i64)> {
-    let due = look!(store, |r| { r.deliveries_due(at(now), &[], limit).await? });
+    let due = reading!(store, |r| { r.deliveries_due(at(now), &[], limit).await? });
     each(&due, |entry| (entry.conversation_id.0.as_u128(), entry.seq))
 }
 
 async fn next(store: &Store) -> Option<Timestamp> {
-    look!(store, |r| { r.delivery_next_at().await? })
+    reading!(store, |r| { r.delivery_next_at().await? })
 }
 
 pub(super) async fn deliveries_fall_due(medium: Arc<dyn Medium>) {
@@ -225,7 +225,7 @@ pub(super) async fn deliveries_fall_due(medium: Arc<dyn Medium>) {
         let passing = ["webhook:b".to_owned(), "webhook:c".to_owned()];
         assert_eq!(w.deliveries_due(at(99), &passing, 2).await?, [waits(1, 2, 10), waits(3, 1, 20)]);
     });
-    let passed = look!(&store, |r| {
+    let passed = reading!(&store, |r| {
         let both = ["webhook:a".to_owned(), "webhook:b".to_owned()];
         (r.deliveries_due(at(99), &both[..1], 2).await?, r.deliveries_due(at(99), &both, 9).await?)
     });

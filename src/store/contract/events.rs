@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Medium;
 use super::rows::{AWKWARD, at, event_id, mail, message_id, who};
-use super::tools::{Outcome, Stop, blow_up, caught, each, keep, look, open, published, refuse, write};
+use super::tools::{Outcome, Stop, blow_up, caught, each, keep, open, published, reading, refuse, write};
 use crate::Store;
 use crate::tables::Family;
 
@@ -29,7 +29,7 @@ async fn state(store: &Store, numbers: &[u64]) {
 }
 
 async fn all(store: &Store) -> Vec<Event> {
-    look!(store, |r| { r.event_list(0, &EventFilter::default(), 10_000).await? }).0
+    reading!(store, |r| { r.event_list(0, &EventFilter::default(), 10_000).await? }).0
 }
 
 fn numbers(events: &[Event]) -> Vec<(i64, u64)> {
@@ -38,7 +38,7 @@ fn numbers(events: &[Event]) -> Vec<(i64, u64)> {
 
 pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    assert_eq!((look!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 0), 0));
+    assert_eq!((reading!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 0), 0));
     assert_eq!(all(&store).await, []);
     let full =
         NewEvent { channel: Some("desk".to_owned()), ..NewEvent::new(EventKind::TurnStarted, json!({"t": AWKWARD})) }
@@ -60,7 +60,7 @@ pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
     let events = all(&store).await;
     assert_eq!(numbers(&events), [(1, 9), (2, 8), (3, 7), (4, 6)]);
     assert_eq!(events[2], wanted);
-    assert_eq!((look!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 4), 4));
+    assert_eq!((reading!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 4), 4));
 }
 
 /// However a backend keeps what ties an event to others, it comes back as it was, and so does a payload that names it.
@@ -106,7 +106,7 @@ pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
     });
     join_all(commands).await;
     let events = all(&store).await;
-    let mail = look!(&store, |r| { r.inbox_pending(&who("a"), 100).await? });
+    let mail = reading!(&store, |r| { r.inbox_pending(&who("a"), 100).await? });
     assert_eq!(each(&events, |event| event.seq), [1, 2, 3, 4, 5, 6]);
     let in_events = each(&events, |event| event.event_id.0);
     assert_eq!(in_events, each(&mail, |mail| mail.message_id.0), "mail and feed agree on the order of commands");
@@ -164,7 +164,7 @@ pub(super) async fn ephemeral_kinds_are_refused(medium: Arc<dyn Medium>) {
     assert_eq!(all(&store).await, []);
     state(&store, &[2]).await;
     assert_eq!(numbers(&all(&store).await), [(1, 2)]);
-    assert_eq!(look!(&store, |r| { r.meta_get("went").await? }).as_deref(), Some("on"));
+    assert_eq!(reading!(&store, |r| { r.meta_get("went").await? }).as_deref(), Some("on"));
 }
 
 pub(super) async fn events_are_paged(medium: Arc<dyn Medium>) {
@@ -172,7 +172,7 @@ pub(super) async fn events_are_paged(medium: Arc<dyn Medium>) {
     state(&store, &(1..=25).collect::<Vec<_>>()).await;
     let (mut after, mut seen) = (0, Vec::new());
     for _ in 0..4 {
-        let (page, looked_at) = look!(&store, |r| { r.event_list(after, &EventFilter::default(), 10).await? });
+        let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &EventFilter::default(), 10).await? });
         assert!(page.len() <= 10 && looked_at >= after);
         assert!(page.iter().all(|event| event.seq > after && event.seq <= looked_at));
         seen.extend(each(&page, |event| event.seq));
@@ -212,7 +212,7 @@ pub(super) async fn a_filter_that_matches_little_ends(medium: Arc<dyn Medium>) {
         let (mut after, mut seen) = (0, Vec::new());
         while after < 2_500 {
             let wanted = filter.clone();
-            let (page, looked_at) = look!(&store, |r| { r.event_list(after, &wanted, 1).await? });
+            let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &wanted, 1).await? });
             assert!(looked_at > after, "{filter:?} stands still at {after}");
             seen.extend(each(&page, |event| event.seq));
             after = looked_at;
@@ -224,16 +224,16 @@ pub(super) async fn a_filter_that_matches_little_ends(medium: Arc<dyn Medium>) {
 pub(super) async fn bounds_follow_pruning(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     state(&store, &(1..=10).collect::<Vec<_>>()).await;
-    let bounds = async |store: &Store| look!(store, |r| { r.event_bounds().await? });
+    let bounds = async |store: &Store| reading!(store, |r| { r.event_bounds().await? });
     assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 3).await? }), 3);
     assert_eq!(bounds(&store).await, (4, 10));
     assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 100).await? }), 2);
     assert_eq!(bounds(&store).await, (6, 10));
-    let (rest, _) = look!(&store, |r| { r.event_list(2, &EventFilter::default(), 2).await? });
+    let (rest, _) = reading!(&store, |r| { r.event_list(2, &EventFilter::default(), 2).await? });
     assert_eq!(numbers(&rest), [(6, 6), (7, 7)]);
     assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(100), 100).await? }), 5);
     assert_eq!(bounds(&store).await, (11, 10));
-    let (none, looked_at) = look!(&store, |r| { r.event_list(0, &EventFilter::default(), 5).await? });
+    let (none, looked_at) = reading!(&store, |r| { r.event_list(0, &EventFilter::default(), 5).await? });
     assert_eq!((none, looked_at), (vec![], 10), "a reader of an empty feed is told where it goes on");
     state(&store, &[11]).await;
     assert_eq!((bounds(&store).await, numbers(&all(&store).await)), ((11, 11), vec![(11, 11)]));
@@ -246,7 +246,7 @@ pub(super) async fn the_sequence_goes_on_over_opening(medium: Arc<dyn Medium>) {
     store.close().await;
     drop(store);
     let store = open(&medium).await;
-    assert_eq!((store.last_seq(), look!(&store, |r| { r.event_bounds().await? })), (3, (4, 3)));
+    assert_eq!((store.last_seq(), reading!(&store, |r| { r.event_bounds().await? })), (3, (4, 3)));
     state(&store, &[4]).await;
     assert_eq!((numbers(&all(&store).await), store.last_seq()), (vec![(4, 4)], 4));
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Medium;
 use super::rows::{ask, letter, mail, task, turn};
 use super::rows_together::{conversation, schedule};
-use super::tools::{keep, look, open};
+use super::tools::{keep, open, reading};
 use crate::tables::IdKind;
 
 fn ids(numbers: &[u128]) -> Vec<Uuid> {
@@ -32,7 +32,7 @@ pub(super) async fn ids_are_read_by_range(medium: Arc<dyn Medium>) {
     });
     assert_eq!(inside, ids(&[4, 5]), "a command sees what it wrote");
     for kind in IdKind::ALL {
-        let (some, few, none, backwards, all) = look!(&store, |r| {
+        let (some, few, none, backwards, all) = reading!(&store, |r| {
             let mut between = async |first, last, most| {
                 r.ids_between(kind, Uuid::from_u128(first), Uuid::from_u128(last), most).await
             };

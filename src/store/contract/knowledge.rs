@@ -7,7 +7,7 @@ use ghost_domain::{Grantee, KnowledgeEntry, KnowledgeVersion, Party};
 use super::Medium;
 use super::rows::{AWKWARD, at, who};
 use super::rows_together::{knowledge, version};
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 
 pub(super) async fn entries_round_trip(medium: Arc<dyn Medium>) {
@@ -41,12 +41,12 @@ pub(super) async fn entries_round_trip(medium: Arc<dyn Medium>) {
     assert_eq!(got, (Some(wanted.clone()), None));
     store.close().await;
     let store = open(&medium).await;
-    let got = look!(&store, |r| { (r.knowledge_get("style/guide.v1").await?, r.knowledge_get("style").await?) });
+    let got = reading!(&store, |r| { (r.knowledge_get("style/guide.v1").await?, r.knowledge_get("style").await?) });
     assert_eq!(got, (Some(wanted), None));
 }
 
 async fn listed(store: &Store, after: &'static str, limit: u32) -> Vec<String> {
-    each(&look!(store, |r| { r.knowledge_list(after, limit).await? }), |entry| entry.entry_id.clone())
+    each(&reading!(store, |r| { r.knowledge_list(after, limit).await? }), |entry| entry.entry_id.clone())
 }
 
 pub(super) async fn what_is_there_is_listed(medium: Arc<dyn Medium>) {
@@ -68,7 +68,7 @@ pub(super) async fn what_is_there_is_listed(medium: Arc<dyn Medium>) {
     assert_eq!((listed(&store, "c", 9).await, listed(&store, "", 0).await), (vec![], vec![]));
     keep!(&store, |w| { w.knowledge_put(&knowledge("b", 3)).await? });
     assert_eq!(listed(&store, "a/b", u32::MAX).await, ["b", "c"]);
-    assert_eq!(look!(&store, |r| { r.knowledge_count().await? }), 5);
+    assert_eq!(reading!(&store, |r| { r.knowledge_count().await? }), 5);
 }
 
 pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
@@ -95,7 +95,7 @@ pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
         w.knowledge_versions_prune("a", 4).await?;
         assert_eq!(w.knowledge_versions("a").await?, [version("a", 5), version("a", 4)]);
     });
-    let versions = async |entry_id: &'static str| look!(&store, |r| { r.knowledge_versions(entry_id).await? });
+    let versions = async |entry_id: &'static str| reading!(&store, |r| { r.knowledge_versions(entry_id).await? });
     assert_eq!(each(&versions("a").await, |version| version.version), [4, 3, 2, 1]);
     keep!(&store, |w| {
         w.knowledge_versions_prune("a", 1).await?;
@@ -112,6 +112,6 @@ pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
     store.close().await;
     let store = open(&medium).await;
     let left =
-        look!(&store, |r| { (r.knowledge_versions("a").await?.len(), r.knowledge_versions("a/b").await?.len()) });
+        reading!(&store, |r| { (r.knowledge_versions("a").await?.len(), r.knowledge_versions("a/b").await?.len()) });
     assert_eq!(left, (0, 4));
 }

@@ -6,7 +6,7 @@ use ghost_domain::{CallId, CallStatus, Code, LedgerRow};
 
 use super::Medium;
 use super::rows::{AWKWARD, at, call, call_id, turn_id, who};
-use super::tools::{each, keep, look, open};
+use super::tools::{each, keep, open, reading};
 use crate::Store;
 use crate::tables::LedgerFilter;
 
@@ -27,14 +27,14 @@ pub(super) async fn calls_round_trip(medium: Arc<dyn Medium>) {
         w.call_put(&call(2, "a", CallStatus::Started)).await?;
         w.call_put(&full).await?;
     });
-    let got = look!(&store, |r| {
+    let got = reading!(&store, |r| {
         (r.call_get(call_id(1)).await?, r.call_get(call_id(2)).await?, r.call_get(call_id(3)).await?)
     });
     assert_eq!(got, wanted);
 }
 
 async fn found(store: &Store, filter: LedgerFilter) -> Vec<CallId> {
-    each(&look!(store, |r| { r.call_list(&filter).await? }), |row| row.call_id)
+    each(&reading!(store, |r| { r.call_list(&filter).await? }), |row| row.call_id)
 }
 
 pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {

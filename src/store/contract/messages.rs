@@ -8,8 +8,8 @@ use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party, Turn, TurnStatus
 use super::Medium;
 use super::rows::{AWKWARD, ask_id, at, mail, message_id, root_id, turn, turn_id, waits_for_root, who};
 use super::rows_together::{channel, member};
-use super::tools::{each, keep, look, open, refuse};
-use crate::tables::{InboxLook, Reads};
+use super::tools::{each, keep, open, reading, refuse};
+use crate::tables::{InboxState, Reads};
 use crate::{Store, StoreError};
 
 fn ids(mail: &[Envelope]) -> Vec<u64> {
@@ -18,7 +18,7 @@ fn ids(mail: &[Envelope]) -> Vec<u64> {
 
 async fn pending(store: &Store, agent: &str) -> Vec<u64> {
     let agent = who(agent);
-    ids(&look!(store, |r| { r.inbox_pending(&agent, 100).await? }))
+    ids(&reading!(store, |r| { r.inbox_pending(&agent, 100).await? }))
 }
 
 pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
@@ -42,7 +42,7 @@ pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
         w.message_append(&mail(2, "a")).await?;
         (w.message_get(message_id(1)).await?, w.inbox_pending(&who("a"), 10).await?)
     });
-    let (one, two, none) = look!(&store, |r| {
+    let (one, two, none) = reading!(&store, |r| {
         (
             r.message_get(message_id(1)).await?.unwrap(),
             r.message_get(message_id(2)).await?.unwrap(),
@@ -68,7 +68,7 @@ pub(super) async fn inboxes_are_in_order_of_append(medium: Arc<dyn Medium>) {
     }
     assert_eq!(pending(&store, "a").await, [9, 3, 7, 1, 5, 8]);
     assert_eq!(pending(&store, "b").await, [109, 103, 107, 101, 105, 108]);
-    let (first, none, all) = look!(&store, |r| {
+    let (first, none, all) = reading!(&store, |r| {
         (
             r.inbox_pending(&who("a"), 2).await?,
             r.inbox_pending(&who("c"), 9).await?,
@@ -102,10 +102,10 @@ pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
         assert_eq!((w.inbox_depth(&a()).await?, w.inbox_depth(&who("b")).await?), (2, 0));
     });
     let depths =
-        look!(&store, |r| { (r.inbox_depth(&a()).await?, r.inbox_depth(&who("b")).await?, r.inbox_total().await?) });
+        reading!(&store, |r| { (r.inbox_depth(&a()).await?, r.inbox_depth(&who("b")).await?, r.inbox_total().await?) });
     assert_eq!(depths, (2, 1, 3));
     let many = move || [who("b"), who("nobody"), a(), who("b")];
-    assert_eq!(look!(&store, |r| { r.inbox_depths(&many()).await? }), [1, 0, 2, 1]);
+    assert_eq!(reading!(&store, |r| { r.inbox_depths(&many()).await? }), [1, 0, 2, 1]);
     let (first, second) = keep!(&store, |w| {
         let first = w.inbox_depths(&many()).await?;
         w.message_append(&mail(7, "nobody")).await?;
@@ -142,14 +142,14 @@ pub(super) async fn marking_moves_mail(medium: Arc<dyn Medium>) {
         assert_eq!(w.messages_of_turn(turn_id(1)).await?.len(), 2);
     });
     let (of_turn, of_other) =
-        look!(&store, |r| { (r.messages_of_turn(turn_id(1)).await?, r.messages_of_turn(turn_id(2)).await?) });
+        reading!(&store, |r| { (r.messages_of_turn(turn_id(1)).await?, r.messages_of_turn(turn_id(2)).await?) });
     assert_eq!((ids(&of_turn), ids(&of_other)), (vec![1, 3], vec![]));
     assert!(of_turn.iter().all(|mail| mail.state == MailState::Taken && mail.turn_id == Some(turn_id(1))));
     assert_eq!(pending(&store, "a").await, [2]);
 
     let seq = of_turn[0].seq;
     keep!(&store, |w| { w.message_mark(&[message_id(1)], MailState::Pending, None, 1).await? });
-    let back = look!(&store, |r| { r.message_get(message_id(1)).await?.unwrap() });
+    let back = reading!(&store, |r| { r.message_get(message_id(1)).await?.unwrap() });
     assert_eq!(back, Envelope { seq, crashes: 1, ..mail(1, "a") }, "only state, turn and crashes may change");
     assert_eq!(pending(&store, "a").await, [1, 2], "mail that comes back keeps its place");
     keep!(&store, |w| { w.message_mark(&[], MailState::Dead, None, 5).await? });
@@ -166,7 +166,7 @@ pub(super) async fn crashes_add_up_and_are_forgiven(medium: Arc<dyn Medium>) {
         w.message_mark(&[message_id(1), message_id(1)], MailState::Dead, None, 2).await?;
     });
     let crashes = async |store: &Store| {
-        look!(store, |r| {
+        reading!(store, |r| {
             let mut crashes = Vec::new();
             for n in [1, 2, 3] {
                 crashes.push(r.message_get(message_id(n)).await?.unwrap().crashes);
@@ -179,7 +179,7 @@ pub(super) async fn crashes_add_up_and_are_forgiven(medium: Arc<dyn Medium>) {
     keep!(&store, |w| { w.message_forgive(&[message_id(2), message_id(3), message_id(9)]).await? });
     assert_eq!(crashes(&store).await, [3, 0, 0]);
     keep!(&store, |w| { w.message_forgive(&[message_id(1)]).await? });
-    let forgiven = look!(&store, |r| { r.message_get(message_id(1)).await?.unwrap() });
+    let forgiven = reading!(&store, |r| { r.message_get(message_id(1)).await?.unwrap() });
     assert_eq!((forgiven.crashes, forgiven.state), (0, MailState::Dead));
 }
 
@@ -194,12 +194,12 @@ pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
         w.message_mark(&[message_id(5)], MailState::Taken, Some(turn_id(1)), 0).await?;
         assert_eq!(w.inbox_waiting().await?, [who("a"), who("c")]);
     });
-    assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("c")]);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("c")]);
     let among = [who("d"), who("c"), who("b"), who("a"), who("c"), who("nobody")];
-    assert_eq!(look!(&store, |r| { r.inbox_waiting_among(&among).await? }), [who("a"), who("c")]);
-    assert_eq!(look!(&store, |r| { r.inbox_waiting_among(&[who("b")]).await? }), []);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting_among(&among).await? }), [who("a"), who("c")]);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting_among(&[who("b")]).await? }), []);
     keep!(&store, |w| { w.message_mark(&[message_id(2)], MailState::Consumed, None, 0).await? });
-    assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("c")]);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [who("c")]);
 }
 
 pub(super) async fn agents_wait_for_a_root_whose_mail_wakes_them(medium: Arc<dyn Medium>) {
@@ -219,7 +219,7 @@ pub(super) async fn agents_wait_for_a_root_whose_mail_wakes_them(medium: Arc<dyn
         w.message_mark(&[message_id(1_205)], MailState::Taken, Some(turn_id(1)), 0).await?;
         assert_eq!(w.inbox_waiting_of(root_id(2)).await?, [who("a"), who("c")], "its own writes");
     });
-    let waiting = look!(&store, |r| {
+    let waiting = reading!(&store, |r| {
         let of_each = (r.inbox_waiting_of(root_id(2)).await?, r.inbox_waiting_of(root_id(1)).await?);
         (of_each, r.inbox_waiting_of(root_id(3)).await?)
     });
@@ -228,7 +228,7 @@ pub(super) async fn agents_wait_for_a_root_whose_mail_wakes_them(medium: Arc<dyn
         w.message_mark(&[message_id(1_203)], MailState::Consumed, None, 0).await?;
         w.message_rouse(&[message_id(1_204)]).await?
     });
-    assert_eq!(look!(&store, |r| { r.inbox_waiting_of(root_id(2)).await? }), [who("b"), who("c")]);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting_of(root_id(2)).await? }), [who("b"), who("c")]);
 }
 
 pub(super) async fn mail_of_a_root_whose_turn_is_aside_is_not_ready(medium: Arc<dyn Medium>) {
@@ -237,7 +237,7 @@ pub(super) async fn mail_of_a_root_whose_turn_is_aside_is_not_ready(medium: Arc<
     let parked = |standing| Turn { parked: Some(waits_for_root(standing)), ..turn(1, "a", TurnStatus::Open) };
     let ready = async |r: &mut dyn Reads| {
         let a = who("a");
-        let looked = r.inbox_look(&a, 9).await?.mail;
+        let looked = r.inbox_state(&a, 9).await?.mail;
         let found = r.inbox_ready(&a, 9).await?;
         assert_eq!(looked, found);
         let among = r.inbox_waiting_among(&[who("b"), a]).await?;
@@ -258,11 +258,11 @@ pub(super) async fn mail_of_a_root_whose_turn_is_aside_is_not_ready(medium: Arc<
         assert_eq!(w.inbox_pending(&who("a"), 9).await?.len(), 4);
         assert_eq!(ready(&mut *w).await?, held(), "its own writes");
     });
-    assert_eq!(look!(&store, |r| { ready(r).await? }), held());
+    assert_eq!(reading!(&store, |r| { ready(r).await? }), held());
     keep!(&store, |w| { w.message_mark(&[message_id(2), message_id(4)], MailState::Consumed, None, 0).await? });
-    assert_eq!(look!(&store, |r| { ready(r).await? }), (vec![], vec![who("b")], vec![who("b")]));
+    assert_eq!(reading!(&store, |r| { ready(r).await? }), (vec![], vec![who("b")], vec![who("b")]));
     keep!(&store, |w| { w.turn_put(&parked(Standing::Ready)).await? });
-    assert_eq!(look!(&store, |r| { ready(r).await? }).0, [0; 0], "the turn goes first");
+    assert_eq!(reading!(&store, |r| { ready(r).await? }).0, [0; 0], "the turn goes first");
     let all = || (vec![1, 3], vec![who("a"), who("b")], vec![who("a"), who("b")]);
     keep!(&store, |w| {
         w.turn_put(&parked(Standing::InLine)).await?;
@@ -272,7 +272,7 @@ pub(super) async fn mail_of_a_root_whose_turn_is_aside_is_not_ready(medium: Arc<
             .await?;
         assert_eq!(ready(&mut *w).await?, all());
     });
-    assert_eq!(look!(&store, |r| { ready(r).await? }), all());
+    assert_eq!(reading!(&store, |r| { ready(r).await? }), all());
 }
 
 pub(super) async fn quiet_mail_is_roused(medium: Arc<dyn Medium>) {
@@ -283,15 +283,15 @@ pub(super) async fn quiet_mail_is_roused(medium: Arc<dyn Medium>) {
         }
     });
     refuse!(&store, |w| { w.message_rouse(&[message_id(1)]).await? });
-    assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), []);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), []);
     keep!(&store, |w| {
         w.message_append(&Envelope { wake: false, ..mail(3, "b") }).await?;
         w.message_rouse(&[message_id(1), message_id(3), message_id(9)]).await?;
         w.message_mark(&[message_id(1)], MailState::Pending, Some(turn_id(1)), 1).await?;
         assert!(w.message_get(message_id(1)).await?.unwrap().wake);
     });
-    assert_eq!(look!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("b")]);
-    let inbox = look!(&store, |r| { r.inbox_pending(&who("a"), 9).await? });
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("b")]);
+    let inbox = reading!(&store, |r| { r.inbox_pending(&who("a"), 9).await? });
     let stand: Vec<_> = inbox.iter().map(|mail| (mail.wake, mail.crashes, mail.turn_id)).collect();
     assert_eq!(stand, [(true, 1, Some(turn_id(1))), (false, 0, None)]);
 }
@@ -304,20 +304,20 @@ pub(super) async fn a_look_gives_what_the_single_queries_give(medium: Arc<dyn Me
         w.skill_put(&held).await?;
         w.chat_channel_put(&channel("news", 2)).await?;
         w.chat_member_put(&member("news", "a", 1)).await?;
-        assert_eq!(w.inbox_look(&who("a"), 9).await?, InboxLook::default(), "nothing is looked at without mail");
+        assert_eq!(w.inbox_state(&who("a"), 9).await?, InboxState::default(), "nothing is looked at without mail");
         for n in 1..=3 {
             w.message_append(&mail(n, "a")).await?;
         }
-        let look = w.inbox_look(&who("a"), 2).await?;
-        assert_eq!((ids(&look.mail), look.unread, look.skills), (vec![1, 2], true, vec![held]));
+        let state = w.inbox_state(&who("a"), 2).await?;
+        assert_eq!((ids(&state.mail), state.unread, state.skills), (vec![1, 2], true, vec![held]));
     });
-    let look = look!(&store, |r| { r.inbox_look(&who("a"), 2).await? });
-    assert_eq!((ids(&look.mail), look.unread, look.skills), (vec![1, 2], true, vec![skill]));
+    let state = reading!(&store, |r| { r.inbox_state(&who("a"), 2).await? });
+    assert_eq!((ids(&state.mail), state.unread, state.skills), (vec![1, 2], true, vec![skill]));
     keep!(&store, |w| {
         w.chat_member_put(&member("news", "a", 2)).await?;
         w.message_append(&mail(4, "b")).await?;
     });
-    let (a, b) = look!(&store, |r| { (r.inbox_look(&who("a"), 9).await?, r.inbox_look(&who("b"), 9).await?) });
+    let (a, b) = reading!(&store, |r| { (r.inbox_state(&who("a"), 9).await?, r.inbox_state(&who("b"), 9).await?) });
     assert_eq!((ids(&a.mail), a.unread), (vec![1, 2, 3], false));
     assert_eq!((ids(&b.mail), b.unread, b.skills), (vec![4], false, Vec::new()));
 }
@@ -332,8 +332,8 @@ pub(super) async fn recent_mail_is_newest_first(medium: Arc<dyn Medium>) {
         w.message_mark(&[message_id(2)], MailState::Consumed, Some(turn_id(1)), 0).await?;
         assert_eq!(ids(&w.messages_recent(&who("a"), 3).await?), [1, 3, 2]);
     });
-    assert_eq!(ids(&look!(&store, |r| { r.messages_recent(&who("a"), 3).await? })), [1, 3, 2]);
-    assert_eq!(ids(&look!(&store, |r| { r.messages_recent(&who("a"), 9).await? })), [1, 3, 2, 4]);
+    assert_eq!(ids(&reading!(&store, |r| { r.messages_recent(&who("a"), 3).await? })), [1, 3, 2]);
+    assert_eq!(ids(&reading!(&store, |r| { r.messages_recent(&who("a"), 9).await? })), [1, 3, 2, 4]);
 }
 
 pub(super) async fn the_order_goes_on_over_opening(medium: Arc<dyn Medium>) {
@@ -352,7 +352,7 @@ pub(super) async fn the_order_goes_on_over_opening(medium: Arc<dyn Medium>) {
         assert_eq!(w.inbox_depth(&who("a")).await?, 2);
     });
     let (mail, journal) =
-        look!(&store, |r| { (r.inbox_pending(&who("a"), 9).await?, r.journal_of(turn_id(1)).await?) });
+        reading!(&store, |r| { (r.inbox_pending(&who("a"), 9).await?, r.journal_of(turn_id(1)).await?) });
     assert_eq!(ids(&mail), [1, 2]);
     assert!(mail[0].seq < mail[1].seq && journal[0].seq < journal[1].seq);
 }

@@ -15,7 +15,7 @@ use super::dice::Dice;
 use super::rows::{ask_id, message_id, root_id, task_id, turn_id, who};
 use super::script::{Command, End, script};
 use super::script_together;
-use super::tools::{Stop, blow_up, look, open, write};
+use super::tools::{Stop, blow_up, open, reading, write};
 use crate::Store;
 use crate::memory::MemoryStore;
 use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
@@ -59,7 +59,7 @@ async fn play(store: &Store, command: &Command) -> (Fate, Vec<String>) {
 
 /// Everything that can be seen of a store, a line a fact, with the numbers left out that a backend may choose.
 async fn observe(store: &Store, ops: u64) -> Vec<String> {
-    look!(store, |r| {
+    reading!(store, |r| {
         let mut lines = Vec::new();
         macro_rules! line {
             ($($value:expr),+) => { lines.push(format!("{} = {:?}", stringify!($($value),+), ($($value),+))) };

@@ -9,7 +9,7 @@ use super::rows::{
     agent, answer, ask, ask_id, at, briefed, budget, call, call_id, letter, letter_id, note, task, task_id, turn,
     turn_id, usage, who,
 };
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 use crate::tables::{Family, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
 
@@ -33,10 +33,10 @@ pub(super) async fn pruned_turns_take_their_journals(medium: Arc<dyn Medium>) {
         w.budget_put(&budget(ghost_domain::Scope::World, None, None)).await?;
     });
     prune_all(&store, Family::Turns, 7).await;
-    let turns = look!(&store, |r| { r.turn_list(&TurnFilter::default()).await? });
+    let turns = reading!(&store, |r| { r.turn_list(&TurnFilter::default()).await? });
     assert_eq!(each(&turns, |turn| turn.turn_id), [turn_id(9)]);
     for (n, kept) in [(1, 0), (5, 0), (9, 1)] {
-        let steps = look!(&store, |r| { r.journal_of(turn_id(n)).await? });
+        let steps = reading!(&store, |r| { r.journal_of(turn_id(n)).await? });
         assert_eq!(steps.len(), kept, "turn {n}");
     }
     let inside = keep!(&store, |w| { (w.turn_get(turn_id(1)).await?, w.turn_get(turn_id(9)).await?.is_some()) });
@@ -57,7 +57,7 @@ pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Me
     });
     prune_all(&store, Family::Turns, 1_000).await;
     for (n, kept) in [(1, 1), (2, 1), (3, 0)] {
-        let (turn, steps) = look!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
+        let (turn, steps) = reading!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
         assert_eq!((usize::from(turn.is_some()), steps.len()), (kept, kept), "turn {n}");
     }
 }
@@ -75,7 +75,7 @@ pub(super) async fn prompts_live_while_a_journal_names_them(medium: Arc<dyn Medi
         w.journal_append(turn_id(2), &briefed("system", "open"), at(2)).await?;
     });
     let kept = async |store: &Store| {
-        look!(store, |r| {
+        reading!(store, |r| {
             let mut kept = Vec::new();
             for hash in ["system", "old", "open", "unnamed", "fresh"] {
                 if r.prompt_get(hash).await?.is_some() {
@@ -94,7 +94,7 @@ pub(super) async fn prompts_live_while_a_journal_names_them(medium: Arc<dyn Medi
     });
     prune_all(&store, Family::Turns, 50).await;
     assert_eq!(kept(&store).await, ["old", "fresh"]);
-    assert_eq!(look!(&store, |r| { r.prompt_get("old").await? }).as_deref(), Some("new"));
+    assert_eq!(reading!(&store, |r| { r.prompt_get("old").await? }).as_deref(), Some("new"));
 }
 
 pub(super) async fn open_asks_are_kept(medium: Arc<dyn Medium>) {
@@ -107,7 +107,7 @@ pub(super) async fn open_asks_are_kept(medium: Arc<dyn Medium>) {
         w.ask_put(&ask(50, "a", "b", AskStatus::Answered)).await?;
     });
     prune_all(&store, Family::Asks, 40).await;
-    let kept = look!(&store, |r| {
+    let kept = reading!(&store, |r| {
         let mut kept = Vec::new();
         for n in [1, 2, 3, 4, 50] {
             if r.ask_get(ask_id(n)).await?.is_some() {
@@ -129,7 +129,7 @@ pub(super) async fn running_calls_are_kept(medium: Arc<dyn Medium>) {
         w.call_put(&call(50, "a", CallStatus::Ok)).await?;
     });
     prune_all(&store, Family::Ledger, 40).await;
-    let kept = look!(&store, |r| { r.call_list(&LedgerFilter::default()).await? });
+    let kept = reading!(&store, |r| { r.call_list(&LedgerFilter::default()).await? });
     assert_eq!(each(&kept, |row| row.call_id), [call_id(50), call_id(1)]);
 }
 
@@ -145,7 +145,7 @@ pub(super) async fn usage_and_requests_are_pruned(medium: Arc<dyn Medium>) {
     });
     prune_all(&store, Family::Usage, 40).await;
     prune_all(&store, Family::Requests, 40).await;
-    let sums = look!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
+    let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
     assert_eq!(each(&sums, |sum| (sum.calls, sum.tokens.input)), [(1, 20)]);
     let kept = keep!(&store, |w| {
         let (old, new) = ("old".parse().unwrap(), "new".parse().unwrap());
@@ -169,7 +169,7 @@ pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
         w.agent_put(&ghost_domain::Agent { deleted_at: Some(at(2)), ..agent("gone") }).await?;
     });
     prune_all(&store, Family::DeadLetters, 40).await;
-    let kept = look!(&store, |r| { r.dead_letter_list(None, None).await? });
+    let kept = reading!(&store, |r| { r.dead_letter_list(None, None).await? });
     assert_eq!(each(&kept, |letter| letter.dead_letter_id), [letter_id(51), letter_id(50), letter_id(5), letter_id(1)]);
 }
 
@@ -191,17 +191,17 @@ pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
         }
     });
     let kept = async |store: &Store| {
-        let mut ids = each(&look!(store, |r| { r.task_list(&TaskFilter::default()).await? }), |task| task.task_id);
+        let mut ids = each(&reading!(store, |r| { r.task_list(&TaskFilter::default()).await? }), |task| task.task_id);
         ids.sort();
         ids
     };
     prune_all(&store, Family::Tasks, 40).await;
     assert_eq!(kept(&store).await, [task_id(1), task_id(2), task_id(5), task_id(50)]);
-    let history = look!(&store, |r| {
+    let history = reading!(&store, |r| {
         (r.task_events(task_id(1), 100).await?.len(), r.task_events(task_id(3), 100).await?.len())
     });
     assert_eq!(history, (1, 0));
-    assert_eq!(look!(&store, |r| { r.task_dependants(task_id(3)).await? }), []);
+    assert_eq!(reading!(&store, |r| { r.task_dependants(task_id(3)).await? }), []);
     keep!(&store, |w| { w.task_put(&on(2, 1, TaskStatus::Done)).await? });
     prune_all(&store, Family::Tasks, 40).await;
     assert_eq!(kept(&store).await, [task_id(5), task_id(50)]);
@@ -223,7 +223,7 @@ pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
         assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 0).await? }), 0, "{family:?}");
         assert_eq!(keep!(&store, |w| { w.prune(family, at(40), 2).await? }), 2, "{family:?}");
     }
-    let left = look!(&store, |r| {
+    let left = reading!(&store, |r| {
         let tasks = r.task_list(&TaskFilter::default()).await?;
         let letters = r.dead_letter_list(None, None).await?;
         let calls = r.call_list(&LedgerFilter::default()).await?;
@@ -261,6 +261,6 @@ pub(super) async fn a_refused_prune_deletes_nothing(medium: Arc<dyn Medium>) {
     let inside = keep!(&store, |w| { (w.task_get(task_id(1)).await?, w.turn_get(turn_id(1)).await?) });
     assert_eq!(inside, (Some(task(1, "a", TaskStatus::Done)), Some(turn(1, "a", TurnStatus::Finished))));
     let (tasks, steps) =
-        look!(&store, |r| { (r.task_list(&TaskFilter::default()).await?, r.journal_of(turn_id(1)).await?) });
+        reading!(&store, |r| { (r.task_list(&TaskFilter::default()).await?, r.journal_of(turn_id(1)).await?) });
     assert_eq!((each(&tasks, |task| task.task_id), steps.len()), (vec![task_id(1)], 1));
 }

@@ -7,12 +7,12 @@ use ghost_domain::{DeadLetter, DeadLetterStatus, Envelope, Kind, MailState, Turn
 use super::Medium;
 use super::prune::prune_all;
 use super::rows::{at, letter, mail, message_id, note, turn, turn_id, who};
-use super::tools::{keep, look, open};
+use super::tools::{keep, open, reading};
 use crate::Store;
 use crate::tables::Family;
 
 async fn kept(store: &Store, numbers: &'static [u64]) -> Vec<u64> {
-    look!(store, |r| {
+    reading!(store, |r| {
         let mut kept = Vec::new();
         for n in numbers {
             if r.message_get(message_id(*n)).await?.is_some() {
@@ -41,7 +41,7 @@ pub(super) async fn only_consumed_mail_is_pruned(medium: Arc<dyn Medium>) {
     assert_eq!(kept(&store, &[3, 4]).await, [4], "oldest first");
     prune_all(&store, Family::Messages, 40).await;
     assert_eq!(kept(&store, &[1, 2, 3, 4, 5, 50]).await, [1, 2, 5, 50]);
-    assert_eq!(look!(&store, |r| { r.messages_of_turn(turn_id(1)).await? }), []);
+    assert_eq!(reading!(&store, |r| { r.messages_of_turn(turn_id(1)).await? }), []);
     assert_eq!(
         keep!(&store, |w| { (w.inbox_depth(&who("a")).await?, w.message_get(message_id(3)).await?) }),
         (2, None)
@@ -123,7 +123,7 @@ pub(super) async fn turns_of_cron_jobs_go_with_their_mail_and_alone(medium: Arc<
     prune_all(&store, Family::CronTurns, 50).await;
     assert_eq!(kept(&store, &[1, 2, 3, 4, 5, 6, 7, 8, 9]).await, [4, 5, 6, 7, 9]);
     for n in 1..=8 {
-        let (turn, steps) = look!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
+        let (turn, steps) = reading!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
         let there = matches!(n, 4..=7);
         assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
     }
@@ -153,7 +153,8 @@ pub(super) async fn a_turn_that_waiting_mail_goes_on_with_is_kept(medium: Arc<dy
         prune_all(&store, Family::CronTurns, 90).await;
         prune_all(&store, Family::Turns, 90).await;
         for n in 1..=4 {
-            let (turn, steps) = look!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
+            let (turn, steps) =
+                reading!(&store, |r| { (r.turn_get(turn_id(n)).await?, r.journal_of(turn_id(n)).await?) });
             let there = left.contains(&n);
             assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
         }

@@ -13,14 +13,14 @@ use super::rows::{at, mail, message_id, turn, turn_id, who};
 use super::rows_together::{
     channel, conversation, conversation_id, entry, knowledge, member, named, post, run, schedule, schedule_id,
 };
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 use crate::tables::Family;
 
 pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let posts = async |store: &Store, name: &'static str| {
-        each(&look!(store, |r| { r.chat_posts(&named(name), 0, 0, 99).await? }), |post| post.seq)
+        each(&reading!(store, |r| { r.chat_posts(&named(name), 0, 0, 99).await? }), |post| post.seq)
     };
     keep!(&store, |w| {
         w.chat_channel_put(&channel("a", 5)).await?;
@@ -60,7 +60,7 @@ pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
 pub(super) async fn what_is_left_of_a_channel_has_no_gap(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let posts = async |store: &Store, name: &'static str| {
-        each(&look!(store, |r| { r.chat_posts(&named(name), 0, 0, 99).await? }), |post| post.seq)
+        each(&reading!(store, |r| { r.chat_posts(&named(name), 0, 0, 99).await? }), |post| post.seq)
     };
     keep!(&store, |w| {
         for (name, times) in [("a", [9, 1, 1, 1]), ("b", [2, 1, 9, 1]), ("c", [3, 2, 1, 4])] {
@@ -84,7 +84,7 @@ pub(super) async fn what_is_left_of_a_channel_has_no_gap(medium: Arc<dyn Medium>
 pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let kept = async |store: &Store| {
-        let mut kept = each(&look!(store, |r| { r.conversation_list(None, None).await? }), |found| {
+        let mut kept = each(&reading!(store, |r| { r.conversation_list(None, None).await? }), |found| {
             found.conversation_id.0.as_u128()
         });
         kept.sort_unstable();
@@ -129,7 +129,7 @@ pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>)
         )
     });
     assert_eq!(inside, (None, None, vec![], vec![]));
-    assert_eq!(look!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 2);
+    assert_eq!(reading!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 2);
     // One whose mail no turn has finished is not over.
     let waits = async |state| {
         keep!(&store, |w| {
@@ -157,7 +157,7 @@ pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>)
 pub(super) async fn conversations_that_go_on_are_cut_from_their_start(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let left = async |store: &Store, n: u64| {
-        each(&look!(store, |r| { r.conversation_entries(conversation_id(n), 0, 99).await? }), |entry| entry.seq)
+        each(&reading!(store, |r| { r.conversation_entries(conversation_id(n), 0, 99).await? }), |entry| entry.seq)
     };
     keep!(&store, |w| {
         for n in 1..=5 {
@@ -212,7 +212,7 @@ pub(super) async fn conversations_that_go_on_are_cut_from_their_start(medium: Ar
 pub(super) async fn old_runs_go(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let runs = async |store: &Store, n: u64| {
-        each(&look!(store, |r| { r.schedule_runs(schedule_id(n), 99).await? }), |run| run.run)
+        each(&reading!(store, |r| { r.schedule_runs(schedule_id(n), 99).await? }), |run| run.run)
     };
     keep!(&store, |w| {
         w.schedule_put(&schedule(1, "a", ScheduleKind::Cron, "x")).await?;
@@ -262,7 +262,7 @@ pub(super) async fn deleted_knowledge_goes(medium: Arc<dyn Medium>) {
     assert_eq!(keep!(&store, |w| { w.prune(Family::Knowledge, at(5), 0).await? }), 0, "bounded");
     refuse!(&store, |w| { assert_eq!(w.prune(Family::Knowledge, at(5), 9).await?, 2) });
     assert_eq!(keep!(&store, |w| { w.prune(Family::Knowledge, at(5), 1).await? }), 1);
-    let left = async |entry_id: &'static str| look!(&store, |r| { r.knowledge_get(entry_id).await?.is_some() });
+    let left = async |entry_id: &'static str| reading!(&store, |r| { r.knowledge_get(entry_id).await?.is_some() });
     assert_eq!((left("older").await, left("old").await), (false, true), "oldest first");
     prune_all(&store, Family::Knowledge, 5).await;
     let all = (left("old").await, left("young").await, left("there").await, left("seed").await);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ghost_domain::storm::RootTally;
+use ghost_domain::root_tally::RootTally;
 
 use super::Medium;
 use super::rows::{at, root_id, who};
-use super::tools::{keep, look};
+use super::tools::{keep, reading};
 use crate::tables::Family;
 
 fn tally(root: u64, messages: u64) -> RootTally {
@@ -27,11 +27,11 @@ pub(super) async fn tallies_are_kept_and_pruned(medium: Arc<dyn Medium>) {
     keep!(&store, |w| { w.root_put(&tally(1, 6)).await? });
     store.close().await;
     let store = medium.open().await.unwrap();
-    let listed = look!(&store, |r| { r.root_list(10).await? });
+    let listed = reading!(&store, |r| { r.root_list(10).await? });
     assert_eq!(listed, [tally(2, 9), tally(1, 6), tally(3, 5)], "the most messages first");
-    assert_eq!(look!(&store, |r| { r.root_list(1).await? }).len(), 1);
+    assert_eq!(reading!(&store, |r| { r.root_list(1).await? }).len(), 1);
     assert_eq!(keep!(&store, |w| { w.prune(Family::Roots, at(3), 1).await? }), 1, "bounded");
-    assert_eq!(look!(&store, |r| { r.root_get(root_id(1)).await? }), None, "the oldest goes first");
+    assert_eq!(reading!(&store, |r| { r.root_get(root_id(1)).await? }), None, "the oldest goes first");
     keep!(&store, |w| {
         assert_eq!(w.prune(Family::Roots, at(3), 9).await?, 1, "only what is older");
         assert_eq!(w.root_get(root_id(2)).await?, None);

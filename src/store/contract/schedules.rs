@@ -8,7 +8,7 @@ use ghost_domain::{Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
 use super::Medium;
 use super::rows::{AWKWARD, LARGE, at, message_id, root_id, who};
 use super::rows_together::{run, schedule, schedule_id, snapshot};
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 
 /// One of each.
@@ -63,12 +63,12 @@ pub(super) async fn schedules_round_trip(medium: Arc<dyn Medium>) {
             assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Cron, &full.name).await?.as_ref(), Some(&full));
         });
         let name = wanted.name.clone();
-        let got = look!(&store, |r| {
+        let got = reading!(&store, |r| {
             (r.schedule_get(schedule_id(n)).await?, r.schedule_find(&who("a"), ScheduleKind::Cron, &name).await?)
         });
         assert_eq!(got, (Some(wanted.clone()), Some(wanted)));
     }
-    let none = look!(&store, |r| {
+    let none = reading!(&store, |r| {
         (r.schedule_get(schedule_id(9)).await?, r.schedule_find(&who("a"), ScheduleKind::Timer, "before").await?)
     });
     assert_eq!(none, (None, None));
@@ -92,7 +92,7 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
         assert_eq!((w.schedule_list(None, None, None).await?.len(), w.schedule_count(&who("a"), Timer).await?), (7, 2));
     });
     let numbers = |found: &[Schedule]| each(found, |schedule| schedule.schedule_id.0.as_u128());
-    let (all, of_a, timers, both, none) = look!(&store, |r| {
+    let (all, of_a, timers, both, none) = reading!(&store, |r| {
         (
             r.schedule_list(None, None, None).await?,
             r.schedule_list(Some(&who("a")), None, None).await?,
@@ -104,7 +104,7 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
     assert_eq!(numbers(&all), [6, 5, 3, 2, 4, 7, 1]);
     assert_eq!((numbers(&of_a), numbers(&timers), numbers(&both)), (vec![6, 5, 3, 2, 4], vec![3, 2, 7], vec![3, 2]));
     assert_eq!(none, []);
-    let counts = look!(&store, |r| {
+    let counts = reading!(&store, |r| {
         (
             r.schedule_count(&who("a"), Timer).await?,
             r.schedule_count(&who("b"), Cron).await?,
@@ -118,7 +118,7 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
         }
         assert_eq!(w.schedule_count(&who("c"), Timer).await?, 1_001);
     });
-    let (all, of_c) = look!(&store, |r| {
+    let (all, of_c) = reading!(&store, |r| {
         (
             r.schedule_list(None, None, None).await?.len(),
             r.schedule_list(Some(&who("c")), Some(Timer), None).await?.len(),
@@ -127,7 +127,7 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
     assert_eq!((all, of_c), (1_000, 1_000));
     // Page by page nothing is left out and nothing is given twice, and a place that was given up is a place still.
     let place = |last: &Schedule| (last.agent_id.clone(), last.kind, last.name.clone());
-    let (first, rest, end, of_b) = look!(&store, |r| {
+    let (first, rest, end, of_b) = reading!(&store, |r| {
         let first = r.schedule_list(None, Some(Timer), None).await?;
         let after = first.last().map(place);
         let rest = r.schedule_list(None, Some(Timer), after.as_ref()).await?;
@@ -145,7 +145,7 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
     let all: Vec<String> = ["x", "y", "x"].map(str::to_owned).into_iter().chain(names).collect();
     assert_eq!(each(&[first, rest].concat(), |found| found.name.clone()), all);
     assert_eq!(numbers(&of_b)[..4], [4, 7, 1, 100]);
-    let (first, rest, cron) = look!(&store, |r| {
+    let (first, rest, cron) = reading!(&store, |r| {
         let first = r.schedules_of(Timer, None).await?;
         let rest = r.schedules_of(Timer, first.last().map(|last| last.schedule_id)).await?;
         (first, rest, r.schedules_of(Cron, None).await?)
@@ -193,7 +193,7 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
     keep!(&store, |w| { w.schedule_put(&named(1)).await? });
     store.close().await;
     let store = open(&medium).await;
-    let (list, runs, saw) = look!(&store, |r| {
+    let (list, runs, saw) = reading!(&store, |r| {
         (
             r.schedule_list(None, None, None).await?,
             r.schedule_runs(schedule_id(1), 9).await?,
@@ -204,7 +204,7 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
 }
 
 async fn due(store: &Store, now: u64, limit: u32) -> Vec<u128> {
-    let due = look!(store, |r| { r.schedules_due(at(now), limit).await? });
+    let due = reading!(store, |r| { r.schedules_due(at(now), limit).await? });
     each(&due, |schedule| schedule.schedule_id.0.as_u128())
 }
 
@@ -214,7 +214,10 @@ pub(super) async fn schedules_fall_due(medium: Arc<dyn Medium>) {
         next_at: Some(at(second)),
         ..schedule(n, "a", ScheduleKind::Cron, &format!("{n}"))
     };
-    assert_eq!(look!(&store, |r| { (r.schedule_next_at().await?, r.schedules_due(at(99), 9).await?) }), (None, vec![]));
+    assert_eq!(
+        reading!(&store, |r| { (r.schedule_next_at().await?, r.schedules_due(at(99), 9).await?) }),
+        (None, vec![])
+    );
     keep!(&store, |w| {
         w.schedule_put(&until(1, 30)).await?;
         w.schedule_put(&until(4, 20)).await?;
@@ -239,7 +242,7 @@ pub(super) async fn schedules_fall_due(medium: Arc<dyn Medium>) {
     store.close().await;
     let store = open(&medium).await;
     assert_eq!(due(&store, 99, 9).await, [4, 1, 2]);
-    assert_eq!(look!(&store, |r| { r.schedule_next_at().await? }), Some(at(20)));
+    assert_eq!(reading!(&store, |r| { r.schedule_next_at().await? }), Some(at(20)));
 }
 
 pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
@@ -266,7 +269,7 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
         assert_eq!(w.schedule_run_of(message_id(7)).await?.as_ref(), Some(&full));
         assert_eq!(w.schedule_runs(schedule_id(1), 9).await?, [quiet(1, 3), full, quiet(1, 1)]);
     });
-    let (all, two, none) = look!(&store, |r| {
+    let (all, two, none) = reading!(&store, |r| {
         (
             r.schedule_runs(schedule_id(1), u32::MAX).await?,
             r.schedule_runs(schedule_id(2), 2).await?,
@@ -286,7 +289,7 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
     keep!(&store, |w| { w.schedule_run_put(&ScheduleRun { status: RunStatus::Done, ..run(2, 1) }).await? });
     store.close().await;
     let store = open(&medium).await;
-    let (of, done) = look!(&store, |r| {
+    let (of, done) = reading!(&store, |r| {
         (r.schedule_run_of(message_id(7)).await?, r.schedule_run_of(message_id(2_001)).await?.map(|run| run.status))
     });
     assert_eq!((of, done), (Some(wanted), Some(RunStatus::Done)));
@@ -295,7 +298,7 @@ pub(super) async fn runs_are_newest_first(medium: Arc<dyn Medium>) {
 pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let left = async |n| {
-        let runs = look!(&store, |r| { r.schedule_runs(schedule_id(n), 99).await? });
+        let runs = reading!(&store, |r| { r.schedule_runs(schedule_id(n), 99).await? });
         each(&runs, |run| run.run)
     };
     keep!(&store, |w| {
@@ -325,13 +328,14 @@ pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
     });
     store.close().await;
     let store = open(&medium).await;
-    let (one, two) =
-        look!(&store, |r| { (r.schedule_runs(schedule_id(1), 9).await?, r.schedule_runs(schedule_id(2), 9).await?) });
+    let (one, two) = reading!(&store, |r| {
+        (r.schedule_runs(schedule_id(1), 9).await?, r.schedule_runs(schedule_id(2), 9).await?)
+    });
     assert_eq!((each(&one, |run| run.run), two), (vec![9, 8], vec![]));
 }
 
 async fn seen(store: &Store, n: u64) -> Option<WatchSnapshot> {
-    look!(store, |r| { r.watch_snapshot_get(schedule_id(n)).await? })
+    reading!(store, |r| { r.watch_snapshot_get(schedule_id(n)).await? })
 }
 
 pub(super) async fn snapshots_are_replaced(medium: Arc<dyn Medium>) {

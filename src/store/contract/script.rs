@@ -180,7 +180,7 @@ impl Op {
             done?;
             return Ok(String::new());
         }
-        self.look(w).await
+        self.compare(w).await
     }
 
     async fn put(self, w: &mut dyn Writes) -> Option<Result<()>> {
@@ -276,7 +276,7 @@ impl Op {
         })
     }
 
-    async fn look(self, w: &mut dyn Writes) -> Result<String> {
+    async fn compare(self, w: &mut dyn Writes) -> Result<String> {
         let Self { what, roll } = self;
         let Roll { n, a, b, c } = roll;
         let name = who(one_of(&AGENTS, a));

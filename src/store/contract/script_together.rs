@@ -81,7 +81,7 @@ impl Together {
         if let Some(done) = self.knowledge_and_schedules(w, roll).await {
             return done.map(|()| String::new());
         }
-        self.look(w, roll).await
+        self.compare(w, roll).await
     }
 
     async fn chat_and_conversations(self, w: &mut dyn Writes, roll: Roll) -> Option<Result<()>> {
@@ -153,7 +153,7 @@ impl Together {
         })
     }
 
-    async fn look(self, w: &mut dyn Writes, roll: Roll) -> Result<String> {
+    async fn compare(self, w: &mut dyn Writes, roll: Roll) -> Result<String> {
         let Roll { n, a, b, c } = roll;
         let (in_channel, agent) = (named(one_of(&CHANNELS, a)), who(one_of(&AGENTS, b)));
         let limit = u32::try_from(1 + c % 5).unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Medium;
 use super::rows::{at, who};
 use super::rows_together::{deep, state};
-use super::tools::{each, keep, look, open, refuse};
+use super::tools::{each, keep, open, reading, refuse};
 use crate::Store;
 
 pub(super) async fn values_round_trip(medium: Arc<dyn Medium>) {
@@ -37,11 +37,11 @@ pub(super) async fn values_round_trip(medium: Arc<dyn Medium>) {
     assert_eq!(got, (Some(wanted.clone()), None));
     store.close().await;
     let store = open(&medium).await;
-    let got = look!(&store, |r| {
+    let got = reading!(&store, |r| {
         (r.state_get("plan.step-1_Owner").await?, r.state_get("null").await?, r.state_get("plan").await?)
     });
     assert_eq!(got, (Some(wanted), Some(state("null", Value::Null)), None));
-    assert_eq!(look!(&store, |r| { r.state_count().await? }), 2);
+    assert_eq!(reading!(&store, |r| { r.state_count().await? }), 2);
 }
 
 pub(super) async fn values_are_removed(medium: Arc<dyn Medium>) {
@@ -63,7 +63,7 @@ pub(super) async fn values_are_removed(medium: Arc<dyn Medium>) {
 }
 
 async fn keys(store: &Store, prefix: &'static str, after: &'static str, limit: u32) -> Vec<String> {
-    each(&look!(store, |r| { r.state_list(prefix, after, limit).await? }), |entry| entry.key.clone())
+    each(&reading!(store, |r| { r.state_list(prefix, after, limit).await? }), |entry| entry.key.clone())
 }
 
 pub(super) async fn keys_are_listed_by_prefix(medium: Arc<dyn Medium>) {

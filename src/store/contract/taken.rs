@@ -8,7 +8,7 @@ use ghost_domain::{ChatPost, Conversation, ScheduleKind};
 use super::Medium;
 use super::rows::who;
 use super::rows_together::{conversation, conversation_id, named, post, schedule, schedule_id, state};
-use super::tools::{Outcome, Stop, keep, look, open, write};
+use super::tools::{Outcome, Stop, keep, open, reading, write};
 use crate::{Store, StoreError};
 
 /// What a command of these checks takes.
@@ -66,7 +66,7 @@ pub(super) async fn taken_names_are_errors_of_their_command(medium: Arc<dyn Medi
     for what in all {
         assert_taken(&take(&store, what).await);
     }
-    let (found, scheduled, posts, lost) = look!(&store, |r| {
+    let (found, scheduled, posts, lost) = reading!(&store, |r| {
         (
             r.conversation_find("control", "thread 1").await?,
             r.schedule_list(None, None, None).await?,
@@ -107,7 +107,8 @@ pub(super) async fn names_that_were_given_up_are_free(medium: Arc<dyn Medium>) {
     assert_eq!(inside, ((Some(schedule_id(2)), Some(schedule_id(1))), 2));
     store.close().await;
     let store = open(&medium).await;
-    let stored =
-        look!(&store, |r| { (r.conversation_find("control", "x").await?, r.schedule_list(None, None, None).await?) });
+    let stored = reading!(&store, |r| {
+        (r.conversation_find("control", "x").await?, r.schedule_list(None, None, None).await?)
+    });
     assert_eq!(stored, (Some(threaded(2, "x")), vec![timed(2, "x"), timed(1, "y")]));
 }

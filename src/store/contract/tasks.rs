@@ -6,7 +6,7 @@ use ghost_domain::{Party, Task, TaskEvent, TaskId, TaskStatus};
 
 use super::Medium;
 use super::rows::{AWKWARD, at, task, task_id, who};
-use super::tools::{each, keep, look, open};
+use super::tools::{each, keep, open, reading};
 use crate::Store;
 use crate::tables::TaskFilter;
 
@@ -29,12 +29,12 @@ pub(super) async fn tasks_round_trip(medium: Arc<dyn Medium>) {
         w.task_put(&full).await?;
         assert_eq!(w.task_get(task_id(1)).await?.as_ref(), Some(&full));
     });
-    assert_eq!(look!(&store, |r| { r.task_get(task_id(1)).await? }), Some(wanted));
-    assert_eq!(look!(&store, |r| { r.task_get(task_id(2)).await? }), None);
+    assert_eq!(reading!(&store, |r| { r.task_get(task_id(1)).await? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.task_get(task_id(2)).await? }), None);
 }
 
 async fn found(store: &Store, filter: TaskFilter) -> Vec<TaskId> {
-    each(&look!(store, |r| { r.task_list(&filter).await? }), |task| task.task_id)
+    each(&reading!(store, |r| { r.task_list(&filter).await? }), |task| task.task_id)
 }
 
 pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
@@ -57,9 +57,9 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, TaskFilter { status: Some(TaskStatus::Pending), ..any() }).await, ids(&[6, 1, 2]));
     assert_eq!(found(&store, TaskFilter { parent_id: Some(task_id(4)), ..any() }).await, ids(&[6]));
     assert_eq!(found(&store, TaskFilter { limit: 2, ..any() }).await, ids(&[4, 3]));
-    assert_eq!(look!(&store, |r| { r.task_count_open().await? }), 4);
+    assert_eq!(reading!(&store, |r| { r.task_count_open().await? }), 4);
     keep!(&store, |w| { w.task_put(&task(1, "a", TaskStatus::Done)).await? });
-    assert_eq!(look!(&store, |r| { r.task_count_open().await? }), 3);
+    assert_eq!(reading!(&store, |r| { r.task_count_open().await? }), 3);
 
     keep!(&store, |w| {
         for n in 7..=1_007 {
@@ -86,7 +86,7 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
     let wanted: Vec<u64> = [2, 5, 6].into_iter().chain(7..=1_007).collect();
     assert_eq!(each(&open, |task| task.task_id), ids(&wanted));
     assert_eq!((each(&of_b, |task| task.task_id), each(&cut, |task| task.task_id)), (ids(&[2, 6]), ids(&[6, 7])));
-    assert_eq!(look!(&store, |r| { r.tasks_open(Some(&who("c")), None, 0).await?.len() }), 100);
+    assert_eq!(reading!(&store, |r| { r.tasks_open(Some(&who("c")), None, 0).await?.len() }), 100);
 }
 
 pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
@@ -104,7 +104,7 @@ pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
         w.task_put(&on(6, &[2])).await?;
         assert_eq!(each(&w.task_dependants(task_id(1)).await?, |task| task.task_id), [task_id(3), task_id(4)]);
     });
-    let (one, two, six) = look!(&store, |r| {
+    let (one, two, six) = reading!(&store, |r| {
         (
             r.task_dependants(task_id(1)).await?,
             r.task_dependants(task_id(2)).await?,
@@ -138,10 +138,10 @@ pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
         assert_eq!(w.task_events(task_id(1), 100).await?.len(), 3);
     });
     let (one, none) =
-        look!(&store, |r| { (r.task_events(task_id(1), 100).await?, r.task_events(task_id(3), 100).await?) });
+        reading!(&store, |r| { (r.task_events(task_id(1), 100).await?, r.task_events(task_id(3), 100).await?) });
     let wanted = [event(1, 1, TaskStatus::Pending), event(3, 1, TaskStatus::InProgress), event(4, 1, TaskStatus::Done)];
     assert_eq!((one, none), (wanted.to_vec(), vec![]));
-    assert_eq!(look!(&store, |r| { r.task_events(task_id(1), 2).await? }), wanted[1..]);
+    assert_eq!(reading!(&store, |r| { r.task_events(task_id(1), 2).await? }), wanted[1..]);
 
     // Of more than are kept the oldest go, task by task, a few at a time.
     keep!(&store, |w| {
@@ -154,7 +154,7 @@ pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
         w.task_event_append(&event(4, 1, TaskStatus::Done)).await?;
     });
     let (one, two) =
-        look!(&store, |r| { (r.task_events(task_id(1), 100).await?, r.task_events(task_id(2), 100).await?) });
+        reading!(&store, |r| { (r.task_events(task_id(1), 100).await?, r.task_events(task_id(2), 100).await?) });
     assert_eq!(one, [wanted[1].clone(), wanted[2].clone(), wanted[2].clone()]);
     assert_eq!(two, [event(2, 2, TaskStatus::Pending), event(2, 2, TaskStatus::Pending)]);
 }

@@ -77,7 +77,7 @@ macro_rules! refuse {
 }
 
 /// A query; gives the value of its block.
-macro_rules! look {
+macro_rules! reading {
     ($store:expr, |$r:ident| $body:block) => {
         $crate::contract::tools::read($store, move |$r| {
             Box::pin(async move {
@@ -90,7 +90,7 @@ macro_rules! look {
     };
 }
 
-pub(super) use {keep, look, refuse};
+pub(super) use {keep, reading, refuse};
 
 pub(super) async fn open(medium: &Arc<dyn Medium>) -> Store {
     medium.open().await.expect("the store opens")

@@ -7,7 +7,7 @@ use ghost_domain::{Agent, MailState, Scope, TaskStatus, TurnStatus};
 
 use super::Medium;
 use super::rows::{agent, at, budget, mail, message_id, note, task, task_id, turn, turn_id, who};
-use super::tools::{Outcome, Stop, blow_up, caught, each, keep, look, open, read, refuse, write};
+use super::tools::{Outcome, Stop, blow_up, caught, each, keep, open, read, reading, refuse, write};
 use crate::tables::{BudgetFilter, TaskFilter, TurnFilter};
 use crate::{Store, StoreError};
 
@@ -51,7 +51,7 @@ pub(super) async fn scans_see_writes_before_them(medium: Arc<dyn Medium>) {
         assert_eq!(w.task_count_open().await?, 2);
         assert_eq!(w.task_list(&TaskFilter { owner: Some(who("b")), ..TaskFilter::default() }).await?.len(), 1);
     });
-    assert_eq!(look!(&store, |r| { r.task_count_open().await? }), 2);
+    assert_eq!(reading!(&store, |r| { r.task_count_open().await? }), 2);
 }
 
 /// Commands 1 to 9, queued at once; every third one refuses after its writes, with scans between them if asked for.
@@ -83,7 +83,7 @@ async fn with_refusals(medium: Arc<dyn Medium>, scan: bool) {
         assert_eq!(outcome.is_err(), n.is_multiple_of(3), "{n}: {outcome:?}");
     }
     let kept = || (1..=9_u64).filter(|n| !n.is_multiple_of(3));
-    let (pending, depth, tasks) = look!(&store, |r| {
+    let (pending, depth, tasks) = reading!(&store, |r| {
         (
             r.inbox_pending(&who("a"), 99).await?,
             r.inbox_depth(&who("a")).await?,
@@ -100,7 +100,7 @@ async fn with_refusals(medium: Arc<dyn Medium>, scan: bool) {
     let wanted: Vec<_> = [1, 2].into_iter().chain(kept().map(|n| 10 + n)).map(task_id).collect();
     assert_eq!(ids, wanted);
     for n in 1..=9 {
-        let taken = look!(&store, |r| { r.messages_of_turn(turn_id(n)).await? });
+        let taken = reading!(&store, |r| { r.messages_of_turn(turn_id(n)).await? });
         assert_eq!(taken.len(), usize::from(!n.is_multiple_of(3)));
     }
 }
@@ -140,7 +140,7 @@ pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
         let inside = keep!(&store, |w| {
             (w.agent_get(&who("a")).await?, w.budget_get(&Scope::World).await?, w.turn_open_of(&who("a")).await?)
         });
-        let outside = look!(&store, |r| {
+        let outside = reading!(&store, |r| {
             assert_eq!((r.prompt_get("g").await?, r.meta_get("m").await?), (None, None));
             assert_eq!(r.turns_open().await?.len(), 1);
             (r.agent_get(&who("a")).await?, r.budget_get(&Scope::World).await?, r.turn_open_of(&who("a")).await?)
@@ -166,13 +166,13 @@ pub(super) async fn a_panic_is_undone_and_goes_on_in_the_caller(medium: Arc<dyn 
         });
         let payload = caught(command).await;
         assert_eq!(payload.downcast_ref::<String>().map(String::as_str), Some("blown up"));
-        assert_eq!(look!(&store, |r| { r.agent_list(true).await? }), []);
+        assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), []);
     }
     keep!(&store, |w| {
         assert_eq!(w.agent_get(&who("a")).await?, None);
         w.agent_put(&agent("c")).await?;
     });
-    assert_eq!(look!(&store, |r| { r.agent_list(true).await? }), [agent("c")]);
+    assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("c")]);
 }
 
 pub(super) async fn a_failed_query_hurts_nothing(medium: Arc<dyn Medium>) {
@@ -192,7 +192,7 @@ pub(super) async fn a_failed_query_hurts_nothing(medium: Arc<dyn Medium>) {
         let panicked = tokio::spawn(async move { read::<(), _>(&mine, |_| Box::pin(async { blow_up() })).await });
         assert!(!matches!(panicked.await, Ok(Ok(()))));
     }
-    assert_eq!(look!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
+    assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
     keep!(&store, |w| { w.agent_put(&agent("b")).await? });
 }
 
@@ -210,7 +210,7 @@ pub(super) async fn answers_come_back(medium: Arc<dyn Medium>) {
     }))
     .await;
     assert_eq!(answers, (0..100).collect::<Vec<_>>());
-    assert_eq!(look!(&store, |r| { r.inbox_depth(&who("a")).await? }), 100);
+    assert_eq!(reading!(&store, |r| { r.inbox_depth(&who("a")).await? }), 100);
 }
 
 pub(super) async fn a_closed_store_says_so(medium: Arc<dyn Medium>) {
@@ -224,7 +224,7 @@ pub(super) async fn a_closed_store_says_so(medium: Arc<dyn Medium>) {
     assert!(matches!(refused, Err(Stop::Store(StoreError::Closed))), "{refused:?}");
     drop(store);
     let store = open(&medium).await;
-    assert_eq!(look!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
+    assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
 }
 
 pub(super) async fn acknowledged_commands_outlive_the_store(medium: Arc<dyn Medium>) {
@@ -235,7 +235,7 @@ pub(super) async fn acknowledged_commands_outlive_the_store(medium: Arc<dyn Medi
             w.message_append(&mail(n, "a")).await?;
         });
         refuse!(&store, |w| { w.message_append(&mail(100 + n, "a")).await? });
-        let ids = each(&look!(&store, |r| { r.inbox_pending(&who("a"), 99).await? }), |mail| mail.message_id);
+        let ids = each(&reading!(&store, |r| { r.inbox_pending(&who("a"), 99).await? }), |mail| mail.message_id);
         assert_eq!(ids, (1..=n).map(message_id).collect::<Vec<_>>());
         store.close().await;
     }

@@ -12,7 +12,7 @@ use super::rows::{
     AWKWARD, LARGE, ask_id, at, briefed, call_id, message_id, note, reservation, reservation_id, root_id, turn,
     turn_id, who,
 };
-use super::tools::{each, keep, look, open};
+use super::tools::{each, keep, open, reading};
 use crate::Store;
 use crate::tables::{Family, TurnFilter};
 
@@ -53,8 +53,8 @@ pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
         w.turn_put(&full).await?;
         assert_eq!(w.turn_get(turn_id(1)).await?.as_ref(), Some(&full));
     });
-    assert_eq!(look!(&store, |r| { r.turn_get(turn_id(1)).await? }), Some(wanted));
-    assert_eq!(look!(&store, |r| { r.turn_get(turn_id(2)).await? }), None);
+    assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(1)).await? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.turn_get(turn_id(2)).await? }), None);
 }
 
 pub(super) async fn open_turns_are_found(medium: Arc<dyn Medium>) {
@@ -68,7 +68,7 @@ pub(super) async fn open_turns_are_found(medium: Arc<dyn Medium>) {
         assert_eq!(w.turn_open_of(&who("a")).await?, Some(turn(5, "a", TurnStatus::Open)));
         assert_eq!(w.turn_open_of(&who("b")).await?, None);
     });
-    let (of_a, of_b, open) = look!(&store, |r| {
+    let (of_a, of_b, open) = reading!(&store, |r| {
         (r.turn_open_of(&who("a")).await?, r.turn_open_of(&who("b")).await?, r.turns_open().await?)
     });
     assert_eq!((of_a, of_b), (Some(turn(5, "a", TurnStatus::Open)), None));
@@ -85,7 +85,7 @@ pub(super) async fn open_turns_are_found(medium: Arc<dyn Medium>) {
 }
 
 async fn found(store: &Store, filter: TurnFilter) -> Vec<TurnId> {
-    each(&look!(store, |r| { r.turn_list(&filter).await? }), |turn| turn.turn_id)
+    each(&reading!(store, |r| { r.turn_list(&filter).await? }), |turn| turn.turn_id)
 }
 
 pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
@@ -204,7 +204,7 @@ pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
         });
         assert_eq!(u64::try_from(inside.len()).unwrap(), n + 1);
     }
-    let (one, two, none) = look!(&store, |r| {
+    let (one, two, none) = reading!(&store, |r| {
         (r.journal_of(turn_id(1)).await?, r.journal_of(turn_id(2)).await?, r.journal_of(turn_id(3)).await?)
     });
     assert_eq!(each(&one, |row| row.step.clone()), steps());
@@ -226,6 +226,7 @@ pub(super) async fn prompts_are_kept_once(medium: Arc<dyn Medium>) {
         w.prompt_put("h2", "", at(3)).await?;
         assert_eq!(w.prompt_get("h1").await?.as_deref(), Some(AWKWARD));
     });
-    let got = look!(&store, |r| { (r.prompt_get("h1").await?, r.prompt_get("h2").await?, r.prompt_get("h3").await?) });
+    let got =
+        reading!(&store, |r| { (r.prompt_get("h1").await?, r.prompt_get("h2").await?, r.prompt_get("h3").await?) });
     assert_eq!(got, (Some(AWKWARD.to_owned()), Some(String::new()), None));
 }

@@ -10,7 +10,7 @@ use ghost_domain::{AgentId, Money, Timestamp};
 use super::Medium;
 use super::dice::{AGENTS, Dice, one_of};
 use super::rows::{LARGE, root_id, usage, who};
-use super::tools::{keep, look, open, refuse};
+use super::tools::{keep, open, reading, refuse};
 use crate::Store;
 use crate::tables::{Family, UsageFilter};
 
@@ -79,7 +79,7 @@ async fn agree(store: &Store, rows: &[UsageRow], dice: &mut Dice) {
     for turn in 0..24 {
         let filter = if turn == 0 { UsageFilter::default() } else { any_filter(dice) };
         let asked = filter.clone();
-        let found = look!(store, |r| { r.usage_sum(&asked).await? });
+        let found = reading!(store, |r| { r.usage_sum(&asked).await? });
         assert_eq!(found, sums(rows, &filter), "{filter:?}");
     }
 }
@@ -138,13 +138,13 @@ pub(super) async fn totals_outlive_the_feed(medium: Arc<dyn Medium>) {
         w.usage_append(&usage(1, "a", "m", 10)).await?;
         w.usage_append(&usage(2, "a", "m", LARGE)).await?;
     });
-    let before = look!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
+    let before = reading!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
     for family in Family::ALL {
         if family != Family::Usage {
             keep!(&store, |w| { w.prune(family, Timestamp(i64::MAX), 100).await? });
         }
     }
-    let after = look!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
+    let after = reading!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
     assert_eq!((after.len(), after[0].tokens.input), (1, LARGE + 10));
     assert_eq!(after, before);
 }

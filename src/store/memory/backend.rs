@@ -122,7 +122,7 @@ impl MemoryBackend {
         Settle::Kept
     }
 
-    fn look(&self, work: ReadWork) -> Result<(), StoreError> {
+    fn answer(&self, work: ReadWork) -> Result<(), StoreError> {
         let answer = {
             let _inside = Inside::enter()?;
             let mut disk = self.disk.open_disk(self.generation)?;
@@ -144,7 +144,7 @@ impl Backend for MemoryBackend {
     }
 
     async fn query(&self, _: View, work: ReadWork) -> Result<(), StoreError> {
-        self.look(work)
+        self.answer(work)
     }
 
     async fn close(&self) {

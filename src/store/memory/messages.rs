@@ -8,7 +8,7 @@ use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, TurnId};
 use super::session::{Session, bound, count};
 use super::tables::{Tables, next};
 use crate::StoreError;
-use crate::tables::{ChatReads, InboxLook, MessageReads, MessageWrites, Result, SkillReads};
+use crate::tables::{ChatReads, InboxState, MessageReads, MessageWrites, Result, SkillReads};
 
 impl Tables {
     /// Pending mail of an inbox, in order.
@@ -102,13 +102,13 @@ impl MessageReads for Session<'_> {
         Ok(ready.take(bound(limit)).cloned().collect())
     }
 
-    async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook> {
+    async fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState> {
         let mail = self.inbox_ready(agent_id, limit).await?;
         if mail.is_empty() {
-            return Ok(InboxLook::default());
+            return Ok(InboxState::default());
         }
         let unread = !self.chat_unread(agent_id).await?.is_empty();
-        Ok(InboxLook { mail, unread, skills: self.skills_held(agent_id).await? })
+        Ok(InboxState { mail, unread, skills: self.skills_held(agent_id).await? })
     }
 
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {

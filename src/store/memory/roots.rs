@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
-use ghost_domain::storm::RootTally;
+use ghost_domain::root_tally::RootTally;
 use ghost_domain::{RootId, Timestamp};
 
 use super::session::{Session, bound};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ghost_domain::storm::RootTally;
+use ghost_domain::root_tally::RootTally;
 use ghost_domain::{
     Agent, AgentId, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation,
     ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job, JournalRow,

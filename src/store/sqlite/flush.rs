@@ -8,10 +8,10 @@ use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::layers::Layers;
 use super::row::{Args, Keyed, Row, Shape, Texts, chunks};
-use super::shelf::{Pending, Shelf, Side};
-use super::{bit, fault};
+use super::table_cache::{Pending, Side, TableCache};
+use super::write_buffer::WriteBuffer;
+use super::{fault, table_set};
 use crate::StoreError;
 use crate::tables::Result;
 
@@ -67,7 +67,7 @@ async fn run<T: Sync>(
 }
 
 /// Writes what waits in one table.
-async fn table<R: Row>(
+async fn write_table<R: Row>(
     out: &mut Out<'_>,
     table: &mut (impl Pending<R> + Send + Sync),
     side: Side,
@@ -82,9 +82,13 @@ async fn table<R: Row>(
 }
 
 /// Writes what waits in one table, and the rows that belong to it.
-async fn family<R: Keyed>(out: &mut Out<'_>, shelf: &mut Shelf<R>, side: Side) -> std::result::Result<(), Trouble> {
+async fn write_with_children<R: Keyed>(
+    out: &mut Out<'_>,
+    table: &mut TableCache<R>,
+    side: Side,
+) -> std::result::Result<(), Trouble> {
     if let Some(children) = R::CHILDREN {
-        let rows = shelf.waiting(side);
+        let rows = table.waiting(side);
         let parents: Vec<Uuid> = rows.iter().map(|row| (children.parent)(row)).collect();
         let pairs: Vec<(Uuid, Uuid)> = rows
             .iter()
@@ -104,26 +108,26 @@ async fn family<R: Keyed>(out: &mut Out<'_>, shelf: &mut Shelf<R>, side: Side) -
         })
         .await?;
     }
-    table(out, shelf, side).await
+    write_table(out, table, side).await
 }
 
 /// Writes what waits in `tables`.
 pub(super) async fn flush(
     out: &mut Out<'_>,
-    layers: &mut Layers,
+    buffer: &mut WriteBuffer,
     tables: u32,
     side: Side,
 ) -> std::result::Result<(), Trouble> {
     macro_rules! families {
-        ($($bit:ident => $shelf:ident),+ $(,)?) => {
-            $(if tables & bit::$bit != 0 {
-                family(out, &mut layers.$shelf, side).await?;
+        ($($bit:ident => $table:ident),+ $(,)?) => {
+            $(if tables & table_set::$bit != 0 {
+                write_with_children(out, &mut buffer.$table, side).await?;
             })+
         };
     }
     // The changes of mail name it: the mail itself goes first, whichever of the two was asked for.
-    if tables & (bit::MAIL | bit::HEADS) != 0 {
-        table(out, &mut layers.mail, side).await?;
+    if tables & (table_set::MAIL | table_set::HEADS) != 0 {
+        write_table(out, &mut buffer.mail, side).await?;
     }
     families! {
         META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, HEADS => heads, ASKS => asks, TURNS => turns,
@@ -133,32 +137,32 @@ pub(super) async fn flush(
         KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, ROOTS => roots, SCHEDULES => schedules,
         SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
     }
-    if tables & bit::JOURNAL != 0 {
-        table(out, &mut layers.journal, side).await?;
+    if tables & table_set::JOURNAL != 0 {
+        write_table(out, &mut buffer.journal, side).await?;
     }
-    if tables & bit::USAGE != 0 {
-        table(out, &mut layers.usage, side).await?;
+    if tables & table_set::USAGE != 0 {
+        write_table(out, &mut buffer.usage, side).await?;
     }
-    if tables & bit::TASK_EVENTS != 0 {
-        table(out, &mut layers.task_events, side).await?;
+    if tables & table_set::TASK_EVENTS != 0 {
+        write_table(out, &mut buffer.task_events, side).await?;
     }
-    if tables & bit::CHAT_POSTS != 0 {
-        table(out, &mut layers.chat_posts, side).await?;
+    if tables & table_set::CHAT_POSTS != 0 {
+        write_table(out, &mut buffer.chat_posts, side).await?;
     }
-    if tables & bit::EVENTS != 0 && side == Side::Batch {
-        let rows: Vec<_> = layers.events[layers.events_written..].iter().collect();
+    if tables & table_set::EVENTS != 0 && side == Side::Batch {
+        let rows: Vec<_> = buffer.events[buffer.events_written..].iter().collect();
         run(out, &<ghost_domain::Event as Row>::SHAPE, &rows, |row, args| row.bind(args)).await?;
-        layers.events_written = layers.events.len();
+        buffer.events_written = buffer.events.len();
     }
     Ok(())
 }
 
-impl Layers {
+impl WriteBuffer {
     /// Whether rows wait in any of `tables`. Events of a running command have no place yet and never wait.
     pub(super) fn has(&self, tables: u32, side: Side) -> bool {
         macro_rules! any {
             ($($bit:ident => $table:ident),+ $(,)?) => {
-                false $(|| (tables & bit::$bit != 0 && self.$table.has(side)))+
+                false $(|| (tables & table_set::$bit != 0 && self.$table.has(side)))+
             };
         }
         let rows = any! {
@@ -170,6 +174,6 @@ impl Layers {
             KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, ROOTS => roots, SCHEDULES => schedules,
             SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
         };
-        rows || (tables & bit::EVENTS != 0 && side == Side::Batch && self.events_written < self.events.len())
+        rows || (tables & table_set::EVENTS != 0 && side == Side::Batch && self.events_written < self.events.len())
     }
 }

@@ -2,28 +2,28 @@
 //! "Writing", and section 4).
 //!
 //! sqlx costs 16 to 20 microseconds of CPU a statement, so rows share statements: what commands write waits in
-//! [`layers`] and goes to SQL at the end of the batch, or before a query that must see it.
+//! [`buffer`] and goes to SQL at the end of the batch, or before a query that must see it.
 //!
 //! Must never: acknowledge before COMMIT at full synchronous durability, or let more than one task write.
 
-mod bit;
-mod company;
+mod commit_delay;
 mod fault;
+mod file_identity;
 mod flush;
-mod layers;
-mod nameless;
+mod internal_rows;
+mod merge;
 mod open;
 mod open_turn;
 mod options;
-mod overlay;
-mod place;
 mod query;
 mod reader;
 mod row;
 mod rows;
 mod schema;
 mod session;
-mod shelf;
+mod table_cache;
+mod table_set;
+mod write_buffer;
 mod writer;
 
 #[cfg(test)]
@@ -55,10 +55,10 @@ pub struct SqliteBackend {
 /// ours, or holds nothing though a log beside it or the options say that it must, [`StoreError::Newer`] if a newer ghostd
 /// wrote it; in none of these cases is any file changed.
 pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> Result<SqliteBackend, StoreError> {
-    let (conn, layers) = open::writer(path, &options).await?;
-    committed.opened(layers.counters.events);
+    let (conn, buffer) = open::writer(path, &options).await?;
+    committed.opened(buffer.counters.events);
     let path: Arc<Path> = path.into();
-    let session = session::Session::writer(conn, path.clone(), layers);
+    let session = session::Session::writer(conn, path.clone(), buffer);
     let (queue, queued) = mpsc::channel(options.queue.max(1));
     let (stop, stopped) = watch::channel(false);
     let (ending, standing) = watch::channel(Standing::Runs);

@@ -12,10 +12,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use ghost_domain::MessageId;
 use uuid::Uuid;
 
-use super::layers::{Counters, Layers};
+use super::file_identity::log_of;
 use super::options::SqliteOptions;
-use super::place::log_of;
 use super::row::unreadable;
+use super::write_buffer::{Counters, WriteBuffer};
 use super::{fault, schema};
 use crate::StoreError;
 
@@ -31,11 +31,14 @@ const STATEMENTS: usize = 768;
 
 /// Opens the writer's connection, creating or migrating the file. Gives what the writer
 /// knows to begin with.
-pub(super) async fn writer(path: &Path, options: &SqliteOptions) -> Result<(SqliteConnection, Layers), StoreError> {
+pub(super) async fn writer(
+    path: &Path,
+    options: &SqliteOptions,
+) -> Result<(SqliteConnection, WriteBuffer), StoreError> {
     let size = prepare_file(path, options.expected)?;
     let mut conn = connect(path, options).await.map_err(|error| opening(path, &error))?;
     match set_up(&mut conn, path, size, options).await {
-        Ok(layers) => Ok((conn, layers)),
+        Ok(buffer) => Ok((conn, buffer)),
         Err(error) => {
             // Closed here and not by the drop, so that the file is let go of when the error is seen.
             if let Err(close) = conn.close().await {
@@ -140,9 +143,9 @@ async fn set_up(
     path: &Path,
     size: u64,
     options: &SqliteOptions,
-) -> Result<Layers, StoreError> {
+) -> Result<WriteBuffer, StoreError> {
     let said = |error: sqlx::Error| fault::of(path, &error);
-    let version = look(conn, path, size <= CHECK_MAX, options.expected).await?;
+    let version = schema_version(conn, path, size <= CHECK_MAX, options.expected).await?;
     let pages = options.page_limit.map_or(String::new(), |pages| format!("PRAGMA max_page_count = {pages};"));
     // WAL lets readers go on beside the writer; FULL makes COMMIT wait for the disk.
     let pragmas = format!(
@@ -157,12 +160,12 @@ async fn set_up(
             Uuid::from_slice(&bytes).map(MessageId).map_err(|error| unreadable("messages", "the largest id", error))
         })
         .transpose()?;
-    Ok(Layers::new(counters, newest))
+    Ok(WriteBuffer::new(counters, newest))
 }
 
 /// Makes sure that the database is ours, is not newer than this program, and, with `whole`, is undamaged. Gives its version.
 /// With `expected` it must hold something.
-async fn look(
+async fn schema_version(
     conn: &mut SqliteConnection,
     path: &Path,
     whole: bool,

@@ -115,7 +115,7 @@ pub(super) trait Keyed: Row {
     /// What names it.
     type Key: Clone + Eq + Hash + Send + Sync + 'static;
     /// Its place in the set of tables.
-    const BIT: u32;
+    const SET: u32;
     /// How many are remembered over batches; 0 for none.
     const KEPT: usize;
     /// Of how many keys without a row it is remembered that they have none; 0 for none.

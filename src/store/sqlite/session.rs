@@ -11,12 +11,12 @@ use ghost_domain::ports::Signal;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr};
 
+use super::file_identity::FileIdentity;
 use super::flush::{Out, flush};
-use super::layers::{Layers, Shelved};
-use super::place::Place;
 use super::row::{Args, Keyed, Texts};
-use super::shelf::Side;
-use super::{bit, fault};
+use super::table_cache::Side;
+use super::write_buffer::{CachedRow, WriteBuffer};
+use super::{fault, table_set};
 use crate::StoreError;
 use crate::tables::{Reads, Result, Writes};
 
@@ -26,9 +26,9 @@ pub(super) struct Session {
     path: Arc<Path>,
     texts: Texts,
     /// Where the database lies; only the writer asks.
-    place: Option<Place>,
+    identity: Option<FileIdentity>,
     /// What is not in SQL yet; only the writer has it.
-    layers: Option<Box<Layers>>,
+    buffer: Option<Box<WriteBuffer>>,
     /// Whether a reader's statements share a snapshot; without it each sees what is committed when it runs.
     snapshot: bool,
     /// A transaction is open: a reader's snapshot or the writer's batch.
@@ -46,8 +46,8 @@ impl Session {
             conn,
             path,
             texts: Texts::default(),
-            place: None,
-            layers: None,
+            identity: None,
+            buffer: None,
             snapshot: true,
             begun: false,
             saved: false,
@@ -56,19 +56,19 @@ impl Session {
     }
 
     /// A session for the writer.
-    pub(super) fn writer(conn: SqliteConnection, path: Arc<Path>, layers: Layers) -> Self {
-        let place = Some(Place::of(&path));
-        Self { place, layers: Some(Box::new(layers)), ..Self::reader(conn, path) }
+    pub(super) fn writer(conn: SqliteConnection, path: Arc<Path>, buffer: WriteBuffer) -> Self {
+        let identity = Some(FileIdentity::of(&path));
+        Self { identity, buffer: Some(Box::new(buffer)), ..Self::reader(conn, path) }
     }
 
     /// What is not in SQL yet, if this is the writer's session.
-    pub(super) fn layers(&self) -> Option<&Layers> {
-        self.layers.as_deref()
+    pub(super) fn buffer(&self) -> Option<&WriteBuffer> {
+        self.buffer.as_deref()
     }
 
     /// The same, to write. A reader's session refuses.
-    pub(super) fn pending(&mut self) -> Result<&mut Layers> {
-        self.layers
+    pub(super) fn pending(&mut self) -> Result<&mut WriteBuffer> {
+        self.buffer
             .as_deref_mut()
             .ok_or_else(|| StoreError::ReadOnly("this is a query; writes go through a command".into()))
     }
@@ -85,7 +85,7 @@ impl Session {
 
     /// Runs a query.
     pub(super) async fn rows(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Vec<SqliteRow>> {
-        if self.layers.is_none() && self.snapshot && !self.begun {
+        if self.buffer.is_none() && self.snapshot && !self.begun {
             // The snapshot of a reader begins with its first statement.
             self.begin("BEGIN").await?;
         }
@@ -105,16 +105,16 @@ impl Session {
 
     /// Reads rows of one kind.
     pub(super) async fn list<R: Keyed>(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Vec<R>> {
-        self.scan(R::BIT).await?;
+        self.scan(R::SET).await?;
         self.rows(sql, args).await?.iter().map(R::read).collect()
     }
 
     /// Reads one row by its key: from the layers, then from SQL.
-    pub(super) async fn get<R: Shelved>(&mut self, key: &R::Key) -> Result<Option<R>> {
-        if let Some(found) = self.layers().and_then(|layers| R::shelf(layers).get(key)) {
+    pub(super) async fn get<R: CachedRow>(&mut self, key: &R::Key) -> Result<Option<R>> {
+        if let Some(found) = self.buffer().and_then(|buffer| R::table(buffer).get(key)) {
             return Ok(Some(found.clone()));
         }
-        if self.layers().is_some_and(|layers| R::shelf(layers).lacks(key)) {
+        if self.buffer().is_some_and(|buffer| R::table(buffer).lacks(key)) {
             return Ok(None);
         }
         let mut args = Args::default();
@@ -122,16 +122,16 @@ impl Session {
         let Some(row) = self.row(R::SELECT, args).await? else {
             // Behind a savepoint SQL may lack what an undone command would bring back.
             if !self.saved
-                && let Some(layers) = self.layers.as_deref_mut()
+                && let Some(buffer) = self.buffer.as_deref_mut()
             {
-                R::shelf_mut(layers).learn_absent(key);
+                R::table_mut(buffer).learn_absent(key);
             }
             return Ok(None);
         };
         let found = R::read(&row)?;
         let saved = self.saved;
-        if let Some(layers) = self.layers.as_deref_mut() {
-            R::shelf_mut(layers).learn(found.clone(), saved);
+        if let Some(buffer) = self.buffer.as_deref_mut() {
+            R::table_mut(buffer).learn(found.clone(), saved);
         }
         Ok(Some(found))
     }
@@ -147,8 +147,8 @@ impl Session {
 
     /// Brings `tables` in SQL up to date, so that a query sees what the command and those before it wrote.
     pub(super) async fn scan(&mut self, tables: u32) -> Result<()> {
-        let Some(layers) = self.layers() else { return Ok(()) };
-        if layers.has(tables, Side::Own) {
+        let Some(buffer) = self.buffer() else { return Ok(()) };
+        if buffer.has(tables, Side::Own) {
             self.save().await?;
             self.flush(tables, Side::Own).await
         } else {
@@ -162,7 +162,7 @@ impl Session {
         if self.saved {
             return Ok(());
         }
-        self.flush(bit::ALL, Side::Batch).await?;
+        self.flush(table_set::ALL, Side::Batch).await?;
         if !self.begun {
             self.begin("BEGIN IMMEDIATE").await?;
         }
@@ -181,17 +181,17 @@ impl Session {
     }
 
     async fn flush(&mut self, tables: u32, side: Side) -> Result<()> {
-        if !self.layers().is_some_and(|layers| layers.has(tables, side)) {
+        if !self.buffer().is_some_and(|buffer| buffer.has(tables, side)) {
             return Ok(());
         }
         if !self.begun {
             self.begin("BEGIN IMMEDIATE").await?;
         }
-        let Some(layers) = self.layers.as_deref_mut() else { return Ok(()) };
+        let Some(buffer) = self.buffer.as_deref_mut() else { return Ok(()) };
         // Stands if this future is dropped half-way: then nobody knows which rows are in SQL.
         self.failed.get_or_insert(StoreError::Database("a command was abandoned while its rows were written".into()));
         let mut out = Out { conn: &mut self.conn, texts: &mut self.texts };
-        match flush(&mut out, layers, tables, side).await {
+        match flush(&mut out, buffer, tables, side).await {
             Ok(()) => {
                 self.failed = None;
                 Ok(())
@@ -213,7 +213,7 @@ impl Session {
     pub(super) fn fail(&mut self, error: &sqlx::Error) -> StoreError {
         let error = match fault::of(&self.path, error) {
             // A query's connection is opened again; only what the writer has lost ends the store.
-            StoreError::Broken(what) if self.layers.is_none() => StoreError::Busy(format!("{what}: ask again")),
+            StoreError::Broken(what) if self.buffer.is_none() => StoreError::Busy(format!("{what}: ask again")),
             error => error,
         };
         // The first failure is the cause; those after it only follow.
@@ -257,10 +257,10 @@ impl Session {
         if let Some(error) = &self.failed {
             return Err(fault::again(error));
         }
-        self.flush(bit::ALL, Side::Batch).await?;
+        self.flush(table_set::ALL, Side::Batch).await?;
         if self.begun {
             // A commit into a file that was taken away succeeds, and nobody would ever find it.
-            self.place.as_ref().map_or(Ok(()), Place::check)?;
+            self.identity.as_ref().map_or(Ok(()), FileIdentity::check)?;
             self.run("COMMIT").await?;
             self.begun = false;
         }
@@ -298,7 +298,7 @@ impl Session {
     /// Closes the connection.
     pub(super) async fn close(self) -> Result<()> {
         let path = self.path;
-        if self.place.is_some_and(|place| place.is_gone()) {
+        if self.identity.is_some_and(|identity| identity.is_gone()) {
             // The last connection removes the log by its name, which may be that of another's by now. This one ends with
             // the process, as if it had been killed.
             std::mem::forget(self.conn);
@@ -312,8 +312,8 @@ impl Reads for Session {}
 
 impl Writes for Session {
     fn signal(&mut self, signal: Signal) {
-        if let Some(layers) = self.layers.as_deref_mut() {
-            layers.own_signals.push(signal);
+        if let Some(buffer) = self.buffer.as_deref_mut() {
+            buffer.own_signals.push(signal);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, watch};
 
-use super::company::{self, Company};
+use super::commit_delay::{self, CommitDelay};
 use super::fault;
 use super::session::Session;
 use crate::handle::{Ack, Committed, Work};
@@ -68,7 +68,7 @@ async fn work(
     committed: Committed,
     batch_max: usize,
 ) -> Result<(), String> {
-    let mut company = Company::default();
+    let mut commit_delay = CommitDelay::default();
     loop {
         let first = tokio::select! {
             biased;
@@ -80,7 +80,7 @@ async fn work(
             }
         };
         let Some(first) = first else { break };
-        batch(&mut session, first, &mut queue, &committed, batch_max, &mut company).await?;
+        batch(&mut session, first, &mut queue, &committed, batch_max, &mut commit_delay).await?;
     }
     if let Err(error) = session.close().await {
         tracing::warn!(%error, "the database did not close well; what was acknowledged is in it");
@@ -95,25 +95,25 @@ async fn batch(
     queue: &mut mpsc::Receiver<Work>,
     committed: &Committed,
     batch_max: usize,
-    company: &mut Company,
+    commit_delay: &mut CommitDelay,
 ) -> Result<(), String> {
     let mut acks: Vec<Ack> = Vec::new();
     let mut next = Some(first);
     let mut room = batch_max.max(1);
-    company.begin();
+    commit_delay.begin();
     while let Some(work) = next.take() {
         acks.extend(command(session, work).await);
         room -= 1;
         if room > 0 && !session.has_failed() {
             next = queue.try_recv().ok();
             let commands = batch_max.max(1) - room;
-            while next.is_none() && company.worth_waiting(commands) {
+            while next.is_none() && commit_delay.worth_waiting(commands) {
                 // The runtime's clock and no Clock port: nothing of what happens depends on this wait, and simulation has
                 // a store of its own. Not the queue's own event: a wake-up for each command is what is to be saved.
                 #[allow(clippy::disallowed_methods)]
-                tokio::time::sleep(company::LOOK).await;
+                tokio::time::sleep(commit_delay::PAUSE).await;
                 next = queue.try_recv().ok();
-                company.waited(commands, next.is_some());
+                commit_delay.waited(commands, next.is_some());
             }
         }
     }

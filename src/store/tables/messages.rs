@@ -5,9 +5,9 @@ use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, RootId, T
 
 use crate::error::Result;
 
-/// See [`MessageReads::inbox_look`].
+/// See [`MessageReads::inbox_state`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct InboxLook {
+pub struct InboxState {
     /// Its mail that is ready ([`MessageReads::inbox_ready`]). Without any, nothing else is looked at.
     pub mail: Vec<Envelope>,
     /// Whether its chat channels have something that it has not been shown.
@@ -40,7 +40,7 @@ pub trait MessageReads {
 
     /// What an agent finds when it looks for work: its mail, as [`MessageReads::inbox_ready`] gives it, and what its turn
     /// over it needs besides. One query, because every turn begins with it.
-    async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook>;
+    async fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState>;
 
     /// Agents that have mail that is ready and wakes, in order of id.
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;

@@ -35,7 +35,7 @@ pub use ids::{IdKind, IdReads};
 pub use jobs::{JobReads, JobWrites};
 pub use knowledge::{KnowledgeReads, KnowledgeWrites};
 pub use ledger::{LedgerFilter, LedgerReads, LedgerWrites};
-pub use messages::{InboxLook, MessageReads, MessageWrites};
+pub use messages::{InboxState, MessageReads, MessageWrites};
 pub use prune::{Family, PruneWrites};
 pub use requests::{RequestReads, RequestWrites};
 pub use roots::{RootReads, RootWrites};

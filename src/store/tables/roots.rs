@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ghost_domain::RootId;
-use ghost_domain::storm::RootTally;
+use ghost_domain::root_tally::RootTally;
 
 use crate::error::Result;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_domain::{Code, Refusal};
 use ghost_store::Writes;
-use ghost_tools::CallCx;
+use ghost_tools::CallContext;
 use ghost_tools::tool::{Output, OutsideTool, Run, Tool, WorldTool};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -56,12 +56,12 @@ struct Effect {
 impl OutsideTool for Effect {
     type Params = EffectParams;
 
-    async fn run(&self, call: &CallCx, params: EffectParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: EffectParams) -> Result<Output, Refusal> {
         let Some(file) = self.effects.clone() else {
             return Err(Refusal::new(Code::Unavailable, format!("{EFFECTS} is not set")));
         };
         if params.delay_ms > 0 {
-            call.office.cx.ports.clock.sleep(Duration::from_millis(params.delay_ms)).await;
+            call.services.ctx.ports.clock.sleep(Duration::from_millis(params.delay_ms)).await;
         }
         let line = format!("{} {} {}\n", call.call_id, call.caller.agent_id, params.arg);
         let failed = |error: std::io::Error| Refusal::new(Code::ExecFailed, format!("the effect failed: {error}"));
@@ -89,7 +89,7 @@ struct Panic {
 impl OutsideTool for Panic {
     type Params = PanicParams;
 
-    async fn run(&self, _: &CallCx, params: PanicParams) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, params: PanicParams) -> Result<Output, Refusal> {
         assert!(is_calm(self.calm.as_ref()), "test.panic: {}", params.words);
         Ok(json!({ "calm": true }).into())
     }
@@ -110,7 +110,7 @@ struct Poison {
 impl WorldTool for Poison {
     type Params = PoisonParams;
 
-    async fn apply(&self, _: &CallCx, params: PoisonParams, _: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, _: &CallContext, params: PoisonParams, _: &mut dyn Writes) -> Result<Output, Refusal> {
         let poisoned = params.text.contains("poison") && !is_calm(self.calm.as_ref());
         assert!(!poisoned, "test.poison: {}", params.text);
         Ok(json!({ "swallowed": params.text }).into())
@@ -127,7 +127,7 @@ struct Hang;
 impl OutsideTool for Hang {
     type Params = HangParams;
 
-    async fn run(&self, _: &CallCx, _: HangParams) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, _: HangParams) -> Result<Output, Refusal> {
         std::future::pending().await
     }
 }
@@ -147,8 +147,8 @@ struct BreakStore;
 impl OutsideTool for BreakStore {
     type Params = HangParams;
 
-    async fn run(&self, call: &CallCx, _: HangParams) -> Result<Output, Refusal> {
-        let mut feed = call.office.store.feed();
+    async fn run(&self, call: &CallContext, _: HangParams) -> Result<Output, Refusal> {
+        let mut feed = call.services.store.feed();
         let waker = Waker::from(Arc::new(Brittle));
         let mut next = Box::pin(feed.recv());
         // The next commit that is published wakes it, in the writer.

@@ -15,8 +15,8 @@ use super::facts::{Facts, argument, token_of};
 use super::log_check::{self, is_final};
 use super::model::{Asked, mark_of};
 use super::operator::Acknowledged;
+use super::random_actions::POISON_WORD;
 use super::tools::{MARK, OUTSIDE, Pages};
-use super::whims::POISON_WORD;
 
 /// How long after its deadline an ask may end.
 const LATE_MOST: Duration = Duration::from_secs(30);

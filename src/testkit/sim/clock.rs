@@ -106,12 +106,12 @@ impl SimClock {
     /// Completes, with the reason, when the simulation is stuck.
     pub fn alarm(&self) -> impl Future<Output = String> + Send + use<> {
         let clock = self.clone();
-        std::future::poll_fn(move |cx| {
+        std::future::poll_fn(move |ctx| {
             let mut state = clock.lock();
             match &state.stuck {
                 Some(why) => Poll::Ready(why.clone()),
                 None => {
-                    let old = state.alarm.replace(cx.waker().clone());
+                    let old = state.alarm.replace(ctx.waker().clone());
                     drop(state);
                     drop(old);
                     Poll::Pending
@@ -169,7 +169,7 @@ struct Sleep {
 impl Future for Sleep {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<()> {
         let clock = self.clock.clone();
         let mut state = clock.lock();
         if state.now >= self.until {
@@ -186,7 +186,7 @@ impl Future for Sleep {
             }
         };
         self.key = Some(key);
-        let old = state.sleepers.insert(key, cx.waker().clone());
+        let old = state.sleepers.insert(key, ctx.waker().clone());
         drop(state);
         drop(old);
         Poll::Pending

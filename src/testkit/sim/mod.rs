@@ -13,10 +13,10 @@ mod log_check;
 mod model;
 mod operator;
 mod plan;
+mod random_actions;
 mod run;
 mod slow_store;
 mod tools;
-mod whims;
 
 pub use chance::{Dice, SimIds, SimRng};
 pub use clock::{Bounds, SimClock};

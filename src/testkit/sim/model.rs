@@ -14,8 +14,8 @@ use ghost_provider::{Charge, Deltas, ErrorKind, ModelAnswer, ModelRequest, Provi
 
 use super::chance::Dice;
 use super::clock::SimClock;
+use super::random_actions::{self, Scene};
 use super::tools::Book;
-use super::whims::{self, Scene};
 
 /// One request as the model saw it.
 #[derive(Clone, Debug)]
@@ -145,7 +145,7 @@ impl Provider for SimModel {
             return Err(self.fault(&mut dice).await);
         }
         let mark = place as u64;
-        let (mut blocks, stop) = whims::answer(&self.scene, request, round, mark, &mut dice);
+        let (mut blocks, stop) = random_actions::answer(&self.scene, request, round, mark, &mut dice);
         // Shown again with the conversation, so that the journal tells which answer it holds.
         blocks.insert(0, Block::Thinking { text: thought(mark) });
         for block in &blocks {

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::budgets::{self, NewLimits};
-use ghost_commons::mail::{self, Chain, Draft};
-use ghost_commons::tasks::{self, NewTask};
-use ghost_commons::{Cx, asks, dead_letters, turns};
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{
     AgentId, AgentKind, AskId, AskStatus, Clock, DeadLetterStatus, Desired, Kind, MessageId, Party, Refusal, Scope,
     TaskId, TurnId,
 };
+use ghost_rules::agents::{self, NewAgent};
+use ghost_rules::budgets::{self, NewLimits};
+use ghost_rules::mail::{self, Chain, NewMessage};
+use ghost_rules::tasks::{self, NewTask};
+use ghost_rules::{RuleContext, asks, dead_letters, turns};
 use ghost_store::memory::MemoryDisk;
 use ghost_store::{StoreError, Writes};
 use ghost_world::{OperatorCall, World};
@@ -24,8 +24,8 @@ use tokio::task::JoinHandle;
 use super::chance::Dice;
 use super::clock::SimClock;
 use super::plan::WORKER;
+use super::random_actions::POISON_WORD;
 use super::tools::{Book, MARK, OUTSIDE};
-use super::whims::POISON_WORD;
 
 /// What the world said yes to.
 #[derive(Clone, Default)]
@@ -61,10 +61,10 @@ fn by() -> Party {
 async fn write<T, F>(world: &World, work: F) -> Result<T, Refusal>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Writes, Cx) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
+    F: for<'t> FnOnce(&'t mut dyn Writes, RuleContext) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
 {
-    let cx = world.cx().clone();
-    world.store().write(move |w| work(w, cx)).await
+    let ctx = world.ctx().clone();
+    world.store().write(move |w| work(w, ctx)).await
 }
 
 impl Operator {
@@ -124,7 +124,7 @@ impl Operator {
                 Ok(())
             }
             60..68 => {
-                write(world, move |w, cx| Box::pin(async move { agents::start(w, &cx, &by(), &who).await.map(drop) }))
+                write(world, move |w, ctx| Box::pin(async move { agents::start(w, &ctx, &by(), &who).await.map(drop) }))
                     .await
             }
             68..72 => self.create(world).await,
@@ -154,8 +154,8 @@ impl Operator {
         // What waits for a budget goes on when it is raised.
         for scope in self.named.iter().take(2).map(|agent_id| Scope::Agent(agent_id.clone())) {
             let lifted = NewLimits { tokens: Some(None), money: Some(None) };
-            write(world, move |w, cx| {
-                Box::pin(async move { budgets::set(w, &cx, &by(), &scope, lifted).await.map(drop) })
+            write(world, move |w, ctx| {
+                Box::pin(async move { budgets::set(w, &ctx, &by(), &scope, lifted).await.map(drop) })
             })
             .await?;
         }
@@ -164,7 +164,8 @@ impl Operator {
             // Some stay as they are: a world must come to rest with stopped agents in it, too.
             if self.dice.chance(80) {
                 let started =
-                    write(world, move |w, cx| Box::pin(async move { agents::start(w, &cx, &by(), &who).await })).await;
+                    write(world, move |w, ctx| Box::pin(async move { agents::start(w, &ctx, &by(), &who).await }))
+                        .await;
                 drop(started);
             }
         }
@@ -177,11 +178,13 @@ impl Operator {
         let body = format!("{word} from outside, {}", self.count);
         let conversation = (!poisoned && self.dice.chance(15)).then(|| format!("talk-{}", self.dice.below(3)));
         let kind = if conversation.is_some() { Kind::Conversation } else { Kind::Message };
-        let envelope = write(world, move |w, cx| {
+        let envelope = write(world, move |w, ctx| {
             Box::pin(async move {
-                let draft =
-                    Draft { conversation_id: conversation, ..Draft::new(&to, by(), kind, body, Chain::root(&cx)) };
-                mail::deliver(w, &cx, draft).await
+                let new_message = NewMessage {
+                    conversation_id: conversation,
+                    ..NewMessage::new(&to, by(), kind, body, Chain::root(&ctx))
+                };
+                mail::deliver(w, &ctx, new_message).await
             })
         })
         .await?;
@@ -194,8 +197,8 @@ impl Operator {
 
     async fn ask(&mut self, world: &Arc<World>, target: AgentId) -> Result<(), Refusal> {
         let (text, wait) = (format!("how is it, {}?", self.count), Duration::from_secs(self.dice.between(2, 40)));
-        let ask = write(world, move |w, cx| {
-            Box::pin(async move { asks::open(w, &cx, by(), None, &target, text, wait, Chain::root(&cx)).await })
+        let ask = write(world, move |w, ctx| {
+            Box::pin(async move { asks::open(w, &ctx, by(), None, &target, text, wait, Chain::root(&ctx)).await })
         })
         .await?;
         {
@@ -219,7 +222,7 @@ impl Operator {
         let known: Vec<TaskId> = self.acknowledged().tasks.iter().copied().collect();
         let depends_on =
             if self.dice.chance(20) { self.dice.pick(&known).copied().into_iter().collect() } else { vec![] };
-        let task = write(world, move |w, cx| {
+        let task = write(world, move |w, ctx| {
             Box::pin(async move {
                 let new = NewTask {
                     title,
@@ -229,9 +232,9 @@ impl Operator {
                     depends_on,
                     parent_id: None,
                     due_at: None,
-                    chain: Chain::root(&cx),
+                    chain: Chain::root(&ctx),
                 };
-                tasks::create(w, &cx, &by(), new).await
+                tasks::create(w, &ctx, &by(), new).await
             })
         })
         .await?;
@@ -254,7 +257,7 @@ impl Operator {
         } else {
             (OUTSIDE, json!({ "token": token, "manner": "plain" }))
         };
-        let turn_id = TurnId(world.cx().id());
+        let turn_id = TurnId(world.ctx().id());
         let call = OperatorCall { turn_id, again: false, agent_id: who, tool: tool.to_owned(), arguments };
         self.errands.push(tokio::spawn(async move { drop(world.call_tool(call).await) }));
     }
@@ -262,7 +265,7 @@ impl Operator {
     async fn create(&mut self, world: &World) -> Result<(), Refusal> {
         let Some(agent_id) = self.dice.pick(&self.passing).cloned() else { return Ok(()) };
         let goal = self.dice.chance(70).then(|| format!("find something to do, {}", self.count));
-        write(world, move |w, cx| {
+        write(world, move |w, ctx| {
             Box::pin(async move {
                 let new = NewAgent {
                     name: agent_id.to_string(),
@@ -274,9 +277,9 @@ impl Operator {
                     overrides: serde_json::Value::Null,
                     daily_money: None,
                     goal,
-                    chain: Chain::root(&cx),
+                    chain: Chain::root(&ctx),
                 };
-                agents::create(w, &cx, &by(), new).await.map(drop)
+                agents::create(w, &ctx, &by(), new).await.map(drop)
             })
         })
         .await
@@ -284,17 +287,17 @@ impl Operator {
 
     async fn delete(&mut self, world: &World) -> Result<(), Refusal> {
         let Some(agent_id) = self.dice.pick(&self.passing).cloned() else { return Ok(()) };
-        write(world, move |w, cx| Box::pin(async move { agents::delete(w, &cx, &by(), &agent_id).await.map(drop) }))
+        write(world, move |w, ctx| Box::pin(async move { agents::delete(w, &ctx, &by(), &agent_id).await.map(drop) }))
             .await
     }
 
     async fn cancel_a_turn(&mut self, world: &World) -> Result<(), Refusal> {
         let place = self.dice.below(8);
-        write(world, move |w, cx| {
+        write(world, move |w, ctx| {
             Box::pin(async move {
                 let open = w.turns_open().await?;
                 match open.get(usize::try_from(place).unwrap_or(0)) {
-                    Some(turn) => turns::cancel(w, &cx, &by(), turn.turn_id).await.map(drop),
+                    Some(turn) => turns::cancel(w, &ctx, &by(), turn.turn_id).await.map(drop),
                     None => Ok(()),
                 }
             })
@@ -304,10 +307,10 @@ impl Operator {
 
     async fn set_budget(&mut self, world: &World) -> Result<(), Refusal> {
         let tokens = self.dice.between(10_000_000, 20_000_000);
-        write(world, move |w, cx| {
+        write(world, move |w, ctx| {
             Box::pin(async move {
                 let limits = NewLimits { tokens: Some(Some(tokens)), money: None };
-                budgets::set(w, &cx, &by(), &Scope::Team("alpha".into()), limits).await.map(drop)
+                budgets::set(w, &ctx, &by(), &Scope::Team("alpha".into()), limits).await.map(drop)
             })
         })
         .await
@@ -315,15 +318,15 @@ impl Operator {
 
     async fn see_to_a_dead_letter(&mut self, world: &World) -> Result<(), Refusal> {
         let (drops, fresh) = (self.dice.chance(50), self.dice.chance(50));
-        write(world, move |w, cx| {
+        write(world, move |w, ctx| {
             Box::pin(async move {
                 let held = w.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?;
                 let Some(dead_letter) = held.first() else { return Ok(()) };
                 let id = dead_letter.dead_letter_id;
                 if drops {
-                    dead_letters::discard(w, &cx, &by(), id).await.map(drop)
+                    dead_letters::discard(w, &ctx, &by(), id).await.map(drop)
                 } else {
-                    dead_letters::retry(w, &cx, &by(), id, fresh).await.map(drop)
+                    dead_letters::retry(w, &ctx, &by(), id, fresh).await.map(drop)
                 }
             })
         })

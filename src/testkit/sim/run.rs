@@ -20,8 +20,8 @@ use super::error::SimError;
 use super::facts::Facts;
 use super::model::SimModel;
 use super::operator::Operator;
+use super::random_actions::Scene;
 use super::tools::{self, Book};
-use super::whims::Scene;
 use super::{check, plan, slow_store};
 
 /// Where virtual time begins.

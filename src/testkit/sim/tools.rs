@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_store::Writes;
-use ghost_tools::{CallCx, Output, OutsideTool, Run, Tool, WorldTool};
+use ghost_tools::{CallContext, Output, OutsideTool, Run, Tool, WorldTool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -94,7 +94,7 @@ struct Outside(Book);
 impl OutsideTool for Outside {
     type Params = OutsideParams;
 
-    async fn run(&self, call: &CallCx, params: OutsideParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: OutsideParams) -> Result<Output, Refusal> {
         let panics = {
             let mut pages = self.0.open();
             *pages.executions.entry(params.token.clone()).or_default() += 1;
@@ -105,10 +105,10 @@ impl OutsideTool for Outside {
             panics
         };
         // The effect is there, and nobody knows yet: this is where a crash hurts most.
-        call.office.cx.ports.clock.sleep(Duration::from_millis(40)).await;
+        call.services.ctx.ports.clock.sleep(Duration::from_millis(40)).await;
         match params.manner {
             Manner::Plain => {}
-            Manner::Slow => call.office.cx.ports.clock.sleep(Duration::from_secs(4)).await,
+            Manner::Slow => call.services.ctx.ports.clock.sleep(Duration::from_secs(4)).await,
             Manner::Refuse => {
                 return Err(Refusal::new(Code::Unavailable, "the outside did not like it").hint("never mind"));
             }
@@ -133,7 +133,7 @@ struct Mark;
 impl WorldTool for Mark {
     type Params = MarkParams;
 
-    async fn apply(&self, _: &CallCx, params: MarkParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, _: &CallContext, params: MarkParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let key = mark_key(&params.token);
         let before = w.meta_get(&key).await?.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
         w.meta_put(&key, &(before + 1).to_string()).await?;
@@ -151,7 +151,7 @@ struct Poison(Book);
 impl WorldTool for Poison {
     type Params = PoisonParams;
 
-    async fn apply(&self, call: &CallCx, _: PoisonParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, _: PoisonParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         self.0.open().panicked.insert(call.caller.agent_id.clone());
         // Half an effect, which must not be seen.
         w.meta_put(&mark_key("poison"), "1").await?;

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use ghost_commons::agents::{self as rules, NewAgent};
-use ghost_commons::mail::agent_named;
 use ghost_domain::text::one_line;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Refusal};
+use ghost_rules::agents::{self as rules, NewAgent};
+use ghost_rules::mail::agent_named;
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::common::{LIST_BYTES, agent_id, fitting, not_blank, without_nulls};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 use crate::workspace::{Lines, io_refusal, list_dir, read_text};
 
@@ -127,10 +127,10 @@ pub(super) struct List;
 impl ReadTool for List {
     type Params = ListParams;
 
-    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
         let agents =
-            call.office.store.read(|r| Box::pin(async move { Ok::<_, Refusal>(r.agent_list(false).await?) })).await?;
-        let (status, activities) = (params.status.map(AgentStatus::from), call.office.control.activities());
+            call.services.store.read(|r| Box::pin(async move { Ok::<_, Refusal>(r.agent_list(false).await?) })).await?;
+        let (status, activities) = (params.status.map(AgentStatus::from), call.services.control.activities());
         let wanted = agents.iter().filter(|agent| {
             status.is_none_or(|status| agent.status == status)
                 && params.archetype.as_ref().is_none_or(|archetype| agent.archetype == *archetype)
@@ -152,11 +152,11 @@ pub(super) fn shown(agent: &Agent, activities: &BTreeMap<AgentId, Activity>) -> 
 }
 
 /// Seconds since a running agent could work: since the daemon serves the world, or since it was last started or restarted.
-pub(super) fn uptime(call: &CallCx, agent: &Agent) -> Option<u64> {
+pub(super) fn uptime(call: &CallContext, agent: &Agent) -> Option<u64> {
     // A record of an earlier version does not say when; its creation is the best that is known.
     let started = agent.started_at.unwrap_or(agent.created_at);
-    let since = call.office.control.started_at().max(started);
-    (agent.status == AgentStatus::Running).then(|| call.office.cx.now().since(since).as_secs())
+    let since = call.services.control.started_at().max(started);
+    (agent.status == AgentStatus::Running).then(|| call.services.ctx.now().since(since).as_secs())
 }
 
 pub(super) struct Create;
@@ -165,9 +165,9 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    async fn apply(&self, call: &CallCx, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let overrides = params.overrides.map_or(Value::Null, Value::Object);
-        let plan = call.office.plan();
+        let plan = call.services.plan();
         plan.check_create(&params.archetype, &overrides)?;
         if let Some(goal) = &params.goal {
             not_blank("goal", goal)?;
@@ -178,14 +178,14 @@ impl WorldTool for Create {
         };
         if plan.agent(&new_id).is_some() {
             let there = w.agent_get(&new_id).await?;
-            return Err(rules::reserved(&call.office.cx, &call.party(), &new_id, there.as_ref()));
+            return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, there.as_ref()));
         }
         let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
         // Line breaks become spaces; what else no name may have is refused with its creation.
         let plain = |name: &str| name.split_whitespace().collect::<Vec<_>>().join(" ");
         let name = params.name.as_deref().map(plain).filter(|name| !name.is_empty());
         let new = NewAgent {
-            name: name.map_or_else(|| new_id.to_string(), |name| call.office.cx.excerpt(&name, NAME_MAX)),
+            name: name.map_or_else(|| new_id.to_string(), |name| call.services.ctx.excerpt(&name, NAME_MAX)),
             agent_id: new_id,
             archetype: params.archetype,
             team: None,
@@ -196,7 +196,7 @@ impl WorldTool for Create {
             goal: params.goal,
             chain: call.chain(),
         };
-        let (agent, changed) = rules::create_once(w, &call.office.cx, &call.party(), new).await?;
+        let (agent, changed) = rules::create_once(w, &call.services.ctx, &call.party(), new).await?;
         let content = json!({
             "agent_id": agent.agent_id, "archetype": agent.archetype, "name": agent.name, "status": agent.status,
             "changed": changed,
@@ -211,9 +211,9 @@ pub(super) struct Start;
 impl WorldTool for Start {
     type Params = StartParams;
 
-    async fn apply(&self, call: &CallCx, params: StartParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: StartParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id).await?;
-        let (agent, changed) = rules::start(w, &call.office.cx, &call.party(), &target).await?;
+        let (agent, changed) = rules::start(w, &call.services.ctx, &call.party(), &target).await?;
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
     }
 }
@@ -224,10 +224,10 @@ pub(super) struct Stop;
 impl WorldTool for Stop {
     type Params = StopParams;
 
-    async fn apply(&self, call: &CallCx, params: StopParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: StopParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id).await?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let (agent, changed) = rules::stop(w, &call.office.cx, &call.party(), &target, reason.as_deref()).await?;
+        let (agent, changed) = rules::stop(w, &call.services.ctx, &call.party(), &target, reason.as_deref()).await?;
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
     }
 }
@@ -238,10 +238,10 @@ pub(super) struct Delete;
 impl WorldTool for Delete {
     type Params = DeleteParams;
 
-    async fn apply(&self, call: &CallCx, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id).await?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let gone = rules::delete_own(w, &call.office.cx, &call.party(), &target, reason.as_deref()).await?;
+        let gone = rules::delete_own(w, &call.services.ctx, &call.party(), &target, reason.as_deref()).await?;
         let left = gone.left;
         let content = json!({
             "agent_id": gone.agent.agent_id, "deleted": true, "mail_dropped": left.mail_dropped, "tasks_left": left.tasks_left,
@@ -256,10 +256,10 @@ pub(super) struct Inspect;
 impl ReadTool for Inspect {
     type Params = InspectParams;
 
-    async fn run(&self, call: &CallCx, params: InspectParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: InspectParams) -> Result<Output, Refusal> {
         let named = params.agent_id.clone();
         let target = call
-            .office
+            .services
             .store
             .read(move |r| {
                 Box::pin(async move {
@@ -268,7 +268,7 @@ impl ReadTool for Inspect {
                 })
             })
             .await?;
-        let Some(data) = call.office.data_dir() else {
+        let Some(data) = call.services.data_dir() else {
             return Err(Refusal::new(Code::Unavailable, "this world keeps no memory files")
                 .hint("ask the agent itself instead"));
         };
@@ -279,8 +279,8 @@ impl ReadTool for Inspect {
         }
         let wanted = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose();
         let wanted = wanted.map_err(|refusal| refusal.hint(MEMORY_HINT))?;
-        let max_bytes = call.office.cx.limits().file_bytes as usize;
-        call.office
+        let max_bytes = call.services.ctx.limits().file_bytes as usize;
+        call.services
             .workspace
             .offload(move || {
                 let memory = Dir::open_ambient_dir(&root, ambient_authority()).and_then(|dir| dir.open_dir(&inside));

@@ -2,11 +2,11 @@
 //! from. The conversation is bound with the registry; no argument names it.
 
 use async_trait::async_trait;
-use ghost_commons::conversations::{self as rules, Handover, Post};
 use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Attachment, ChannelContext, Code, Refusal};
+use ghost_rules::conversations::{self as rules, Handover, Post};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::common::{agent_id, not_blank};
 use super::workspace::{Scope, resolve};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
 /// Files that one call may name; the bound of a message is the world's.
@@ -71,7 +71,7 @@ pub(super) struct HandoffParams {
 
 /// The conversation that the call's turn comes from. Registries without one do not have these tools, so this only
 /// speaks where one was built by hand.
-pub(super) fn channel(call: &CallCx) -> Result<ChannelContext, Refusal> {
+pub(super) fn channel(call: &CallContext) -> Result<ChannelContext, Refusal> {
     call.caller.channel.ok_or_else(|| {
         Refusal::new(Code::AccessDenied, "this turn does not come from a conversation with someone outside")
             .hint("to tell another agent something, use syscall.message.send")
@@ -80,13 +80,13 @@ pub(super) fn channel(call: &CallCx) -> Result<ChannelContext, Refusal> {
 
 /// A workspace file as an attachment. Looks only at its size, so that it can be done inside a transaction.
 fn attachment(
-    call: &CallCx,
+    call: &CallContext,
     path: &WorkspacePath,
     name: Option<&str>,
     mime_type: Option<&str>,
 ) -> Result<Attachment, Refusal> {
-    let bytes = call.office.workspace.size_now(path)?;
-    let most = call.office.cx.limits().attachment_bytes;
+    let bytes = call.services.workspace.size_now(path)?;
+    let most = call.services.ctx.limits().attachment_bytes;
     if bytes > u64::from(most) {
         return Err(Refusal::new(
             Code::TooLarge,
@@ -110,10 +110,10 @@ fn attachment(
 }
 
 /// The one way in which an agent says something apart from its reply (CONF-04).
-async fn send(call: &CallCx, post: Post, w: &mut dyn Writes) -> Result<Output, Refusal> {
+async fn send(call: &CallContext, post: Post, w: &mut dyn Writes) -> Result<Output, Refusal> {
     not_blank("content", &post.content)?;
     let conversation_id = channel(call)?.conversation_id;
-    let entry = rules::post(w, &call.office.cx, &call.caller.agent_id, call.turn_id, conversation_id, post).await?;
+    let entry = rules::post(w, &call.services.ctx, &call.caller.agent_id, call.turn_id, conversation_id, post).await?;
     Ok(json!({
         "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
     })
@@ -127,7 +127,7 @@ pub(super) struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    async fn apply(&self, call: &CallCx, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let post = Post { content: params.content, attachments: Vec::new(), reply_to: params.reply_to };
         send(call, post, w).await
     }
@@ -140,14 +140,14 @@ pub(super) struct SendOut;
 impl WorldTool for SendOut {
     type Params = SendOutParams;
 
-    async fn apply(&self, call: &CallCx, params: SendOutParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: SendOutParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         send_with_files(call, params.content, &params.attachments, w).await
     }
 }
 
 /// Says something with files (BI-37), under whatever name it was asked for.
 pub(super) async fn send_with_files(
-    call: &CallCx,
+    call: &CallContext,
     content: String,
     paths: &[String],
     w: &mut dyn Writes,
@@ -171,7 +171,7 @@ pub(super) struct Attach;
 impl WorldTool for Attach {
     type Params = AttachParams;
 
-    async fn apply(&self, call: &CallCx, params: AttachParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: AttachParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let channel = channel(call)?;
         if !channel.replies {
             return Err(Refusal::new(Code::Conflict, "this turn owes the conversation no reply to attach a file to")
@@ -180,9 +180,9 @@ impl WorldTool for Attach {
         let path = resolve(call, &params.path, params.scope, false)?;
         let file = attachment(call, &path, params.name.as_deref(), params.mime_type.as_deref())?;
         let bytes = file.bytes;
-        let (cx, own) = (&call.office.cx, &call.caller.agent_id);
-        let draft = rules::attach(w, cx, own, call.turn_id, channel.conversation_id, file).await?;
-        Ok(json!({ "attachment_id": draft.message_id, "bytes": bytes, "path": path.as_str() }).into())
+        let (ctx, own) = (&call.services.ctx, &call.caller.agent_id);
+        let new_message = rules::attach(w, ctx, own, call.turn_id, channel.conversation_id, file).await?;
+        Ok(json!({ "attachment_id": new_message.message_id, "bytes": bytes, "path": path.as_str() }).into())
     }
 }
 
@@ -193,7 +193,7 @@ pub(super) struct Handoff;
 impl WorldTool for Handoff {
     type Params = HandoffParams;
 
-    async fn apply(&self, call: &CallCx, params: HandoffParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: HandoffParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let conversation_id = channel(call)?.conversation_id;
         let handover = Handover {
             to: agent_id(w, &params.agent_id).await?,
@@ -201,7 +201,7 @@ impl WorldTool for Handoff {
             summary: params.summary,
             chain: call.chain(),
         };
-        let conversation = rules::handoff(w, &call.office.cx, &call.party(), conversation_id, handover).await?;
+        let conversation = rules::handoff(w, &call.services.ctx, &call.party(), conversation_id, handover).await?;
         Ok(json!({ "conversation_id": conversation_id, "new_owner": conversation.owner }).into())
     }
 }

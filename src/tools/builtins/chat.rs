@@ -1,17 +1,17 @@
 //! Chat channels (BI-40..45; CHAT-01..14): rooms of the world that agents open, post in and read back.
 
 use async_trait::async_trait;
-use ghost_commons::chat::{
+use ghost_domain::{AgentId, ChannelName, ChatPost, Code, Refusal};
+use ghost_rules::chat::{
     self as rules, ChannelView, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost, Speaker, shown_name,
 };
-use ghost_domain::{AgentId, ChannelName, ChatPost, Code, Refusal};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, Nothing, agent_id, fitting, without_nulls};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
 /// Bytes of JSON that are read back at once: what is read must reach the model whole.
@@ -102,7 +102,7 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    async fn apply(&self, call: &CallCx, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         if params.members.len() > NAMES_MAX {
             return Err(Refusal::new(Code::InvalidArguments, format!("members may list {NAMES_MAX} agents at most"))
                 .hint("create the channel with some of them and invite the others"));
@@ -118,7 +118,7 @@ impl WorldTool for Create {
             skip_creator: params.skip_creator,
             topic: params.topic,
         };
-        let created = rules::create(w, &call.office.cx, &Speaker::from(call.party()), new).await?;
+        let created = rules::create(w, &call.services.ctx, &Speaker::from(call.party()), new).await?;
         let mut content = view_json(&created.view);
         if let Some(advisory) = created.advisory {
             content["advisory"] = advisory.into();
@@ -133,7 +133,7 @@ pub(super) struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    async fn apply(&self, call: &CallCx, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let new = NewPost {
             channel: channel_name(&params.channel)?,
             content: params.content,
@@ -141,8 +141,8 @@ impl WorldTool for Send {
             deliver: false,
             chain: call.chain(),
         };
-        let wake = call.office.plan().chat_wake;
-        let posted = rules::post(w, &call.office.cx, &Speaker::from(call.party()), wake, new).await?;
+        let wake = call.services.plan().chat_wake;
+        let posted = rules::post(w, &call.services.ctx, &Speaker::from(call.party()), wake, new).await?;
         let skipped = posted.skipped.iter().map(|skipped| {
             json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason })
         });
@@ -164,12 +164,12 @@ pub(super) struct Member {
 impl WorldTool for Member {
     type Params = MemberParams;
 
-    async fn apply(&self, call: &CallCx, params: MemberParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let (cx, by, channel) = (&call.office.cx, Speaker::from(call.party()), channel_name(&params.channel)?);
+    async fn apply(&self, call: &CallContext, params: MemberParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let (ctx, by, channel) = (&call.services.ctx, Speaker::from(call.party()), channel_name(&params.channel)?);
         let whom: AgentId = agent_id(w, &params.agent_id).await?;
         let view = match self.invite {
-            true => rules::invite(w, cx, &by, &channel, &whom).await?,
-            false => rules::remove(w, cx, &by, &channel, &whom).await?,
+            true => rules::invite(w, ctx, &by, &channel, &whom).await?,
+            false => rules::remove(w, ctx, &by, &channel, &whom).await?,
         };
         Ok(view_json(&view).into())
     }
@@ -181,9 +181,10 @@ pub(super) struct List;
 impl ReadTool for List {
     type Params = Nothing;
 
-    async fn run(&self, call: &CallCx, _: Nothing) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
         let own = call.caller.agent_id.clone();
-        let views = call.office.store.read(move |r| Box::pin(async move { rules::list(r, Some(&own)).await })).await?;
+        let views =
+            call.services.store.read(move |r| Box::pin(async move { rules::list(r, Some(&own)).await })).await?;
         let (rows, all) = fitting(views.iter().map(view_json), LIST_BYTES);
         Ok(Output { content: Value::Array(rows), truncated: !all, events: Vec::new() })
     }
@@ -195,7 +196,7 @@ pub(super) struct History;
 impl ReadTool for History {
     type Params = HistoryParams;
 
-    async fn run(&self, call: &CallCx, params: HistoryParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: HistoryParams) -> Result<Output, Refusal> {
         let query = HistoryQuery {
             channel: channel_name(&params.channel)?,
             limit: params.limit.unwrap_or(HISTORY_DEFAULT),
@@ -204,8 +205,11 @@ impl ReadTool for History {
         };
         let forward = query.after_seq.is_some();
         let (reader, channel) = (call.party(), query.channel.clone());
-        let posts =
-            call.office.store.read(move |r| Box::pin(async move { rules::history(r, &reader, &query).await })).await?;
+        let posts = call
+            .services
+            .store
+            .read(move |r| Box::pin(async move { rules::history(r, &reader, &query).await }))
+            .await?;
         // What does not fit is at the far end from where the reading begins.
         let (messages, all) = if forward {
             fitting(posts.iter().map(post_json), HISTORY_BYTES)

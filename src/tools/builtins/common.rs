@@ -1,10 +1,10 @@
 //! What several families share: ids from text, lists that fit their view, and how things look in a result.
 
-use ghost_commons::mail::no_agent;
 pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
 use ghost_domain::{AgentId, Refusal};
+use ghost_rules::mail::no_agent;
 use ghost_store::Reads;
 use schemars::JsonSchema;
 use serde::Deserialize;

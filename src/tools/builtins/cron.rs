@@ -1,12 +1,12 @@
 //! Cron jobs of one's own, and a list of all that one has set (BI-87).
 
 use async_trait::async_trait;
-use ghost_commons::mail::{Draft, deliver};
-use ghost_commons::schedules::{self as rules, NewSchedule};
 use ghost_domain::schedule::words::{duration, instant};
-use ghost_domain::schedule::{JobWish, Missed, When};
+use ghost_domain::schedule::{JobSpec, Missed, When};
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
+use ghost_rules::mail::{NewMessage, deliver};
+use ghost_rules::schedules::{self as rules, NewSchedule};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::common::{LIST_BYTES, fitting, not_blank, without_nulls};
 use super::cron_options::{Mode, Options, options};
 use super::schedules::{shown, wrong};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
 /// Runs that are shown.
@@ -152,7 +152,7 @@ pub(super) struct Cron;
 impl WorldTool for Cron {
     type Params = CronParams;
 
-    async fn apply(&self, call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         match params.action {
             Action::Status | Action::List => overview(call, w).await,
             Action::Add => add(call, params, w).await,
@@ -160,7 +160,7 @@ impl WorldTool for Cron {
             Action::Wake => wake(call, params, w).await,
             Action::Remove => {
                 let job = job(call, &params, w).await?;
-                let job = rules::cancel(w, &call.office.cx, &call.party(), job.schedule_id).await?;
+                let job = rules::cancel(w, &call.services.ctx, &call.party(), job.schedule_id).await?;
                 let mut content = shown(&job);
                 content["removed"] = json!(true);
                 Ok(content.into())
@@ -168,7 +168,7 @@ impl WorldTool for Cron {
             Action::Run => {
                 let job = job(call, &params, w).await?;
                 // It carries on this turn's chain: a job that runs itself must come to an end.
-                let run = rules::run_now(w, &call.office.cx, &call.party(), job.schedule_id, call.chain()).await?;
+                let run = rules::run_now(w, &call.services.ctx, &call.party(), job.schedule_id, call.chain()).await?;
                 let mut content = run_shown(&run);
                 content["job_id"] = json!(job.schedule_id);
                 Ok(content.into())
@@ -189,21 +189,21 @@ impl WorldTool for Cron {
 }
 
 /// All that the agent has set, with what comes next.
-async fn overview(call: &CallCx, w: &mut dyn Writes) -> Result<Output, Refusal> {
+async fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let all = w.schedule_list(Some(&call.caller.agent_id), None, None).await?;
     let of = |kind: ScheduleKind| all.iter().filter(move |schedule| schedule.kind == kind).map(shown);
     let (jobs, all_jobs) = fitting(of(ScheduleKind::Cron), LIST_BYTES / 3);
     let (timers, all_timers) = fitting(of(ScheduleKind::Timer), LIST_BYTES / 3);
     let (watches, all_watches) = fitting(of(ScheduleKind::Watch), LIST_BYTES / 3);
     let content = json!({
-        "now": call.office.cx.now().rfc3339(), "jobs": jobs, "timers": timers, "watches": watches,
+        "now": call.services.ctx.now().rfc3339(), "jobs": jobs, "timers": timers, "watches": watches,
         "next_at": all.iter().filter_map(|schedule| schedule.next_at).min().map(Timestamp::rfc3339),
     });
     Ok(Output { content, truncated: !(all_jobs && all_timers && all_watches), events: Vec::new() })
 }
 
 /// The job that the arguments name, by id or by name.
-async fn job(call: &CallCx, params: &CronParams, w: &mut dyn Writes) -> Result<Schedule, Refusal> {
+async fn job(call: &CallContext, params: &CronParams, w: &mut dyn Writes) -> Result<Schedule, Refusal> {
     let Some(named) = params.job_id.as_ref().or(params.name.as_ref()) else {
         return Err(wrong("give job_id", "action `list` shows the jobs with their job_id"));
     };
@@ -218,7 +218,7 @@ async fn job(call: &CallCx, params: &CronParams, w: &mut dyn Writes) -> Result<S
     rules::named(w, own, ScheduleKind::Cron, named).await
 }
 
-fn rule(call: &CallCx, rule: &Rule) -> Result<When, Refusal> {
+fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
     if rule.zone.is_some() && rule.cron.is_none() {
         return Err(wrong("schedule: zone goes with cron only", "write the offset into `at`, such as 18:00:00+01:00"));
     }
@@ -229,14 +229,14 @@ fn rule(call: &CallCx, rule: &Rule) -> Result<When, Refusal> {
         (None, Some(text), None) => {
             let every = duration("schedule.every", text)?;
             let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
-            Ok(When::Every { every_ms, anchor: call.office.cx.now() })
+            Ok(When::Every { every_ms, anchor: call.services.ctx.now() })
         }
         (None, None, Some(text)) => Ok(When::At { at: instant("schedule.at", text)? }),
         _ => Err(wrong("schedule: give one of cron, every and at", "for example {\"cron\": \"0 9 * * 1-5\"}")),
     }
 }
 
-async fn add(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+async fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let job = match (params.job, params.name, params.schedule, params.message) {
         (Some(job), None, None, None) if params.options.is_none() => job,
         (None, Some(name), Some(schedule), Some(message)) => {
@@ -253,9 +253,9 @@ async fn add(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Ou
         return Err(Refusal::new(Code::Conflict, format!("there is a job `{}` already", clip(&job.name, 64)))
             .hint("use action update, or another name"));
     }
-    let wish = job.options.map_or_else(|| Ok(JobWish::default()), Options::wish)?;
+    let spec = job.options.map_or_else(|| Ok(JobSpec::default()), Options::spec)?;
     let new = NewSchedule {
-        options: options(call, wish, &job.name, None)?,
+        options: options(call, spec, &job.name, None)?,
         kind: ScheduleKind::Cron,
         agent_id: call.caller.agent_id.clone(),
         name: job.name,
@@ -266,21 +266,21 @@ async fn add(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Ou
         chain: call.chain(),
         baseline: None,
     };
-    let schedule = rules::set(w, &call.office.cx, &call.party(), new).await?;
+    let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
     Ok(shown(&schedule).into())
 }
 
-async fn update(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+async fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let before = job(call, &params, w).await?;
     let Some(patch) = params.patch else {
         return Err(wrong("update takes a patch", "for example patch: {\"enabled\": false}"));
     };
     let options = match patch.options {
         None => before.options.clone(),
-        Some(given) => options(call, given.wish()?, &before.name, Some(&before.options))?,
+        Some(given) => options(call, given.spec()?, &before.name, Some(&before.options))?,
     };
     if patch.enabled == Some(true) {
-        call.office.plan().check_job(&options)?;
+        call.services.plan().check_job(&options)?;
     }
     let new = NewSchedule {
         options,
@@ -294,21 +294,21 @@ async fn update(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result
         chain: call.chain(),
         baseline: None,
     };
-    let schedule = rules::set(w, &call.office.cx, &call.party(), new).await?;
+    let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
     Ok(shown(&schedule).into())
 }
 
 /// A message to oneself, now or with the next thing that comes.
-async fn wake(call: &CallCx, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+async fn wake(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let text = params.message.unwrap_or_default();
     not_blank("message", &text)?;
     let now = params.mode != Some(Mode::NextHeartbeat);
-    let draft = Draft {
+    let new_message = NewMessage {
         subject: Some("Note to yourself".to_owned()),
         wake: now,
-        ..Draft::new(&call.caller.agent_id, call.party(), Kind::Cron, text, call.chain())
+        ..NewMessage::new(&call.caller.agent_id, call.party(), Kind::Cron, text, call.chain())
     };
-    let envelope = deliver(w, &call.office.cx, draft).await?;
+    let envelope = deliver(w, &call.services.ctx, new_message).await?;
     let mut content = json!({ "message_id": envelope.message_id, "wakes": now });
     if !now {
         let heartbeats = w.schedule_list(Some(&call.caller.agent_id), Some(ScheduleKind::Heartbeat), None).await?;

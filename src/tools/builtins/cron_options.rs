@@ -2,13 +2,13 @@
 
 use ghost_domain::Refusal;
 use ghost_domain::schedule::words::duration;
-use ghost_domain::schedule::{self, JobOptions, JobWish};
+use ghost_domain::schedule::{self, JobOptions, JobSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::schedules::wrong;
-use crate::context::CallCx;
+use crate::context::CallContext;
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -74,14 +74,14 @@ pub(super) struct Options {
 }
 
 impl Options {
-    pub(super) fn wish(self) -> Result<JobWish, Refusal> {
+    pub(super) fn spec(self) -> Result<JobSpec, Refusal> {
         let timeout_seconds = match self.timeout.as_deref().map(|text| duration("options.timeout", text)).transpose()? {
             Some(timeout) if timeout.subsec_millis() > 0 => {
                 return Err(wrong("options.timeout is whole seconds", "write such as 90s or 2m"));
             }
             timeout => timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
         };
-        Ok(JobWish {
+        Ok(JobSpec {
             session: self.session.map(|session| match session {
                 Session::Main => schedule::Session::Main,
                 Session::Isolated => schedule::Session::Isolated,
@@ -110,18 +110,18 @@ impl Options {
 /// How a job runs, with a model and a webhook that the world has. Where its last words go is judged when it is said: what
 /// the job has from `before` is looked at when it runs.
 pub(super) fn options(
-    call: &CallCx,
-    wish: JobWish,
+    call: &CallContext,
+    spec: JobSpec,
     name: &str,
     before: Option<&JobOptions>,
 ) -> Result<JobOptions, Refusal> {
-    let (agent_id, name, limits) = (&call.caller.agent_id, name.trim(), call.office.cx.limits());
+    let (agent_id, name, limits) = (&call.caller.agent_id, name.trim(), call.services.ctx.limits());
     let options = match before {
-        Some(before) => wish.changes(before, agent_id, name, &limits),
-        None => wish.options(agent_id, name, &limits),
+        Some(before) => spec.changes(before, agent_id, name, &limits),
+        None => spec.options(agent_id, name, &limits),
     };
     let options = options.map_err(as_called)?;
-    let plan = call.office.plan();
+    let plan = call.services.plan();
     plan.check_job(&options)?;
     if before.is_none_or(|before| before.to != options.to) {
         plan.check_thread(agent_id, &options)?;

@@ -1,15 +1,15 @@
 //! One's own inbox (BI-33): reading adds the mail to the turn, so that it ends with the turn like the rest.
 
 use async_trait::async_trait;
-use ghost_commons::mail;
 use ghost_domain::{Code, Envelope, Refusal, Step};
+use ghost_rules::mail;
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{fitting, without_nulls};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
 /// Messages unless more are asked for, and at most.
@@ -39,7 +39,7 @@ pub(super) struct Read;
 impl WorldTool for Read {
     type Params = ReadParams;
 
-    async fn apply(&self, call: &CallCx, params: ReadParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: ReadParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
@@ -60,13 +60,13 @@ impl WorldTool for Read {
         }
         // Counted as `join` takes them, so that no more is taken than can be shown. What it looks at besides is longer.
         let window = w.inbox_pending(own, limit.saturating_mul(4).max(64)).await?;
-        let joinable = window.iter().filter(|envelope| mail::joinable(&call.office.cx, call.root_id, envelope));
+        let joinable = window.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.root_id, envelope));
         let (fits, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
         let count = u32::try_from(fits.len()).unwrap_or(limit);
-        let joined = mail::join(w, &call.office.cx, own, call.turn_id, count).await?;
+        let joined = mail::join(w, &call.services.ctx, own, call.turn_id, count).await?;
         if !joined.mail.is_empty() {
             let messages = joined.mail.iter().map(|mail| mail.message_id).collect();
-            w.journal_append(call.turn_id, &Step::MailJoined { messages }, call.office.cx.now()).await?;
+            w.journal_append(call.turn_id, &Step::MailJoined { messages }, call.services.ctx.now()).await?;
         }
         Ok(shown(joined.mail.iter(), joined.remaining))
     }

@@ -1,16 +1,16 @@
 //! Knowledge (BI-60..63; KNOW-01..06). Who may see and change what is the commons' rule; here is only who asks.
 
 use async_trait::async_trait;
-use ghost_commons::knowledge::{self as rules, Author, Wanted, Writing};
 use ghost_domain::grantee::grantees;
 use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal};
+use ghost_rules::knowledge::{self as rules, Author, Wanted, Writing};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, fitting};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
 /// Entries of a list unless more are asked for, and at most.
@@ -82,15 +82,15 @@ pub(super) struct DeleteParams {
     expected_version: Option<i64>,
 }
 
-fn author(call: &CallCx) -> Author {
+fn author(call: &CallContext) -> Author {
     Author { by: call.party(), viewer: call.caller.viewer(), through: None }
 }
 
 /// A list of readers or writers; archetypes and groups in it must be there.
-fn people(call: &CallCx, field: &str, texts: Option<&[String]>) -> Result<Option<Vec<Grantee>>, Refusal> {
+fn people(call: &CallContext, field: &str, texts: Option<&[String]>) -> Result<Option<Vec<Grantee>>, Refusal> {
     let Some(texts) = texts else { return Ok(None) };
     let list = grantees(field, texts)?;
-    call.office.plan().check_grantees(&list)?;
+    call.services.plan().check_grantees(&list)?;
     Ok(Some(list))
 }
 
@@ -100,7 +100,7 @@ pub(super) struct List;
 impl ReadTool for List {
     type Params = ListParams;
 
-    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
         let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
@@ -120,7 +120,7 @@ impl ReadTool for List {
             })
         };
         let listed =
-            call.office.store.read(move |r| Box::pin(async move { rules::list(r, &viewer, &wanted).await })).await?;
+            call.services.store.read(move |r| Box::pin(async move { rules::list(r, &viewer, &wanted).await })).await?;
         let (rows, all) = fitting(listed.entries.iter().map(row), LIST_BYTES);
         Ok(Output { content: Value::Array(rows), truncated: listed.more || !all, events: Vec::new() })
     }
@@ -132,10 +132,10 @@ pub(super) struct Read;
 impl ReadTool for Read {
     type Params = ReadParams;
 
-    async fn run(&self, call: &CallCx, params: ReadParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
         let (viewer, entry_id, version) = (call.caller.viewer(), params.entry_id, params.version);
         let found = call
-            .office
+            .services
             .store
             .read(move |r| Box::pin(async move { rules::read(r, &viewer, &entry_id, version.is_some()).await }))
             .await?;
@@ -168,7 +168,7 @@ pub(super) struct Write;
 impl WorldTool for Write {
     type Params = WriteParams;
 
-    async fn apply(&self, call: &CallCx, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let new = Writing {
             readers: people(call, "readers", params.readers.as_deref())?,
             writers: people(call, "writers", params.writers.as_deref())?,
@@ -179,7 +179,7 @@ impl WorldTool for Write {
             expected_version: params.expected_version,
             create: params.create.unwrap_or(true),
         };
-        let entry = rules::write(w, &call.office.cx, &author(call), new).await?;
+        let entry = rules::write(w, &call.services.ctx, &author(call), new).await?;
         Ok(json!({ "entry_id": entry.entry_id, "version": entry.version }).into())
     }
 }
@@ -190,9 +190,9 @@ pub(super) struct Delete;
 impl WorldTool for Delete {
     type Params = DeleteParams;
 
-    async fn apply(&self, call: &CallCx, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let (cx, by) = (&call.office.cx, author(call));
-        let entry = rules::delete(w, cx, &by, &params.entry_id, params.expected_version).await?;
+    async fn apply(&self, call: &CallContext, params: DeleteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let (ctx, by) = (&call.services.ctx, author(call));
+        let entry = rules::delete(w, ctx, &by, &params.entry_id, params.expected_version).await?;
         Ok(json!({ "entry_id": entry.entry_id, "version": entry.version, "deleted": true }).into())
     }
 }

@@ -4,16 +4,16 @@
 //! Must never: reach another conversation than the turn's own (MSG-11).
 
 use async_trait::async_trait;
-use ghost_commons::conversations::{self as rules, Deed, Means};
 use ghost_domain::text::clip;
 use ghost_domain::{ActionKind, Code, Conversation, Refusal};
+use ghost_rules::conversations::{self as rules, Deed, Means};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::channel::{channel, send_with_files};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
 /// What to do.
@@ -148,12 +148,12 @@ pub(super) struct Message;
 impl WorldTool for Message {
     type Params = MessageParams;
 
-    async fn apply(&self, call: &CallCx, params: MessageParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: MessageParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let conversation_id = channel(call)?.conversation_id;
         check_needless(&params)?;
         let conversation = rules::get(w, conversation_id).await?;
         check_to(&conversation, params.to.as_deref())?;
-        let plan = call.office.plan();
+        let plan = call.services.plan();
         let means = Means {
             actions: plan.channel_actions(&conversation.adapter).to_vec(),
             reactions: plan.reactions_of(&call.caller.archetype),
@@ -163,8 +163,8 @@ impl WorldTool for Message {
             let content = params.message.ok_or_else(|| missing("message", ActionKind::Send))?;
             return send_with_files(call, content, &params.attachments, w).await;
         }
-        let (cx, own, deed) = (&call.office.cx, &call.caller.agent_id, deed(params)?);
-        let entry = rules::act(w, cx, own, call.turn_id, conversation_id, &means, deed).await?;
+        let (ctx, own, deed) = (&call.services.ctx, &call.caller.agent_id, deed(params)?);
+        let entry = rules::act(w, ctx, own, call.turn_id, conversation_id, &means, deed).await?;
         Ok(json!({
             "message_id": entry.message_id, "conversation_id": conversation_id, "delivery": entry.delivery,
             "action": entry.action,

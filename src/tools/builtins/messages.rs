@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ghost_commons::asks::{self, WaitingCall};
-use ghost_commons::mail::{self, Draft, agent_named};
 use ghost_domain::journal::FilePlan;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Ask, Code, Kind, Refusal};
+use ghost_rules::asks::{self, WaitingCall};
+use ghost_rules::mail::{self, NewMessage, agent_named};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{agent_id, not_blank, without_nulls};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{AskTool, FileTool, FileWork, Output, Run, WorldTool};
 use crate::workspace::sha256_hex;
 
@@ -112,7 +112,7 @@ struct Send;
 impl WorldTool for Send {
     type Params = SendParams;
 
-    async fn apply(&self, call: &CallCx, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         not_blank("content", &params.content)?;
         if params.filename.is_some() {
             return Err(Refusal::new(Code::InvalidArguments, "filename and timeout_seconds exclude each other")
@@ -120,12 +120,12 @@ impl WorldTool for Send {
         }
         let to = agent_id(w, &params.to).await?;
         let (subject, bytes) = (params.subject(), params.content.len());
-        let draft = Draft {
+        let new_message = NewMessage {
             subject,
             wake: params.wake,
-            ..Draft::new(&to, call.party(), Kind::Message, params.content, call.chain())
+            ..NewMessage::new(&to, call.party(), Kind::Message, params.content, call.chain())
         };
-        let envelope = mail::deliver(w, &call.office.cx, draft).await?;
+        let envelope = mail::deliver(w, &call.services.ctx, new_message).await?;
         Ok(json!({ "message_id": envelope.message_id, "sent_to": to, "bytes": bytes }).into())
     }
 }
@@ -137,9 +137,9 @@ struct SendFile;
 impl FileTool for SendFile {
     type Params = SendParams;
 
-    async fn prepare(&self, call: &CallCx, params: &SendParams) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, params: &SendParams) -> Result<FileWork, Refusal> {
         not_blank("content", &params.content)?;
-        let limits = call.office.cx.limits();
+        let limits = call.services.ctx.limits();
         if params.content.len() > limits.file_bytes as usize {
             return Err(Refusal::new(
                 Code::TooLarge,
@@ -150,7 +150,7 @@ impl FileTool for SendFile {
         let name = file_name(params.filename.as_deref().unwrap_or_default())?;
         let named = params.to.clone();
         let to = call
-            .office
+            .services
             .store
             .read(move |r| {
                 Box::pin(async move {
@@ -160,48 +160,51 @@ impl FileTool for SendFile {
             })
             .await?;
         let path = WorkspacePath::parse(&format!("agents/{to}/inbox/{name}"), false)?;
-        let before = call.office.workspace.hash(&path).await?;
+        let before = call.services.workspace.hash(&path).await?;
         let after = sha256_hex(params.content.as_bytes());
         if before.as_ref().is_some_and(|before| *before != after) {
             return Err(Refusal::new(Code::Conflict, format!("{to} has another file `{name}` in its inbox"))
                 .hint("nothing was sent; choose another filename"));
         }
         // What would be refused when the mail is delivered is refused before the file is there.
-        let (cx, draft) = (call.office.cx.clone(), told(call, params, &to, path.as_str()));
-        call.office.store.read(move |r| Box::pin(async move { mail::would_deliver(r, &cx, &draft).await })).await?;
+        let (ctx, new_message) = (call.services.ctx.clone(), told(call, params, &to, path.as_str()));
+        call.services
+            .store
+            .read(move |r| Box::pin(async move { mail::would_deliver(r, &ctx, &new_message).await }))
+            .await?;
         let plan = FilePlan { path: path.as_str().to_owned(), before, after };
         Ok(FileWork { plan, bytes: params.content.clone().into_bytes() })
     }
 
     async fn record(
         &self,
-        call: &CallCx,
+        call: &CallContext,
         params: SendParams,
         plan: &FilePlan,
         w: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
         let to = agent_id(w, &params.to).await?;
         let bytes = params.content.len();
-        let draft = told(call, &params, &to, &plan.path);
-        let envelope = mail::deliver(w, &call.office.cx, draft).await?;
+        let new_message = told(call, &params, &to, &plan.path);
+        let envelope = mail::deliver(w, &call.services.ctx, new_message).await?;
         let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
         Ok(content.into())
     }
 }
 
 /// The mail that tells of a file at `path`.
-fn told(call: &CallCx, params: &SendParams, to: &AgentId, path: &str) -> Draft {
+fn told(call: &CallContext, params: &SendParams, to: &AgentId, path: &str) -> NewMessage {
     let bytes = params.content.len();
     let body = if params.content.chars().count() <= INLINE_CHARS {
         format!("File for you: {path}\n\n{}", params.content)
     } else {
         format!("File for you ({bytes} bytes): {path}\n\nIt begins:\n{}", clip(&params.content, 500))
     };
-    Draft {
+    NewMessage {
         subject: params.subject(),
         wake: params.wake,
         attachments: vec![path.to_owned()],
-        ..Draft::new(to, call.party(), Kind::Message, body, call.chain())
+        ..NewMessage::new(to, call.party(), Kind::Message, body, call.chain())
     }
 }
 
@@ -228,13 +231,13 @@ fn file_name(given: &str) -> Result<String, Refusal> {
 }
 
 async fn open_ask(
-    call: &CallCx,
+    call: &CallContext,
     w: &mut dyn Writes,
     target: &str,
     body: String,
     seconds: Option<u32>,
 ) -> Result<Ask, Refusal> {
-    let seconds = seconds.unwrap_or_else(|| call.office.cx.limits().ask_seconds);
+    let seconds = seconds.unwrap_or_else(|| call.services.ctx.limits().ask_seconds);
     if !(1..=ASK_SECONDS_MAX).contains(&seconds) {
         return Err(Refusal::new(
             Code::InvalidArguments,
@@ -250,7 +253,7 @@ async fn open_ask(
         provider_call_id: call.provider_call_id.clone(),
     };
     let timeout = Duration::from_secs(u64::from(seconds));
-    asks::open(w, &call.office.cx, call.party(), Some(waiting), &target, body, timeout, call.chain()).await
+    asks::open(w, &call.services.ctx, call.party(), Some(waiting), &target, body, timeout, call.chain()).await
 }
 
 struct SendAndWait;
@@ -259,7 +262,7 @@ struct SendAndWait;
 impl AskTool for SendAndWait {
     type Params = SendParams;
 
-    async fn open(&self, call: &CallCx, params: SendParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+    async fn open(&self, call: &CallContext, params: SendParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
         not_blank("content", &params.content)?;
         let body = match params.subject() {
             Some(subject) => format!("{subject}\n\n{}", params.content),
@@ -276,7 +279,7 @@ pub(super) struct Question;
 impl AskTool for Question {
     type Params = AskParams;
 
-    async fn open(&self, call: &CallCx, params: AskParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
+    async fn open(&self, call: &CallContext, params: AskParams, w: &mut dyn Writes) -> Result<Ask, Refusal> {
         not_blank("message", &params.message)?;
         let body = match params.context.as_deref().filter(|context| !context.trim().is_empty()) {
             Some(context) => format!("{}\n\nContext:\n{context}", params.message),
@@ -293,7 +296,7 @@ pub(super) struct ToAll;
 impl WorldTool for ToAll {
     type Params = BroadcastParams;
 
-    async fn apply(&self, call: &CallCx, params: BroadcastParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: BroadcastParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         not_blank("message", &params.message)?;
         if params.exclude.len() > EXCLUDE_MAX {
             return Err(Refusal::new(Code::InvalidArguments, format!("exclude may name {EXCLUDE_MAX} agents at most"))
@@ -304,8 +307,10 @@ impl WorldTool for ToAll {
             exclude.push(agent_id(w, name).await?);
         }
         // The receiver is filled in for each copy.
-        let draft = Draft::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
-        let result = mail::broadcast(w, &call.office.cx, &draft, &exclude, params.archetype.as_deref()).await?;
+        let new_message =
+            NewMessage::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
+        let result =
+            mail::broadcast(w, &call.services.ctx, &new_message, &exclude, params.archetype.as_deref()).await?;
         let note = (result.delivered == 0).then_some("nobody fits: see syscall.agent.list");
         let content = json!({ "delivered": result.delivered, "skipped": result.skipped, "note": note });
         Ok(without_nulls(content).into())

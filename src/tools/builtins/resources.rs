@@ -7,7 +7,7 @@ use ghost_domain::{Activity, Refusal};
 use serde_json::{Value, json};
 
 use super::common::{Nothing, without_nulls};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, ReadTool};
 
 pub(super) struct Usage;
@@ -16,13 +16,13 @@ pub(super) struct Usage;
 impl ReadTool for Usage {
     type Params = Nothing;
 
-    async fn run(&self, call: &CallCx, _: Nothing) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
         let tasks = tokio::runtime::Handle::try_current().ok().map(|handle| handle.metrics().num_alive_tasks());
-        let activities = call.office.control.activities();
+        let activities = call.services.control.activities();
         let awake = activities.values().filter(|activity| **activity != Activity::Asleep).count();
-        let data_dir = call.office.data_dir().map(Path::to_owned);
+        let data_dir = call.services.data_dir().map(Path::to_owned);
         let (cpu, memory, disk, rss) = call
-            .office
+            .services
             .workspace
             .offload(move || Ok((cpu(), memory(), data_dir.as_deref().and_then(disk), rss())))
             .await?;

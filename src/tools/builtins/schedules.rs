@@ -1,12 +1,12 @@
 //! One's own timers and watches (BI-85, BI-86). What is set here wakes only the agent that set it.
 
 use async_trait::async_trait;
-use ghost_commons::schedules::{self as rules, NewSchedule};
 use ghost_domain::schedule::words::{duration, duration_text, instant};
 use ghost_domain::schedule::{JobOptions, Missed, Payload, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
+use ghost_rules::schedules::{self as rules, NewSchedule};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::common::without_nulls;
 use super::workspace::{Scope, resolve};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
 /// Characters of a message in a list.
@@ -159,13 +159,13 @@ pub(super) struct Timer;
 impl WorldTool for Timer {
     type Params = TimerParams;
 
-    async fn apply(&self, call: &CallCx, params: TimerParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let cx = &call.office.cx;
+    async fn apply(&self, call: &CallContext, params: TimerParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+        let ctx = &call.services.ctx;
         if params.cancel {
             return cancelled(call, w, ScheduleKind::Timer, &params.name).await;
         }
         let at = match (&params.duration, &params.at) {
-            (Some(text), None) => cx.now().plus(duration("duration", text)?),
+            (Some(text), None) => ctx.now().plus(duration("duration", text)?),
             (None, Some(text)) => instant("at", text)?,
             _ => return Err(wrong("give duration or at, and not both", "for example duration: \"10m\"")),
         };
@@ -181,7 +181,7 @@ impl WorldTool for Timer {
             chain: call.chain(),
             baseline: None,
         };
-        let schedule = rules::set(w, cx, &call.party(), new).await?;
+        let schedule = rules::set(w, ctx, &call.party(), new).await?;
         Ok(shown(&schedule).into())
     }
 }
@@ -193,7 +193,7 @@ impl WorldTool for Watch {
     type Params = WatchParams;
 
     /// The state from which changes count is that before the transaction: nothing that comes after is missed.
-    async fn look(&self, call: &CallCx, mut arguments: Value) -> Result<Value, Refusal> {
+    async fn look(&self, call: &CallContext, mut arguments: Value) -> Result<Value, Refusal> {
         let params: WatchParams = serde_json::from_value(arguments.clone())
             .map_err(|error| wrong(&error.to_string(), "nothing was set; fix the arguments and call again"))?;
         if params.cancel {
@@ -207,7 +207,7 @@ impl WorldTool for Watch {
         Ok(arguments)
     }
 
-    async fn apply(&self, call: &CallCx, params: WatchParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: WatchParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
         // A name holds no slash, because commands name a schedule as <agent>/<name>.
@@ -237,7 +237,7 @@ impl WorldTool for Watch {
             chain: call.chain(),
             baseline: params.baseline,
         };
-        let schedule = rules::set(w, &call.office.cx, &call.party(), new).await?;
+        let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
         Ok(shown(&schedule).into())
     }
 }
@@ -251,18 +251,18 @@ fn not_empty(path: &str) -> Result<(), Refusal> {
 }
 
 /// What a path holds now. It must be there: what is not cannot be told from a slip of the keyboard.
-async fn baseline(call: &CallCx, path: &WorkspacePath, recursive: bool) -> Result<WatchSnapshot, Refusal> {
-    let most = call.office.cx.limits().watch_files_max as usize;
-    let found = call.office.workspace.stamps(path, recursive, most).await?;
+async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> Result<WatchSnapshot, Refusal> {
+    let most = call.services.ctx.limits().watch_files_max as usize;
+    let found = call.services.workspace.stamps(path, recursive, most).await?;
     found.ok_or_else(|| {
         Refusal::not_found("file or directory", path.as_str(), None)
             .hint("to wait for a file that is to come, watch the directory that it will be in")
     })
 }
 
-async fn cancelled(call: &CallCx, w: &mut dyn Writes, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
+async fn cancelled(call: &CallContext, w: &mut dyn Writes, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
     let schedule = rules::named(w, &call.caller.agent_id, kind, name).await?;
-    let schedule = rules::cancel(w, &call.office.cx, &call.party(), schedule.schedule_id).await?;
+    let schedule = rules::cancel(w, &call.services.ctx, &call.party(), schedule.schedule_id).await?;
     let mut content = shown(&schedule);
     content["cancelled"] = json!(true);
     Ok(content.into())

@@ -1,15 +1,15 @@
 //! Shared state (BI-65, BI-66; STATE-01..04).
 
 use async_trait::async_trait;
-use ghost_commons::shared_state::{self as rules, Setting};
 use ghost_domain::{Code, Refusal, StateEntry};
+use ghost_rules::shared_state::{self as rules, Setting};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::common::LIST_BYTES;
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
 /// Keys of a list unless more are asked for, and at most.
@@ -68,8 +68,8 @@ pub(super) struct Read;
 impl ReadTool for Read {
     type Params = ReadParams;
 
-    async fn run(&self, call: &CallCx, params: ReadParams) -> Result<Output, Refusal> {
-        let store = &call.office.store;
+    async fn run(&self, call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
+        let store = &call.services.store;
         if let Some(key) = params.key {
             if params.prefix.is_some() || params.after.is_some() || params.limit.is_some() {
                 return Err(Refusal::new(
@@ -108,9 +108,9 @@ pub(super) struct Write;
 impl WorldTool for Write {
     type Params = WriteParams;
 
-    async fn apply(&self, call: &CallCx, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: WriteParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let new = Setting { key: params.key, value: params.value.into(), expected_version: params.expected_version };
-        let entry = rules::set(w, &call.office.cx, &call.party(), None, new).await?;
+        let entry = rules::set(w, &call.services.ctx, &call.party(), None, new).await?;
         let mut content = json!({ "key": entry.key, "version": entry.version });
         if entry.value.is_null() {
             content["deleted"] = json!(true);

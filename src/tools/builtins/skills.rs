@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ghost_commons::skills as rules;
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
+use ghost_rules::skills as rules;
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, fitting, without_nulls};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::skills::Skill;
 use crate::tool::{Output, ReadTool, WorldTool};
 
@@ -33,8 +33,8 @@ pub(super) struct NameParams {
 }
 
 /// The skill of that name, if there is one and the caller may hold it.
-fn allowed(call: &CallCx, name: &str) -> Result<Arc<Skill>, Refusal> {
-    let shelf = call.office.skills();
+fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
+    let shelf = call.services.skills();
     let name = name.trim();
     let filter = call.caller.skills.as_ref();
     if let Some(skill) = shelf.visible(filter).find(|skill| skill.name == name) {
@@ -63,14 +63,14 @@ pub(super) struct List;
 impl ReadTool for List {
     type Params = ListParams;
 
-    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
         let own = call.caller.agent_id.clone();
         let held = call
-            .office
+            .services
             .store
             .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.skills_held(&own).await?) }))
             .await?;
-        let shelf = call.office.skills();
+        let shelf = call.services.skills();
         let query = params.query.unwrap_or_default().trim().to_lowercase();
         let fits = |skill: &&Arc<Skill>| {
             skill.name.to_lowercase().contains(&query) || skill.description.to_lowercase().contains(&query)
@@ -94,9 +94,9 @@ pub(super) struct Acquire;
 impl WorldTool for Acquire {
     type Params = NameParams;
 
-    async fn apply(&self, call: &CallCx, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let skill = allowed(call, &params.name)?;
-        let new = rules::acquire(w, &call.office.cx, &call.caller.agent_id, &skill.name).await?;
+        let new = rules::acquire(w, &call.services.ctx, &call.caller.agent_id, &skill.name).await?;
         let content = json!({ "name": skill.name, "tools": [], "already_held": !new, "note": tools_note(&skill) });
         Ok(without_nulls(content).into())
     }
@@ -112,11 +112,11 @@ pub(super) struct Activate {
 impl WorldTool for Activate {
     type Params = NameParams;
 
-    async fn apply(&self, call: &CallCx, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let skill = allowed(call, &params.name)?;
         let own = &call.caller.agent_id;
         let loaded = w.skills_held(own).await?.iter().any(|held| held.skill == skill.name && held.active);
-        rules::activate(w, &call.office.cx, own, &skill.name).await?;
+        rules::activate(w, &call.services.ctx, own, &skill.name).await?;
         let mut content = json!({ "name": skill.name, "document": skill.document, "already_active": loaded });
         if self.load {
             content["tools"] = json!([]);
@@ -136,9 +136,9 @@ impl WorldTool for Drop {
     type Params = NameParams;
 
     // Looks at what is held only: a skill whose folder is gone can be let go too.
-    async fn apply(&self, call: &CallCx, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let name = params.name.trim();
-        rules::drop_skill(w, &call.office.cx, &call.caller.agent_id, name).await?;
+        rules::drop_skill(w, &call.services.ctx, &call.caller.agent_id, name).await?;
         Ok(json!({ "name": name, "removed": [] }).into())
     }
 }

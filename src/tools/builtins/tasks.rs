@@ -1,9 +1,9 @@
 //! The task board (BI-50..53; TASK-01..06). Who may change what of a task is decided here; the rest is the commons'.
 
 use async_trait::async_trait;
-use ghost_commons::tasks::{self as rules, NewTask, TaskChange};
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
+use ghost_rules::tasks::{self as rules, NewTask, TaskChange};
 use ghost_store::Writes;
 use ghost_store::tables::TaskFilter;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, agent_id, fitting, without_nulls};
 use super::when;
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
 /// Tasks of a list unless more are asked for, and at most.
@@ -146,7 +146,7 @@ pub(super) struct Create;
 impl WorldTool for Create {
     type Params = CreateParams;
 
-    async fn apply(&self, call: &CallCx, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: CreateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let owner: AgentId = match &params.owner {
             Some(name) => agent_id(w, name).await?,
             None => call.caller.agent_id.clone(),
@@ -162,7 +162,7 @@ impl WorldTool for Create {
             due_at: params.due_at.as_deref().map(|text| when::parse("due_at", text)).transpose()?,
             chain: call.chain(),
         };
-        let task = rules::create(w, &call.office.cx, &call.party(), new).await?;
+        let task = rules::create(w, &call.services.ctx, &call.party(), new).await?;
         Ok(task_json(&task, true).into())
     }
 }
@@ -173,7 +173,7 @@ pub(super) struct List;
 impl ReadTool for List {
     type Params = ListParams;
 
-    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
         let limit = params.limit.unwrap_or(LIMIT_DEFAULT);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Refusal::new(Code::InvalidArguments, format!("limit is {limit}; it must be 1 to {LIMIT_MAX}"))
@@ -182,7 +182,7 @@ impl ReadTool for List {
         let parent_id = params.parent_id.as_deref().map(str::parse).transpose()?;
         let (owner, status) = (params.owner, params.status.map(TaskStatus::from));
         let mut tasks = call
-            .office
+            .services
             .store
             .read(move |r| {
                 Box::pin(async move {
@@ -209,10 +209,13 @@ pub(super) struct Get;
 impl ReadTool for Get {
     type Params = GetParams;
 
-    async fn run(&self, call: &CallCx, params: GetParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: GetParams) -> Result<Output, Refusal> {
         let task_id = params.task_id.parse()?;
-        let found =
-            call.office.store.read(move |r| Box::pin(async move { rules::get_with_history(r, task_id).await })).await?;
+        let found = call
+            .services
+            .store
+            .read(move |r| Box::pin(async move { rules::get_with_history(r, task_id).await }))
+            .await?;
         let mut content = task_json(&found.task, false);
         // The newest changes matter most; a long history loses its beginning.
         let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);
@@ -233,7 +236,7 @@ pub(super) struct Update;
 impl WorldTool for Update {
     type Params = UpdateParams;
 
-    async fn apply(&self, call: &CallCx, params: UpdateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
+    async fn apply(&self, call: &CallContext, params: UpdateParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let task_id: TaskId = params.task_id.parse()?;
         if !call.caller.manages_tasks {
             check_own(call, &rules::get(w, task_id).await?, &params)?;
@@ -253,14 +256,14 @@ impl WorldTool for Update {
                 .transpose()?,
             reopen: params.reopen,
         };
-        let task = rules::update(w, &call.office.cx, &call.party(), task_id, change, call.chain()).await?;
+        let task = rules::update(w, &call.services.ctx, &call.party(), task_id, change, call.chain()).await?;
         Ok(task_json(&task, true).into())
     }
 }
 
 /// What an agent without the privilege may change: status, note and result of its own tasks, if the world lets it
 /// (TASK-05).
-fn check_own(call: &CallCx, task: &Task, params: &UpdateParams) -> Result<(), Refusal> {
+fn check_own(call: &CallContext, task: &Task, params: &UpdateParams) -> Result<(), Refusal> {
     let own = &call.caller.agent_id;
     let denied = |what: String, hint: &str| Err(Refusal::new(Code::AccessDenied, what).hint(hint));
     if task.owner != *own {
@@ -269,7 +272,7 @@ fn check_own(call: &CallCx, task: &Task, params: &UpdateParams) -> Result<(), Re
             "send its owner or its creator a message instead",
         );
     }
-    if !(call.caller.updates_own_tasks && call.office.plan().owner_may_update_tasks) {
+    if !(call.caller.updates_own_tasks && call.services.plan().owner_may_update_tasks) {
         return denied(
             format!("{own} may not change tasks in this world, not even its own"),
             "tell the task's creator how far it is",

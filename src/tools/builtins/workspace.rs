@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, fitting, without_nulls};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{FileTool, FileWork, Output, ReadTool};
 use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, Lines, sha256_hex};
 
@@ -106,7 +106,12 @@ pub(super) struct ListParams {
 }
 
 /// The path as the workspace knows it.
-pub(super) fn resolve(call: &CallCx, path: &str, scope: Scope, allow_root: bool) -> Result<WorkspacePath, Refusal> {
+pub(super) fn resolve(
+    call: &CallContext,
+    path: &str,
+    scope: Scope,
+    allow_root: bool,
+) -> Result<WorkspacePath, Refusal> {
     let parsed = WorkspacePath::parse(path, allow_root).map_err(|refusal| hinted(refusal, path, scope))?;
     let full = match scope {
         Scope::World => parsed,
@@ -149,10 +154,10 @@ fn artifact_type(path: &str) -> Option<&'static str> {
 }
 
 /// The output of a write, with the artifact that it made if it made one.
-fn written(call: &CallCx, plan: &FilePlan, bytes: Option<usize>, mut content: Value) -> Output {
+fn written(call: &CallContext, plan: &FilePlan, bytes: Option<usize>, mut content: Value) -> Output {
     let mut output = Output::default();
     if let Some(kind) = artifact_type(&plan.path) {
-        let artifact_id = call.office.cx.id();
+        let artifact_id = call.services.ctx.id();
         content["artifact_id"] = json!(artifact_id.to_string());
         let payload = without_nulls(json!({
             "artifact_id": artifact_id.to_string(), "path": plan.path, "type": kind, "sha256": plan.after,
@@ -166,8 +171,8 @@ fn written(call: &CallCx, plan: &FilePlan, bytes: Option<usize>, mut content: Va
 }
 
 /// Refuses content that the file would be too large with.
-fn check_size(call: &CallCx, path: &WorkspacePath, bytes: usize) -> Result<(), Refusal> {
-    let most = call.office.cx.limits().file_bytes;
+fn check_size(call: &CallContext, path: &WorkspacePath, bytes: usize) -> Result<(), Refusal> {
+    let most = call.services.ctx.limits().file_bytes;
     if bytes > most as usize {
         return Err(Refusal::new(
             Code::TooLarge,
@@ -208,7 +213,7 @@ pub(super) struct Read;
 impl ReadTool for Read {
     type Params = ReadParams;
 
-    async fn run(&self, call: &CallCx, params: ReadParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
         let path = resolve(call, &params.path, params.scope, false)?;
         if params.limit == Some(0) {
             return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
@@ -216,10 +221,10 @@ impl ReadTool for Read {
         }
         let (first, skip) = (params.offset.unwrap_or(1).max(1), params.skip_bytes.unwrap_or(0));
         // Any one character fits, so that reading on always gets somewhere.
-        let max_bytes = (call.office.cx.limits().file_bytes as usize).max(4);
+        let max_bytes = (call.services.ctx.limits().file_bytes as usize).max(4);
         let lines = Lines { first, skip, count: params.limit, max_bytes };
         let mut text = call
-            .office
+            .services
             .workspace
             .read_text(&path, lines)
             .await
@@ -245,17 +250,17 @@ pub(super) struct Write;
 impl FileTool for Write {
     type Params = WriteParams;
 
-    async fn prepare(&self, call: &CallCx, params: &WriteParams) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, params: &WriteParams) -> Result<FileWork, Refusal> {
         let hint = |refusal| hinted(refusal, &params.path, params.scope);
         let path = resolve(call, &params.path, params.scope, false)?;
         call.caller.write_acl.check(&call.caller.agent_id, &path).map_err(hint)?;
         check_size(call, &path, params.content.len())?;
         if !params.append {
-            let before = call.office.workspace.hash(&path).await.map_err(hint)?;
+            let before = call.services.workspace.hash(&path).await.map_err(hint)?;
             return Ok(work(&path, before, params.content.clone().into_bytes()));
         }
-        let most = u64::from(call.office.cx.limits().file_bytes);
-        let old = call.office.workspace.text_for_change(&path, most).await.map_err(hint)?;
+        let most = u64::from(call.services.ctx.limits().file_bytes);
+        let old = call.services.workspace.text_for_change(&path, most).await.map_err(hint)?;
         let before = old.as_ref().map(|old| sha256_hex(old.as_bytes()));
         let new = old.unwrap_or_default() + &params.content;
         check_size(call, &path, new.len())?;
@@ -264,7 +269,7 @@ impl FileTool for Write {
 
     async fn record(
         &self,
-        call: &CallCx,
+        call: &CallContext,
         params: WriteParams,
         plan: &FilePlan,
         _: &mut dyn Writes,
@@ -284,7 +289,7 @@ pub(super) struct Edit;
 impl FileTool for Edit {
     type Params = EditParams;
 
-    async fn prepare(&self, call: &CallCx, params: &EditParams) -> Result<FileWork, Refusal> {
+    async fn prepare(&self, call: &CallContext, params: &EditParams) -> Result<FileWork, Refusal> {
         let hint = |refusal| hinted(refusal, &params.path, params.scope);
         let path = resolve(call, &params.path, params.scope, false)?;
         call.caller.write_acl.check(&call.caller.agent_id, &path).map_err(hint)?;
@@ -292,8 +297,8 @@ impl FileTool for Edit {
             return Err(Refusal::new(Code::InvalidArguments, "old_text is empty or equal to new_text")
                 .hint("give the piece of text to replace and what comes in its place"));
         }
-        let most = u64::from(call.office.cx.limits().file_bytes);
-        let Some(old) = call.office.workspace.text_for_change(&path, most).await.map_err(hint)? else {
+        let most = u64::from(call.services.ctx.limits().file_bytes);
+        let Some(old) = call.services.workspace.text_for_change(&path, most).await.map_err(hint)? else {
             return Err(hint(
                 Refusal::new(Code::NotFound, format!("there is no `{}`", path.as_str()))
                     .hint("use workspace.write to create it"),
@@ -317,7 +322,7 @@ impl FileTool for Edit {
 
     async fn record(
         &self,
-        call: &CallCx,
+        call: &CallContext,
         params: EditParams,
         plan: &FilePlan,
         _: &mut dyn Writes,
@@ -334,7 +339,7 @@ pub(super) struct List;
 impl ReadTool for List {
     type Params = ListParams;
 
-    async fn run(&self, call: &CallCx, params: ListParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
         let given = params.path.as_deref().unwrap_or("");
         let path = resolve(call, given, params.scope, true)?;
         let depth = params.depth.unwrap_or(1);
@@ -344,7 +349,7 @@ impl ReadTool for List {
         }
         let limit = usize::try_from(params.limit.unwrap_or(LIST_DEFAULT)).unwrap_or(ENTRIES_MAX);
         let listing = call
-            .office
+            .services
             .workspace
             .list(&path, depth, params.glob.as_deref(), limit)
             .await

@@ -1,9 +1,9 @@
 //! The world and one's own standing in it (BI-20, BI-27).
 
 use async_trait::async_trait;
-use ghost_commons::mail::agent_named;
-use ghost_commons::status::Facts;
 use ghost_domain::Refusal;
+use ghost_rules::mail::agent_named;
+use ghost_rules::status::Facts;
 use ghost_store::tables::UsageFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::agents::{shown, uptime};
 use super::common::{LIST_BYTES, Nothing, agent_id, fitting, usage_json, without_nulls};
-use crate::context::CallCx;
+use crate::context::CallContext;
 use crate::tool::{Output, ReadTool};
 
 pub(super) struct Reflect;
@@ -20,10 +20,10 @@ pub(super) struct Reflect;
 impl ReadTool for Reflect {
     type Params = Nothing;
 
-    async fn run(&self, call: &CallCx, _: Nothing) -> Result<Output, Refusal> {
-        let now = call.office.cx.now();
+    async fn run(&self, call: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+        let now = call.services.ctx.now();
         let (agents, sums, facts) = call
-            .office
+            .services
             .store
             .read(move |r| {
                 Box::pin(async move {
@@ -33,7 +33,7 @@ impl ReadTool for Reflect {
                 })
             })
             .await?;
-        let (plan, activities) = (call.office.plan(), call.office.control.activities());
+        let (plan, activities) = (call.services.plan(), call.services.control.activities());
         let rows = agents.iter().map(|agent| {
             without_nulls(json!({
                 "agent_id": agent.agent_id, "name": agent.name, "archetype": agent.archetype, "status": agent.status,
@@ -44,7 +44,7 @@ impl ReadTool for Reflect {
         let content = json!({
             "world": plan.name, "world_id": plan.world_id, "time": now.rfc3339(), "you": call.caller.agent_id,
             "agents": rows, "agents_total": agents.len(), "token_usage": usage_json(&sums),
-            "uptime_seconds": now.since(call.office.control.started_at()).as_secs(),
+            "uptime_seconds": now.since(call.services.control.started_at()).as_secs(),
             "open_turns": facts.open_turns, "waiting_mail": facts.inbox_total, "dead_letters": facts.dead_letters,
         });
         Ok(Output { content, truncated: !all, events: Vec::new() })
@@ -65,10 +65,10 @@ pub(super) struct Status;
 impl ReadTool for Status {
     type Params = StatusParams;
 
-    async fn run(&self, call: &CallCx, params: StatusParams) -> Result<Output, Refusal> {
+    async fn run(&self, call: &CallContext, params: StatusParams) -> Result<Output, Refusal> {
         let named = params.agent_id.unwrap_or_else(|| call.caller.agent_id.to_string());
         let (agent, sums, queue) = call
-            .office
+            .services
             .store
             .read(move |r| {
                 Box::pin(async move {
@@ -81,13 +81,13 @@ impl ReadTool for Status {
             })
             .await?;
         // An agent whose archetype is gone has no model; the rest of its status is still true.
-        let spec = call.office.plan().spec_for(&agent).ok();
+        let spec = call.services.plan().spec_for(&agent).ok();
         let timezone = spec.as_ref().and_then(|spec| spec.archetype.config.timezone.clone());
         let model = spec.map(|spec| spec.model).unwrap_or_default();
-        let activity = shown(&agent, &call.office.control.activities());
+        let activity = shown(&agent, &call.services.control.activities());
         let content = without_nulls(json!({
             "agent_id": agent.agent_id, "status": agent.status, "activity": activity,
-            "time": call.office.cx.now().rfc3339(), "timezone": timezone.unwrap_or_else(|| "UTC".into()),
+            "time": call.services.ctx.now().rfc3339(), "timezone": timezone.unwrap_or_else(|| "UTC".into()),
             "provider": model.provider, "model": model.model, "usage": usage_json(&sums), "queue": queue,
             "uptime_seconds": uptime(call, &agent),
         }));

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use ghost_agent::AgentMsg;
-use ghost_commons::agents;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Intensity, RestartType, Strategy};
 use ghost_domain::{AgentId, AgentStatus, Desired, Limits, Timestamp};
+use ghost_rules::agents;
 use serde_json::json;
 
 use super::hands::{Hands, STORE_PAUSE, passing};
@@ -18,11 +18,11 @@ impl Hands {
     /// A child crashed: its turn is accounted for, and its restart is decided.
     pub(super) async fn crashed(&self, agent_id: &AgentId, reason: &str) {
         // A panic's words can hold what the tool was given, and logs are read by others.
-        let reason = &self.tree.engine.office.cx.redactor.redact(reason);
+        let reason = &self.tree.engine.services.ctx.redactor.redact(reason);
         tracing::warn!(%agent_id, reason, "an agent crashed");
         let (id, words) = (agent_id.clone(), reason.to_owned());
         let recorded =
-            self.write(move |w, cx| Box::pin(async move { agents::crashed(w, &cx, &id, &words).await })).await;
+            self.write(move |w, ctx| Box::pin(async move { agents::crashed(w, &ctx, &id, &words).await })).await;
         self.crash_is_settled(agent_id);
         match recorded {
             // What it crashed on is out of the way: its next crash is about something else (promise 3).
@@ -44,11 +44,11 @@ impl Hands {
         if record.desired == Desired::Stopped {
             return self.stopped(agent_id).await;
         }
-        let rules = self.tree.engine.office.plan().spec_for(&record).map(|spec| spec.restart).unwrap_or_default();
+        let rules = self.tree.engine.services.plan().spec_for(&record).map(|spec| spec.restart).unwrap_or_default();
         if rules.restart == RestartType::Temporary {
             return self.failed(agent_id, format!("it crashed and is temporary: {reason}")).await;
         }
-        let now = self.tree.engine.office.cx.now();
+        let now = self.tree.engine.services.ctx.now();
         let attempt = self.book().windows.entry(agent_id.clone()).or_default().record(now, rules.intensity);
         let Some(attempt) = attempt else {
             let Intensity { max, window } = rules.intensity;
@@ -60,7 +60,7 @@ impl Hands {
             return self.team_failed(agent_id, reason).await;
         }
         self.restart_siblings(agent_id);
-        let jitter = self.tree.engine.office.cx.ports.rng.below(1_000);
+        let jitter = self.tree.engine.services.ctx.ports.rng.below(1_000);
         self.later(rules.backoff.delay(attempt, jitter), TeamMsg::Restart(agent_id.clone()));
     }
 
@@ -75,7 +75,7 @@ impl Hands {
     fn restart_siblings(&self, crashed: &AgentId) {
         let Some(team) = self.book().team.clone() else { return };
         // What they have asked of a model is paid for, and belongs in the journal that they go on from.
-        let grace = Limits::seconds(self.tree.engine.office.cx.limits().stop_grace_seconds);
+        let grace = Limits::seconds(self.tree.engine.services.ctx.limits().stop_grace_seconds);
         let after = team.agents.iter().position(|member| member == crashed);
         for (index, member) in team.agents.iter().enumerate() {
             let with = match team.strategy {
@@ -91,7 +91,8 @@ impl Hands {
 
     async fn failed(&self, agent_id: &AgentId, why: String) {
         let id = agent_id.clone();
-        let recorded = self.write(move |w, cx| Box::pin(async move { agents::failed(w, &cx, &id, &why).await })).await;
+        let recorded =
+            self.write(move |w, ctx| Box::pin(async move { agents::failed(w, &ctx, &id, &why).await })).await;
         if let Err(refusal) = recorded {
             tracing::error!(%agent_id, %refusal, "an agent failed and that could not be recorded");
             self.tree.directory.set_status(agent_id, AgentStatus::Failed);
@@ -117,7 +118,7 @@ impl Hands {
             window.as_secs(),
         );
         let event = NewEvent::new(EventKind::TeamFailed, json!({ "team": team.name, "reason": why }));
-        let recorded = self.write(move |w, cx| Box::pin(async move { cx.emit(w, event).await })).await;
+        let recorded = self.write(move |w, ctx| Box::pin(async move { ctx.emit(w, event).await })).await;
         if let Err(refusal) = recorded {
             tracing::error!(team = team.name, %refusal, "a team failed and that could not be recorded");
         }

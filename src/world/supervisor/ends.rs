@@ -75,7 +75,7 @@ fn again(hands: &Hands, batch: Vec<AgentId>) {
 /// Looks at the records, inboxes and open turns of agents that have ended, and does for each what they ask for.
 async fn look_at(hands: Arc<Hands>, batch: Vec<AgentId>) {
     let ids = batch.clone();
-    let looked = hands.tree.engine.office.store.read(move |r| {
+    let looked = hands.tree.engine.services.store.read(move |r| {
         Box::pin(async move {
             // Mail that does not wake lets them sleep.
             let waiting = r.inbox_waiting_among(&ids).await?;
@@ -117,7 +117,7 @@ fn next(hands: &Hands, agent: Agent, waits: bool) {
     match errand {
         // A supervisor that is gone has a successor, which looks for itself.
         Some(errand) => drop(hands.myself.cast(TeamMsg::Run(agent.agent_id, errand))),
-        None if waits && !hands.tree.directory.is_paused() => hands.tree.switchboard.wake(&agent.agent_id),
+        None if waits && !hands.tree.directory.is_paused() => hands.tree.signal_router.wake(&agent.agent_id),
         None => {}
     }
 }

@@ -57,7 +57,7 @@ impl Errands {
             if let Err(panic) = ran {
                 // Its agent must not be left between two states: its record is looked at again.
                 let words = panics::text(&*panic);
-                let words = hands.tree.engine.office.cx.redactor.redact(&words);
+                let words = hands.tree.engine.services.ctx.redactor.redact(&words);
                 tracing::error!(%agent_id, words, "an errand of a supervisor panicked; the agent is looked at again");
                 hands.later(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
             }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ghost_agent::AgentMsg;
-use ghost_commons::agents;
 use ghost_config::plan::TeamPlan;
 use ghost_domain::restart::{Intensity, RestartWindow};
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, Limits, Refusal};
+use ghost_rules::agents;
 use ghost_store::Writes;
 use ractor::ActorRef;
 
@@ -88,10 +88,12 @@ impl Hands {
     pub(super) async fn write<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
-        F: for<'t> FnOnce(&'t mut dyn Writes, ghost_commons::Cx) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
+        F: for<'t> FnOnce(&'t mut dyn Writes, ghost_rules::RuleContext) -> BoxFuture<'t, Result<T, Refusal>>
+            + Send
+            + 'static,
     {
-        let cx = self.tree.engine.office.cx.clone();
-        self.tree.engine.office.store.write(move |w| work(w, cx)).await
+        let ctx = self.tree.engine.services.ctx.clone();
+        self.tree.engine.services.store.write(move |w| work(w, ctx)).await
     }
 
     /// Reads an agent's record and takes it over into the directory.
@@ -100,7 +102,7 @@ impl Hands {
         let record: Option<Agent> = self
             .tree
             .engine
-            .office
+            .services
             .store
             .read(move |r| Box::pin(async move { r.agent_get(&id).await }))
             .await
@@ -143,7 +145,7 @@ impl Hands {
                 // Someone asked for it, so what was before no longer counts.
                 self.book().windows.remove(agent_id);
                 match (self.unfit(&record), self.tree.directory.actor(agent_id)) {
-                    (None, _) => self.tree.switchboard.wake(agent_id),
+                    (None, _) => self.tree.signal_router.wake(agent_id),
                     (Some(why), None) => self.out_of_place(agent_id, why).await,
                     // It may finish its turn; then it is looked at again.
                     (Some(_), Some(actor)) => drop(actor.cast(AgentMsg::Stop { grace: self.grace() })),
@@ -153,19 +155,19 @@ impl Hands {
     }
 
     fn grace(&self) -> Duration {
-        Limits::seconds(self.tree.engine.office.cx.limits().stop_grace_seconds)
+        Limits::seconds(self.tree.engine.services.ctx.limits().stop_grace_seconds)
     }
 
     /// Why an agent that runs by its record cannot by the plan in force, if that is so.
     pub(super) fn unfit(&self, record: &Agent) -> Option<Refusal> {
         let runs = matches!(record.status, AgentStatus::Running | AgentStatus::Restarting);
-        if runs { self.tree.engine.office.plan().may_run(record).err() } else { None }
+        if runs { self.tree.engine.services.plan().may_run(record).err() } else { None }
     }
 
     /// Records that the plan has no place for an agent, before it takes any more mail.
     async fn out_of_place(&self, agent_id: &AgentId, why: Refusal) {
         let id = agent_id.clone();
-        let recorded = self.write(move |w, cx| Box::pin(async move { agents::unfit(w, &cx, &id, &why).await })).await;
+        let recorded = self.write(move |w, ctx| Box::pin(async move { agents::unfit(w, &ctx, &id, &why).await })).await;
         if let Err(refusal) = recorded
             && passing(&refusal)
         {
@@ -175,7 +177,7 @@ impl Hands {
 
     pub(super) async fn stopped(&self, agent_id: &AgentId) {
         let id = agent_id.clone();
-        let recorded = self.write(move |w, cx| Box::pin(async move { agents::stopped(w, &cx, &id).await })).await;
+        let recorded = self.write(move |w, ctx| Box::pin(async move { agents::stopped(w, &ctx, &id).await })).await;
         if let Err(refusal) = recorded
             && passing(&refusal)
         {
@@ -193,7 +195,7 @@ impl Hands {
     }
 
     pub(super) fn later(&self, after: Duration, message: TeamMsg) {
-        let sleep = self.tree.engine.office.cx.ports.clock.sleep(after);
+        let sleep = self.tree.engine.services.ctx.ports.clock.sleep(after);
         let myself = self.myself.clone();
         tokio::spawn(async move {
             sleep.await;
@@ -205,7 +207,7 @@ impl Hands {
     async fn restart(&self, agent_id: &AgentId) {
         self.crash_is_settled(agent_id);
         let id = agent_id.clone();
-        let recorded = self.write(move |w, cx| Box::pin(async move { agents::restarted(w, &cx, &id).await })).await;
+        let recorded = self.write(move |w, ctx| Box::pin(async move { agents::restarted(w, &ctx, &id).await })).await;
         match recorded {
             Ok(()) => {}
             Err(refusal) if passing(&refusal) => {
@@ -217,7 +219,7 @@ impl Hands {
             }
         }
         match self.refresh(agent_id).await {
-            Ok(_) => self.tree.switchboard.wake(agent_id),
+            Ok(_) => self.tree.signal_router.wake(agent_id),
             Err(refusal) => self.again(TeamMsg::Restart(agent_id.clone()), &refusal),
         }
     }

@@ -102,7 +102,7 @@ async fn a_turn_under_way_may_finish_and_then_nothing_more_is_taken_until_the_fi
     assert_eq!(waiting(&world).await.len(), 2);
 
     // No start helps, and it says what does.
-    let refusal = write!(world, |w, cx| ghost_commons::agents::start(w, &cx, &by(), &id("ben")).await).unwrap_err();
+    let refusal = write!(world, |w, ctx| ghost_rules::agents::start(w, &ctx, &by(), &id("ben")).await).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict);
     assert!(refusal.message.contains("toolbox/nowhere") && refusal.hint.unwrap().contains("reload"));
     assert_eq!(waiting(&world).await.len(), 2);
@@ -151,8 +151,8 @@ async fn an_agent_looks_for_its_place_before_it_takes_its_mail() {
     settle().await;
     // What is in force changes before the records do, as in the middle of a reload.
     let spoiled = Arc::new(spoiled);
-    world.cx().set_fitness(crate::reconcile::fitness(&spoiled));
-    world.engine().office.set_plan(spoiled);
+    world.ctx().set_fitness(crate::reconcile::fitness(&spoiled));
+    world.engine().services.set_plan(spoiled);
     send(&world, "ben", "two").await;
     until(&world, EventKind::AgentFailed, "ben").await;
     settle().await;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::rig::{Ground, TWO, ask, id, say, send, settle, until};
 use crate::World;
-use crate::loops::{KEEPER, SCHEDULES, SWITCHBOARD, WATCHES};
+use crate::loops::{MAINTENANCE, SCHEDULES, SIGNAL_ROUTER, WATCHES};
 
 /// How often each loop failed, by the feed.
 async fn failures(world: &World, name: &str) -> Vec<serde_json::Value> {
@@ -37,7 +37,7 @@ async fn pass_until(ground: &Ground, what: &str, done: impl AsyncFn() -> bool) {
 
 #[tokio::test]
 async fn a_loop_that_panics_comes_back_after_longer_and_longer() {
-    for name in [KEEPER, SCHEDULES, WATCHES] {
+    for name in [MAINTENANCE, SCHEDULES, WATCHES] {
         let ground = Ground::new(TWO);
         let (world, _) = ground.boot(|_| say("here")).await;
         settle().await;
@@ -58,8 +58,8 @@ async fn a_loop_that_panics_comes_back_after_longer_and_longer() {
 async fn the_keeper_puts_agents_to_sleep_after_a_failure() {
     let ground = Ground::new(TWO);
     let (world, _) = ground.boot(|_| say("here")).await;
-    world.loops().fail_next(KEEPER, 1);
-    pass_until(&ground, "the failure", async || !failures(&world, KEEPER).await.is_empty()).await;
+    world.loops().fail_next(MAINTENANCE, 1);
+    pass_until(&ground, "the failure", async || !failures(&world, MAINTENANCE).await.is_empty()).await;
     ask(&world, "ada", "hello").await;
     let card = || world.directory().card(&id("ada")).unwrap();
     pass_until(&ground, "its sleep", async || card().activity == Activity::Asleep).await;
@@ -70,16 +70,16 @@ async fn a_signal_that_could_not_be_passed_on_is_made_good() {
     let ground = Ground::new(TWO);
     let (world, model) = ground.boot(|_| say("here")).await;
     settle().await;
-    world.loops().fail_next(SWITCHBOARD, 1);
+    world.loops().fail_next(SIGNAL_ROUTER, 1);
     // Its commit lives, and so does whoever commits.
     send(&world, "ada", "does anyone hear me?").await;
     settle().await;
-    assert_eq!((names(&world), model.asked_by("ada")), (vec![SWITCHBOARD], 0));
+    assert_eq!((names(&world), model.asked_by("ada")), (vec![SIGNAL_ROUTER], 0));
     ground.clock.advance(Duration::from_secs(1));
     until(&world, EventKind::TurnFinished, "ada").await;
     settle().await;
     assert_eq!(names(&world), [""; 0]);
-    assert_eq!(failures(&world, SWITCHBOARD).await.len(), 1);
+    assert_eq!(failures(&world, SIGNAL_ROUTER).await.len(), 1);
     // An answer that was closed unheard reaches whoever waits for it.
     model.hold("ben");
     let asking = tokio::spawn({
@@ -87,21 +87,21 @@ async fn a_signal_that_could_not_be_passed_on_is_made_good() {
         async move { ask(&world, "ben", "are you there?").await }
     });
     pass_until(&ground, "the question", async || model.asked_by("ben") == 1).await;
-    world.loops().fail_next(SWITCHBOARD, 1);
+    world.loops().fail_next(SIGNAL_ROUTER, 1);
     model.release("ben");
     pass_until(&ground, "the answer", async || asking.is_finished()).await;
     assert_eq!(asking.await.unwrap().reply.as_deref(), Some("here"));
-    assert!(world.cx().now().0 < 1_000_000 + 600_000, "it was its deadline that ended it");
+    assert!(world.ctx().now().0 < 1_000_000 + 600_000, "it was its deadline that ended it");
 }
 
 #[tokio::test]
 async fn a_world_that_shuts_down_ends_its_loops() {
     let ground = Ground::new(TWO);
     let (world, _) = ground.boot(|_| say("here")).await;
-    world.loops().fail_next(KEEPER, 1);
-    pass_until(&ground, "the failure", async || names(&world) == [KEEPER]).await;
+    world.loops().fail_next(MAINTENANCE, 1);
+    pass_until(&ground, "the failure", async || names(&world) == [MAINTENANCE]).await;
     world.shutdown("test").await;
     ground.clock.advance(Duration::from_secs(60));
     settle().await;
-    assert_eq!(names(&world), [KEEPER], "nothing runs any more that could say otherwise");
+    assert_eq!(names(&world), [MAINTENANCE], "nothing runs any more that could say otherwise");
 }

@@ -15,9 +15,9 @@ mod wake_model;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::{asks, mail};
 use ghost_domain::{AgentStatus, AskStatus, DeadLetterStatus, EventKind, Party, Refusal, TurnStatus};
 use ghost_provider::{ErrorKind, ProviderError};
+use ghost_rules::{asks, mail};
 use ghost_store::tables::TurnFilter;
 use serde_json::json;
 
@@ -147,22 +147,22 @@ async fn a_stopped_agent_refuses_asks_and_works_its_mail_off_when_started() {
     let stopped = world.stop_agent(&by, &id("ada"), None).await.unwrap();
     assert_eq!(stopped.status, AgentStatus::Stopped);
     send(&world, "ada", "while you were out").await;
-    let (cx, target) = (world.cx().clone(), id("ada"));
+    let (ctx, target) = (world.ctx().clone(), id("ada"));
     let refused = world
         .store()
         .write(move |w| {
             Box::pin(async move {
-                let chain = mail::Chain::root(&cx);
-                asks::open(w, &cx, Party::System, None, &target, "?".into(), Duration::from_secs(1), chain).await
+                let chain = mail::Chain::root(&ctx);
+                asks::open(w, &ctx, Party::System, None, &target, "?".into(), Duration::from_secs(1), chain).await
             })
         })
         .await
         .unwrap_err();
     assert_eq!(refused.code, ghost_domain::Code::Conflict);
-    let cx = world.cx().clone();
+    let ctx = world.ctx().clone();
     world
         .store()
-        .write(move |w| Box::pin(async move { ghost_commons::agents::start(w, &cx, &by, &id("ada")).await }))
+        .write(move |w| Box::pin(async move { ghost_rules::agents::start(w, &ctx, &by, &id("ada")).await }))
         .await
         .unwrap();
     until(&world, EventKind::TurnFinished, "ada").await;

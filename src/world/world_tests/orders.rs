@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ghost_commons::{agents, mail};
 use ghost_domain::envelope::Kind;
 use ghost_domain::{Activity, AgentStatus, EventKind, Party};
+use ghost_rules::{agents, mail};
 
 use super::rig::{Ground, TWO, ask, id, say, send, settle, soon, until, write};
 
@@ -17,7 +17,7 @@ async fn a_stop_that_is_repeated_leaves_an_agent_alone_that_was_started_again() 
     let ground = Ground::new(TWO);
     let (world, model) = ground.boot(|_| say("done")).await;
     world.stop_agent(&by(), &id("ada"), None).await.unwrap();
-    write!(world, |w, cx| agents::start(w, &cx, &by(), &id("ada")).await).unwrap();
+    write!(world, |w, ctx| agents::start(w, &ctx, &by(), &id("ada")).await).unwrap();
     model.hold("ada");
     send(&world, "ada", "take your time").await;
     soon("the call begins", || model.asked_by("ada") == 1).await;
@@ -37,7 +37,7 @@ async fn a_stop_that_is_repeated_hastens_an_agent_that_is_still_stopping() {
     model.hold("ada");
     send(&world, "ada", "take your time").await;
     soon("the call begins", || model.asked_by("ada") == 1).await;
-    write!(world, |w, cx| agents::stop(w, &cx, &by(), &id("ada"), None).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &by(), &id("ada"), None).await).unwrap();
     settle().await;
     let status = || world.directory().card(&id("ada")).unwrap().status;
     assert_eq!(status(), AgentStatus::Stopping, "no time passes, and its grace period is not over");
@@ -50,9 +50,10 @@ async fn mail_that_does_not_wake_lets_an_agent_fall_asleep() {
     let ground = Ground::new(TWO);
     let (world, model) = ground.boot(|_| say("awake")).await;
     ask(&world, "ada", "hello").await;
-    write!(world, |w, cx| {
-        let draft = mail::Draft::new(&id("ada"), by(), Kind::Message, "whenever you like", mail::Chain::root(&cx));
-        mail::deliver(w, &cx, mail::Draft { wake: false, ..draft }).await
+    write!(world, |w, ctx| {
+        let new_message =
+            mail::NewMessage::new(&id("ada"), by(), Kind::Message, "whenever you like", mail::Chain::root(&ctx));
+        mail::deliver(w, &ctx, mail::NewMessage { wake: false, ..new_message }).await
     })
     .unwrap();
     let asleep = || world.directory().card(&id("ada")).unwrap().activity == Activity::Asleep;

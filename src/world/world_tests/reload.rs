@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use ghost_commons::agents;
 use ghost_config::plan::Plan;
 use ghost_domain::budget::BudgetLimits;
 use ghost_domain::event::EventFilter;
 use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, Party, Refusal, Scope};
 use ghost_provider::{Class, Providers};
+use ghost_rules::agents;
 
 use super::rig::{Ground, TestModel, ask, id, say, send, settle, soon, until, while_time_passes};
 use crate::World;
@@ -86,7 +86,7 @@ async fn a_reload_whose_records_fail_is_taken_back_whole() {
     let before = world.plan();
     assert_eq!(world.reload(&by(), false).await.unwrap_err().code, Code::NotFound);
     assert!(Arc::ptr_eq(&world.plan(), &before));
-    assert_eq!(world.cx().limits().hops_max, 5);
+    assert_eq!(world.ctx().limits().hops_max, 5);
     assert_eq!(record(&world, "cyd").await, None);
     assert!(world.directory().card(&id("cyd")).is_none());
     assert!(events(&world, EventKind::WorldReloaded).await.is_empty());
@@ -105,7 +105,7 @@ async fn a_reload_whose_records_fail_is_taken_back_whole() {
     // Once the file is repaired, the same reload holds.
     let done = world.reload(&by(), false).await.unwrap();
     assert_eq!(done.created, [id("cyd")]);
-    assert_eq!(world.cx().limits().hops_max, 7);
+    assert_eq!(world.ctx().limits().hops_max, 7);
     assert_eq!(ask(&world, "cyd", "whose are you?").await.reply.unwrap(), "of the new plan");
     assert_eq!(events(&world, EventKind::WorldReloaded).await.len(), 1);
 }
@@ -125,7 +125,7 @@ async fn of_two_reloads_at_once_the_second_begins_when_the_first_has_ended() {
     assert_eq!(one.unwrap().created, [id("cyd")]);
     assert_eq!(two.unwrap().stopped, [id("cyd")], "what the first has made is the second's to stop");
     // Plan, bounds and records are of one file.
-    assert_eq!((world.plan().limits.hops_max, world.cx().limits().hops_max), (8, 8));
+    assert_eq!((world.plan().limits.hops_max, world.ctx().limits().hops_max), (8, 8));
     let cyd = world.wait_until_stopped(&id("cyd")).await.unwrap();
     assert_eq!((cyd.desired, cyd.status), (Desired::Stopped, AgentStatus::Stopped));
 }
@@ -178,8 +178,8 @@ async fn an_agent_that_the_file_names_again_is_back() {
     // Who was stopped by someone stays stopped: before it was dropped (it is already), and after.
     let [_, stays] = reloads(&world, 2).await.try_into().unwrap();
     assert!(stays.started.is_empty() && stays.plan.contains("stays stopped"), "{}", stays.plan);
-    let (cx, ben) = (world.cx().clone(), id("ben"));
-    let start = world.store().write(move |w| Box::pin(async move { agents::start(w, &cx, &by(), &ben).await }));
+    let (ctx, ben) = (world.ctx().clone(), id("ben"));
+    let start = world.store().write(move |w| Box::pin(async move { agents::start(w, &ctx, &by(), &ben).await }));
     start.await.unwrap();
     reloads(&world, 1).await;
     world.stop_agent(&by(), &id("ben"), Some("for good".into())).await.unwrap();
@@ -220,7 +220,7 @@ async fn agents_created_at_run_time_follow_what_their_archetype_may_cost_in_a_da
     ground.plan(&first());
     let model = TestModel::new(|_| say("well"));
     let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &model)).await;
-    let cx = world.cx().clone();
+    let ctx = world.ctx().clone();
     let create = world.store().write(move |w| {
         Box::pin(async move {
             for name in ["dan", "own"] {
@@ -234,12 +234,12 @@ async fn agents_created_at_run_time_follow_what_their_archetype_may_cost_in_a_da
                     overrides: serde_json::Value::Null,
                     daily_money: None,
                     goal: None,
-                    chain: ghost_commons::mail::Chain::root(&cx),
+                    chain: ghost_rules::mail::Chain::root(&ctx),
                 };
-                agents::create(w, &cx, &by(), new).await?;
+                agents::create(w, &ctx, &by(), new).await?;
             }
-            let own = ghost_commons::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
-            ghost_commons::budgets::set(w, &cx, &by(), &"agent:own/day".parse()?, own).await.map(drop)
+            let own = ghost_rules::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
+            ghost_rules::budgets::set(w, &ctx, &by(), &"agent:own/day".parse()?, own).await.map(drop)
         })
     });
     create.await.unwrap();
@@ -297,7 +297,7 @@ async fn files_that_cannot_be_read_hold_up_nobody() {
     // Nobody reads beside the one who still does.
     let refusal = world.reload(&by(), true).await.unwrap_err();
     assert!(refusal.message.contains("an earlier reload"), "{refusal}");
-    assert_eq!(world.cx().limits().hops_max, 5);
+    assert_eq!(world.ctx().limits().hops_max, 5);
     release.send(()).unwrap();
     release.send(()).unwrap();
     loop {
@@ -307,7 +307,7 @@ async fn files_that_cannot_be_read_hold_up_nobody() {
         }
         tokio::task::yield_now().await;
     }
-    assert_eq!(world.cx().limits().hops_max, 7);
+    assert_eq!(world.ctx().limits().hops_max, 7);
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ghost_commons::{asks, mail};
 use ghost_config::plan::{Plan, ProviderKind};
 use ghost_domain::envelope::Kind;
 use ghost_domain::ports::Ports;
@@ -13,10 +12,11 @@ use ghost_domain::transcript::{Block, Role, TokenUsage};
 use ghost_domain::{AgentId, Ask, EventKind, Party, Refusal};
 use ghost_provider::testing::{Counting, ManualClock, provider_plan, write_file, write_world};
 use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Providers, Stop};
+use ghost_rules::{asks, mail};
 use ghost_store::Store;
 use ghost_store::memory::MemoryDisk;
 use ghost_tools::workspace::Workspace;
-use ghost_tools::{CallCx, Output, OutsideTool, Run, Tool};
+use ghost_tools::{CallContext, Output, OutsideTool, Run, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -183,7 +183,7 @@ struct Panics;
 impl OutsideTool for Panics {
     type Params = Nothing;
 
-    async fn run(&self, _: &CallCx, _: Nothing) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Output, Refusal> {
         panic!("the tool fell over")
     }
 }
@@ -228,14 +228,14 @@ pub(super) fn mail_of(request: &ModelRequest) -> String {
 }
 
 pub(super) async fn ask(world: &World, target: &str, text: &str) -> Ask {
-    let (cx, target, text) = (world.cx().clone(), id(target), text.to_owned());
+    let (ctx, target, text) = (world.ctx().clone(), id(target), text.to_owned());
     let ask = world
         .store()
         .write(move |w| {
             Box::pin(async move {
-                let chain = mail::Chain::root(&cx);
+                let chain = mail::Chain::root(&ctx);
                 let by = Party::Operator("test".into());
-                asks::open(w, &cx, by, None, &target, text, Duration::from_secs(600), chain).await
+                asks::open(w, &ctx, by, None, &target, text, Duration::from_secs(600), chain).await
             })
         })
         .await
@@ -244,14 +244,19 @@ pub(super) async fn ask(world: &World, target: &str, text: &str) -> Ask {
 }
 
 pub(super) async fn send(world: &World, to: &str, text: &str) {
-    let (cx, to, text) = (world.cx().clone(), id(to), text.to_owned());
+    let (ctx, to, text) = (world.ctx().clone(), id(to), text.to_owned());
     world
         .store()
         .write(move |w| {
             Box::pin(async move {
-                let draft =
-                    mail::Draft::new(&to, Party::Operator("t".into()), Kind::Message, text, mail::Chain::root(&cx));
-                mail::deliver(w, &cx, draft).await
+                let new_message = mail::NewMessage::new(
+                    &to,
+                    Party::Operator("t".into()),
+                    Kind::Message,
+                    text,
+                    mail::Chain::root(&ctx),
+                );
+                mail::deliver(w, &ctx, new_message).await
             })
         })
         .await
@@ -265,7 +270,7 @@ pub(super) async fn until(world: &World, kind: EventKind, agent: &str) {
         agent_id: Some(id(agent)),
         channel: None,
     };
-    let mut feed = ghost_commons::feed::Subscription::open(world.store(), Some(0), filter, true).await.unwrap();
+    let mut feed = ghost_rules::feed::Subscription::open(world.store(), Some(0), filter, true).await.unwrap();
     feed.next().await.unwrap().unwrap();
 }
 
@@ -307,8 +312,8 @@ pub(super) async fn soon(what: &str, done: impl Fn() -> bool) {
 
 /// One command with the world's context.
 macro_rules! write {
-    ($world:expr, |$w:ident, $cx:ident| $body:expr) => {{
-        let $cx = $world.cx().clone();
+    ($world:expr, |$w:ident, $ctx:ident| $body:expr) => {{
+        let $ctx = $world.ctx().clone();
         $world.store().write(move |$w| Box::pin(async move { $body })).await
     }};
 }

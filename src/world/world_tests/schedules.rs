@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::mail::Chain;
-use ghost_commons::schedules::{self, NewSchedule};
 use ghost_domain::schedule::words::instant;
 use ghost_domain::schedule::{Missed, RunStatus, When};
 use ghost_domain::{Event, EventKind, Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
+use ghost_rules::mail::Chain;
+use ghost_rules::schedules::{self, NewSchedule};
 
 use super::rig::{Ground, TWO, id, mail_of, say, settle, until, while_time_passes, write};
 use crate::World;
@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> Schedule {
     let name = name.to_owned();
-    write!(world, |w, cx| {
+    write!(world, |w, ctx| {
         let new = NewSchedule {
             kind,
             agent_id: id("ada"),
@@ -27,10 +27,10 @@ async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> 
             missed: Missed::Skip,
             options: Default::default(),
             enabled: true,
-            chain: Chain::root(&cx),
+            chain: Chain::root(&ctx),
             baseline: Some(WatchSnapshot::default()),
         };
-        schedules::set(w, &cx, &Party::Operator("test".into()), new).await
+        schedules::set(w, &ctx, &Party::Operator("test".into()), new).await
     })
     .unwrap()
 }
@@ -62,7 +62,7 @@ async fn pass(ground: &Ground, step: Duration, steps: u32) {
 async fn a_timer_wakes_its_agent_and_one_that_passed_while_down_goes_off_once_and_late() {
     let ground = Ground::new(TWO);
     let (world, model) = ground.boot(|request| say(&mail_of(request))).await;
-    let at = |ahead: Duration| When::At { at: world.cx().now().plus(ahead) };
+    let at = |ahead: Duration| When::At { at: world.ctx().now().plus(ahead) };
     set(&world, ScheduleKind::Timer, "soon", at(Duration::from_secs(5))).await;
     let later = set(&world, ScheduleKind::Timer, "later", at(HOUR)).await;
     while_time_passes(&ground, until(&world, EventKind::TurnFinished, "ada")).await;
@@ -109,7 +109,7 @@ async fn slots_that_a_jump_or_a_pause_passed_are_one_skipped_run_each() {
     let ground = Ground::new(TWO);
     let (world, _) = ground.boot(|_| say("done")).await;
     let job = set(&world, ScheduleKind::Cron, "hourly", cron("0 * * * *", "UTC")).await;
-    let timer = set(&world, ScheduleKind::Timer, "tea", When::At { at: world.cx().now().plus(HOUR * 8) }).await;
+    let timer = set(&world, ScheduleKind::Timer, "tea", When::At { at: world.ctx().now().plus(HOUR * 8) }).await;
     settle().await;
     ground.clock.advance(HOUR * 5);
     settle().await;

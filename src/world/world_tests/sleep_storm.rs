@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ghost_agent::AgentMsg;
-use ghost_commons::mail::{self, Chain, Draft};
 use ghost_domain::envelope::Kind;
 use ghost_domain::event::EventFilter;
 use ghost_domain::{EventKind, Party, Timestamp};
+use ghost_rules::mail::{self, Chain, NewMessage};
 
 use super::rig::{Ground, id, say, write};
 use crate::World;
@@ -42,11 +42,11 @@ async fn agents_that_fall_asleep_at_once_miss_no_message() {
     let ground = Ground::new(&config());
     let (world, _) = ground.boot(|_| say("read")).await;
     let over = Arc::new(AtomicBool::new(false));
-    let (keeper, done) = (Arc::clone(&world), Arc::clone(&over));
+    let (maintenance, done) = (Arc::clone(&world), Arc::clone(&over));
     let lullaby = tokio::spawn(async move {
         let mut naps = 0_usize;
         while !done.load(Ordering::Acquire) {
-            for actor in keeper.directory().drowsy(Timestamp(i64::MAX)) {
+            for actor in maintenance.directory().drowsy(Timestamp(i64::MAX)) {
                 naps += usize::from(actor.cast(AgentMsg::TrySleep).is_ok());
             }
             tokio::task::yield_now().await;
@@ -59,10 +59,10 @@ async fn agents_that_fall_asleep_at_once_miss_no_message() {
             tokio::spawn(async move {
                 for n in 0..messages / SENDERS {
                     let to = id(&format!("a{}", (n * 7 + sender * 3) % AGENTS));
-                    let sent = write!(world, |w, cx| {
+                    let sent = write!(world, |w, ctx| {
                         let by = Party::Operator("t".into());
-                        let draft = Draft::new(&to, by, Kind::Message, "hello", Chain::root(&cx));
-                        mail::deliver(w, &cx, draft).await
+                        let new_message = NewMessage::new(&to, by, Kind::Message, "hello", Chain::root(&ctx));
+                        mail::deliver(w, &ctx, new_message).await
                     });
                     sent.unwrap();
                 }

@@ -126,11 +126,11 @@ async fn a_commit_that_hangs_holds_up_no_activation() {
     let status = || world.directory().card(&id("ada")).unwrap().status;
     soon("the crash", || status() == AgentStatus::Restarting).await;
     settle().await;
-    world.tree().switchboard.wake(&id("ben"));
+    world.tree().signal_router.wake(&id("ben"));
     soon("ben wakes", || awake(&world, "ben")).await;
     assert!(!awake(&world, "ada"), "it crashed, and nothing has been decided");
     // Nor does a wake-up bring the crashed one back before that.
-    world.tree().switchboard.wake(&id("ada"));
+    world.tree().signal_router.wake(&id("ada"));
     settle().await;
     assert!(!awake(&world, "ada"));
     stall.commits.send_replace(false);
@@ -145,17 +145,17 @@ async fn a_commit_that_hangs_holds_up_no_activation() {
 async fn a_query_that_hangs_holds_up_no_activation() {
     let (ground, (store, stall)) = (Ground::new(TWO), stalling().await);
     let (world, _) = ground.boot_over(store, |_| say("here")).await;
-    world.tree().switchboard.wake(&id("ada"));
+    world.tree().signal_router.wake(&id("ada"));
     soon("ada rests", || awake(&world, "ada") && activity(&world, "ada") == Activity::Idle).await;
     settle().await;
     stall.queries.send_replace(true);
     drop(world.tree().directory.actor(&id("ada")).unwrap().cast(AgentMsg::TrySleep));
     soon("ada sleeps", || !awake(&world, "ada")).await;
     settle().await;
-    world.tree().switchboard.wake(&id("ben"));
+    world.tree().signal_router.wake(&id("ben"));
     soon("ben wakes", || awake(&world, "ben")).await;
     // The one whose end is still being looked at wakes as well.
-    world.tree().switchboard.wake(&id("ada"));
+    world.tree().signal_router.wake(&id("ada"));
     soon("ada wakes", || awake(&world, "ada")).await;
     stall.queries.send_replace(false);
 }
@@ -171,7 +171,7 @@ async fn a_wave_of_agents_that_fall_asleep_asks_the_store_a_few_times() {
     let (ground, (store, stall)) = (Ground::new(&file), stalling().await);
     let (world, _) = ground.boot_over(store, |_| say("here")).await;
     for n in 0..MANY {
-        world.tree().switchboard.wake(&id(&format!("a{n}")));
+        world.tree().signal_router.wake(&id(&format!("a{n}")));
     }
     let directory = &world.tree().directory;
     soon("they rest", || directory.drowsy(Timestamp(i64::MAX)).len() == MANY).await;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::mail::Chain;
 use ghost_domain::{AgentKind, AgentStatus, Desired, EventKind, Party};
+use ghost_rules::agents::{self, NewAgent};
+use ghost_rules::mail::Chain;
 
 use super::rig::{Ground, TWO, ask, id, say, send, soon, until, write};
 use crate::World;
@@ -29,10 +29,10 @@ fn by() -> Party {
 
 /// Kills the supervisor of a team. What is sent to it from now on is lost with it.
 fn kill(world: &World, team: Option<&str>) -> impl Fn() -> bool {
-    let (team, switchboard) = (team.map(Arc::<str>::from), Arc::clone(&world.tree().switchboard));
-    let supervisor = switchboard.supervisor(team.as_ref()).unwrap();
+    let (team, signal_router) = (team.map(Arc::<str>::from), Arc::clone(&world.tree().signal_router));
+    let supervisor = signal_router.supervisor(team.as_ref()).unwrap();
     supervisor.kill();
-    move || switchboard.supervisor(team.as_ref()).is_some_and(|now| now.get_id() != supervisor.get_id())
+    move || signal_router.supervisor(team.as_ref()).is_some_and(|now| now.get_id() != supervisor.get_id())
 }
 
 fn status(world: &World, agent: &str) -> AgentStatus {
@@ -69,7 +69,7 @@ async fn a_stop_that_a_dead_supervisor_had_begun_is_carried_out() {
         model.hold("ada");
         send(&world, "ada", "take your time").await;
         soon("the call begins", || model.asked_by("ada") == 1).await;
-        write!(world, |w, cx| agents::stop(w, &cx, &by(), &id("ada"), None).await).unwrap();
+        write!(world, |w, ctx| agents::stop(w, &ctx, &by(), &id("ada"), None).await).unwrap();
         soon("its grace period", || status(&world, "ada") == AgentStatus::Stopping).await;
         soon("another supervisor", kill(&world, team)).await;
         soon("the end of ada", || status(&world, "ada") == AgentStatus::Stopped).await;
@@ -84,9 +84,9 @@ async fn orders_that_a_dead_supervisor_never_read_are_carried_out() {
     world.stop_agent(&by(), &id("ben"), None).await.unwrap();
     let back = kill(&world, None);
     // Committed while nobody supervises: the records say so, and no message does.
-    write!(world, |w, cx| {
-        agents::stop(w, &cx, &by(), &id("ada"), None).await?;
-        agents::start(w, &cx, &by(), &id("ben")).await?;
+    write!(world, |w, ctx| {
+        agents::stop(w, &ctx, &by(), &id("ada"), None).await?;
+        agents::start(w, &ctx, &by(), &id("ben")).await?;
         let new = NewAgent {
             agent_id: id("dan"),
             archetype: "worker".into(),
@@ -97,9 +97,9 @@ async fn orders_that_a_dead_supervisor_never_read_are_carried_out() {
             overrides: serde_json::Value::Null,
             daily_money: None,
             goal: Some("begin".into()),
-            chain: Chain::root(&cx),
+            chain: Chain::root(&ctx),
         };
-        agents::create(w, &cx, &by(), new).await
+        agents::create(w, &ctx, &by(), new).await
     })
     .unwrap();
     assert!(!back(), "the orders were too late for this test");

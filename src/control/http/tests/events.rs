@@ -171,7 +171,7 @@ async fn what_cannot_be_streamed_has_a_status_of_its_own() {
     }
     // What retention has taken is said to be gone.
     scene.clock.advance(ghost_domain::Limits::days(8));
-    ghost_commons::retention::sweep(scene.world.store(), scene.world.cx()).await.unwrap();
+    ghost_rules::retention::sweep(scene.world.store(), scene.world.ctx()).await.unwrap();
     let gone = get(&routes, "/api/events?after=1").await;
     assert_eq!((gone.status, gone.refusal().code), (StatusCode::GONE, ghost_domain::Code::CursorExpired));
 }

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_commons::feed::Subscription;
 use ghost_domain::event::{Event, EventFilter, EventKind};
 use ghost_domain::{
     AgentId, AgentStatus, Code, ConversationEntry, ConversationId, Limits, Refusal, TurnId, TurnStatus,
 };
 use ghost_proto::v1::{TurnOver, WatchConversationResponse, watch_conversation_response::What};
+use ghost_rules::feed::Subscription;
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -21,7 +21,7 @@ use crate::control::Control;
 use crate::convert::conversations as convert;
 use crate::queries::{self, Answering};
 use crate::refusal::status;
-use crate::streams::{Held, Seat};
+use crate::streams::{Seat, SeatedStream};
 
 /// Messages that wait for one reader.
 const QUEUE: usize = 64;
@@ -35,15 +35,15 @@ pub(super) async fn open(
     control: &Control,
     conversation_id: ConversationId,
     after: i64,
-) -> Result<Held<Item>, Refusal> {
+) -> Result<SeatedStream<Item>, Refusal> {
     let world = Arc::clone(&control.world);
     let (conversation, _) = queries::conversation(&world, conversation_id, i64::MAX, 1).await?;
     if after > conversation.last_seq {
         return Err(queries::beyond_the_end(&conversation, after));
     }
-    let seat = Arc::new(control.readers.take(world.cx().limits().subscribers_max)?);
-    let patience = Limits::seconds(world.cx().limits().reader_stall_seconds);
-    let clock = Arc::clone(&world.cx().ports.clock);
+    let seat = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
+    let patience = Limits::seconds(world.ctx().limits().reader_stall_seconds);
+    let clock = Arc::clone(&world.ctx().ports.clock);
     let feed = listen(&world).await?;
     let (sender, items) = mpsc::channel(QUEUE + 1);
     // Kept for the end, so that a reader with a full queue is still told why.
@@ -62,7 +62,7 @@ pub(super) async fn open(
         turns: BTreeMap::new(),
     };
     let feeder = tokio::spawn(watcher.run(last_word, Arc::clone(&seat)));
-    Ok(Held::new(items, feeder, seat, clock, patience))
+    Ok(SeatedStream::new(items, feeder, seat, clock, patience))
 }
 
 async fn listen(world: &World) -> Result<Subscription, Refusal> {
@@ -200,7 +200,7 @@ impl Watcher {
         }
         self.given_up = last_in;
         let error_code = Some(refusal.code.as_str().to_owned());
-        let reason = Some(self.world.cx().redactor.redact(&refusal.to_string()));
+        let reason = Some(self.world.ctx().redactor.redact(&refusal.to_string()));
         let status = TurnStatus::Cancelled.as_str().to_owned();
         self.send(What::TurnOver(TurnOver { turn_id, status, reason, error_code })).await
     }
@@ -268,7 +268,7 @@ impl Watcher {
     async fn over(&mut self, turn_id: String, status: TurnStatus, reason: Option<String>) -> Result<(), End> {
         self.turns.remove(&turn_id);
         let error_code = queries::why_ended(status, reason.as_deref()).map(|(code, _)| code.as_str().to_owned());
-        let reason = reason.map(|reason| self.world.cx().redactor.redact(&reason));
+        let reason = reason.map(|reason| self.world.ctx().redactor.redact(&reason));
         self.send(What::TurnOver(TurnOver { turn_id, status: status.as_str().to_owned(), reason, error_code })).await
     }
 
@@ -287,13 +287,13 @@ impl Watcher {
     }
 
     async fn entry(&mut self, entry: &ConversationEntry) -> Result<(), End> {
-        self.send(What::Entry(convert::entry(entry, &self.world.cx().redactor))).await?;
+        self.send(What::Entry(convert::entry(entry, &self.world.ctx().redactor))).await?;
         self.seen = entry.seq;
         Ok(())
     }
 
     async fn send(&mut self, what: What) -> Result<(), End> {
-        let clock = Arc::clone(&self.world.cx().ports.clock);
+        let clock = Arc::clone(&self.world.ctx().ports.clock);
         let permit = tokio::select! {
             biased;
             permit = self.sender.reserve() => permit.map_err(|_| End::Gone)?,

@@ -329,12 +329,12 @@ async fn an_agent_that_never_was_is_no_silent_stream_and_a_deleted_one_has_its_p
     assert_eq!((status.code(), refusal.code), (tonic::Code::NotFound, Code::NotFound));
     assert_eq!(refusal.hint.as_deref(), Some("did you mean `ben`?"));
     assert_eq!(scene.control.readers.open(), 0);
-    let (cx, ben) = (scene.world.cx().clone(), "ben".parse().unwrap());
+    let (ctx, ben) = (scene.world.ctx().clone(), "ben".parse().unwrap());
     let by = ghost_domain::Party::Operator("tester".into());
     let gone = scene
         .world
         .store()
-        .write(move |w| Box::pin(async move { ghost_commons::agents::delete(w, &cx, &by, &ben).await }));
+        .write(move |w| Box::pin(async move { ghost_rules::agents::delete(w, &ctx, &by, &ben).await }));
     gone.await.unwrap();
     let mut stream = subscribe(&scene, about("ben")).await.unwrap();
     let mut kinds = Vec::new();
@@ -349,7 +349,7 @@ async fn over_a_socket_a_reader_resumes_with_the_trailer() {
     let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
     let path = scene.dir().join("g.sock");
     let bound = crate::bind(crate::ControlOptions {
-        listeners: vec![crate::Listener::Unix(path.clone())],
+        listeners: vec![crate::ListenAddress::Unix(path.clone())],
         http: None,
         data_dir: scene.dir().to_owned(),
         token: None,

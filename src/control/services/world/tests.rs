@@ -75,19 +75,19 @@ async fn status_names_the_loop_that_is_down() {
 #[tokio::test]
 async fn status_warns_of_budgets_that_bound_someone() {
     let scene = Scene::new().await;
-    let cx = scene.world.cx().clone();
+    let ctx = scene.world.ctx().clone();
     let write = scene.world.store().write(move |w| {
         Box::pin(async move {
             for (scope, deleted) in [("agent:ada", false), ("agent:ben/day", true)] {
                 let scope: ghost_domain::Scope = scope.parse()?;
                 if let Some(agent_id) = scope.agent().filter(|_| deleted) {
-                    ghost_commons::agents::delete(w, &cx, &ghost_domain::Party::System, agent_id).await?;
+                    ghost_rules::agents::delete(w, &ctx, &ghost_domain::Party::System, agent_id).await?;
                 }
                 let limits = ghost_domain::BudgetLimits { tokens: Some(10), money: None };
                 w.budget_put(&ghost_domain::Budget {
                     limits,
                     spent_tokens: 9,
-                    ..ghost_domain::Budget::open(scope, cx.now())
+                    ..ghost_domain::Budget::open(scope, ctx.now())
                 })
                 .await?;
             }
@@ -172,7 +172,7 @@ async fn a_shutdown_is_begun_once() {
         assert!(service.shutdown(ask()).await.unwrap().into_inner().accepted);
     }
     assert_eq!(scene.shutdowns.load(Ordering::SeqCst), 1);
-    assert_eq!(scene.world.cx().limits().stop_grace_seconds, 2);
+    assert_eq!(scene.world.ctx().limits().stop_grace_seconds, 2);
 }
 
 #[tokio::test]
@@ -181,18 +181,18 @@ async fn a_reload_shows_its_plan_does_it_once_and_tells_problems() {
     let service = service(&scene);
     scene.rewrite("limits: { hops_max: 7 }\n");
     let shown = service.reload(reload("x", true)).await.unwrap().into_inner();
-    assert!(!shown.applied && scene.world.cx().limits().hops_max == 32);
+    assert!(!shown.applied && scene.world.ctx().limits().hops_max == 32);
     let rows: Vec<_> =
         shown.changes.iter().map(|row| (row.action.as_str(), row.subject.as_str(), row.detail.as_str())).collect();
     assert_eq!(rows, [("update", "world", "limits"), ("keep", "world", "2 agents unchanged")]);
     let done = service.reload(reload("y", false)).await.unwrap().into_inner();
     assert_eq!((done.applied, &done.changes), (true, &shown.changes));
-    assert_eq!(scene.world.cx().limits().hops_max, 7);
+    assert_eq!(scene.world.ctx().limits().hops_max, 7);
 
     scene.rewrite("");
     let seq = scene.world.store().last_seq();
     assert_eq!(service.reload(reload("y", false)).await.unwrap().into_inner(), done);
-    assert_eq!((scene.world.cx().limits().hops_max, scene.world.store().last_seq()), (7, seq));
+    assert_eq!((scene.world.ctx().limits().hops_max, scene.world.store().last_seq()), (7, seq));
 
     let problem =
         serde_json::json!({ "severity": "error", "file": "w.yaml", "line": 3, "field": "a", "message": "no" });
@@ -226,7 +226,7 @@ async fn an_id_is_found_by_its_beginning_and_several_are_listed() {
     let scene = Scene::new().await;
     let service = service(&scene);
     let ids = [0x0197_d2a0_1111_u128 << 80, 0x0197_d2a0_1122_u128 << 80].map(uuid::Uuid::from_u128);
-    let cx = scene.world.cx().clone();
+    let ctx = scene.world.ctx().clone();
     let write = scene.world.store().write(move |w| {
         Box::pin(async move {
             for id in ids {
@@ -243,8 +243,8 @@ async fn an_id_is_found_by_its_beginning_and_several_are_listed() {
                     due_at: None,
                     result: None,
                     root_id: ghost_domain::RootId(id),
-                    created_at: cx.now(),
-                    updated_at: cx.now(),
+                    created_at: ctx.now(),
+                    updated_at: ctx.now(),
                 })
                 .await?;
             }

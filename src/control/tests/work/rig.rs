@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_config::plan::ProviderKind;
-use ghost_control::{ControlOptions, Listener, bind};
+use ghost_control::{ControlOptions, ListenAddress, bind};
 use ghost_domain::event::EventFilter;
 use ghost_domain::ports::Ports;
 use ghost_domain::transcript::{Block, Role, TokenUsage};
@@ -17,7 +17,7 @@ use ghost_provider::testing::{Counting, ManualClock, provider_plan, write_world}
 use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Providers, Stop};
 use ghost_store::memory::MemoryDisk;
 use ghost_tools::workspace::Workspace;
-use ghost_tools::{CallCx, Output, OutsideTool, Run, Tool};
+use ghost_tools::{CallContext, Output, OutsideTool, Run, Tool};
 use ghost_world::{Boot, World, boot};
 use hyper_util::rt::TokioIo;
 use schemars::JsonSchema;
@@ -73,7 +73,7 @@ struct Nothing {}
 impl OutsideTool for Hold {
     type Params = Nothing;
 
-    async fn run(&self, _: &CallCx, _: Nothing) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Output, Refusal> {
         pending().await
     }
 }
@@ -131,7 +131,7 @@ impl Ground {
         let world = self.boot().await;
         let path = self.files.path().join(socket);
         let bound = bind(ControlOptions {
-            listeners: vec![Listener::Unix(path.clone())],
+            listeners: vec![ListenAddress::Unix(path.clone())],
             http: None,
             data_dir: self.data(),
             token: None,
@@ -164,8 +164,7 @@ impl Rig {
     pub async fn until(&self, kind: EventKind, agent: &str) {
         let filter =
             EventFilter { kinds: vec![kind.as_str().into()], agent_id: Some(agent.parse().unwrap()), channel: None };
-        let mut feed =
-            ghost_commons::feed::Subscription::open(self.world.store(), Some(0), filter, true).await.unwrap();
+        let mut feed = ghost_rules::feed::Subscription::open(self.world.store(), Some(0), filter, true).await.unwrap();
         feed.next().await.unwrap().unwrap();
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ghost_control::{Bound, ControlOptions, Listener, TlsFiles, bind};
+use ghost_control::{Bound, ControlOptions, ListenAddress, TlsFiles, bind};
 use ghost_proto::v1;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::world_client::WorldClient;
@@ -59,7 +59,7 @@ async fn bound(ground: &Ground, server: &Pair, client_ca: &str) -> Result<Bound,
         path
     };
     bind(ControlOptions {
-        listeners: vec![Listener::Tcp("127.0.0.1:0".parse().unwrap())],
+        listeners: vec![ListenAddress::Tcp("127.0.0.1:0".parse().unwrap())],
         http: None,
         data_dir: ground.data(),
         token: None,

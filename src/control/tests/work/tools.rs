@@ -140,7 +140,7 @@ async fn while_time_passes_until_two_started(rig: &crate::rig::Rig) {
         agent_id: Some("ada".parse().unwrap()),
         channel: None,
     };
-    let mut feed = ghost_commons::feed::Subscription::open(rig.world.store(), Some(0), filter, true).await.unwrap();
+    let mut feed = ghost_rules::feed::Subscription::open(rig.world.store(), Some(0), filter, true).await.unwrap();
     for _ in 0..2 {
         feed.next().await.unwrap().unwrap();
     }

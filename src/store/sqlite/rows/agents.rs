@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use ghost_domain::{Agent, AgentId, AgentKind};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
-use crate::sqlite::nameless::Meta;
+use crate::sqlite::internal_rows::Meta;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{AgentReads, AgentWrites, Result};
 
 impl Row for Agent {
@@ -35,7 +35,7 @@ impl Keyed for Agent {
     // The agents at work, not the population: a record costs more than all else that a sleeping agent holds.
     const KEPT: usize = 896;
     const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
-    const BIT: u32 = bit::AGENTS;
+    const SET: u32 = table_set::AGENTS;
 
     fn key(&self) -> AgentId {
         self.agent_id.clone()
@@ -68,7 +68,7 @@ impl Keyed for Meta {
     type Key = String;
     const KEPT: usize = 256;
     const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
-    const BIT: u32 = bit::META;
+    const SET: u32 = table_set::META;
 
     fn key(&self) -> String {
         self.key.clone()
@@ -99,7 +99,7 @@ impl AgentReads for Session {
     }
 
     async fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
-        self.scan(Agent::BIT).await?;
+        self.scan(Agent::SET).await?;
         let mut args = Args::default();
         args.text(from).int(i64::from(limit));
         let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
@@ -114,7 +114,7 @@ impl AgentReads for Session {
     }
 
     async fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.scan(Agent::BIT).await?;
+        self.scan(Agent::SET).await?;
         let mut args = Args::default();
         args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
         let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
@@ -124,7 +124,7 @@ impl AgentReads for Session {
 
     async fn agent_count_dynamic(&mut self) -> Result<u32> {
         debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
-        self.scan(Agent::BIT).await?;
+        self.scan(Agent::SET).await?;
         let sql = "SELECT count(*) FROM agents WHERE kind = 'dynamic' AND deleted_at IS NULL";
         let row = self.row(sql, Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Agent::TABLE, &row, 0))

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{AskReads, AskWrites, Result};
 
 impl Row for Ask {
@@ -36,7 +36,7 @@ impl Keyed for Ask {
     type Key = AskId;
     const KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM asks WHERE ask_id = ?";
-    const BIT: u32 = bit::ASKS;
+    const SET: u32 = table_set::ASKS;
 
     fn key(&self) -> AskId {
         self.ask_id
@@ -66,7 +66,7 @@ impl AskReads for Session {
     }
 
     async fn ask_count_open(&mut self) -> Result<u32> {
-        self.scan(Ask::BIT).await?;
+        self.scan(Ask::SET).await?;
         let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Ask::TABLE, &row, 0))
     }

@@ -5,11 +5,11 @@ use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{Budget, Scope, ScopeSort};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
-use crate::sqlite::nameless::Numbered;
+use crate::sqlite::internal_rows::Numbered;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
 
 impl Row for Budget {
@@ -33,7 +33,7 @@ impl Keyed for Budget {
     // A root without a paid call has no account, and one whose limit is off asks for it at each of its calls.
     const ABSENT_KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
-    const BIT: u32 = bit::BUDGETS;
+    const SET: u32 = table_set::BUDGETS;
 
     fn key(&self) -> Scope {
         self.scope.clone()
@@ -87,9 +87,9 @@ impl BudgetWrites for Session {
     }
 
     async fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
-        let layers = self.pending()?;
-        layers.counters.usage += 1;
-        layers.usage.push(Numbered { seq: layers.counters.usage, row: row.clone() });
+        let buffer = self.pending()?;
+        buffer.counters.usage += 1;
+        buffer.usage.push(Numbered { seq: buffer.counters.usage, row: row.clone() });
         Ok(())
     }
 }

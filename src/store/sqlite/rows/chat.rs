@@ -10,12 +10,12 @@ use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, Mess
 use sqlx::sqlite::SqliteRow;
 
 use crate::StoreError;
-use crate::sqlite::bit;
-use crate::sqlite::layers::Layers;
 use crate::sqlite::row::{
     Args, Keyed, Row, Shape, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
+use crate::sqlite::write_buffer::WriteBuffer;
 use crate::tables::{ChatReads, ChatWrites, Result};
 
 impl Row for ChatChannel {
@@ -41,7 +41,7 @@ impl Keyed for ChatChannel {
     type Key = ChannelName;
     const KEPT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM chat_channels WHERE channel = ?";
-    const BIT: u32 = bit::CHAT_CHANNELS;
+    const SET: u32 = table_set::CHAT_CHANNELS;
 
     fn key(&self) -> ChannelName {
         self.channel.clone()
@@ -80,7 +80,7 @@ impl Keyed for ChatMember {
     const KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT read_seq, wake_id, joined_at, channel, agent_id FROM chat_members \
                                   WHERE channel = ? AND agent_id = ?";
-    const BIT: u32 = bit::CHAT_MEMBERS;
+    const SET: u32 = table_set::CHAT_MEMBERS;
 
     fn key(&self) -> Self::Key {
         (self.channel.clone(), self.agent_id.clone())
@@ -158,16 +158,16 @@ fn post(row: &SqliteRow, channel: &ChannelName) -> Result<ChatPost> {
 }
 
 /// The members of a channel whose roster and rows are all known.
-fn known_members(layers: &Layers, channel: &ChannelName) -> Option<Vec<ChatMember>> {
-    let roster = layers.rosters.get(channel)?.as_ref()?;
-    let row = |agent_id: &AgentId| layers.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
+fn known_members(buffer: &WriteBuffer, channel: &ChannelName) -> Option<Vec<ChatMember>> {
+    let roster = buffer.rosters.get(channel)?.as_ref()?;
+    let row = |agent_id: &AgentId| buffer.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
     roster.iter().map(row).collect()
 }
 
 /// The memberships of an agent whose channels and rows are all known.
-fn known_memberships(layers: &Layers, agent_id: &AgentId) -> Option<Vec<ChatMember>> {
-    let joined = layers.joined.get(agent_id)?.as_ref()?;
-    let row = |channel: &ChannelName| layers.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
+fn known_memberships(buffer: &WriteBuffer, agent_id: &AgentId) -> Option<Vec<ChatMember>> {
+    let joined = buffer.joined.get(agent_id)?.as_ref()?;
+    let row = |channel: &ChannelName| buffer.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
     joined.iter().map(row).collect()
 }
 
@@ -181,9 +181,9 @@ impl Session {
     ) -> Result<Vec<ChatMember>> {
         let saved = self.saved();
         // Removals are in SQL at once: a row that waits adds or replaces, and never takes away.
-        let shelf = &mut self.pending()?.chat_members;
-        found.iter().for_each(|member| shelf.learn(member.clone(), saved));
-        Ok(shelf.overlay(found, wanted))
+        let table = &mut self.pending()?.chat_members;
+        found.iter().for_each(|member| table.learn(member.clone(), saved));
+        Ok(table.merge(found, wanted))
     }
 
     /// The largest sequence that a post of a channel has or had; 0 if there is none.
@@ -191,7 +191,7 @@ impl Session {
         if let Some(last) = self.pending()?.last_posts.get(channel) {
             return Ok(*last);
         }
-        self.scan(bit::CHAT_POSTS).await?;
+        self.scan(table_set::CHAT_POSTS).await?;
         let mut args = Args::default();
         args.text(channel.as_str());
         let row = self.row("SELECT ifnull(max(seq), 0) FROM chat_posts WHERE channel = ?", args).await?;
@@ -200,7 +200,7 @@ impl Session {
 
     /// Whether a channel has a post of this sequence.
     async fn has_post(&mut self, channel: &ChannelName, seq: i64) -> Result<bool> {
-        self.scan(bit::CHAT_POSTS).await?;
+        self.scan(table_set::CHAT_POSTS).await?;
         let mut args = Args::default();
         args.text(channel.as_str()).int(seq);
         let row = self.row("SELECT seq FROM chat_posts WHERE channel = ? AND seq = ?", args).await?;
@@ -209,9 +209,9 @@ impl Session {
 
     /// Says that an agent may have joined or left a channel.
     fn forget_roster(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
-        let layers = self.pending()?;
-        layers.rosters.put(channel.clone(), None);
-        layers.joined.put(agent_id.clone(), None);
+        let buffer = self.pending()?;
+        buffer.rosters.put(channel.clone(), None);
+        buffer.joined.put(agent_id.clone(), None);
         Ok(())
     }
 }
@@ -227,13 +227,13 @@ impl ChatReads for Session {
     }
 
     async fn chat_channel_count(&mut self) -> Result<u32> {
-        self.scan(ChatChannel::BIT).await?;
+        self.scan(ChatChannel::SET).await?;
         let row = self.row("SELECT count(*) FROM chat_channels", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(ChatChannel::TABLE, &row, 0))
     }
 
     async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
-        if let Some(Some(roster)) = self.layers().and_then(|layers| layers.rosters.get(channel))
+        if let Some(Some(roster)) = self.buffer().and_then(|buffer| buffer.rosters.get(channel))
             && roster.binary_search(agent_id).is_err()
         {
             return Ok(None);
@@ -242,7 +242,7 @@ impl ChatReads for Session {
     }
 
     async fn chat_members(&mut self, channel: &ChannelName) -> Result<Vec<ChatMember>> {
-        if let Some(known) = self.layers().and_then(|layers| known_members(layers, channel)) {
+        if let Some(known) = self.buffer().and_then(|buffer| known_members(buffer, channel)) {
             return Ok(known);
         }
         let mut args = Args::default();
@@ -251,7 +251,7 @@ impl ChatReads for Session {
         let rows = self.rows(sql, args).await?;
         let read = |row: &SqliteRow| member(row, channel.clone(), get_parsed(ChatMember::TABLE, row, 3)?);
         let found = rows.iter().map(read).collect::<Result<Vec<_>>>()?;
-        if self.layers().is_none() {
+        if self.buffer().is_none() {
             return Ok(found);
         }
         let found = self.with_waiting(found, |member| member.channel == *channel)?;
@@ -261,7 +261,7 @@ impl ChatReads for Session {
     }
 
     async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>> {
-        if let Some(known) = self.layers().and_then(|layers| known_memberships(layers, agent_id)) {
+        if let Some(known) = self.buffer().and_then(|buffer| known_memberships(buffer, agent_id)) {
             return Ok(known);
         }
         let mut args = Args::default();
@@ -270,7 +270,7 @@ impl ChatReads for Session {
         let rows = self.rows(sql, args).await?;
         let read = |row: &SqliteRow| member(row, get_parsed(ChatMember::TABLE, row, 3)?, agent_id.clone());
         let found = rows.iter().map(read).collect::<Result<Vec<_>>>()?;
-        if self.layers().is_none() {
+        if self.buffer().is_none() {
             return Ok(found);
         }
         let found = self.with_waiting(found, |member| member.agent_id == *agent_id)?;
@@ -280,7 +280,7 @@ impl ChatReads for Session {
     }
 
     async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>> {
-        if self.layers().is_some() {
+        if self.buffer().is_some() {
             let mut unread = Vec::new();
             for member in self.chat_memberships(agent_id).await? {
                 if let Some(channel) = self.chat_channel_get(&member.channel).await?
@@ -316,7 +316,7 @@ impl ChatReads for Session {
         before: i64,
         limit: u32,
     ) -> Result<Vec<ChatPost>> {
-        self.scan(bit::CHAT_POSTS).await?;
+        self.scan(table_set::CHAT_POSTS).await?;
         let before = if before == 0 { i64::MAX } else { before };
         let mut args = Args::default();
         args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
@@ -347,7 +347,7 @@ impl ChatWrites for Session {
         let mut args = Args::default();
         args.text(channel.as_str()).text(agent_id.as_str());
         let sql = "DELETE FROM chat_members WHERE channel = ? AND agent_id = ?";
-        self.change(ChatMember::BIT, sql, args).await?;
+        self.change(ChatMember::SET, sql, args).await?;
         self.forget_roster(channel, agent_id)?;
         self.pending()?.chat_members.lose(&(channel.clone(), agent_id.clone()));
         Ok(())
@@ -362,9 +362,9 @@ impl ChatWrites for Session {
                 what: "a post of this sequence was appended before".to_owned(),
             });
         }
-        let layers = self.pending()?;
-        layers.last_posts.put(post.channel.clone(), last.max(post.seq));
-        layers.chat_posts.push(post.clone());
+        let buffer = self.pending()?;
+        buffer.last_posts.put(post.channel.clone(), last.max(post.seq));
+        buffer.chat_posts.push(post.clone());
         Ok(())
     }
 }

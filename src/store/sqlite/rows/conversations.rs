@@ -5,10 +5,10 @@ use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Del
 use sqlx::sqlite::SqliteRow;
 
 use crate::StoreError;
-use crate::sqlite::bit;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
 
 impl Row for Conversation {
@@ -35,7 +35,7 @@ impl Keyed for Conversation {
     type Key = ConversationId;
     const KEPT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM conversations WHERE conversation_id = ?";
-    const BIT: u32 = bit::CONVERSATIONS;
+    const SET: u32 = table_set::CONVERSATIONS;
 
     fn key(&self) -> ConversationId {
         self.conversation_id
@@ -78,7 +78,7 @@ impl Keyed for ConversationEntry {
     // Read in ranges only.
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq = ?";
-    const BIT: u32 = bit::ENTRIES;
+    const SET: u32 = table_set::ENTRIES;
 
     fn key(&self) -> Self::Key {
         (self.conversation_id, self.seq)
@@ -119,12 +119,12 @@ impl ConversationReads for Session {
                 args.int(at.0).id(id.0);
             })
             .order("updated_at DESC, conversation_id DESC", i64::from(LIST_MAX));
-        self.scan(Conversation::BIT).await?;
+        self.scan(Conversation::SET).await?;
         self.rows_of(sql, args).await?.iter().map(Conversation::read).collect()
     }
 
     async fn conversation_count(&mut self) -> Result<u32> {
-        self.scan(Conversation::BIT).await?;
+        self.scan(Conversation::SET).await?;
         let row = self.row("SELECT count(*) FROM conversations", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Conversation::TABLE, &row, 0))
     }
@@ -163,7 +163,7 @@ impl ConversationReads for Session {
                        ORDER BY next_at, conversation_id, seq LIMIT ?+0";
             return self.list(sql, args).await;
         }
-        self.scan(Conversation::BIT).await?;
+        self.scan(Conversation::SET).await?;
         args.put(to_json(Conversation::TABLE, "passing", &passing)?).int(i64::from(limit));
         let sql = "SELECT record FROM conversation_entries AS e WHERE delivery = 'pending' AND next_at <= ? \
                    AND NOT EXISTS (SELECT 1 FROM conversations AS c WHERE c.conversation_id = e.conversation_id \
@@ -173,7 +173,7 @@ impl ConversationReads for Session {
     }
 
     async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.scan(ConversationEntry::BIT).await?;
+        self.scan(ConversationEntry::SET).await?;
         let sql = "SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'";
         let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
         Ok(get::<Option<i64>>(ConversationEntry::TABLE, &row, 0)?.map(Timestamp))
@@ -199,7 +199,7 @@ impl ConversationWrites for Session {
         self.pending()?.conversations.put(conversation.clone());
         if renamed == Some(true) {
             // To SQL at once, where the old name is then free for the next.
-            self.scan(Conversation::BIT).await?;
+            self.scan(Conversation::SET).await?;
         }
         Ok(())
     }

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
 
 impl Row for DeadLetter {
@@ -49,7 +49,7 @@ impl Keyed for DeadLetter {
         parent: |letter| letter.dead_letter_id.0,
         of: |letter| letter.messages.iter().map(|id| id.0).collect(),
     });
-    const BIT: u32 = bit::DEAD_LETTERS;
+    const SET: u32 = table_set::DEAD_LETTERS;
 
     fn key(&self) -> DeadLetterId {
         self.dead_letter_id
@@ -83,12 +83,12 @@ impl DeadLetterReads for Session {
                 args.text(status.as_str());
             })
             .order("created_at DESC, dead_letter_id DESC", i64::from(LIST_MAX));
-        self.scan(DeadLetter::BIT).await?;
+        self.scan(DeadLetter::SET).await?;
         self.rows_of(sql, args).await?.iter().map(DeadLetter::read).collect()
     }
 
     async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
-        self.scan(DeadLetter::BIT).await?;
+        self.scan(DeadLetter::SET).await?;
         let mut args = Args::default();
         let sql = match agent_id {
             None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",

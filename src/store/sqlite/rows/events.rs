@@ -8,10 +8,10 @@ use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::sqlite::bit;
 use crate::sqlite::query::Conditions;
 use crate::sqlite::row::{Args, Row, Shape, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{EventReads, EventWrites, Result};
 
 /// How much of the feed one read looks at when a filter passes over most of it.
@@ -144,7 +144,7 @@ impl EventReads for Session {
     }
 
     async fn event_bounds(&mut self) -> Result<(i64, i64)> {
-        self.scan(bit::EVENTS).await?;
+        self.scan(table_set::EVENTS).await?;
         let sql = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
                    (SELECT value FROM counters WHERE name = 'events')";
         let Some(row) = self.row(sql, Args::default()).await? else { return Ok((1, 0)) };

@@ -3,46 +3,50 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::sqlite::bit;
 use crate::sqlite::query::LIST_MAX;
 use crate::sqlite::row::{Args, get_id};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{IdKind, IdReads, Result};
 
 /// The table that holds them, what must be written before it is read, and the query.
 fn query(kind: IdKind) -> (&'static str, u32, &'static str) {
     match kind {
         IdKind::Ask => {
-            ("asks", bit::ASKS, "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?")
+            ("asks", table_set::ASKS, "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?")
         }
         IdKind::Conversation => (
             "conversations",
-            bit::CONVERSATIONS,
+            table_set::CONVERSATIONS,
             "SELECT conversation_id FROM conversations WHERE conversation_id BETWEEN ? AND ? \
              ORDER BY conversation_id LIMIT ?",
         ),
         IdKind::DeadLetter => (
             "dead_letters",
-            bit::DEAD_LETTERS,
+            table_set::DEAD_LETTERS,
             "SELECT dead_letter_id FROM dead_letters WHERE dead_letter_id BETWEEN ? AND ? \
              ORDER BY dead_letter_id LIMIT ?",
         ),
         IdKind::Message => (
             "messages",
-            bit::MAIL | bit::HEADS,
+            table_set::MAIL | table_set::HEADS,
             "SELECT message_id FROM messages WHERE message_id BETWEEN ? AND ? ORDER BY message_id LIMIT ?",
         ),
         IdKind::Schedule => (
             "schedules",
-            bit::SCHEDULES,
+            table_set::SCHEDULES,
             "SELECT schedule_id FROM schedules WHERE schedule_id BETWEEN ? AND ? ORDER BY schedule_id LIMIT ?",
         ),
-        IdKind::Task => {
-            ("tasks", bit::TASKS, "SELECT task_id FROM tasks WHERE task_id BETWEEN ? AND ? ORDER BY task_id LIMIT ?")
-        }
-        IdKind::Turn => {
-            ("turns", bit::TURNS, "SELECT turn_id FROM turns WHERE turn_id BETWEEN ? AND ? ORDER BY turn_id LIMIT ?")
-        }
+        IdKind::Task => (
+            "tasks",
+            table_set::TASKS,
+            "SELECT task_id FROM tasks WHERE task_id BETWEEN ? AND ? ORDER BY task_id LIMIT ?",
+        ),
+        IdKind::Turn => (
+            "turns",
+            table_set::TURNS,
+            "SELECT turn_id FROM turns WHERE turn_id BETWEEN ? AND ? ORDER BY turn_id LIMIT ?",
+        ),
     }
 }
 

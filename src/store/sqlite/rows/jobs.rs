@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::Job;
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{JobReads, JobWrites, Result};
 
 impl Row for Job {
@@ -27,7 +27,7 @@ impl Keyed for Job {
     type Key = String;
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM jobs WHERE job_id = ?";
-    const BIT: u32 = bit::JOBS;
+    const SET: u32 = table_set::JOBS;
 
     fn key(&self) -> String {
         self.job_id.clone()

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{KnowledgeReads, KnowledgeWrites, Result};
 
 impl Row for KnowledgeEntry {
@@ -32,7 +32,7 @@ impl Keyed for KnowledgeEntry {
     type Key = String;
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM knowledge WHERE entry_id = ?";
-    const BIT: u32 = bit::KNOWLEDGE;
+    const SET: u32 = table_set::KNOWLEDGE;
 
     fn key(&self) -> String {
         self.entry_id.clone()
@@ -65,7 +65,7 @@ impl Keyed for KnowledgeVersion {
     type Key = (String, i64);
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM knowledge_versions WHERE entry_id = ? AND version = ?";
-    const BIT: u32 = bit::KNOWLEDGE_VERSIONS;
+    const SET: u32 = table_set::KNOWLEDGE_VERSIONS;
 
     fn key(&self) -> Self::Key {
         (self.entry_id.clone(), self.version)
@@ -94,7 +94,7 @@ impl KnowledgeReads for Session {
     }
 
     async fn knowledge_count(&mut self) -> Result<u32> {
-        self.scan(KnowledgeEntry::BIT).await?;
+        self.scan(KnowledgeEntry::SET).await?;
         let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(KnowledgeEntry::TABLE, &row, 0))
     }
@@ -123,6 +123,6 @@ impl KnowledgeWrites for Session {
         let mut args = Args::default();
         args.text(entry_id).int(oldest_kept);
         let sql = "DELETE FROM knowledge_versions WHERE entry_id = ? AND version < ?";
-        self.change(KnowledgeVersion::BIT, sql, args).await.map(|_| ())
+        self.change(KnowledgeVersion::SET, sql, args).await.map(|_| ())
     }
 }

@@ -7,10 +7,10 @@ use ghost_domain::{CallId, CallStatus, Code, LedgerRow, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, get_parsed, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
 
 /// What a record of the ledger has besides its columns; older records hold these as well, and they are passed over.
@@ -77,7 +77,7 @@ impl Keyed for LedgerRow {
     type Key = CallId;
     const KEPT: usize = 4_096;
     const SELECT: &'static str = concat!(select!(), " WHERE call_id = ?");
-    const BIT: u32 = bit::CALLS;
+    const SET: u32 = table_set::CALLS;
 
     fn key(&self) -> CallId {
         self.call_id
@@ -165,7 +165,7 @@ impl LedgerReads for Session {
                 args.int(at.0).id(id.0);
             })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));
-        self.scan(LedgerRow::BIT).await?;
+        self.scan(LedgerRow::SET).await?;
         self.rows_of(sql, args).await?.iter().map(LedgerRow::read).collect()
     }
 }

@@ -4,11 +4,11 @@
 use ghost_domain::{AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
-use crate::sqlite::nameless::Head;
+use crate::sqlite::internal_rows::Head;
 use crate::sqlite::row::{
     Args, Keyed, Row, Shape, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
+use crate::sqlite::table_set;
 use crate::tables::Result;
 
 /// The columns of mail, in the order of its shape.
@@ -55,7 +55,7 @@ impl Keyed for Envelope {
     type Key = MessageId;
     const KEPT: usize = 0;
     const SELECT: &'static str = concat!("SELECT ", columns!(), " FROM messages WHERE message_id = ?");
-    const BIT: u32 = bit::MAIL;
+    const SET: u32 = table_set::MAIL;
 
     fn key(&self) -> MessageId {
         self.message_id
@@ -118,7 +118,7 @@ impl Keyed for Head {
     const KEPT: usize = 16_384;
     const SELECT: &'static str =
         "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages WHERE message_id = ?";
-    const BIT: u32 = bit::HEADS;
+    const SET: u32 = table_set::HEADS;
 
     fn key(&self) -> MessageId {
         self.message_id

@@ -7,15 +7,15 @@ use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, Turn, TurnId
 
 use super::mail::columns;
 use crate::StoreError;
-use crate::sqlite::bit;
-use crate::sqlite::layers::Layers;
-use crate::sqlite::nameless::Head;
+use crate::sqlite::internal_rows::Head;
 use crate::sqlite::open_turn::OpenTurn;
 use crate::sqlite::row::{Args, Keyed, Row, get, get_count, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
-use crate::tables::{ChatReads, InboxLook, MessageReads, MessageWrites, Result, SkillReads};
+use crate::sqlite::table_set;
+use crate::sqlite::write_buffer::WriteBuffer;
+use crate::tables::{ChatReads, InboxState, MessageReads, MessageWrites, Result, SkillReads};
 
-const TABLES: u32 = bit::MAIL | bit::HEADS;
+const TABLES: u32 = table_set::MAIL | table_set::HEADS;
 
 /// Mail that is not ready; see [`MessageReads::inbox_ready`]. The inner queries depend on no row, so each runs once. The first
 /// alone is asked of nearly all mail: it needs the index of pending mail only, not the rows.
@@ -48,22 +48,22 @@ impl Session {
             let Some(mut head) = self.head(message_id).await? else { continue };
             let was = head.state;
             change(&mut head);
-            let layers = self.pending()?;
-            layers.waiting_moves(was == MailState::Pending, head.state == MailState::Pending);
+            let buffer = self.pending()?;
+            buffer.waiting_moves(was == MailState::Pending, head.state == MailState::Pending);
             if (was == MailState::Pending) != (head.state == MailState::Pending)
-                && let Some(depth) = layers.depths.get(&head.to).copied()
+                && let Some(depth) = buffer.depths.get(&head.to).copied()
             {
                 let depth = if was == MailState::Pending { depth.saturating_sub(1) } else { depth.saturating_add(1) };
-                layers.depths.put(head.to.clone(), depth);
+                buffer.depths.put(head.to.clone(), depth);
             }
-            layers.heads.put(head);
+            buffer.heads.put(head);
         }
         Ok(())
     }
 
     /// Whether it is known that no turn of the agent is aside.
     fn none_aside(&self, agent_id: &AgentId) -> bool {
-        let known = self.layers().and_then(|layers| layers.open_turns.get(agent_id));
+        let known = self.buffer().and_then(|buffer| buffer.open_turns.get(agent_id));
         known.is_some_and(|known| *known != OpenTurn::Unknown)
     }
 
@@ -72,26 +72,26 @@ impl Session {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
         // Other inboxes may wait: that way, turns that open in one batch do not flush one another's mail.
-        let waits = self.layers().is_some_and(|layers| {
-            layers.mail.waits(|envelope| envelope.to == *agent_id) || layers.heads.waits(|head| head.to == *agent_id)
+        let waits = self.buffer().is_some_and(|buffer| {
+            buffer.mail.waits(|envelope| envelope.to == *agent_id) || buffer.heads.waits(|head| head.to == *agent_id)
         });
         if waits {
             self.scan(TABLES).await?;
         }
         let found = self.rows(sql, args).await?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
         let saved = self.saved();
-        if let Ok(layers) = self.pending() {
-            found.iter().for_each(|envelope| layers.heads.learn(Head::of(envelope), saved));
+        if let Ok(buffer) = self.pending() {
+            found.iter().for_each(|envelope| buffer.heads.learn(Head::of(envelope), saved));
         }
         Ok(found)
     }
 
     /// Reads the heads that no layer knows, in one query.
     async fn learn_heads(&mut self, message_ids: &BTreeSet<MessageId>) -> Result<()> {
-        let Some(layers) = self.layers() else { return Ok(()) };
+        let Some(buffer) = self.buffer() else { return Ok(()) };
         let unknown: Vec<String> = message_ids
             .iter()
-            .filter(|id| layers.heads.get(id).is_none())
+            .filter(|id| buffer.heads.get(id).is_none())
             .map(|id| id.0.simple().to_string())
             .collect();
         if unknown.len() < 2 {
@@ -111,9 +111,9 @@ impl Session {
 
     /// The head of a piece of mail, written or not.
     async fn head(&mut self, message_id: MessageId) -> Result<Option<Head>> {
-        if let Some(layers) = self.layers()
-            && layers.heads.get(&message_id).is_none()
-            && let Some(envelope) = layers.mail.get(&message_id)
+        if let Some(buffer) = self.buffer()
+            && buffer.heads.get(&message_id).is_none()
+            && let Some(envelope) = buffer.mail.get(&message_id)
         {
             return Ok(Some(Head::of(envelope)));
         }
@@ -131,7 +131,7 @@ impl Session {
 impl MessageReads for Session {
     async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
         let Some(mut envelope) = self.get::<Envelope>(&message_id).await? else { return Ok(None) };
-        if let Some(head) = self.layers().and_then(|layers| layers.heads.get(&message_id)) {
+        if let Some(head) = self.buffer().and_then(|buffer| buffer.heads.get(&message_id)) {
             head.apply(&mut envelope);
         }
         Ok(Some(envelope))
@@ -142,7 +142,7 @@ impl MessageReads for Session {
     }
 
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
-        if let Some(depth) = self.layers().and_then(|layers| layers.depths.get(agent_id)) {
+        if let Some(depth) = self.buffer().and_then(|buffer| buffer.depths.get(agent_id)) {
             return Ok(*depth);
         }
         self.scan(TABLES).await?;
@@ -153,16 +153,17 @@ impl MessageReads for Session {
             Some(row) => get_count(Envelope::TABLE, &row, 0)?,
             None => 0,
         };
-        if let Ok(layers) = self.pending() {
-            layers.depths.put(agent_id.clone(), depth);
+        if let Ok(buffer) = self.pending() {
+            buffer.depths.put(agent_id.clone(), depth);
         }
         Ok(depth)
     }
 
     async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
-        let known = |layers: Option<&Layers>, id: &AgentId| layers.and_then(|layers| layers.depths.get(id)).copied();
+        let known =
+            |buffer: Option<&WriteBuffer>, id: &AgentId| buffer.and_then(|buffer| buffer.depths.get(id)).copied();
         let unknown: BTreeSet<&AgentId> =
-            agent_ids.iter().filter(|agent_id| known(self.layers(), agent_id).is_none()).collect();
+            agent_ids.iter().filter(|agent_id| known(self.buffer(), agent_id).is_none()).collect();
         let mut found: BTreeMap<AgentId, u32> = unknown.iter().map(|agent_id| ((*agent_id).clone(), 0)).collect();
         if !unknown.is_empty() {
             self.scan(TABLES).await?;
@@ -173,11 +174,11 @@ impl MessageReads for Session {
             for row in self.rows(sql, args).await? {
                 found.insert(get_parsed(Envelope::TABLE, &row, 0)?, get_count(Envelope::TABLE, &row, 1)?);
             }
-            if let Ok(layers) = self.pending() {
-                found.iter().for_each(|(agent_id, depth)| layers.depths.put(agent_id.clone(), *depth));
+            if let Ok(buffer) = self.pending() {
+                found.iter().for_each(|(agent_id, depth)| buffer.depths.put(agent_id.clone(), *depth));
             }
         }
-        let depth = |id: &AgentId| known(self.layers(), id).or_else(|| found.get(id).copied()).unwrap_or(0);
+        let depth = |id: &AgentId| known(self.buffer(), id).or_else(|| found.get(id).copied()).unwrap_or(0);
         Ok(agent_ids.iter().map(depth).collect())
     }
 
@@ -192,11 +193,11 @@ impl MessageReads for Session {
     }
 
     async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
-        if self.layers().is_some() {
+        if self.buffer().is_some() {
             if self.none_aside(agent_id) {
                 return self.inbox_pending(agent_id, limit).await;
             }
-            self.scan(Turn::BIT).await?;
+            self.scan(Turn::SET).await?;
         }
         let sql = concat!(
             "SELECT ",
@@ -208,14 +209,14 @@ impl MessageReads for Session {
         self.inbox(sql, agent_id, limit).await
     }
 
-    async fn inbox_look(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxLook> {
-        if self.layers().is_some() {
+    async fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState> {
+        if self.buffer().is_some() {
             let mail = self.inbox_ready(agent_id, limit).await?;
             if mail.is_empty() {
-                return Ok(InboxLook::default());
+                return Ok(InboxState::default());
             }
             let unread = !self.chat_unread(agent_id).await?.is_empty();
-            return Ok(InboxLook { mail, unread, skills: self.skills_held(agent_id).await? });
+            return Ok(InboxState { mail, unread, skills: self.skills_held(agent_id).await? });
         }
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
@@ -232,15 +233,15 @@ impl MessageReads for Session {
             " ORDER BY seq LIMIT ?2+0"
         );
         let rows = self.rows(sql, args).await?;
-        let Some(first) = rows.first() else { return Ok(InboxLook::default()) };
+        let Some(first) = rows.first() else { return Ok(InboxState::default()) };
         let (unread, skills) = (get(Envelope::TABLE, first, 17)?, get::<&str>(Envelope::TABLE, first, 18)?);
         let skills = serde_json::from_str(skills).map_err(|error| unreadable("agent_skills", skills, error))?;
         let mail = rows.iter().map(Envelope::read).collect::<Result<_>>()?;
-        Ok(InboxLook { mail, unread, skills })
+        Ok(InboxState { mail, unread, skills })
     }
 
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        self.scan(TABLES | Turn::BIT).await?;
+        self.scan(TABLES | Turn::SET).await?;
         let sql = concat!(
             "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
             held!(),
@@ -251,7 +252,7 @@ impl MessageReads for Session {
     }
 
     async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.scan(TABLES | Turn::BIT).await?;
+        self.scan(TABLES | Turn::SET).await?;
         let mut args = Args::default();
         args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
         let sql = concat!(
@@ -264,7 +265,7 @@ impl MessageReads for Session {
     }
 
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
-        self.scan(TABLES | Turn::BIT).await?;
+        self.scan(TABLES | Turn::SET).await?;
         let mut args = Args::default();
         args.id(root_id.0);
         let sql = concat!(
@@ -276,14 +277,14 @@ impl MessageReads for Session {
     }
 
     async fn inbox_total(&mut self) -> Result<u64> {
-        if let Some(waiting) = self.layers().and_then(|layers| layers.waiting.get(&())) {
+        if let Some(waiting) = self.buffer().and_then(|buffer| buffer.waiting.get(&())) {
             return Ok(*waiting);
         }
         self.scan(TABLES).await?;
         let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default()).await?;
         let waiting = row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))?;
-        if let Ok(layers) = self.pending() {
-            layers.waiting.put((), waiting);
+        if let Ok(buffer) = self.pending() {
+            buffer.waiting.put((), waiting);
         }
         Ok(waiting)
     }
@@ -322,17 +323,17 @@ impl MessageWrites for Session {
                 what: "mail of this id was appended before".to_owned(),
             });
         }
-        let layers = self.pending()?;
-        layers.mail_ids.put(message_id);
-        layers.counters.messages += 1;
-        layers.waiting_moves(false, envelope.state == MailState::Pending);
+        let buffer = self.pending()?;
+        buffer.mail_ids.put(message_id);
+        buffer.counters.messages += 1;
+        buffer.waiting_moves(false, envelope.state == MailState::Pending);
         if envelope.state == MailState::Pending
-            && let Some(depth) = layers.depths.get(&envelope.to).copied()
+            && let Some(depth) = buffer.depths.get(&envelope.to).copied()
         {
-            layers.depths.put(envelope.to.clone(), depth.saturating_add(1));
+            buffer.depths.put(envelope.to.clone(), depth.saturating_add(1));
         }
-        layers.heads.imply(Head::of(envelope));
-        layers.mail.put(Envelope { seq: layers.counters.messages, ..envelope.clone() });
+        buffer.heads.imply(Head::of(envelope));
+        buffer.mail.put(Envelope { seq: buffer.counters.messages, ..envelope.clone() });
         Ok(())
     }
 

@@ -5,9 +5,9 @@
 use async_trait::async_trait;
 use ghost_domain::{Agent, Timestamp};
 
-use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Row, get, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{AgentWrites, Family, PROMPT_USE, PruneWrites, Result};
 
 /// The feed is cut from its old end only, so that what is kept has no gap: up to the first young row among the oldest.
@@ -119,7 +119,7 @@ const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND 
 
 const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations AS c WHERE updated_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM conversation_entries AS e WHERE e.conversation_id = c.conversation_id \
-    AND (e.delivery IN ('draft', 'pending') \
+    AND (e.delivery IN ('new_message', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = e.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
     WHERE m.message_id = unhex(replace(json_extract(e.record, '$.message_id'), '-', '')) AND m.state <> 'consumed'))) \
@@ -146,7 +146,7 @@ const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conv
     >= (SELECT min(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id)) \
     SELECT e.conversation_id, e.seq FROM ripe AS r CROSS JOIN conversation_entries AS e \
     ON e.conversation_id = r.id AND e.seq < (\
-    SELECT ifnull(min(CASE WHEN (o.at >= ?1 AND o.seq > r.kept) OR o.delivery IN ('draft', 'pending') \
+    SELECT ifnull(min(CASE WHEN (o.at >= ?1 AND o.seq > r.kept) OR o.delivery IN ('new_message', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = o.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
     WHERE m.message_id = unhex(replace(json_extract(o.record, '$.message_id'), '-', '')) AND m.state <> 'consumed') \
@@ -184,7 +184,7 @@ impl Session {
     async fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        self.change(bit::ALL, sql, args).await
+        self.change(table_set::ALL, sql, args).await
     }
 
     /// Deletes what `ids` finds, with the rows that belong to it.
@@ -195,7 +195,7 @@ impl Session {
         before: Timestamp,
         limit: u32,
     ) -> Result<u64> {
-        self.scan(bit::ALL).await?;
+        self.scan(table_set::ALL).await?;
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
         let rows = self.rows(ids, args).await?;
@@ -208,14 +208,14 @@ impl Session {
         for sql in out {
             let mut args = Args::default();
             args.text(&found);
-            deleted = self.change(bit::ALL, sql, args).await?;
+            deleted = self.change(table_set::ALL, sql, args).await?;
         }
         Ok(deleted)
     }
 
     /// Deletes prompt parts that no journal names.
     async fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
-        self.scan(bit::ALL).await?;
+        self.scan(table_set::ALL).await?;
         let mut args = Args::default();
         args.int(before.0);
         if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args).await?.is_none() {
@@ -224,7 +224,7 @@ impl Session {
         let until = self.first_step_since(before.plus(PROMPT_USE)).await?;
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(until);
-        self.change(bit::ALL, PROMPTS, args).await
+        self.change(table_set::ALL, PROMPTS, args).await
     }
 
     /// Where in the journals the steps begin that were made at `at` or later, in a few looks however many there are: steps lie
@@ -254,7 +254,7 @@ impl Session {
         let ids: Vec<&str> = old.iter().map(|agent| agent.agent_id.as_str()).collect();
         let mut args = Args::default();
         args.text(&to_json(Agent::TABLE, "ids", &ids)?);
-        self.change(bit::ALL, TOMBSTONES_OUT, args).await
+        self.change(table_set::ALL, TOMBSTONES_OUT, args).await
     }
 
     /// Writes down where a sequence stands, so that it goes on from there when its last rows are gone.
@@ -272,12 +272,12 @@ impl PruneWrites for Session {
     async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(i64::from(keep));
-        self.change(bit::ALL, CONVERSATION_ENTRIES, args).await
+        self.change(table_set::ALL, CONVERSATION_ENTRIES, args).await
     }
 
     async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
         let keep = keep.max(1);
-        self.scan(bit::TASK_EVENTS).await?;
+        self.scan(table_set::TASK_EVENTS).await?;
         let row = self.row(TASK_EVENTS_CUT, Args::default()).await?;
         let (cut, cut_to): (Option<i64>, Option<i64>) = match &row {
             Some(row) => (get("counters", row, 0)?, get("counters", row, 1)?),
@@ -291,7 +291,7 @@ impl PruneWrites for Session {
         }
         let mut args = Args::default();
         args.int(i64::from(keep)).int(i64::from(limit)).int(cut);
-        let deleted = self.change(bit::TASK_EVENTS, TASK_EVENTS, args).await?;
+        let deleted = self.change(table_set::TASK_EVENTS, TASK_EVENTS, args).await?;
         if deleted < u64::from(limit) {
             self.keep_counter("task_events_cut", last).await?;
             self.keep_counter("task_events_cut_to", i64::from(keep)).await?;
@@ -369,12 +369,12 @@ impl PruneWrites for Session {
             }
         };
         // What is remembered may be gone.
-        let layers = self.pending()?;
-        layers.turns.forget();
-        layers.prompts.forget();
-        layers.heads.forget();
-        layers.asks.forget();
-        layers.tasks.forget();
+        let buffer = self.pending()?;
+        buffer.turns.forget();
+        buffer.prompts.forget();
+        buffer.heads.forget();
+        buffer.asks.forget();
+        buffer.tasks.forget();
         Ok(deleted)
     }
 }

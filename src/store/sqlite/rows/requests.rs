@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::{Party, RequestId, StoredAnswer};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{RequestReads, RequestWrites, Result};
 
 impl Row for StoredAnswer {
@@ -31,7 +31,7 @@ impl Keyed for StoredAnswer {
     type Key = (Party, RequestId);
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM requests WHERE principal = ? AND request_id = ?";
-    const BIT: u32 = bit::REQUESTS;
+    const SET: u32 = table_set::REQUESTS;
 
     fn key(&self) -> Self::Key {
         (self.key.principal.clone(), self.key.request_id.clone())

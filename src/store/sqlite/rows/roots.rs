@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 use ghost_domain::RootId;
-use ghost_domain::storm::RootTally;
+use ghost_domain::root_tally::RootTally;
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::query::list_limit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{Result, RootReads, RootWrites};
 
 impl Row for RootTally {
@@ -36,7 +36,7 @@ impl Keyed for RootTally {
     // The first count of every root asks for a row that is not there.
     const ABSENT_KEPT: usize = 2_048;
     const SELECT: &'static str = "SELECT record FROM roots WHERE root_id = ?";
-    const BIT: u32 = bit::ROOTS;
+    const SET: u32 = table_set::ROOTS;
 
     fn key(&self) -> RootId {
         self.root_id

@@ -5,11 +5,11 @@ use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, Sched
 use sqlx::sqlite::SqliteRow;
 
 use crate::StoreError;
-use crate::sqlite::bit;
-use crate::sqlite::nameless::Seen;
+use crate::sqlite::internal_rows::Seen;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{Result, SchedulePlace, ScheduleReads, ScheduleWrites};
 
 impl Row for Schedule {
@@ -36,7 +36,7 @@ impl Keyed for Schedule {
     type Key = ScheduleId;
     const KEPT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM schedules WHERE schedule_id = ?";
-    const BIT: u32 = bit::SCHEDULES;
+    const SET: u32 = table_set::SCHEDULES;
 
     fn key(&self) -> ScheduleId {
         self.schedule_id
@@ -74,7 +74,7 @@ impl Keyed for ScheduleRun {
     type Key = (ScheduleId, i64);
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM schedule_runs WHERE schedule_id = ? AND run = ?";
-    const BIT: u32 = bit::SCHEDULE_RUNS;
+    const SET: u32 = table_set::SCHEDULE_RUNS;
 
     fn key(&self) -> Self::Key {
         (self.schedule_id, self.run)
@@ -113,7 +113,7 @@ impl Keyed for Seen {
     // One may name thousands of files.
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = ?";
-    const BIT: u32 = bit::SNAPSHOTS;
+    const SET: u32 = table_set::SNAPSHOTS;
 
     fn key(&self) -> ScheduleId {
         self.schedule_id
@@ -159,7 +159,7 @@ impl ScheduleReads for Session {
                 args.text(agent_id.as_str()).text(kind.as_str()).text(name);
             })
             .order("agent_id, kind, name", i64::from(LIST_MAX));
-        self.scan(Schedule::BIT).await?;
+        self.scan(Schedule::SET).await?;
         self.rows_of(sql, args).await?.iter().map(Schedule::read).collect()
     }
 
@@ -172,12 +172,12 @@ impl ScheduleReads for Session {
                 args.id(id.0);
             })
             .order("schedule_id", i64::from(LIST_MAX));
-        self.scan(Schedule::BIT).await?;
+        self.scan(Schedule::SET).await?;
         self.rows_of(sql, args).await?.iter().map(Schedule::read).collect()
     }
 
     async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
-        self.scan(Schedule::BIT).await?;
+        self.scan(Schedule::SET).await?;
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str());
         let row = self.row("SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args).await?;
@@ -193,7 +193,7 @@ impl ScheduleReads for Session {
     }
 
     async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.scan(Schedule::BIT).await?;
+        self.scan(Schedule::SET).await?;
         let sql = "SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL";
         let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
         Ok(get::<Option<i64>>(Schedule::TABLE, &row, 0)?.map(Timestamp))
@@ -238,13 +238,13 @@ impl ScheduleWrites for Session {
         self.pending()?.schedules.put(schedule.clone());
         if renamed == Some(true) {
             // To SQL at once, where the old name is then free for the next.
-            self.scan(Schedule::BIT).await?;
+            self.scan(Schedule::SET).await?;
         }
         Ok(())
     }
 
     async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
-        self.scan(Schedule::BIT).await?;
+        self.scan(Schedule::SET).await?;
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
@@ -258,7 +258,8 @@ impl ScheduleWrites for Session {
         for (schedule_id, _) in &aside {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.change(bit::SCHEDULES, "UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args).await?;
+            self.change(table_set::SCHEDULES, "UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args)
+                .await?;
         }
         Ok(aside)
     }
@@ -268,11 +269,11 @@ impl ScheduleWrites for Session {
         {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.change(bit::SCHEDULES | bit::SNAPSHOTS, sql, args).await?;
+            self.change(table_set::SCHEDULES | table_set::SNAPSHOTS, sql, args).await?;
         }
-        let layers = self.pending()?;
-        layers.schedules.lose(&schedule_id);
-        layers.snapshots.lose(&schedule_id);
+        let buffer = self.pending()?;
+        buffer.schedules.lose(&schedule_id);
+        buffer.snapshots.lose(&schedule_id);
         Ok(())
     }
 
@@ -284,7 +285,7 @@ impl ScheduleWrites for Session {
     async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(lines)).int(i64::try_from(bytes).unwrap_or(i64::MAX));
-        self.change(bit::SCHEDULE_RUNS, TRIM, args).await
+        self.change(table_set::SCHEDULE_RUNS, TRIM, args).await
     }
 
     async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {

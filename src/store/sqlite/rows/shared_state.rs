@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::StateEntry;
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{Result, StateReads, StateWrites};
 
 impl Row for StateEntry {
@@ -28,7 +28,7 @@ impl Keyed for StateEntry {
     // Values may be large, and who looks at one looks at it again only to change it.
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
-    const BIT: u32 = bit::STATE;
+    const SET: u32 = table_set::STATE;
 
     fn key(&self) -> String {
         self.key.clone()
@@ -79,7 +79,7 @@ impl StateReads for Session {
     }
 
     async fn state_count(&mut self) -> Result<u32> {
-        self.scan(StateEntry::BIT).await?;
+        self.scan(StateEntry::SET).await?;
         let row = self.row("SELECT count(*) FROM shared_state", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(StateEntry::TABLE, &row, 0))
     }
@@ -95,7 +95,7 @@ impl StateWrites for Session {
     async fn state_remove(&mut self, key: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(key);
-        Ok(self.change(StateEntry::BIT, "DELETE FROM shared_state WHERE key = ?", args).await? > 0)
+        Ok(self.change(StateEntry::SET, "DELETE FROM shared_state WHERE key = ?", args).await? > 0)
     }
 }
 

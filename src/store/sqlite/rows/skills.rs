@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, HeldSkill};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{Result, SkillReads, SkillWrites};
 
 impl Row for HeldSkill {
@@ -27,7 +27,7 @@ impl Keyed for HeldSkill {
     type Key = (AgentId, String);
     const KEPT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM agent_skills WHERE agent_id = ? AND skill = ?";
-    const BIT: u32 = bit::SKILLS;
+    const SET: u32 = table_set::SKILLS;
 
     fn key(&self) -> Self::Key {
         (self.agent_id.clone(), self.skill.clone())
@@ -62,6 +62,6 @@ impl SkillWrites for Session {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(skill);
         let sql = "DELETE FROM agent_skills WHERE agent_id = ? AND skill = ?";
-        Ok(self.change(HeldSkill::BIT, sql, args).await? > 0)
+        Ok(self.change(HeldSkill::SET, sql, args).await? > 0)
     }
 }

@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use ghost_domain::{AgentId, Task, TaskEvent, TaskId};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
-use crate::sqlite::nameless::TaskHistory;
+use crate::sqlite::internal_rows::TaskHistory;
 use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{Result, TaskFilter, TaskReads, TaskWrites};
 
 impl Row for Task {
@@ -50,7 +50,7 @@ impl Keyed for Task {
         parent: |task| task.task_id.0,
         of: |task| task.depends_on.iter().map(|id| id.0).collect(),
     });
-    const BIT: u32 = bit::TASKS;
+    const SET: u32 = table_set::TASKS;
 
     fn key(&self) -> TaskId {
         self.task_id
@@ -122,13 +122,13 @@ impl TaskReads for Session {
                 args.id(id.0);
             })
             .order("priority DESC, created_at, task_id", list_limit(filter.limit));
-        self.scan(Task::BIT).await?;
+        self.scan(Task::SET).await?;
         self.rows_of(sql, args).await?.iter().map(Task::read).collect()
     }
 
     async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
         let (sql, args) = open_tasks(owner, after, limit);
-        self.scan(Task::BIT).await?;
+        self.scan(Task::SET).await?;
         self.rows_of(sql, args).await?.iter().map(Task::read).collect()
     }
 
@@ -141,14 +141,14 @@ impl TaskReads for Session {
     }
 
     async fn task_count_open(&mut self) -> Result<u32> {
-        self.scan(Task::BIT).await?;
+        self.scan(Task::SET).await?;
         let row = self.row("SELECT count(*) FROM tasks WHERE ended = 0", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Task::TABLE, &row, 0))
     }
 
     async fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
         const SQL: &str = "SELECT record FROM task_events WHERE task_id = ? ORDER BY seq DESC LIMIT ?+0";
-        self.scan(bit::TASK_EVENTS).await?;
+        self.scan(table_set::TASK_EVENTS).await?;
         let mut args = Args::default();
         args.id(task_id.0).int(i64::from(limit));
         let rows = self.rows(SQL, args).await?;
@@ -164,9 +164,9 @@ impl TaskWrites for Session {
     }
 
     async fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
-        let layers = self.pending()?;
-        layers.counters.task_events += 1;
-        layers.task_events.push(TaskHistory { seq: layers.counters.task_events, event: event.clone() });
+        let buffer = self.pending()?;
+        buffer.counters.task_events += 1;
+        buffer.task_events.push(TaskHistory { seq: buffer.counters.task_events, event: event.clone() });
         Ok(())
     }
 }

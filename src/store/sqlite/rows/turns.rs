@@ -5,12 +5,12 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
-use crate::sqlite::nameless::Prompt;
+use crate::sqlite::internal_rows::Prompt;
 use crate::sqlite::open_turn::OpenTurn;
 use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
 
 /// The source of a turn that stands beside the agent's own, of which at most one is open.
@@ -42,7 +42,7 @@ impl Keyed for Turn {
     type Key = TurnId;
     const KEPT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM turns WHERE turn_id = ?";
-    const BIT: u32 = bit::TURNS;
+    const SET: u32 = table_set::TURNS;
 
     fn key(&self) -> TurnId {
         self.turn_id
@@ -128,7 +128,7 @@ impl Keyed for Prompt {
     // Texts of tens of kilobytes each: enough for the archetypes of a world, no more.
     const KEPT: usize = 64;
     const SELECT: &'static str = "SELECT hash, text, at FROM prompts WHERE hash = ?";
-    const BIT: u32 = bit::PROMPTS;
+    const SET: u32 = table_set::PROMPTS;
 
     fn key(&self) -> String {
         self.hash.clone()
@@ -227,7 +227,7 @@ impl TurnReads for Session {
     }
 
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
-        if let Some(known) = self.layers().and_then(|layers| layers.open_turns.get(agent_id)).copied() {
+        if let Some(known) = self.buffer().and_then(|buffer| buffer.open_turns.get(agent_id)).copied() {
             match known {
                 OpenTurn::Is(turn_id) => return self.get(&turn_id).await,
                 OpenTurn::None => return Ok(None),
@@ -242,14 +242,14 @@ impl TurnReads for Session {
         let aside = open.iter().any(Turn::is_aside);
         let at = open.iter().position(|turn| !turn.is_aside()).or_else(|| open.iter().position(Turn::is_ready));
         let found = at.map(|at| open.swap_remove(at));
-        if let Ok(layers) = self.pending() {
+        if let Ok(buffer) = self.pending() {
             let known = match &found {
                 // Which is next when this one ends is not known from here.
                 _ if aside => OpenTurn::Unknown,
                 Some(turn) => OpenTurn::Is(turn.turn_id),
                 None => OpenTurn::None,
             };
-            layers.open_turns.put(agent_id.clone(), known);
+            buffer.open_turns.put(agent_id.clone(), known);
         }
         Ok(found)
     }
@@ -260,12 +260,12 @@ impl TurnReads for Session {
 
     async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
         let (sql, args) = list(filter);
-        self.scan(Turn::BIT).await?;
+        self.scan(Turn::SET).await?;
         self.rows_of(sql, args).await?.iter().map(Turn::read).collect()
     }
 
     async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
-        self.scan(bit::JOURNAL).await?;
+        self.scan(table_set::JOURNAL).await?;
         let mut args = Args::default();
         args.id(turn_id.0);
         let sql =
@@ -291,9 +291,9 @@ impl TurnReads for Session {
 #[async_trait]
 impl TurnWrites for Session {
     async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
-        let layers = self.pending()?;
+        let buffer = self.pending()?;
         if turn.source != OPERATOR {
-            let known = layers.open_turns.get(&turn.agent_id).copied();
+            let known = buffer.open_turns.get(&turn.agent_id).copied();
             let next = match known {
                 _ if turn.is_aside() => Some(OpenTurn::Unknown),
                 // Others are aside, so only the table says which is next.
@@ -303,30 +303,30 @@ impl TurnWrites for Session {
                 _ => None,
             };
             if let Some(next) = next {
-                layers.open_turns.put(turn.agent_id.clone(), next);
+                buffer.open_turns.put(turn.agent_id.clone(), next);
             }
         }
-        layers.turns.put(turn.clone());
+        buffer.turns.put(turn.clone());
         Ok(())
     }
 
     async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
-        let layers = self.pending()?;
-        layers.counters.journal += 1;
-        layers.journal.push(JournalRow { turn_id, seq: layers.counters.journal, step: step.clone(), at });
+        let buffer = self.pending()?;
+        buffer.counters.journal += 1;
+        buffer.journal.push(JournalRow { turn_id, seq: buffer.counters.journal, step: step.clone(), at });
         Ok(())
     }
 
     async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
-        let layers = self.pending()?;
+        let buffer = self.pending()?;
         let hash = hash.to_owned();
-        match layers.prompts.get(&hash) {
+        match buffer.prompts.get(&hash) {
             Some(kept) if at < kept.at.plus(PROMPT_USE) => {}
             Some(kept) => {
                 let touched = Prompt { at, ..kept.clone() };
-                layers.prompts.put(touched);
+                buffer.prompts.put(touched);
             }
-            None => layers.prompts.put(Prompt { hash, text: text.to_owned(), at }),
+            None => buffer.prompts.put(Prompt { hash, text: text.to_owned(), at }),
         }
         Ok(())
     }

@@ -7,10 +7,10 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::bit;
-use crate::sqlite::nameless::Numbered;
+use crate::sqlite::internal_rows::Numbered;
 use crate::sqlite::row::{Args, Row, Shape, get, get_count, get_parsed};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_set;
 use crate::tables::{Result, UsageFilter};
 
 /// Milliseconds of a day. Days are those of UTC, counted from 1970.
@@ -100,7 +100,7 @@ fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
 impl Session {
     /// Sums of usage by agent and model.
     pub(super) async fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-        self.scan(bit::USAGE).await?;
+        self.scan(table_set::USAGE).await?;
         let (since, before) = (filter.since.map(|at| at.0), filter.before.map(|at| at.0));
         let days = whole_days(since, before);
         let (first, end) = days.unwrap_or_default();

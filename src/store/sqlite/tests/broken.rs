@@ -87,8 +87,8 @@ async fn what_became_of_a_command_may_panic_and_stops_nobody() {
 async fn a_connection_that_is_gone_ends_the_writer() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
-    let (conn, layers) = opening::writer(&path, &SqliteOptions::default()).await.unwrap();
-    let mut session = session::Session::writer(conn, path.clone().into(), layers);
+    let (conn, buffer) = opening::writer(&path, &SqliteOptions::default()).await.unwrap();
+    let mut session = session::Session::writer(conn, path.clone().into(), buffer);
     session.fail_with(fault::of(&path, &sqlx::Error::WorkerCrashed));
     let (queue, queued) = mpsc::channel(4);
     let (_stop, stopped) = watch::channel(false);

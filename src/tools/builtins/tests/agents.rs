@@ -47,7 +47,7 @@ async fn only_what_the_world_allows_is_created() {
     let again = rig.content("syscall.agent.create", json!({ "archetype": "writer", "agent_id": "writer-2" })).await;
     assert_eq!((&again["status"], &again["changed"]), (&json!("running"), &json!(false)));
     let record = rig
-        .office
+        .services
         .store
         .read(|r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>(r.agent_get(&id("writer-1")).await?) }));
     let record = record.await.unwrap().unwrap();
@@ -91,9 +91,9 @@ async fn agents_stop_and_start() {
 async fn uptime_counts_from_the_last_start() {
     let rig = Rig::new().await;
     let uptime = async |created: i64, started: Option<i64>| {
-        let (now, ago) = (rig.office.cx.now(), |seconds: i64| Timestamp(rig.office.cx.now().0 - seconds * 1_000));
+        let (now, ago) = (rig.services.ctx.now(), |seconds: i64| Timestamp(rig.services.ctx.now().0 - seconds * 1_000));
         let (created_at, started_at) = (ago(created), started.map(ago));
-        let write = rig.office.store.write(move |w| {
+        let write = rig.services.store.write(move |w| {
             Box::pin(async move {
                 let agent = w.agent_get(&id("ada")).await?.unwrap();
                 w.agent_put(&Agent { created_at, started_at, updated_at: now, ..agent }).await?;

@@ -1,15 +1,15 @@
-use ghost_commons::conversations::{self, Said, Start};
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::{
     ChannelContext, Code, ConversationEntry, ConversationId, Delivery, Direction, Kind, Party, Refusal,
 };
+use ghost_rules::conversations::{self, Said, Start};
 use serde_json::json;
 
 use super::rig::{Rig, code, id, with};
-use crate::context::CallCx;
+use crate::context::CallContext;
 
 /// A conversation of ada's, and her call in a turn that comes from it.
-async fn outside(rig: &Rig, replies: bool) -> (ConversationId, CallCx) {
+async fn outside(rig: &Rig, replies: bool) -> (ConversationId, CallContext) {
     let party = Party::Outside("eve".into());
     let start = Start { adapter: CONTROL.into(), thread: Some("t".into()), owner: id("ada"), party: party.clone() };
     let said = Said {
@@ -19,11 +19,11 @@ async fn outside(rig: &Rig, replies: bool) -> (ConversationId, CallCx) {
         reply_to: None,
         external_id: Some("m1".into()),
     };
-    let cx = rig.office.cx.clone();
+    let ctx = rig.services.ctx.clone();
     let heard = rig
-        .office
+        .services
         .store
-        .write(move |w| Box::pin(async move { conversations::arrive(w, &cx, start, said).await }))
+        .write(move |w| Box::pin(async move { conversations::arrive(w, &ctx, start, said).await }))
         .await
         .unwrap();
     let conversation_id = heard.conversation.conversation_id;
@@ -33,7 +33,7 @@ async fn outside(rig: &Rig, replies: bool) -> (ConversationId, CallCx) {
 
 async fn entries(rig: &Rig, id: ConversationId) -> Vec<ConversationEntry> {
     let read = rig
-        .office
+        .services
         .store
         .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.conversation_entries(id, 0, 100).await?) }));
     read.await.unwrap()
@@ -77,8 +77,8 @@ async fn a_file_is_checked_when_it_is_attached() {
     let arguments = json!({ "path": "r.md", "name": "Report.md", "mime_type": "text/plain" });
     let attached = rig.call_as(&call, "channel.file_attach", None, arguments).await.unwrap().content;
     assert_eq!((&attached["bytes"], &attached["path"]), (&json!(7), &json!("agents/ada/r.md")));
-    let draft = entries(&rig, conversation).await.pop().unwrap();
-    assert_eq!((draft.delivery, draft.attachments[0].name.as_str()), (Delivery::Draft, "Report.md"));
+    let new_message = entries(&rig, conversation).await.pop().unwrap();
+    assert_eq!((new_message.delivery, new_message.attachments[0].name.as_str()), (Delivery::Draft, "Report.md"));
     for (arguments, wanted) in [
         (json!({ "path": "none.md" }), Code::NotFound),
         (json!({ "path": "../bob/x.md" }), Code::PathDenied),

@@ -6,7 +6,7 @@ use super::rig::{Rig, caller, code};
 #[tokio::test]
 async fn a_channel_is_opened_posted_in_and_read_back() {
     let rig = Rig::new().await;
-    let bob = caller(&rig.office, "bob").await;
+    let bob = caller(&rig.services, "bob").await;
     let opened = json!({ "name": "room", "members": ["bob", "ada"], "topic": "figures" });
     let created = rig.content("syscall.chat.create", opened.clone()).await;
     let wanted = json!({
@@ -39,7 +39,7 @@ async fn a_channel_is_opened_posted_in_and_read_back() {
 #[tokio::test]
 async fn what_may_not_be_is_refused_with_advice() {
     let rig = Rig::new().await;
-    let bob = caller(&rig.office, "bob").await;
+    let bob = caller(&rig.services, "bob").await;
     let create = |name: &str, members: &[&str]| {
         rig_call(&rig, "syscall.chat.create", json!({ "name": name, "members": members }))
     };
@@ -82,9 +82,9 @@ async fn rig_call(rig: &Rig, tool: &str, arguments: serde_json::Value) -> Code {
 #[tokio::test]
 async fn the_world_file_says_whom_a_post_wakes() {
     let rig = Rig::new().await;
-    let mut plan = (*rig.office.plan()).clone();
+    let mut plan = (*rig.services.plan()).clone();
     plan.chat_wake = ChatWake::All;
-    rig.office.set_plan(plan.into());
+    rig.services.set_plan(plan.into());
     rig.mail_to_ada(ghost_domain::Kind::Message, "so that a third is there").await;
     let create = json!({ "name": "room", "members": ["bob"], "skip_creator": false });
     rig.content("syscall.chat.create", create).await;

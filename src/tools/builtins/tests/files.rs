@@ -105,7 +105,7 @@ async fn what_appears_under_output_is_an_artifact() {
 #[tokio::test]
 async fn sizes_are_bounded() {
     let rig = Rig::new().await;
-    let most = usize::try_from(rig.office.cx.limits().file_bytes).unwrap();
+    let most = usize::try_from(rig.services.ctx.limits().file_bytes).unwrap();
     let large = "x".repeat(most + 1);
     let result = rig.call("workspace.write", json!({ "path": "a", "content": large })).await;
     assert_eq!(code(result), Code::TooLarge);
@@ -145,9 +145,9 @@ async fn the_encoding_of_a_text_is_named_and_kept() {
 #[tokio::test]
 async fn where_to_read_on_reaches_the_model_however_large_a_page_may_be() {
     let rig = Rig::new().await;
-    let mut limits = (*rig.office.cx.limits()).clone();
+    let mut limits = (*rig.services.ctx.limits()).clone();
     limits.file_bytes = 4 * 1024 * 1024;
-    rig.office.cx.set_limits(limits.clone());
+    rig.services.ctx.set_limits(limits.clone());
     // In JSON a quote takes two bytes, a control character six.
     for (name, line) in [("plain", "a line of text\n"), ("quotes", "\"\"\"\"\"\n"), ("controls", "\u{1}\u{1}\u{1}é\n")]
     {
@@ -175,7 +175,7 @@ async fn where_to_read_on_reaches_the_model_however_large_a_page_may_be() {
 #[tokio::test]
 async fn a_long_line_is_read_on_and_a_slip_in_that_is_told() {
     let rig = Rig::new().await;
-    let most = usize::try_from(rig.office.cx.limits().file_bytes).unwrap();
+    let most = usize::try_from(rig.services.ctx.limits().file_bytes).unwrap();
     let text = format!("{}\nend\n", "é".repeat(most));
     std::fs::write(rig.dir.path().join("data/workspace/agents/ada/long"), &text).unwrap();
     let first = rig.content("workspace.read", json!({ "path": "long" })).await;
@@ -206,9 +206,9 @@ proptest! {
         runtime.block_on(async {
             let rig = Rig::new().await;
             std::fs::write(rig.dir.path().join("data/workspace/agents/ada/t"), &text).unwrap();
-            let mut limits = (*rig.office.cx.limits()).clone();
+            let mut limits = (*rig.services.ctx.limits()).clone();
             limits.file_bytes = most;
-            rig.office.cx.set_limits(limits);
+            rig.services.ctx.set_limits(limits);
             let mut got = String::new();
             let mut arguments = json!({ "path": "t" });
             if limit > 0 {

@@ -13,7 +13,7 @@ async fn an_entry_is_written_listed_read_and_deleted() {
     assert_eq!(rig.content("syscall.knowledge.write", new).await, json!({ "entry_id": "style/guide", "version": 1 }));
     rig.content("syscall.knowledge.write", json!({ "entry_id": "style/guide", "content": "Shorter." })).await;
     rig.content("syscall.knowledge.write", json!({ "entry_id": "own", "content": "mine" })).await;
-    let bob = caller(&rig.office, "bob").await;
+    let bob = caller(&rig.services, "bob").await;
     let as_bob = async |tool: &str, arguments: Value| rig.call_as(&bob, tool, None, arguments).await;
     let listed = as_bob("syscall.knowledge.list", json!({})).await.unwrap().content;
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["can_write"]), (1, &json!(false)));
@@ -40,7 +40,7 @@ async fn groups_and_archetypes_open_what_they_name() {
     let rig = Rig::new().await;
     let editor = with(&rig.ada, |caller| caller.archetype = "editor".into());
     let manager = with(&rig.ada, |caller| caller.groups = ["manager".to_owned()].into());
-    let bob = caller(&rig.office, "bob").await;
+    let bob = caller(&rig.services, "bob").await;
     let write = async |who, arguments| rig.call_as(who, "syscall.knowledge.write", None, arguments).await;
     write(&bob, json!({ "entry_id": "e", "content": "x", "writers": ["archetype:editor"] })).await.unwrap();
     write(&editor, json!({ "entry_id": "e", "content": "y" })).await.unwrap();

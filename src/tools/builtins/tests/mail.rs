@@ -63,9 +63,9 @@ async fn a_file_whose_mail_would_be_refused_is_not_written() {
     for (name, expected, change) in bounds {
         let rig = Rig::new().await;
         rig.content("syscall.message.send", json!({ "to": "bob", "content": "first" })).await;
-        let mut limits = (*rig.office.cx.limits()).clone();
+        let mut limits = (*rig.services.ctx.limits()).clone();
         change(&mut limits);
-        rig.office.cx.set_limits(limits);
+        rig.services.ctx.set_limits(limits);
         let send = json!({ "to": "bob", "content": "figures", "filename": "f.md" });
         assert_eq!(code(rig.call("syscall.message.send", send).await), expected, "{name}");
         assert!(!rig.dir.path().join("data/workspace/agents/bob/inbox/f.md").exists(), "{name}");
@@ -80,7 +80,7 @@ async fn an_ask_opens_and_what_can_never_be_answered_is_refused() {
     let mail = rig.inbox("bob").await;
     assert_eq!((mail[0].kind, mail[0].body.as_str()), (Kind::Ask, "why?\n\nContext:\nc"));
     assert_eq!(code(rig.call("syscall.ask", json!({ "agent_id": "ada", "message": "x" })).await), Code::Conflict);
-    let bob = caller(&rig.office, "bob").await;
+    let bob = caller(&rig.services, "bob").await;
     let back = json!({ "agent_id": "ada", "message": "x" });
     assert_eq!(code(rig.call_as(&bob, "syscall.ask", None, back).await), Code::Conflict);
     let never = json!({ "agent_id": "bob", "message": "x", "timeout_seconds": 0 });
@@ -115,7 +115,7 @@ async fn reading_the_inbox_adds_its_mail_to_the_turn() {
     let bodies: Vec<&str> = read["messages"].as_array().unwrap().iter().map(|m| m["body"].as_str().unwrap()).collect();
     assert_eq!((bodies, &read["remaining"]), (vec!["one", "two"], &json!(1)));
     let turn_id = rig.ada.turn_id;
-    let read_store = rig.office.store.read(move |r| {
+    let read_store = rig.services.store.read(move |r| {
         Box::pin(async move { Ok::<_, Refusal>((r.messages_of_turn(turn_id).await?, r.journal_of(turn_id).await?)) })
     });
     let (mail, journal) = read_store.await.unwrap();

@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ghost_commons::agents::{self, NewAgent};
-use ghost_commons::mail::{self, Chain, Draft};
-use ghost_commons::{Cx, turns};
 use ghost_config::access::Groups;
 use ghost_config::plan::{Archetype, ArchetypeConfig, LlmPlan, Origins, Plan};
 use ghost_domain::ports::{Ids, Ports, Rng};
@@ -18,6 +15,9 @@ use ghost_domain::{
     Activity, AgentId, AgentKind, CallId, Clock, Code, Desired, EventKind, Kind, Limits, Party, Refusal, RootId,
     Timestamp,
 };
+use ghost_rules::agents::{self, NewAgent};
+use ghost_rules::mail::{self, Chain, NewMessage};
+use ghost_rules::{RuleContext, turns};
 use ghost_store::Store;
 use ghost_store::memory::MemoryStore;
 use serde_json::Value;
@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use crate::builtins;
-use crate::context::{AgentControl, CallCx, Caller, Office};
+use crate::context::{AgentControl, CallContext, Caller, WorldServices};
 use crate::registry::ToolTable;
 use crate::tool::{Output, Run, Tool};
 use crate::workspace::Workspace;
@@ -126,9 +126,9 @@ fn plan(dir: &TempDir) -> Plan {
 
 pub(super) struct Rig {
     pub(super) dir: TempDir,
-    pub(super) office: Arc<Office>,
+    pub(super) services: Arc<WorldServices>,
     pub(super) tools: BTreeMap<String, Tool>,
-    pub(super) ada: CallCx,
+    pub(super) ada: CallContext,
     calls: AtomicU64,
 }
 
@@ -146,18 +146,18 @@ impl Rig {
             std::fs::write(file, text).unwrap();
         }
         let ports = Ports { clock: Arc::new(Still), ids: Arc::new(Count(AtomicU64::new(1))), rng: Arc::new(Zero) };
-        let cx = Cx::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, Limits::default());
+        let ctx = RuleContext::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, Limits::default());
         let store = MemoryStore::open();
         let workspace = Arc::new(Workspace::inline(&dir.path().join("data/workspace")).unwrap());
-        let office = Office::new(cx.clone(), store.clone(), workspace, Arc::new(Quiet), Arc::new(plan(&dir)));
-        let office = Arc::new(office.with_data_dir(&dir.path().join("data")));
+        let services = WorldServices::new(ctx.clone(), store.clone(), workspace, Arc::new(Quiet), Arc::new(plan(&dir)));
+        let services = Arc::new(services.with_data_dir(&dir.path().join("data")));
         for (name, archetype) in [("ada", "editor"), ("bob", "writer")] {
-            office.workspace.ensure_agent(&id(name)).await.unwrap();
-            add_agent(&cx, &store, name, archetype).await;
+            services.workspace.ensure_agent(&id(name)).await.unwrap();
+            add_agent(&ctx, &store, name, archetype).await;
         }
-        let ada = caller(&office, "ada").await;
+        let ada = caller(&services, "ada").await;
         let tools = builtins::all().into_iter().map(|tool| (tool.spec.name.clone(), tool)).collect();
-        Self { dir, office, tools, ada, calls: AtomicU64::new(1) }
+        Self { dir, services, tools, ada, calls: AtomicU64::new(1) }
     }
 
     /// Runs a call of ada's as a turn does.
@@ -171,7 +171,7 @@ impl Rig {
 
     pub(super) async fn call_as(
         &self,
-        cx: &CallCx,
+        ctx: &CallContext,
         tool: &str,
         alias: Option<&str>,
         arguments: Value,
@@ -179,36 +179,36 @@ impl Rig {
         let tool = &self.tools[tool];
         let arguments = tool.normalise(alias, arguments);
         tool.validate(&arguments)?;
-        self.run(cx, tool, arguments).await
+        self.run(ctx, tool, arguments).await
     }
 
     /// Runs a call whose arguments nobody has looked at.
-    pub(super) async fn run(&self, cx: &CallCx, tool: &Tool, arguments: Value) -> Result<Output, Refusal> {
+    pub(super) async fn run(&self, ctx: &CallContext, tool: &Tool, arguments: Value) -> Result<Output, Refusal> {
         let call_id = CallId(Uuid::from_u128(u128::from(self.calls.fetch_add(1, Ordering::Relaxed)) << 64));
-        let cx = CallCx { call_id, ..cx.clone() };
-        let store = &self.office.store;
+        let ctx = CallContext { call_id, ..ctx.clone() };
+        let store = &self.services.store;
         let output = match tool.run.resolve(&arguments) {
-            Run::Read(tool) => tool.run(&cx, arguments).await,
+            Run::Read(tool) => tool.run(&ctx, arguments).await,
             Run::World(tool) => {
-                let arguments = tool.look(&cx, arguments).await?;
-                let done = store.write(move |w| Box::pin(async move { tool.apply(&cx, arguments, w).await })).await;
+                let arguments = tool.look(&ctx, arguments).await?;
+                let done = store.write(move |w| Box::pin(async move { tool.apply(&ctx, arguments, w).await })).await;
                 match done {
-                    Err(refusal) => Err(ghost_commons::mail::with_nearest(store, refusal).await),
+                    Err(refusal) => Err(ghost_rules::mail::with_nearest(store, refusal).await),
                     done => done,
                 }
             }
             Run::File(tool) => {
-                let work = tool.prepare(&cx, &arguments).await?;
-                self.office.workspace.carry_out(&work.plan, &work.bytes).await?;
-                store.write(move |w| Box::pin(async move { tool.record(&cx, arguments, &work.plan, w).await })).await
+                let work = tool.prepare(&ctx, &arguments).await?;
+                self.services.workspace.carry_out(&work.plan, &work.bytes).await?;
+                store.write(move |w| Box::pin(async move { tool.record(&ctx, arguments, &work.plan, w).await })).await
             }
             Run::Ask(tool) => {
-                let ask = store.write(move |w| Box::pin(async move { tool.open(&cx, arguments, w).await })).await?;
+                let ask = store.write(move |w| Box::pin(async move { tool.open(&ctx, arguments, w).await })).await?;
                 Ok(serde_json::to_value(ask).unwrap().into())
             }
             Run::Outside(_) | Run::Choose(_) => unreachable!("no built-in of this stage"),
         }?;
-        let (office_cx, events) = (self.office.cx.clone(), output.events.clone());
+        let (office_cx, events) = (self.services.ctx.clone(), output.events.clone());
         store
             .write(move |w| {
                 Box::pin(async move {
@@ -225,7 +225,7 @@ impl Rig {
     /// The kinds of all events so far.
     pub(super) async fn events(&self) -> Vec<(EventKind, Value)> {
         let read = self
-            .office
+            .services
             .store
             .read(|r| Box::pin(async move { Ok::<_, Refusal>(r.event_list(0, &Default::default(), 1_000).await?) }));
         read.await.unwrap().0.into_iter().map(|event| (event.kind, (*event.payload).clone())).collect()
@@ -233,13 +233,13 @@ impl Rig {
 
     /// Mail to ada that has not been taken.
     pub(super) async fn mail_to_ada(&self, kind: Kind, body: &str) {
-        deliver(&self.office, "ada", kind, body).await;
+        deliver(&self.services, "ada", kind, body).await;
     }
 
     pub(super) async fn inbox(&self, name: &str) -> Vec<ghost_domain::Envelope> {
         let name = id(name);
         let read = self
-            .office
+            .services
             .store
             .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.inbox_pending(&name, 100).await?) }));
         read.await.unwrap()
@@ -250,7 +250,7 @@ impl Rig {
     }
 }
 
-async fn add_agent(cx: &Cx, store: &Store, name: &str, archetype: &str) {
+async fn add_agent(ctx: &RuleContext, store: &Store, name: &str, archetype: &str) {
     let new = NewAgent {
         agent_id: id(name),
         archetype: archetype.into(),
@@ -261,31 +261,31 @@ async fn add_agent(cx: &Cx, store: &Store, name: &str, archetype: &str) {
         overrides: Value::Null,
         daily_money: None,
         goal: None,
-        chain: Chain::root(cx),
+        chain: Chain::root(ctx),
     };
-    let cx = cx.clone();
-    store.write(move |w| Box::pin(async move { agents::create(w, &cx, &Party::System, new).await })).await.unwrap();
+    let ctx = ctx.clone();
+    store.write(move |w| Box::pin(async move { agents::create(w, &ctx, &Party::System, new).await })).await.unwrap();
 }
 
-async fn deliver(office: &Office, to: &str, kind: Kind, body: &str) {
-    let draft = Draft::new(&id(to), Party::System, kind, body, Chain::root(&office.cx));
-    let cx = office.cx.clone();
-    office.store.write(move |w| Box::pin(async move { mail::deliver(w, &cx, draft).await })).await.unwrap();
+async fn deliver(services: &WorldServices, to: &str, kind: Kind, body: &str) {
+    let new_message = NewMessage::new(&id(to), Party::System, kind, body, Chain::root(&services.ctx));
+    let ctx = services.ctx.clone();
+    services.store.write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await })).await.unwrap();
 }
 
 /// A call of that agent, in a turn that mail has opened.
-pub(super) async fn caller(office: &Arc<Office>, name: &str) -> CallCx {
-    deliver(office, name, Kind::Message, "begin").await;
-    let (cx, agent_id) = (office.cx.clone(), id(name));
-    let taken = office
+pub(super) async fn caller(services: &Arc<WorldServices>, name: &str) -> CallContext {
+    deliver(services, name, Kind::Message, "begin").await;
+    let (ctx, agent_id) = (services.ctx.clone(), id(name));
+    let taken = services
         .store
-        .write(move |w| Box::pin(async move { turns::take(w, &cx, &agent_id, None).await }))
+        .write(move |w| Box::pin(async move { turns::take(w, &ctx, &agent_id, None).await }))
         .await
         .unwrap()
         .unwrap();
     let agent_id = id(name);
-    CallCx {
-        office: Arc::clone(office),
+    CallContext {
+        services: Arc::clone(services),
         caller: Arc::new(Caller {
             write_acl: WriteAcl::new(&[format!("agents/{agent_id}/"), "output/reports/".into()]).unwrap(),
             agent_id,
@@ -305,8 +305,8 @@ pub(super) async fn caller(office: &Arc<Office>, name: &str) -> CallCx {
 }
 
 /// The same call by someone with other rights.
-pub(super) fn with(cx: &CallCx, change: impl FnOnce(&mut Caller)) -> CallCx {
-    let mut caller = (*cx.caller).clone();
+pub(super) fn with(ctx: &CallContext, change: impl FnOnce(&mut Caller)) -> CallContext {
+    let mut caller = (*ctx.caller).clone();
     change(&mut caller);
-    CallCx { caller: Arc::new(caller), ..cx.clone() }
+    CallContext { caller: Arc::new(caller), ..ctx.clone() }
 }

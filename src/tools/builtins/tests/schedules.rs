@@ -136,7 +136,7 @@ async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
 async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_its_agents() {
     let rig = Rig::new().await;
     let hook = |agent: &str| {
-        let mut plan = (*rig.office.plan()).clone();
+        let mut plan = (*rig.services.plan()).clone();
         let shop = ghost_config::plan::WebhookPlan {
             url: "http://127.0.0.1:9/in".into(),
             secret_env: "SECRET".into(),
@@ -145,7 +145,7 @@ async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_i
             actions: Vec::new(),
         };
         plan.webhooks.insert("shop".into(), shop);
-        rig.office.set_plan(plan.into());
+        rig.services.set_plan(plan.into());
     };
     let job = |to: &str| {
         let options = json!({ "deliver": "webhook", "to": to });
@@ -172,9 +172,9 @@ async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_i
     let patch = |patch: serde_json::Value| json!({ "action": "update", "job_id": "digest", "patch": patch });
     let changed = rig.content("util.cron", patch(json!({ "options": { "max_rounds": 2 } }))).await;
     assert_eq!((&changed["to"], &changed["max_rounds"]), (&json!("shop/customer-17"), &json!(2)));
-    let mut plan = (*rig.office.plan()).clone();
+    let mut plan = (*rig.services.plan()).clone();
     plan.webhooks.clear();
-    rig.office.set_plan(plan.into());
+    rig.services.set_plan(plan.into());
     assert_eq!(rig.content("util.cron", patch(json!({ "enabled": false }))).await["enabled"], false);
     assert_eq!(code(rig.call("util.cron", patch(json!({ "enabled": true }))).await), Code::NotFound);
 }
@@ -184,7 +184,7 @@ async fn a_watch_begins_with_what_is_there_and_stays_inside_the_workspace() {
     let rig = Rig::new().await;
     let set = rig.content("util.watch", json!({ "path": "notes", "events": ["created"], "recursive": true })).await;
     assert_eq!((set["path"].as_str(), set["name"].as_str()), (Some("agents/ada/notes"), Some("agents:ada:notes")));
-    let (schedule_id, store) = (set["watch_id"].as_str().unwrap().parse().unwrap(), rig.office.store.clone());
+    let (schedule_id, store) = (set["watch_id"].as_str().unwrap().parse().unwrap(), rig.services.store.clone());
     let kept = store.read(move |r| Box::pin(async move { r.watch_snapshot_get(schedule_id).await })).await.unwrap();
     assert!(kept.is_some());
     rig.content("util.watch", json!({ "path": "shared", "scope": "world", "name": "box" })).await;
@@ -209,7 +209,7 @@ async fn nobody_changes_what_is_another_s() {
     let set = rig
         .content("util.cron", json!({ "action": "add", "name": "a", "schedule": { "every": "1h" }, "message": "x" }))
         .await;
-    let bob = caller(&rig.office, "bob").await;
+    let bob = caller(&rig.services, "bob").await;
     for action in ["remove", "run", "runs"] {
         let result = rig.call_as(&bob, "util.cron", None, json!({ "action": action, "job_id": set["job_id"] })).await;
         match action {

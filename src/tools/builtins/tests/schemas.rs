@@ -229,7 +229,7 @@ async fn a_registry_holds_what_was_granted_and_nothing_else() {
     assert_eq!(code(registry.find("workspace.raed").map(|_| ())), Code::UnknownTool);
     let hint = |registry: &Registry| registry.find("syscall.agent.create").map(|_| ()).unwrap_err().hint.unwrap();
     assert!(!hint(&registry).contains("admin"));
-    let plan = Arc::new(Plan { groups, ..(*rig.office.plan()).clone() });
+    let plan = Arc::new(Plan { groups, ..(*rig.services.plan()).clone() });
     let registry = registry.of_plan(Arc::clone(&plan));
     assert!(hint(&registry).starts_with("it needs the privilege group admin; use one"), "{}", hint(&registry));
     let mut member = (*rig.ada.caller).clone();

@@ -48,7 +48,7 @@ async fn what_may_not_be_held_is_not_there() {
     // A skill whose folder is gone can still be let go.
     rig.content("syscall.skill.acquire", json!({ "name": "git" })).await;
     std::fs::remove_dir_all(rig.dir.path().join("skills/git")).unwrap();
-    rig.office.set_plan(rig.office.plan());
+    rig.services.set_plan(rig.services.plan());
     assert_eq!(code(rig.call("syscall.skill.acquire", json!({ "name": "git" })).await), Code::NotFound);
     rig.content("syscall.skill.drop", json!({ "name": "git" })).await;
 }

@@ -24,7 +24,7 @@ async fn a_task_is_created_listed_read_and_changed() {
     assert_eq!(bobs.as_array().unwrap().len(), 1);
     let cut = rig.call("syscall.task.list", json!({ "limit": 1 })).await.unwrap();
     assert!(cut.truncated && cut.content.as_array().unwrap().len() == 1);
-    let bob = caller(&rig.office, "bob").await;
+    let bob = caller(&rig.services, "bob").await;
     let done = json!({ "task_id": task["task_id"], "status": "done", "result": "7", "note": "n" });
     assert_eq!(rig.call_as(&bob, "syscall.task.update", None, done).await.unwrap().content["status"], "done");
     let full = rig.content("syscall.task.get", json!({ "task_id": task["task_id"] })).await;
@@ -84,8 +84,8 @@ async fn without_the_privilege_only_ones_own_tasks_may_be_changed() {
         Code::AccessDenied,
         "a denial holds for the owner, too"
     );
-    let mut plan = (*rig.office.plan()).clone();
+    let mut plan = (*rig.services.plan()).clone();
     plan.owner_may_update_tasks = false;
-    rig.office.set_plan(plan.into());
+    rig.services.set_plan(plan.into());
     assert_eq!(code(rig.call("syscall.task.update", status(&own)).await), Code::AccessDenied);
 }

@@ -1,0 +1,212 @@
+//! A conversation that is fitted into its bound: what is old goes first, what was just learnt last (TOOL-14).
+//!
+//! Must never: touch the opening, or leave a call without its result.
+
+use ghost_domain::transcript::{Block, Message};
+use serde_json::Value;
+
+/// Bytes of a result of the last round that are left in any case, and those of the mark behind what was cut.
+const RESULT_LEAST: usize = 400;
+const MARK_BYTES: usize = 64;
+
+/// Bytes of a conversation.
+#[must_use]
+pub fn bytes_of(messages: &[Message]) -> usize {
+    messages.iter().map(message_bytes).sum()
+}
+
+/// Fits a conversation into `most` bytes: from the oldest round on, results are emptied and long words and arguments are
+/// cut. If that is not enough, the results of the last round are cut, each by its share, and then its arguments. The
+/// opening stays whole, and no call loses its result.
+pub fn truncate(messages: &mut [Message], keep_first: usize, most: usize) {
+    let mut total = bytes_of(messages);
+    let last = messages.len().saturating_sub(2);
+    for message in messages.iter_mut().take(last).skip(keep_first) {
+        if total <= most {
+            return;
+        }
+        for block in &mut message.blocks {
+            let before = block_bytes(block);
+            match block {
+                Block::ToolResult { content, .. } if content.len() > 120 => {
+                    *content = format!("[an older result of {} bytes, dropped to save room]", content.len());
+                }
+                Block::ToolCall { arguments, .. } => shorten(arguments),
+                Block::Text { text } if text.len() > 400 => {
+                    *text = format!("{}\n[cut to save room]", ghost_domain::text::prefix_bytes(text, 300));
+                }
+                _ => {}
+            }
+            total = total.saturating_sub(before.saturating_sub(block_bytes(block)));
+        }
+    }
+    // What providers attached cannot be cut, only left out, and all of an answer's together.
+    for message in messages.iter_mut().take(last).skip(keep_first) {
+        if total <= most {
+            return;
+        }
+        let before = message_bytes(message);
+        message.blocks.retain(|block| !matches!(block, Block::Opaque(_)));
+        total = total.saturating_sub(before.saturating_sub(message_bytes(message)));
+    }
+    if let Some(over) = total.checked_sub(most).filter(|over| *over > 0) {
+        let round = messages.get_mut(last.max(keep_first)..).unwrap_or_default();
+        fit_round(round, over);
+    }
+}
+
+/// Takes `over` bytes out of a round, as far as that can be done.
+fn fit_round(round: &mut [Message], over: usize) {
+    let blocks = || round.iter().flat_map(|message| &message.blocks);
+    let whole: usize = blocks().filter(|block| matches!(block, Block::ToolResult { .. })).map(block_bytes).sum();
+    let all: usize = blocks().map(block_bytes).sum();
+    let left = whole.saturating_sub(over);
+    for block in round.iter_mut().flat_map(|message| &mut message.blocks) {
+        if let Block::ToolResult { content, .. } = block {
+            // In 128 bits, because two sizes are multiplied.
+            let share = content.len() as u128 * left as u128 / whole.max(1) as u128;
+            let share = usize::try_from(share).unwrap_or(usize::MAX).saturating_sub(MARK_BYTES).max(RESULT_LEAST);
+            if content.len() > share {
+                *content = ghost_domain::text::cut_marked(content, share).0;
+            }
+        }
+    }
+    if all.saturating_sub(bytes_of(round)) < over {
+        for block in round.iter_mut().flat_map(|message| &mut message.blocks) {
+            if let Block::ToolCall { arguments, .. } = block {
+                shorten(arguments);
+            }
+        }
+    }
+}
+
+/// Cuts the long strings of arguments that were carried out long ago, such as a file's content.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > 400 => {
+            *text = format!("{}[cut to save room]", ghost_domain::text::prefix_bytes(text, 300));
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(map) => map.values_mut().for_each(shorten),
+        _ => {}
+    }
+}
+
+fn block_bytes(block: &Block) -> usize {
+    match block {
+        Block::Text { text } => text.len(),
+        Block::Thinking { text } => text.len(),
+        Block::Opaque(opaque) => opaque.json.len(),
+        Block::Image { data, .. } => data.len(),
+        Block::ToolCall { name, arguments, .. } => name.len() + json_bytes(arguments),
+        Block::ToolResult { content, .. } => content.len(),
+    }
+}
+
+fn message_bytes(message: &Message) -> usize {
+    let mut proven = false;
+    let mut of = |block: &Block| {
+        // Reasoning that nothing proves is not sent back.
+        let sent = proven || !matches!(block, Block::Thinking { .. });
+        proven = matches!(block, Block::Opaque(opaque) if opaque.attached);
+        if sent { block_bytes(block) } else { 0 }
+    };
+    message.blocks.iter().map(&mut of).sum()
+}
+
+/// A cheap size of a JSON value: near enough for a bound.
+fn json_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(json_bytes).sum::<usize>() + items.len(),
+        Value::Object(map) => map.iter().map(|(key, item)| key.len() + 4 + json_bytes(item)).sum(),
+        _ => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::transcript::{Opaque, Role};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_sent_back_takes_no_room() {
+        let thought = || Block::Thinking { text: "y".repeat(900) };
+        let proof = Block::Opaque(Opaque { author: "p/m".into(), json: "{}".into(), attached: true });
+        let result = Block::ToolResult { id: "1".into(), name: "t".into(), content: "z".repeat(500), is_error: false };
+        let said = Message { role: Role::Assistant, blocks: vec![thought(), proof, thought()] };
+        let mut messages =
+            vec![said, Message { role: Role::Tool, blocks: vec![result] }, Message::text(Role::User, "")];
+        assert_eq!(bytes_of(&messages), 1_402);
+        let before = messages.clone();
+        truncate(&mut messages, 0, 1_402);
+        assert_eq!(messages, before);
+    }
+
+    #[test]
+    fn what_was_attached_long_ago_is_left_out_where_nothing_else_helps() {
+        let attached = || Block::Opaque(Opaque { author: "p/m".into(), json: "x".repeat(5_000), attached: true });
+        let said =
+            || Message { role: Role::Assistant, blocks: vec![attached(), Block::Thinking { text: "t".repeat(90) }] };
+        let mut messages = vec![said(), said(), said(), said()];
+        truncate(&mut messages, 1, 16_000);
+        let kept: Vec<bool> =
+            messages.iter().map(|message| matches!(message.blocks.first(), Some(Block::Opaque(_)))).collect();
+        assert_eq!(kept, [true, false, true, true], "the opening and the last round keep theirs");
+    }
+
+    #[test]
+    fn fitting_shortens_old_arguments_too() {
+        let arguments = json!({ "path": "a.md", "content": "y".repeat(5_000) });
+        let big = Block::ToolCall { id: "x".into(), name: "t".into(), arguments };
+        let mut messages = vec![Message { role: Role::Assistant, blocks: vec![big] }; 4];
+        truncate(&mut messages, 1, 15_500);
+        let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
+        assert!(sizes[0] > 5_000 && sizes[1] < 400 && sizes[3] > 5_000, "{sizes:?}");
+        assert_eq!(messages[1].calls().next().unwrap().2["path"], "a.md");
+    }
+
+    #[test]
+    fn the_last_round_is_cut_when_nothing_else_is_left() {
+        let result = |bytes: usize| Block::ToolResult {
+            id: "1".into(),
+            name: "t".into(),
+            content: "z".repeat(bytes),
+            is_error: false,
+        };
+        let big = json!({ "path": "a.md", "content": "y".repeat(5_000) });
+        let call = Block::ToolCall { id: "1".into(), name: "t".into(), arguments: big };
+        let messages = || {
+            vec![
+                Message::text(Role::User, "x".repeat(2_000)),
+                Message { role: Role::Assistant, blocks: vec![call.clone()] },
+                Message { role: Role::Tool, blocks: vec![result(8_000), result(2_000)] },
+            ]
+        };
+        let sizes = |most| {
+            let mut messages = messages();
+            truncate(&mut messages, 1, most);
+            messages.iter().map(message_bytes).collect::<Vec<_>>()
+        };
+        let results = sizes(12_100);
+        assert!(results[0] == 2_000 && results[1] > 5_000 && (5_000..5_300).contains(&results[2]), "{results:?}");
+        let arguments = sizes(4_000);
+        assert!(arguments[0] == 2_000 && arguments[1] < 400 && arguments[2] < 1_000, "{arguments:?}");
+    }
+
+    #[test]
+    fn fitting_empties_old_results_and_keeps_the_ends() {
+        let long = "y".repeat(1_000);
+        let result = |id: &str| Message {
+            role: Role::Tool,
+            blocks: vec![Block::ToolResult { id: id.into(), name: "t".into(), content: long.clone(), is_error: false }],
+        };
+        let mut messages = vec![Message::text(Role::User, long.clone()), result("1"), result("2"), result("3")];
+        truncate(&mut messages, 1, 3_100);
+        assert_eq!(messages[0].visible_text().len(), 1_000);
+        let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
+        assert!(sizes[1] < 100 && sizes[3] == 1_000, "{sizes:?}");
+    }
+}

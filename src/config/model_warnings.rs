@@ -1,0 +1,135 @@
+//! What someone asks of a model that it cannot do: to think or not to think, a temperature, a longer answer than it gives, an
+//! API that it does not have.
+//!
+//! Must never: keep a world from starting, or say anything of a model that nothing is known of.
+
+use std::collections::BTreeSet;
+
+use ghost_domain::AgentId;
+use ghost_domain::model_facts::{Api, ModelFacts, Thinking, ThinkingControl};
+use ghost_domain::text::clip;
+
+use crate::plan::{ModelChoice, Origin, Plan, ProviderKind};
+use crate::problem::{Problem, Problems, Severity};
+
+/// A warning for each thing that the agents of `plan`, and those that may be created, ask of a model that cannot do it. `knows`
+/// says of an archetype whether it is known what its agents think with.
+#[must_use]
+pub fn model_warnings(plan: &Plan, knows: impl Fn(&str) -> bool) -> Vec<Problem> {
+    let mut warnings = Warnings { plan, found: Vec::new(), apis: BTreeSet::new() };
+    for agent in plan.agents.iter().filter(|agent| knows(&agent.archetype)) {
+        warnings.check(Some(&agent.agent_id), &agent.archetype, &agent.model);
+    }
+    for name in plan.creatable.iter().filter(|name| knows(name)) {
+        if let Some(archetype) = plan.archetypes.get(name) {
+            warnings.check(None, name, &archetype.config.model);
+        }
+    }
+    // Many agents may have one archetype, and its settings.
+    Problems::sorted(warnings.found).0
+}
+
+struct Warnings<'p> {
+    plan: &'p Plan,
+    found: Vec<Problem>,
+    /// Providers whose `api` was told.
+    apis: BTreeSet<String>,
+}
+
+impl Warnings<'_> {
+    fn check(&mut self, agent: Option<&AgentId>, archetype: &str, choice: &ModelChoice) {
+        let llm = &self.plan.llm;
+        let resolved = llm.resolve(choice);
+        let (Some(provider), Some(model)) = (&resolved.provider, &resolved.model) else { return };
+        let (provider, model) = (provider.as_str(), model.as_str());
+        let fallbacks = choice.fallback_models.iter().map(|entry| llm.fallback_target(provider, entry));
+        for (at, (provider, model)) in std::iter::once((provider, model)).chain(fallbacks).enumerate() {
+            // A provider that is not there is told elsewhere.
+            let Some(plan) = llm.providers.get(provider) else { continue };
+            let facts = llm.facts(plan.kind, provider, model);
+            let shown = clip(&format!("{provider}/{model}"), 120);
+            self.api(provider, &shown, &facts);
+            let of = |key: &'static str| self.origin(agent, archetype, key, (provider, model));
+            let mut found = Vec::new();
+            if let (Some(wanted), Some(most)) = (choice.max_tokens, facts.output_tokens)
+                && u64::from(wanted) > most
+            {
+                let message = format!("`{shown}` answers with at most {most} tokens, and {wanted} are asked for");
+                found.push((of("max_tokens"), message, format!("write at most {most}, or name another model")));
+            }
+            // Who stands in does what it can: what it cannot is left out.
+            if at == 0 {
+                if choice.temperature.is_some() && !facts.temperature {
+                    let message = format!("`{shown}` takes no temperature: it is not sent");
+                    found.push((of("temperature"), message, "take it out, or name another model".to_owned()));
+                }
+                let thinking = choice.thinking.and_then(|wanted| thinking(plan.kind, &facts, wanted));
+                if let Some((what, hint)) = thinking {
+                    found.push((of("thinking"), format!("`{shown}` {what}"), hint));
+                }
+            }
+            let as_problem = |(origin, message, hint): (Origin, String, String)| {
+                origin.problem(Severity::Warning, message, format!("{hint}{}", self.source()))
+            };
+            let problems: Vec<Problem> = found.into_iter().map(as_problem).collect();
+            self.found.extend(problems);
+        }
+    }
+
+    fn api(&mut self, provider: &str, shown: &str, facts: &ModelFacts) {
+        let set = self.plan.llm.providers.get(provider).and_then(|plan| plan.api);
+        let (Some(set), Some(needs)) = (set, facts.api) else { return };
+        if set == needs || !self.apis.insert(shown.to_owned()) {
+            return;
+        }
+        let what = match needs {
+            Api::Responses => "takes tools only through the API `responses`",
+            Api::Chat => "has only the API `chat`",
+        };
+        let message = format!("`{shown}` {what}, and `api: {}` is set", set.as_str());
+        let hint = format!("write `api: {}`, or take it out{}", needs.as_str(), self.source());
+        self.found.push(self.plan.origins.provider(provider, "api").problem(Severity::Warning, message, hint));
+    }
+
+    /// Where `key` is said of the agent: by itself, else by its archetype, else where the model is named.
+    fn origin(&self, agent: Option<&AgentId>, archetype: &str, key: &'static str, model: (&str, &str)) -> Origin {
+        let origins = &self.plan.origins;
+        let own = agent.and_then(|id| origins.agent_settings.get(&(id.clone(), key)));
+        let found = own.or_else(|| origins.archetype_settings.get(&(archetype.to_owned(), key)));
+        found.cloned().unwrap_or_else(|| origins.model(model.0, model.1))
+    }
+
+    /// Whose word it is.
+    fn source(&self) -> String {
+        format!("; if the list of {} is wrong of it, say so in `llm.models_file`", self.plan.llm.models.as_of())
+    }
+}
+
+/// What a model does where `wanted` is asked for, and what to do.
+fn thinking(kind: ProviderKind, facts: &ModelFacts, wanted: Thinking) -> Option<(String, String)> {
+    let least = facts.thinking_tokens.map_or(0, |(least, _)| least);
+    let always = match facts.thinking {
+        ThinkingControl::AlwaysAdaptive => true,
+        ThinkingControl::Effort => facts.efforts.first().is_some_and(|least| least != "none"),
+        // Elsewhere thinking is turned off by a word, here by a budget of none.
+        ThinkingControl::Budget => kind == ProviderKind::Gemini && least > 0,
+        _ => false,
+    };
+    match (facts.thinking, wanted) {
+        (ThinkingControl::Never, Thinking::None) => None,
+        (ThinkingControl::Never, _) => {
+            let hint = "take `thinking` out, or name a model that thinks";
+            Some((format!("does not think, and `{}` is asked for", wanted.as_str()), hint.to_owned()))
+        }
+        (_, Thinking::None) if always => {
+            let little = facts.efforts.first().map(|word| format!(", which is `{word}`")).unwrap_or_default();
+            let hint = "write `low`, or name another model";
+            Some((format!("always thinks: it is told to as little as it takes{little}"), hint.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "model_warnings_tests.rs"]
+mod tests;

@@ -1,0 +1,108 @@
+//! Where a world's files lie, and how messages name them.
+//!
+//! Must never: leave the world's directory.
+
+use std::path::{Path, PathBuf};
+
+use crate::files::{ARCHETYPES, MARKDOWN_MAX, WORLD_FILE, read_text};
+use crate::near_names::{self, Wanted};
+use crate::reader::is_name;
+use crate::report::{FileReport, Report};
+use crate::world_file::WorldFile;
+
+/// The markdown files that a world's directory may hold.
+const MARKDOWN: [&str; 2] = ["laws.md", "tools.md"];
+
+/// A world's directory and its own file.
+pub struct WorldPaths {
+    /// The directory as it is named in messages.
+    pub shown: PathBuf,
+    /// The directory, canonical.
+    pub dir: PathBuf,
+    /// The world file, within `dir`.
+    pub file: PathBuf,
+    /// The world file as it is named in messages.
+    pub shown_file: PathBuf,
+    /// Whether the world file is there; that it is not was told.
+    pub there: bool,
+}
+
+/// The directory of the world at `path`, its directory or its world file, as messages name it.
+#[must_use]
+pub fn shown_dir(path: &Path) -> PathBuf {
+    if path.is_file() {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        parent.unwrap_or(Path::new(".")).to_owned()
+    } else {
+        path.to_owned()
+    }
+}
+
+impl WorldPaths {
+    /// The place of the world at `path`; what keeps it from being one goes into `report`.
+    pub fn of(path: &Path, report: &Report) -> Option<Self> {
+        let file = report.file(path);
+        let shown = shown_dir(path);
+        let dir = match shown.canonicalize() {
+            Ok(dir) if dir.is_dir() => dir,
+            Ok(_) => {
+                let message = "this is neither a world's directory nor its world file";
+                file.error(0, "", message, "name a directory that holds world-config.yaml");
+                return None;
+            }
+            Err(error) => {
+                let hint = "name a directory that holds world-config.yaml; `ghostd init DIR` makes one";
+                file.error(0, "", format!("the world cannot be read: {error}"), hint);
+                return None;
+            }
+        };
+        let name = if path.is_file() { path.file_name().map(PathBuf::from)? } else { PathBuf::from(WORLD_FILE) };
+        let shown_file = shown.join(&name);
+        let there = dir.join(&name).symlink_metadata().is_ok();
+        if !there {
+            let hint = match near_names::meant_world_file(&dir) {
+                Some(near) => format!("did you mean `{near}` to be it? Rename it to `{WORLD_FILE}`"),
+                None => "`ghostd init DIR` makes a world to start from".to_owned(),
+            };
+            report.file(&shown_file).error(0, "", "the world file is missing", hint);
+            // Somewhere else altogether, nothing more is to be said.
+            if !dir.join(ARCHETYPES).is_dir() {
+                return None;
+            }
+        }
+        Some(Self { file: dir.join(name), shown, dir, shown_file, there })
+    }
+
+    /// The texts of `laws.md` and `tools.md`; empty where there is none. What was meant to be one of them, or to be a
+    /// directory that is read, is reported.
+    pub fn markdowns(&self, report: &Report) -> (String, String) {
+        let names = near_names::names_in(&self.dir);
+        let at = |name: &str| report.file(self.shown.join(name));
+        near_names::report(names.iter().map(String::as_str), &MARKDOWN, Wanted::World { dir: &self.dir }, &at);
+        near_names::report_directories(&self.dir, &self.shown, report);
+        if self.there && self.file.file_name().is_some_and(|name| name == WORLD_FILE) {
+            near_names::report_world_files(&self.dir, &self.shown, report);
+        }
+        let [laws, tools] = MARKDOWN.map(|name| self.markdown(name, report));
+        (laws, tools)
+    }
+
+    fn markdown(&self, name: &str, report: &Report) -> String {
+        let path = self.dir.join(name);
+        let read = || read_text(&path, &self.dir, MARKDOWN_MAX, &report.file(self.shown.join(name)));
+        // A dangling link is a mistake, not an absent file, so links are not followed to see whether it is there.
+        if path.symlink_metadata().is_ok() { read().unwrap_or_default() } else { String::new() }
+    }
+
+    /// The world's id and its name.
+    pub fn identity(&self, world: &WorldFile<'_>, file: &FileReport<'_>) -> Option<(String, String)> {
+        let from_dir =
+            || self.dir.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name)).map(str::to_owned);
+        let Some(id) = world.id.clone().or_else(from_dir) else {
+            let hint = "write `world: { id: my-world }`";
+            file.error(world.id_line, "world.id", "the world has no id, and its directory's name cannot be one", hint);
+            return None;
+        };
+        Some((id.clone(), world.name.clone().unwrap_or(id)))
+    }
+}

@@ -1,0 +1,64 @@
+//! An operator acts as itself, or as an agent (`as_agent`): then it is bound as the agent is, and named besides it.
+//!
+//! Must never: give an agent's name more than the agent has.
+
+use std::collections::BTreeSet;
+
+use ghost_config::plan::Plan;
+use ghost_domain::{Agent, AgentId, Code, Party, Refusal, Viewer};
+use ghost_rules::chat::Speaker;
+use ghost_rules::knowledge::Author;
+use ghost_rules::mail;
+use ghost_store::Reads;
+use serde_json::json;
+
+use crate::convert::input;
+
+/// The agent that a request wants to act as, if it names one.
+pub fn wanted(as_agent: Option<&str>) -> Result<Option<AgentId>, Refusal> {
+    input::parsed_if("as_agent", as_agent)
+}
+
+/// Who acts: `operator` itself, or the agent that it acts as, which must be there and have `tool`, the canonical name of
+/// the tool by which it would do the same thing itself.
+pub async fn author(
+    r: &mut dyn Reads,
+    plan: &Plan,
+    operator: Party,
+    as_agent: Option<&AgentId>,
+    tool: &str,
+) -> Result<Author, Refusal> {
+    let Some(agent_id) = as_agent else {
+        return Ok(Author { by: operator, viewer: Viewer::Everything, through: None });
+    };
+    let agent = mail::agent_for_operator(r, |agent| plan.may_run(agent), agent_id).await?;
+    let groups = groups_if_granted(plan, &agent, tool)?;
+    let viewer = Viewer::Agent { agent_id: agent.agent_id.clone(), archetype: agent.archetype, groups };
+    Ok(Author { by: Party::Agent(agent.agent_id), viewer, through: Some(operator) })
+}
+
+/// The same for who speaks in a channel.
+pub async fn speaker(
+    r: &mut dyn Reads,
+    plan: &Plan,
+    operator: Party,
+    as_agent: Option<&AgentId>,
+    tool: &str,
+) -> Result<Speaker, Refusal> {
+    let author = author(r, plan, operator, as_agent, tool).await?;
+    Ok(Speaker { party: author.by, via: author.through })
+}
+
+/// The privilege groups of an agent that has `tool` by the plan in force. One that the plan no longer runs has no tools.
+fn groups_if_granted(plan: &Plan, agent: &Agent, tool: &str) -> Result<BTreeSet<String>, Refusal> {
+    let lacks = |why: &str, hint: &str| {
+        Refusal::new(Code::AccessDenied, format!("{} may not use {tool}{why}", agent.agent_id))
+            .hint(format!("{hint}, or act as yourself: leave as_agent out"))
+            .details(json!({ "field": "as_agent", "tool": tool }))
+    };
+    match plan.spec_for(agent) {
+        Ok(spec) if spec.access.can_access(tool) => Ok(spec.access.groups().clone()),
+        Ok(_) => Err(lacks("", "grant it the tool in the world's files")),
+        Err(refusal) => Err(lacks(&format!(": {}", refusal.message), "correct the world's files")),
+    }
+}

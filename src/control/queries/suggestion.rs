@@ -1,0 +1,124 @@
+//! Which id was meant by one that nothing has, or that is none: whoever copies an id loses a piece of it now and then.
+//!
+//! Must never: be asked on a path that is walked often, or look beyond the first part of a list.
+
+use ghost_domain::text::{nearest_within, shown};
+use ghost_domain::{Code, Refusal, RootId};
+use ghost_store::Reads;
+use ghost_store::tables::{Result as Rows, TaskFilter, TurnFilter};
+use ghost_world::World;
+
+use super::outcome::Result;
+use super::pages::WINDOW;
+
+/// With fewer characters than this, the beginning of an id says nothing.
+const BEGINNING_MIN: usize = 4;
+/// Slips of the keyboard that one id may hold. Two ids of the same millisecond differ in more characters.
+const SLIPS_MAX: usize = 3;
+
+/// What an id is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// A conversation.
+    Conversation,
+    /// A dead letter.
+    DeadLetter,
+    /// A schedule.
+    Schedule,
+    /// A task.
+    Task,
+    /// A turn.
+    Turn,
+}
+
+/// The outcome of what was asked about the ids in `typed`. If it is that one of them is not there, or is no id, and there
+/// is one near it, the hint names that.
+///
+/// # Errors
+/// Those of the outcome.
+pub async fn suggestion<T>(world: &World, sort: Sort, typed: &[String], outcome: Result<T>) -> Result<T> {
+    let refusal = match outcome {
+        Err(refusal) if matches!(refusal.code, Code::NotFound | Code::InvalidArguments) => refusal,
+        other => return other,
+    };
+    let Some(typed) = typed.iter().find(|typed| is_about(&refusal, typed)).map(|typed| canonical(typed)) else {
+        return Err(refusal);
+    };
+    // Should they not be readable, the refusal is what it was without them.
+    let known = world.store().read(move |r| Box::pin(async move { known(r, sort).await })).await.unwrap_or_default();
+    Err(match nearest_id(&typed, &known) {
+        Some(near) => refusal.hint(format!("did you mean `{near}`?")),
+        None => refusal,
+    })
+}
+
+/// Whether a refusal quotes what was typed, as it was or as an id is written.
+fn is_about(refusal: &Refusal, typed: &str) -> bool {
+    let quotes = |text: &str| refusal.message.contains(&format!("`{}`", shown(text, 80)));
+    quotes(typed) || quotes(&canonical(typed))
+}
+
+/// The way that ids are written; what is none is only put in small letters.
+fn canonical(typed: &str) -> String {
+    // All of them are written alike.
+    typed.parse::<RootId>().map_or_else(|_| typed.trim().to_lowercase(), |id| id.to_string())
+}
+
+/// The first ids of the list of that sort.
+async fn known(r: &mut dyn Reads, sort: Sort) -> Rows<Vec<String>> {
+    Ok(match sort {
+        Sort::Conversation => {
+            r.conversation_list(None, None).await?.iter().map(|row| row.conversation_id.to_string()).collect()
+        }
+        Sort::DeadLetter => {
+            r.dead_letter_list(None, None).await?.iter().map(|row| row.dead_letter_id.to_string()).collect()
+        }
+        Sort::Schedule => {
+            r.schedule_list(None, None, None).await?.iter().map(|row| row.schedule_id.to_string()).collect()
+        }
+        Sort::Task => {
+            let all = TaskFilter { limit: WINDOW, ..TaskFilter::default() };
+            r.task_list(&all).await?.iter().map(|row| row.task_id.to_string()).collect()
+        }
+        Sort::Turn => {
+            let all = TurnFilter { limit: WINDOW, ..TurnFilter::default() };
+            r.turn_list(&all).await?.iter().map(|row| row.turn_id.to_string()).collect()
+        }
+    })
+}
+
+/// The only id that begins so, else the nearest within a few slips.
+fn nearest_id<'a>(typed: &str, known: &'a [String]) -> Option<&'a str> {
+    let known = || known.iter().map(String::as_str);
+    let mut beginning = known().filter(|id| typed.len() >= BEGINNING_MIN && id.starts_with(typed));
+    match (beginning.next(), beginning.next()) {
+        (Some(only), None) => Some(only),
+        _ => nearest_within(typed, known(), SLIPS_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_near_to_its_beginning_and_to_a_slip() {
+        let (one, two) = ("0197d2a0-1111-7000-8000-0123456789ab", "0197d2a0-2222-7000-8000-ba9876543210");
+        let known = [one.to_owned(), two.to_owned()];
+        for (typed, near) in [
+            ("0197d2a0-1111-7000-8000-0123456789ac", Some(one)),
+            ("0197d2a0-1111-7000-8000-012345678", Some(one)),
+            ("0197d2a0-2", Some(two)),
+            ("1097d2a0-2222-7000-8000-ba9876543210", Some(two)),
+            ("0197d2a0-2222-7000-8000ba9876543210x", Some(two)),
+            // Of both, of none, of nothing.
+            ("0197d2a0-", None),
+            ("0197d2a0-3333-7000-8000-000000000000", None),
+            ("019", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest_id(&canonical(typed), &known), near, "{typed}");
+        }
+        assert_eq!(canonical(" 0197D2A01111700080000123456789AB"), one);
+    }
+}

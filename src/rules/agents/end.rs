@@ -1,0 +1,174 @@
+//! The end of an agent: what waited on it is failed, what it had is given back, and what it leaves undone is told.
+//!
+//! Must never: leave anything that waits for an agent which is not there.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{
+    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, MailState, MessageId, Party, Refusal, RootId, Turn,
+};
+use ghost_store::{Reads, Store, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::agent_lookup::{agent_for, deleted, put};
+use crate::turns::{self, Ending};
+use crate::{Result, RuleContext, asks, budgets, chat, conversations, jobs, schedules, tasks};
+
+/// Messages, and tasks, that the end of an agent names one by one; more are counted.
+const NAMED: usize = 100;
+
+/// What the end of an agent leaves undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Mail that it had not read and that nobody reads any more.
+    pub mail_dropped: u64,
+    /// Tasks that it owned and that are open still.
+    pub tasks_left: u64,
+}
+
+/// An agent that is deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deleted {
+    /// Its tombstone.
+    pub agent: Agent,
+    /// What it left.
+    pub left: Left,
+}
+
+/// Deletes an agent: a tombstone with its incarnation stays, and everything that waited on it is failed. Its tasks stay open, and
+/// their creators are told; what mail it had not read is told in the event. What its archetype
+/// let it cost in a day is lifted with it; a limit that someone set for its id stays.
+pub async fn delete(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
+    delete_because(w, ctx, by, agent_id, None).await
+}
+
+/// [`delete`] with a reason in the words of who asks, which the tombstone and the feed keep.
+pub async fn delete_because(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<Deleted> {
+    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+    let ending = format!("{agent_id} was deleted by {by}");
+    // Before its turns end, which would tell those who wait on one of them that it was cancelled: whoever asked it learns the
+    // same, and the same as who asks it later.
+    asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id)).await?;
+    // The operator's turns in its name are among them.
+    for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
+        turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;
+        w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
+    }
+    let mut dropped = Vec::new();
+    loop {
+        // Its successor must not find mail that was meant for it.
+        let mail = w.inbox_pending(agent_id, 500).await?;
+        if mail.is_empty() {
+            break;
+        }
+        conversations::dropped(w, ctx, &mail, &format!("{ending}: nobody answers until an operator hands this over"))
+            .await?;
+        for mail in &mail {
+            schedules::lost(w, ctx, mail.message_id, mail.kind, &ending).await?;
+        }
+        dropped.extend(mail.iter().filter(|mail| !mail.is_chat_wake()).map(|mail| mail.message_id));
+        let pending: Vec<MessageId> = mail.into_iter().map(|mail| mail.message_id).collect();
+        w.message_mark(&pending, MailState::Consumed, None, 0).await?;
+    }
+    chat::leave_all(w, ctx, by, agent_id).await?;
+    schedules::cancel_all(w, ctx, by, agent_id).await?;
+    let left = tasks::left_behind(w, ctx, agent_id).await?;
+    for held in w.skills_held(agent_id).await? {
+        w.skill_remove(agent_id, &held.skill).await?;
+    }
+    budgets::of_archetype(w, ctx, by, agent_id, None).await?;
+    agent.desired = Desired::Stopped;
+    agent.status = AgentStatus::Stopped;
+    let reason = reason.map(|reason| ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
+    agent.status_reason = Some(match &reason {
+        Some(reason) => format!("deleted by {by}: {reason}"),
+        None => format!("deleted by {by}"),
+    });
+    agent.deleted_at = Some(ctx.now());
+    put(w, ctx, &mut agent).await?;
+    let payload = json!({
+        "by": by, "incarnation": agent.incarnation, "reason": reason,
+        "mail_dropped": dropped.len(), "messages": &dropped[..dropped.len().min(NAMED)],
+        "tasks_left": left.len(), "tasks": &left[..left.len().min(NAMED)],
+    });
+    ctx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id)).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    Ok(Deleted { agent, left: Left { mail_dropped: count(dropped.len()), tasks_left: count(left.len()) } })
+}
+
+/// Deletes an agent for the one that created it, which has no say over others.
+///
+/// # Errors
+/// `AccessDenied` if another created it, or the world file names it.
+pub async fn delete_own(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<Deleted> {
+    let agent = agent_for(w, ctx, by, agent_id).await?;
+    if agent.kind != AgentKind::Dynamic || agent.owner != Some(by.to_string()) {
+        return Err(Refusal::new(Code::AccessDenied, format!("{by} did not create {agent_id}"))
+            .hint("only who created an agent deletes it; others may ask an operator"));
+    }
+    delete_because(w, ctx, by, agent_id, reason).await
+}
+
+/// Ends those of `stopped` that agents created for a root and let go, once that root is over: their places are free for
+/// others. Gives how many. One that has mail, open tasks or dead letters of its own is kept, and so is one that an operator
+/// has stopped.
+pub async fn end_helpers(store: &Store, ctx: &RuleContext, stopped: Vec<AgentId>) -> Result<usize> {
+    let mut ended = 0;
+    for agent_id in stopped {
+        let id = agent_id.clone();
+        // Looked at beside the writer first: most of them are needed still, sweep after sweep.
+        if !store.read_latest(move |r| Box::pin(async move { is_over(r, &id).await })).await? {
+            continue;
+        }
+        let ctx = ctx.clone();
+        let gone = store.write(move |w| {
+            Box::pin(async move {
+                if !is_over(w, &agent_id).await? {
+                    return Ok(false);
+                }
+                let why = "the work that it was created for is over";
+                delete_because(w, &ctx, &Party::System, &agent_id, Some(why)).await.map(|_| true)
+            })
+        });
+        ended += usize::from(gone.await?);
+    }
+    Ok(ended)
+}
+
+/// Whether nobody needs this agent any more, as [`end_helpers`] has it.
+async fn is_over(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
+    let Some(agent) = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
+    let Some(root_id) = agent.helps else { return Ok(false) };
+    if !agent.let_go || agent.status != AgentStatus::Stopped || agent.desired != Desired::Stopped {
+        return Ok(false);
+    }
+    let busy = r.inbox_depth(agent_id).await? > 0
+        || !r.tasks_open(Some(agent_id), None, 1).await?.is_empty()
+        || r.dead_letter_count_held(Some(agent_id)).await? > 0
+        || goes_on(r, agent_id, root_id).await?;
+    Ok(!busy)
+}
+
+/// Whether anything of a root is under way or will be, or a turn of the agent's is open.
+async fn goes_on(r: &mut dyn Reads, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
+    let open = r.turns_open().await?;
+    let at_work =
+        |turn: &Turn| turn.agent_id == *agent_id || turn.root_id == root_id || turn.other_roots.contains(&root_id);
+    Ok(open.iter().any(at_work)
+        || !r.inbox_waiting_of(root_id).await?.is_empty()
+        || !jobs::due(r, root_id).await?.is_empty())
+}

@@ -1,0 +1,141 @@
+//! The life of an agent as its supervisor records it: stopped, crashed, back, failed, and taken over by a new daemon.
+//!
+//! Must never: ask anything of an agent. That is the business of its orders.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Agent, AgentId, AgentStatus, Desired, Party, Refusal, TurnStatus};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::orders::set_going;
+use crate::agent_lookup::{gone, put};
+use crate::{Result, RuleContext, asks, budgets, turns};
+
+/// Records that an agent has stopped. An open turn stays open: it goes on when the agent is started again.
+pub async fn stopped(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
+    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
+        return Ok(());
+    }
+    agent.status = AgentStatus::Stopped;
+    put(w, ctx, &mut agent).await?;
+    let_go(w, ctx, agent_id).await?;
+    asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?;
+    let payload = json!({ "reason": agent.status_reason });
+    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
+}
+
+/// Records a crash: the turn's accounts, and that a restart will follow. Says whether its mail was set aside, so that what
+/// made it crash is out of the way.
+pub async fn crashed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, reason: &str) -> Result<bool> {
+    turns::owned(w, ctx, agent_id).await?;
+    let turn_id = w.turn_open_of(agent_id).await?.map(|turn| turn.turn_id);
+    turns::crashed(w, ctx, agent_id, reason).await?;
+    // What was set aside may have stopped it.
+    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    let set_aside = match turn_id {
+        Some(turn_id) => w.turn_get(turn_id).await?.is_some_and(|turn| turn.status == TurnStatus::Dead),
+        None => false,
+    };
+    let reason = ctx.excerpt(reason, 500);
+    if agent.desired == Desired::Running && agent.status == AgentStatus::Running {
+        agent.status = AgentStatus::Restarting;
+        agent.status_reason = Some(reason.clone());
+        put(w, ctx, &mut agent).await?;
+    }
+    ctx.emit(w, NewEvent::new(EventKind::AgentCrashed, json!({ "reason": reason })).agent(agent_id)).await?;
+    Ok(set_aside)
+}
+
+/// Records that a crashed agent is back.
+pub async fn restarted(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
+    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    if agent.status != AgentStatus::Restarting {
+        return Ok(());
+    }
+    agent.status = AgentStatus::Running;
+    agent.status_reason = None;
+    agent.restarts = agent.restarts.saturating_add(1);
+    agent.started_at = Some(ctx.now());
+    put(w, ctx, &mut agent).await?;
+    let payload = json!({ "restarts": agent.restarts });
+    ctx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id)).await?;
+    ctx.wake(w, agent_id);
+    Ok(())
+}
+
+/// Records that an agent will not be restarted any more.
+pub async fn failed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let agent = turns::owned(w, ctx, agent_id).await?;
+    fail(w, ctx, agent, false, reason).await
+}
+
+/// Records that the world's files have no place for an agent that is to run, so that it has failed until they are repaired and
+/// [`repaired`] says so. It takes no mail meanwhile, and its open turn stays open: nothing of it is lost.
+pub async fn unfit(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, why: &Refusal) -> Result<()> {
+    let agent = turns::owned(w, ctx, agent_id).await?;
+    let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
+    if agent.desired != Desired::Running || !runs {
+        return Ok(());
+    }
+    if ctx.may_run(&agent).is_ok() {
+        // Who said so has read a plan that is no longer in force, or not yet: it looks again.
+        ctx.wake(w, agent_id);
+        return Ok(());
+    }
+    fail(w, ctx, agent, true, &why.in_words()).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok(())
+}
+
+/// Lets an agent go on that was [`unfit`], now that the world's files have a place for it again. Gives whether it does; one
+/// that has failed for another reason, or that someone stopped, stays as it is.
+pub async fn repaired(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<bool> {
+    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    if !agent.unfit || agent.desired != Desired::Running {
+        return Ok(false);
+    }
+    set_going(w, ctx, by, &mut agent).await?;
+    Ok(true)
+}
+
+async fn fail(w: &mut dyn Writes, ctx: &RuleContext, mut agent: Agent, unfit: bool, reason: &str) -> Result<()> {
+    let agent_id = &agent.agent_id.clone();
+    let reason = ctx.excerpt(reason, 1_000);
+    agent.unfit = unfit;
+    agent.status = AgentStatus::Failed;
+    agent.status_reason = Some(reason.clone());
+    put(w, ctx, &mut agent).await?;
+    let_go(w, ctx, agent_id).await?;
+    asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "has failed")).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id)).await
+}
+
+/// Takes ownership of every agent for this daemon's epoch, and settles what a death of the last one left half-said.
+pub async fn claim_all(w: &mut dyn Writes, ctx: &RuleContext) -> Result<Vec<Agent>> {
+    let mut agents = w.agent_list(false).await?;
+    for agent in &mut agents {
+        agent.node = ctx.node.to_string();
+        agent.epoch = ctx.epoch;
+        if agent.status == AgentStatus::Restarting {
+            agent.status = AgentStatus::Running;
+        }
+        w.agent_put(agent).await?;
+        if agent.status == AgentStatus::Stopping {
+            // The daemon died before it could say so: whoever waits for the agent is told now.
+            stopped(w, ctx, &agent.agent_id).await?;
+            agent.status = AgentStatus::Stopped;
+        }
+    }
+    Ok(agents)
+}
+
+/// Counts as spent what the open turn of an agent that no longer runs still holds: its model call was cut off, and it may
+/// be long before the turn goes on.
+async fn let_go(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
+    if let Some(mut turn) = w.turn_open_of(agent_id).await? {
+        budgets::forfeit_held(w, ctx, &mut turn).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! The orders to run and to stop: from operators, from agents, from the world file, and from the rules themselves to an agent
+//! that only does harm.
+//!
+//! Must never: carry them out. The supervisor does, and lets an open turn finish.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, MailState, Party, Refusal};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::agent_lookup::{agent_for, agent_named, gone, put};
+use crate::{Result, RuleContext, asks};
+
+/// Asks an agent to run. Says whether that changed anything. One that the world's files have no place for is refused: it
+/// would lose its mail to turns that cannot be had.
+pub async fn start(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
+    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+    let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
+    if agent.desired == Desired::Running && runs {
+        return Ok((agent, false));
+    }
+    if let Err(refusal) = ctx.may_run(&agent) {
+        let details = json!({ "agent_id": agent_id, "status": agent.status });
+        return Err(Refusal { code: Code::Conflict, ..refusal }.details(details));
+    }
+    set_going(w, ctx, by, &mut agent).await?;
+    Ok((agent, true))
+}
+
+/// Has an agent run.
+pub(super) async fn set_going(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent: &mut Agent) -> Result<()> {
+    agent.desired = Desired::Running;
+    agent.status = AgentStatus::Running;
+    agent.status_reason = None;
+    agent.started_at = Some(ctx.now());
+    agent.dropped = false;
+    agent.unfit = false;
+    agent.let_go = false;
+    put(w, ctx, agent).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id)).await?;
+    w.signal(Signal::Reconcile(agent.agent_id.clone()));
+    Ok(())
+}
+
+/// Asks an agent to stop. The supervisor lets its turn finish, and then records [`super::stopped`]. Questions that it has not
+/// begun to work on are failed at once.
+pub async fn stop(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<(Agent, bool)> {
+    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+    if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
+        let let_go = by.agent().is_some();
+        let (dropped, before) = (std::mem::take(&mut agent.dropped), std::mem::replace(&mut agent.let_go, let_go));
+        if dropped || before != let_go {
+            // From now on it is stopped because someone said so.
+            put(w, ctx, &mut agent).await?;
+        }
+        return Ok((agent, false));
+    }
+    let changed = agent.desired != Desired::Stopped;
+    agent.dropped = false;
+    agent.unfit = false;
+    agent.let_go = by.agent().is_some();
+    agent.desired = Desired::Stopped;
+    if agent.status != AgentStatus::Stopped {
+        agent.status = AgentStatus::Stopping;
+    }
+    agent.status_reason = Some(match reason {
+        Some(reason) => format!("by {by}: {}", ctx.excerpt(reason, 300)),
+        None => format!("by {by}"),
+    });
+    put(w, ctx, &mut agent).await?;
+    let refusal = gone(&agent, "was stopped");
+    for ask in w.asks_open_to(agent_id).await? {
+        let waits = w.message_get(ask.message_id).await?.is_some_and(|mail| mail.state == MailState::Pending);
+        if waits {
+            asks::fail(w, ctx, ask.ask_id, &refusal).await?;
+        }
+    }
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok((agent, changed))
+}
+
+/// Stops an agent that the world file names no longer. It is kept, and [`named_again`] brings it back.
+pub async fn drop_unnamed(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+    let (mut agent, _) = stop(w, ctx, by, agent_id, Some("the world file no longer names it")).await?;
+    agent.dropped = true;
+    put(w, ctx, &mut agent).await
+}
+
+/// Takes up an agent that the world file names again: one that it had dropped is started, if it is to start by itself.
+/// Gives whether it was. Who was stopped by someone, before or after, stays stopped.
+pub async fn named_again(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    agent_id: &AgentId,
+    autostart: bool,
+) -> Result<bool> {
+    let mut agent = agent_named(w, agent_id).await?;
+    if !agent.dropped {
+        return Ok(false);
+    }
+    if autostart {
+        // Whether it can run is judged for all agents together, once the file has been followed.
+        set_going(w, ctx, by, &mut agent).await?;
+        return Ok(true);
+    }
+    agent.dropped = false;
+    agent.status_reason = Some("not started yet".to_owned());
+    put(w, ctx, &mut agent).await?;
+    Ok(false)
+}

@@ -1,0 +1,183 @@
+//! Handing what agents said to the outside: at least once, under the entry's own id, with waits that grow between the
+//! attempts. An attempt is recorded before it is made, so that a daemon that keeps dying in one does not try for ever.
+
+use std::time::Duration;
+
+use ghost_domain::conversation::delivery_wait;
+use ghost_domain::event::EventKind;
+use ghost_domain::ports::Signal;
+use ghost_domain::{
+    Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Party, Refusal, Timestamp,
+};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use super::log::{Line, append, emit, entry, get};
+use crate::{Result, RuleContext};
+
+/// Characters of an error that are kept.
+const ERROR_MAX: usize = 500;
+
+/// Something to be handed to the outside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parcel {
+    /// The conversation.
+    pub conversation: Conversation,
+    /// What was said; its `message_id` is the delivery's own id, the same for every attempt.
+    pub entry: ConversationEntry,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The outside has it.
+    Delivered {
+        /// What could not go with it, and why: files that are gone.
+        missing: Vec<String>,
+    },
+    /// Not now.
+    Retry {
+        /// Why.
+        error: String,
+        /// The outside asks not to be tried again before so long.
+        after: Option<Duration>,
+    },
+    /// Never: trying again is of no use.
+    Gone {
+        /// Why.
+        error: String,
+    },
+}
+
+/// What falls due by now, the longest due first, without what the adapters in `passing` carry; and when the next one
+/// does, whoever carries it.
+pub async fn due(
+    r: &mut dyn Reads,
+    now: Timestamp,
+    passing: &[String],
+    limit: u32,
+) -> Result<(Vec<ConversationEntry>, Option<Timestamp>)> {
+    Ok((r.deliveries_due(now, passing, limit).await?, r.delivery_next_at().await?))
+}
+
+/// Records that an attempt begins and gives what is to be handed over; nothing if it no longer waits. What used up its
+/// attempts is given up here: the daemon died in the last one. `jitter` is a number in `0..1_000`.
+pub async fn attempt(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    conversation_id: ConversationId,
+    seq: i64,
+    jitter: u64,
+) -> Result<Option<Parcel>> {
+    let conversation = get(w, conversation_id).await?;
+    let mut entry = entry(w, conversation_id, seq).await?;
+    if entry.delivery != Delivery::Pending {
+        return Ok(None);
+    }
+    if entry.attempts >= ctx.limits().delivery_attempts_max {
+        let error = entry.error.clone().unwrap_or_else(|| "the daemon stopped during the last attempt".to_owned());
+        give_up(w, ctx, &conversation, entry, &error).await?;
+        return Ok(None);
+    }
+    entry.attempts += 1;
+    entry.next_at = Some(ctx.now().plus(delivery_wait(entry.attempts, jitter)));
+    w.conversation_entry_put(&entry).await?;
+    Ok(Some(Parcel { conversation, entry }))
+}
+
+/// Records what came of an attempt.
+pub async fn settle(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    conversation_id: ConversationId,
+    seq: i64,
+    outcome: Outcome,
+) -> Result<()> {
+    let mut conversation = get(w, conversation_id).await?;
+    let mut entry = entry(w, conversation_id, seq).await?;
+    if entry.delivery != Delivery::Pending {
+        return Ok(());
+    }
+    match outcome {
+        Outcome::Delivered { missing } => {
+            entry.delivery = Delivery::Delivered;
+            entry.next_at = None;
+            entry.error = None;
+            w.conversation_entry_put(&entry).await?;
+            let payload = json!({
+                "conversation_id": conversation_id, "seq": seq, "message_id": entry.message_id,
+                "attempts": entry.attempts, "missing": missing,
+            });
+            emit(w, ctx, EventKind::ConversationDelivered, &conversation, payload).await?;
+            if !missing.is_empty() {
+                let text = ctx.excerpt(&format!("not all of it went out: {}", missing.join("; ")), 2_000);
+                let line = Line { turn_id: entry.turn_id, ..Line::new(Direction::Note, Party::System, text) };
+                append(w, ctx, &mut conversation, line).await?;
+            }
+        }
+        Outcome::Gone { error } => give_up(w, ctx, &conversation, entry, &error).await?,
+        Outcome::Retry { error, .. } if entry.attempts >= ctx.limits().delivery_attempts_max => {
+            give_up(w, ctx, &conversation, entry, &error).await?;
+        }
+        Outcome::Retry { error, after } => {
+            entry.error = Some(ctx.excerpt(&error, ERROR_MAX));
+            if let Some(after) = after {
+                entry.next_at = entry.next_at.max(Some(ctx.now().plus(after)));
+            }
+            w.conversation_entry_put(&entry).await?;
+        }
+    }
+    w.signal(Signal::Delivery);
+    Ok(())
+}
+
+async fn give_up(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    conversation: &Conversation,
+    mut entry: ConversationEntry,
+    error: &str,
+) -> Result<()> {
+    let error = ctx.excerpt(error, ERROR_MAX);
+    entry.delivery = Delivery::Failed;
+    entry.next_at = None;
+    entry.error = Some(error.clone());
+    w.conversation_entry_put(&entry).await?;
+    let payload = json!({
+        "conversation_id": entry.conversation_id, "seq": entry.seq, "message_id": entry.message_id,
+        "attempts": entry.attempts, "error": error,
+    });
+    emit(w, ctx, EventKind::ConversationFailed, conversation, payload).await
+}
+
+/// Has a message tried again that was given up, or one that waits for its next attempt tried now. Its id stays.
+pub async fn redeliver(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    conversation_id: ConversationId,
+    seq: i64,
+) -> Result<ConversationEntry> {
+    let mut conversation = get(w, conversation_id).await?;
+    let mut entry = entry(w, conversation_id, seq).await?;
+    if entry.direction != Direction::Out
+        || entry.deleted
+        || !matches!(entry.delivery, Delivery::Failed | Delivery::Pending)
+    {
+        let what = match entry.direction {
+            Direction::Out if entry.deleted => "was taken back".to_owned(),
+            Direction::Out => format!("is {}", entry.delivery),
+            _ => "never goes out".to_owned(),
+        };
+        return Err(Refusal::new(Code::Conflict, format!("entry {seq} of conversation {conversation_id} {what}"))
+            .hint(format!("`ghostctl conversation show {conversation_id}` tells which were not delivered")));
+    }
+    entry.delivery = Delivery::Pending;
+    entry.attempts = 0;
+    entry.next_at = Some(ctx.now());
+    w.conversation_entry_put(&entry).await?;
+    let told = format!("{by} has message {seq} delivered again");
+    append(w, ctx, &mut conversation, Line::new(Direction::Note, by.clone(), told)).await?;
+    w.signal(Signal::Delivery);
+    Ok(entry)
+}

@@ -1,0 +1,187 @@
+//! Giving a conversation to another agent (BI-36): what comes in from then on goes to the new owner, and so does what
+//! waited with the old one.
+
+use ghost_domain::event::EventKind;
+use ghost_domain::text::clip;
+use ghost_domain::{
+    AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, Kind, MailState, MessageId, Party,
+    Refusal, Turn,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::bounds::check_room;
+use super::log::{Line, append, emit, get, recent};
+use super::out::check_speaker;
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::turns::ending::Ending;
+use crate::{Result, RuleContext, agent_lookup, asks};
+
+/// Characters of a reason.
+const REASON_MAX: usize = 1_000;
+/// Characters of a summary.
+const SUMMARY_MAX: usize = 8_000;
+/// Entries that the new owner is shown, and characters of each.
+const SHOWN: usize = 12;
+const SHOWN_CHARS: usize = 600;
+
+/// What a handoff says.
+#[derive(Clone, Debug)]
+pub struct Handover {
+    /// The new owner.
+    pub to: AgentId,
+    /// Why.
+    pub reason: Option<String>,
+    /// How things stand, in the words of who hands over.
+    pub summary: Option<String>,
+    /// The chain that the word to the new owner belongs to.
+    pub chain: Chain,
+}
+
+/// Gives a conversation to another agent, tells it, and moves to it what its old owner has not begun to work on. An agent
+/// can give away only what is its own.
+pub async fn handoff(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    conversation_id: ConversationId,
+    handover: Handover,
+) -> Result<Conversation> {
+    let mut conversation = get(w, conversation_id).await?;
+    if let Some(agent_id) = by.agent() {
+        check_speaker(&conversation, agent_id)?;
+        check_room(w, ctx, &conversation).await?;
+    }
+    for (field, text, most) in [("reason", &handover.reason, REASON_MAX), ("summary", &handover.summary, SUMMARY_MAX)] {
+        if text.as_ref().is_some_and(|text| text.chars().count() > most) {
+            return Err(Refusal::new(Code::TooLarge, format!("{field} has more than {most} characters"))
+                .hint("write the long part to a workspace file and name its path"));
+        }
+    }
+    let to = agent_lookup::agent_for(w, ctx, by, &handover.to).await?;
+    if to.agent_id == conversation.owner {
+        return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
+            .hint("name another agent, or answer yourself"));
+    }
+    if let Some(refusal) = asks::unanswerable(ctx, &to) {
+        return Err(refusal);
+    }
+    if by.agent().is_some() && conversation.passed_on.contains(&to.agent_id) {
+        let what = format!("{} gave this conversation away, and nothing was said from outside since", to.agent_id);
+        return Err(Refusal::new(Code::Conflict, what).hint(
+            "answer yourself, as well as you can; or give it to an agent that has not had it, or say there what you need to know",
+        ));
+    }
+    let old = std::mem::replace(&mut conversation.owner, to.agent_id.clone());
+    match by.agent() {
+        Some(_) => conversation.passed_on.push(old.clone()),
+        // Whoever an operator gives it to has it anew.
+        None => conversation.passed_on.clear(),
+    }
+    let reason = handover.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    let told = match reason {
+        Some(reason) => format!("{by} gives this conversation from {old} to {}: {reason}", to.agent_id),
+        None => format!("{by} gives this conversation from {old} to {}", to.agent_id),
+    };
+    let history = recent(w, &conversation).await?;
+    append(w, ctx, &mut conversation, Line::new(Direction::Note, by.clone(), told.clone())).await?;
+    let body = word(&conversation, &told, handover.summary.as_deref(), &history);
+    let new_message = NewMessage {
+        subject: Some("A conversation is yours now".into()),
+        conversation_id: Some(conversation_id.to_string()),
+        ..NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, handover.chain)
+    };
+    mail::deliver(w, ctx, new_message).await?;
+    let moved = move_waiting(w, ctx, &old, &to.agent_id, conversation_id).await?;
+    let payload = json!({
+        "conversation_id": conversation_id, "from": old, "to": to.agent_id, "by": by, "moved": moved,
+        "reason": reason.map(|reason| ctx.excerpt(reason, 300)),
+    });
+    emit(w, ctx, EventKind::ConversationHandedOver, &conversation, payload).await?;
+    Ok(conversation)
+}
+
+/// Tells who waits in a conversation that the agents' handoffs have come to their end, if the turn that took it over has ended
+/// and said nothing there: nobody is at work on it any more.
+pub(crate) async fn taken_over(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    turn: &Turn,
+    conversation_id: ConversationId,
+    ending: &Ending,
+) -> Result<()> {
+    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
+    let owner = turn.agent_id.clone();
+    if conversation.owner != owner || conversation.passed_on.is_empty() {
+        return Ok(());
+    }
+    let entries = recent(w, &conversation).await?;
+    let mut since = entries.iter().rev().take_while(|entry| entry.direction != Direction::In);
+    let spoke = since.any(|entry| entry.direction == Direction::Out && entry.from == Party::Agent(owner.clone()));
+    // What had waited with the old owner is answered by a turn of its own.
+    let id = conversation_id.to_string();
+    let waiting = w.inbox_pending(&owner, ctx.limits().inbox_max).await?;
+    let waits =
+        waiting.iter().any(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_ref() == Some(&id));
+    if spoke || waits {
+        return Ok(());
+    }
+    let why = match ending {
+        Ending::Finished(_) | Ending::Cut(_) => "has it now and said nothing: write again to be answered".to_owned(),
+        Ending::Failed(refusal) => format!("has it now, and its turn failed: {}", refusal.message),
+        Ending::Cancelled(why) => format!("has it now, and its turn was cancelled: {why}"),
+    };
+    let text = ctx.excerpt(&format!("{owner} {why}"), 1_000);
+    let line = Line { turn_id: Some(turn.turn_id), ..Line::new(Direction::Note, Party::System, text) };
+    append(w, ctx, &mut conversation, line).await?;
+    Ok(())
+}
+
+/// Moves what waits of a conversation from one inbox to another. Gives how much that was.
+async fn move_waiting(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    old: &AgentId,
+    new: &AgentId,
+    conversation_id: ConversationId,
+) -> Result<usize> {
+    let id = conversation_id.to_string();
+    // Control mail passes the bound on an inbox, so there can be a little more.
+    let window = ctx.limits().inbox_max.saturating_mul(2);
+    let mut waiting = w.inbox_pending(old, window).await?;
+    waiting.retain(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_deref() == Some(id.as_str()));
+    let ids: Vec<MessageId> = waiting.iter().map(|mail| mail.message_id).collect();
+    w.message_mark(&ids, MailState::Consumed, None, 0).await?;
+    for mail in waiting {
+        let new_message = NewMessage {
+            attachments: mail.attachments,
+            conversation_id: mail.conversation_id,
+            ..NewMessage::new(new, mail.from, mail.kind, mail.body, Chain { root_id: mail.root_id, hop: mail.hop })
+        };
+        mail::deliver(w, ctx, new_message).await?;
+    }
+    Ok(ids.len())
+}
+
+/// What the new owner reads.
+fn word(conversation: &Conversation, told: &str, summary: Option<&str>, history: &[ConversationEntry]) -> String {
+    let mut text = format!(
+        "{told}.\nIt is held with {} over {} (conversation {}). What is said there from now on comes to you, and your last \
+         words of such a turn are the answer. The last words of this turn go nowhere: to say something there now, use \
+         syscall.channel.send.\n",
+        conversation.party, conversation.adapter, conversation.conversation_id,
+    );
+    if let Some(summary) = summary.map(str::trim).filter(|summary| !summary.is_empty()) {
+        text.push_str(&format!("\nHow things stand:\n{summary}\n"));
+    }
+    let said: Vec<&ConversationEntry> =
+        history.iter().filter(|entry| entry.direction != Direction::Note && !entry.deleted).collect();
+    if !said.is_empty() {
+        text.push_str("\nWhat was said last:\n");
+    }
+    for entry in said.iter().skip(said.len().saturating_sub(SHOWN)) {
+        text.push_str(&format!("- {}: {}\n", entry.from, clip(&entry.content, SHOWN_CHARS)));
+    }
+    text
+}

@@ -1,0 +1,423 @@
+//! Chat channels and cron jobs that the world file declares, brought to the records at every start and reload.
+//!
+//! Three states are compared: what the file said last (kept beside the records), what it says now, and the records. Only
+//! what changed in the file changes the records, so that what someone did by hand since stays: a job that was cancelled or
+//! switched off, a member who was taken out. A channel or a job that someone else made under a declared name is theirs and
+//! is left alone.
+//!
+//! Must never: fail a start or a reload because one declaration cannot be followed; that one is told and tried again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::schedule::When;
+use ghost_domain::{
+    AgentId, ChannelName, Code, Declared, DeclaredChannel, DeclaredJob, Party, Refusal, Schedule, ScheduleId,
+    ScheduleKind,
+};
+use ghost_store::{Reads, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::chain::Chain;
+use crate::chat::{self, NewChannel, Speaker};
+use crate::schedules::{self, NewSchedule};
+use crate::{Result, RuleContext};
+
+/// The fact in which it is kept what the file said last.
+const LAST: &str = "world_file.declared";
+
+/// What the file said last, as far as it was followed.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Last {
+    #[serde(default)]
+    channels: BTreeMap<ChannelName, LastChannel>,
+    #[serde(default)]
+    jobs: Vec<LastJob>,
+}
+
+/// A channel that the file made.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct LastChannel {
+    /// Whether it still names it. A channel outlives its place in the file, and is the file's when it is named again.
+    named: bool,
+    gated: bool,
+    topic: Option<String>,
+    /// The members that the file named, each with its incarnation: an agent that was deleted and made again joins anew.
+    members: BTreeMap<AgentId, u32>,
+}
+
+/// A job that the file made.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct LastJob {
+    job: DeclaredJob,
+    /// The incarnation of its agent: the jobs of one that is deleted go with it.
+    incarnation: u32,
+    /// `None` for one whose only time had passed.
+    schedule_id: Option<ScheduleId>,
+}
+
+/// What is to be done for one declaration.
+enum Step {
+    /// Make the channel.
+    Create(DeclaredChannel),
+    /// Bring the channel from what the file said to what it says.
+    Change(LastChannel, DeclaredChannel),
+    /// The file names the channel no longer.
+    Drop(ChannelName, LastChannel),
+    /// Set the job; `was` is what the file said before, if the job is there.
+    Set(DeclaredJob, Option<DeclaredJob>),
+    /// The only time of the job has passed.
+    Passed(DeclaredJob),
+    /// The file names the job no longer. Without a schedule it is gone already.
+    Cancel(LastJob, Option<ScheduleId>),
+    /// It is someone else's. What it is, and whose.
+    Left(String, Party),
+}
+
+/// What following the file did, in words for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// A line for each change, and for each declaration that is left alone.
+    pub lines: Vec<String>,
+    /// A line for each that could not be followed.
+    pub refused: Vec<String>,
+}
+
+/// What [`follow`] would do, in the same words.
+///
+/// # Errors
+/// When the store fails.
+pub async fn would(r: &mut dyn Reads, ctx: &RuleContext, declared: &Declared) -> Result<Vec<String>> {
+    let last = last(r).await?;
+    Ok(steps(r, ctx, &last, declared).await?.iter().filter_map(words).collect())
+}
+
+/// Brings channels and jobs to what the file says. Their agents are there.
+///
+/// # Errors
+/// When the store fails. What a rule refuses is told as `world.warning`, and tried again the next time.
+pub async fn follow(w: &mut dyn Writes, ctx: &RuleContext, declared: &Declared) -> Result<Followed> {
+    let before = last(w).await?;
+    let mut after = before.clone();
+    let mut done = Followed::default();
+    for step in steps(w, ctx, &before, declared).await? {
+        let (about, line) = (subject(&step), words(&step));
+        if let (Step::Left(..), Some(line)) = (&step, &line) {
+            warn(w, ctx, line).await?;
+        }
+        match take(w, ctx, &mut after, step).await {
+            Ok(()) => done.lines.extend(line),
+            Err(refusal) if is_a_rules(&refusal) => {
+                let line = format!("! {about}: cannot be done: {refusal}");
+                warn(w, ctx, &line).await?;
+                done.refused.push(line);
+            }
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    let text = |last: &Last| {
+        serde_json::to_string(last)
+            .map_err(|error| Refusal::new(Code::Internal, format!("what the file declared cannot be kept: {error}")))
+    };
+    let (was, is) = (text(&before)?, text(&after)?);
+    if was != is {
+        w.meta_put(LAST, &is).await?;
+    }
+    Ok(done)
+}
+
+/// Whether a rule said no, and not the store.
+fn is_a_rules(refusal: &Refusal) -> bool {
+    matches!(
+        refusal.code,
+        Code::AccessDenied
+            | Code::InvalidArguments
+            | Code::NotFound
+            | Code::Conflict
+            | Code::RateLimited
+            | Code::TooLarge
+            | Code::HopLimit
+            | Code::PayloadMismatch
+    )
+}
+
+async fn warn(w: &mut dyn Writes, ctx: &RuleContext, line: &str) -> Result<()> {
+    ctx.emit(w, NewEvent::new(EventKind::WorldWarning, json!({ "warning": line.trim_start_matches(['!', '=', ' ']) })))
+        .await
+}
+
+async fn last(r: &mut dyn Reads) -> Result<Last> {
+    let Some(text) = r.meta_get(LAST).await? else { return Ok(Last::default()) };
+    serde_json::from_str(&text).map_err(|error| {
+        Refusal::new(Code::Internal, format!("the record of what the world file declared cannot be read: {error}"))
+            .hint("the database was changed by something else; restore it from a copy")
+    })
+}
+
+/// Which agents are there, each with its incarnation. Those that the file is about to make have none yet.
+async fn living(r: &mut dyn Reads, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
+    let members = declared.channels.iter().flat_map(|channel| &channel.members);
+    let wanted: BTreeSet<&AgentId> = members.chain(declared.jobs.iter().map(|job| &job.agent_id)).collect();
+    let mut found = BTreeMap::new();
+    for agent_id in wanted {
+        if let Some(agent) = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()) {
+            found.insert(agent_id.clone(), agent.incarnation);
+        }
+    }
+    Ok(found)
+}
+
+/// What is to be done, the channels first: jobs may be announced in them.
+async fn steps(r: &mut dyn Reads, ctx: &RuleContext, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    if last.channels.is_empty() && last.jobs.is_empty() && *declared == Declared::default() {
+        return Ok(steps);
+    }
+    let living = living(r, declared).await?;
+    for wanted in &declared.channels {
+        let there = r.chat_channel_get(&wanted.channel).await?;
+        match (last.channels.get(&wanted.channel), there) {
+            (_, None) => steps.push(Step::Create(wanted.clone())),
+            (None, Some(channel)) => steps.push(Step::Left(format!("channel {}", wanted.channel), channel.creator)),
+            (Some(last), Some(_)) => {
+                let same = last.named
+                    && (last.gated, &last.topic) == (wanted.gated, &wanted.topic)
+                    && last.members.len() == wanted.members.len()
+                    && wanted
+                        .members
+                        .iter()
+                        .all(|id| last.members.get(id).is_some_and(|was| living.get(id) == Some(was)));
+                if !same {
+                    steps.push(Step::Change(last.clone(), wanted.clone()));
+                }
+            }
+        }
+    }
+    for (channel, last) in last.channels.iter().filter(|(_, last)| last.named) {
+        if declared.channels.iter().all(|wanted| wanted.channel != *channel) {
+            steps.push(Step::Drop(channel.clone(), last.clone()));
+        }
+    }
+    for wanted in &declared.jobs {
+        let last = last.jobs.iter().find(|last| is_of(last, wanted));
+        let last = last.filter(|last| living.get(&wanted.agent_id) == Some(&last.incarnation));
+        if last.is_some_and(|last| last.job == *wanted) {
+            continue;
+        }
+        let there = r.schedule_find(&wanted.agent_id, ScheduleKind::Cron, &wanted.name).await?;
+        steps.push(match (last, there) {
+            (Some(last), Some(there)) if is_ours(&there, last) => Step::Set(wanted.clone(), Some(last.job.clone())),
+            (_, Some(there)) => Step::Left(format!("cron {}/{}", wanted.agent_id, wanted.name), there.creator),
+            (_, None) if matches!(wanted.when, When::At { at } if at <= ctx.now()) => Step::Passed(wanted.clone()),
+            (_, None) => Step::Set(wanted.clone(), None),
+        });
+    }
+    for last in &last.jobs {
+        if !declared.jobs.iter().any(|wanted| is_of(last, wanted)) {
+            let there = r.schedule_find(&last.job.agent_id, ScheduleKind::Cron, &last.job.name).await?;
+            let ours = there.filter(|there| is_ours(there, last)).map(|there| there.schedule_id);
+            steps.push(Step::Cancel(last.clone(), ours));
+        }
+    }
+    Ok(steps)
+}
+
+fn is_of(last: &LastJob, job: &DeclaredJob) -> bool {
+    last.job.agent_id == job.agent_id && last.job.name == job.name
+}
+
+/// Whether a schedule is the one that the file made: whoever sets it anew by hand makes it theirs.
+fn is_ours(schedule: &Schedule, last: &LastJob) -> bool {
+    Some(schedule.schedule_id) == last.schedule_id && schedule.creator == Party::System
+}
+
+async fn take(w: &mut dyn Writes, ctx: &RuleContext, last: &mut Last, step: Step) -> Result<()> {
+    let by = Speaker::from(Party::System);
+    match step {
+        Step::Create(wanted) => {
+            let new = NewChannel {
+                channel: wanted.channel.clone(),
+                members: wanted.members.iter().cloned().collect(),
+                gated: wanted.gated,
+                skip_creator: false,
+                topic: wanted.topic.clone(),
+            };
+            chat::create(w, ctx, &by, new).await?;
+            let members = incarnations(w, &wanted).await?;
+            last.channels.insert(wanted.channel.clone(), said(wanted, members));
+        }
+        Step::Change(was, wanted) => {
+            let there = chat::channel_named(w, &wanted.channel).await?;
+            let gated = if was.named && was.gated == wanted.gated { there.gated } else { wanted.gated };
+            let topic = if was.named && was.topic == wanted.topic { &there.topic } else { &wanted.topic };
+            let members = incarnations(w, &wanted).await?;
+            let is_new = |(agent_id, incarnation): &(&AgentId, &u32)| was.members.get(*agent_id) != Some(*incarnation);
+            let joining: BTreeSet<AgentId> = members.iter().filter(is_new).map(|(id, _)| id.clone()).collect();
+            let leaving: BTreeSet<AgentId> =
+                was.members.keys().filter(|agent_id| !members.contains_key(*agent_id)).cloned().collect();
+            // What is refused has changed nothing: all of it is checked before the first write.
+            chat::has_room(w, ctx, &by, &wanted.channel, &joining, &leaving).await?;
+            chat::change(w, ctx, &by, &wanted.channel, gated, topic.as_deref()).await?;
+            take_out(w, ctx, &wanted.channel, leaving.iter()).await?;
+            for agent_id in &joining {
+                chat::invite(w, ctx, &by, &wanted.channel, agent_id).await?;
+            }
+            last.channels.insert(wanted.channel.clone(), said(wanted, members));
+        }
+        Step::Drop(channel, was) => {
+            take_out(w, ctx, &channel, was.members.keys()).await?;
+            last.channels.insert(channel, LastChannel { named: false, members: BTreeMap::new(), ..was });
+        }
+        Step::Set(job, was) => {
+            // Whether it goes off is the hand's word, until the file says something else of just that.
+            let kept = match was {
+                Some(was) if was.enabled == job.enabled => {
+                    let there = w.schedule_find(&job.agent_id, ScheduleKind::Cron, &job.name).await?;
+                    there.map(|there| there.enabled)
+                }
+                _ => None,
+            };
+            let new = NewSchedule {
+                kind: ScheduleKind::Cron,
+                agent_id: job.agent_id.clone(),
+                name: job.name.clone(),
+                when: job.when.clone(),
+                message: job.message.clone(),
+                missed: job.missed,
+                options: job.options.clone(),
+                enabled: kept.unwrap_or(job.enabled),
+                chain: Chain::root(ctx),
+                baseline: None,
+            };
+            let set = schedules::set(w, ctx, &Party::System, new).await?;
+            remember(w, last, job, Some(set.schedule_id)).await?;
+        }
+        Step::Passed(job) => remember(w, last, job, None).await?,
+        Step::Cancel(was, schedule_id) => {
+            if let Some(schedule_id) = schedule_id {
+                schedules::cancel(w, ctx, &Party::System, schedule_id).await?;
+            }
+            last.jobs.retain(|last| !is_of(last, &was.job));
+        }
+        Step::Left(..) => {}
+    }
+    Ok(())
+}
+
+async fn remember(
+    w: &mut dyn Writes,
+    last: &mut Last,
+    job: DeclaredJob,
+    schedule_id: Option<ScheduleId>,
+) -> Result<()> {
+    let incarnation = w.agent_get(&job.agent_id).await?.map_or(0, |agent| agent.incarnation);
+    last.jobs.retain(|last| !is_of(last, &job));
+    last.jobs.push(LastJob { job, incarnation, schedule_id });
+    Ok(())
+}
+
+fn said(wanted: DeclaredChannel, members: BTreeMap<AgentId, u32>) -> LastChannel {
+    LastChannel { named: true, gated: wanted.gated, topic: wanted.topic, members }
+}
+
+async fn incarnations(w: &mut dyn Writes, wanted: &DeclaredChannel) -> Result<BTreeMap<AgentId, u32>> {
+    let mut found = BTreeMap::new();
+    for agent_id in &wanted.members {
+        let agent = w.agent_get(agent_id).await?;
+        found.insert(agent_id.clone(), agent.map_or(0, |agent| agent.incarnation));
+    }
+    Ok(found)
+}
+
+async fn take_out(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    channel: &ChannelName,
+    members: impl Iterator<Item = &AgentId> + Send,
+) -> Result<()> {
+    for agent_id in members {
+        if w.chat_member_get(channel, agent_id).await?.is_some() {
+            chat::remove(w, ctx, &Speaker::from(Party::System), channel, agent_id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What a step is about: `channel NAME` or `cron AGENT/NAME`.
+fn subject(step: &Step) -> String {
+    let cron = |job: &DeclaredJob| format!("cron {}/{}", job.agent_id, job.name);
+    match step {
+        Step::Create(channel) | Step::Change(_, channel) => format!("channel {}", channel.channel),
+        Step::Drop(channel, _) => format!("channel {channel}"),
+        Step::Set(job, _) | Step::Passed(job) => cron(job),
+        Step::Cancel(last, _) => cron(&last.job),
+        Step::Left(what, _) => what.clone(),
+    }
+}
+
+/// What a step does, in one line as the rest of a reload's plan has them; nothing for what changes no record.
+fn words(step: &Step) -> Option<String> {
+    let (sign, what) = match step {
+        Step::Create(new) => {
+            let gated = if new.gated { "gated, " } else { "" };
+            ('+', format!("{gated}members {}", list(new.members.iter())))
+        }
+        Step::Change(was, is) => ('~', changes(was, is).join(", ")),
+        Step::Drop(..) => ('-', "no longer named; its members of the file leave, what was said is kept".to_owned()),
+        Step::Set(_, None) => ('+', "as the world file names it".to_owned()),
+        Step::Set(job, Some(was)) => {
+            let fields = [
+                ("when", was.when != job.when),
+                ("message", was.message != job.message),
+                ("missed", was.missed != job.missed),
+                ("options", was.options != job.options),
+                ("enabled", was.enabled != job.enabled),
+            ];
+            let fields: Vec<&str> = fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
+            ('~', fields.join(", "))
+        }
+        Step::Passed(_) => ('=', "not set, because its time has passed".to_owned()),
+        Step::Cancel(_, Some(_)) => ('-', "no longer named; cancelled".to_owned()),
+        Step::Cancel(_, None) => return None,
+        Step::Left(_, creator) => ('=', format!("left as it is, because {creator} made it")),
+    };
+    Some(format!("{sign} {}: {what}", subject(step)))
+}
+
+/// Agents that a line names.
+const NAMED: usize = 8;
+
+fn list<'a>(agents: impl ExactSizeIterator<Item = &'a AgentId>) -> String {
+    let more = agents.len().saturating_sub(NAMED);
+    let mut names: Vec<String> = agents.take(NAMED).map(ToString::to_string).collect();
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    names.join(", ")
+}
+
+fn changes(was: &LastChannel, is: &DeclaredChannel) -> Vec<String> {
+    let mut changes = Vec::new();
+    if !was.named {
+        changes.push("named again".to_owned());
+    }
+    if was.gated != is.gated {
+        changes.push(if is.gated { "gated" } else { "no longer gated" }.to_owned());
+    }
+    if was.topic != is.topic {
+        changes.push("topic".to_owned());
+    }
+    let joins: Vec<&AgentId> = is.members.iter().filter(|id| !was.members.contains_key(*id)).collect();
+    let leaves: Vec<&AgentId> = was.members.keys().filter(|id| !is.members.contains(*id)).collect();
+    if !joins.is_empty() {
+        changes.push(format!("joined by {}", list(joins.into_iter())));
+    }
+    if !leaves.is_empty() {
+        changes.push(format!("left by {}", list(leaves.into_iter())));
+    }
+    if changes.is_empty() {
+        changes.push("members that were made again".to_owned());
+    }
+    changes
+}

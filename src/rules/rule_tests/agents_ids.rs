@@ -1,0 +1,157 @@
+//! What is said of an id that is not free, and of an agent that cannot answer: only what helps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_domain::{AgentKind, AgentStatus, Code, Desired, Kind, Party, Refusal};
+
+use super::rig::{Rig, id, new_agent, operator, party, read, write};
+use crate::agents::{self, NewAgent};
+use crate::asks;
+use crate::mail::{self, Chain, NewMessage};
+use crate::tasks::{self, NewTask};
+
+/// What a person is told who wants an id: the hint, and the status for programs.
+async fn told(rig: &Rig, by: Party, name: &'static str, of_file: bool) -> (String, String) {
+    let there = read!(rig, |r| r.agent_get(&id(name)).await?);
+    let refusal = if of_file {
+        agents::reserved(&rig.ctx, &by, &id(name), there.as_ref())
+    } else {
+        write!(rig, |w, ctx| agents::create(w, &ctx, &by, new_agent(&ctx, name)).await).unwrap_err()
+    };
+    assert_eq!(refusal.code, Code::Conflict, "{refusal}");
+    let details = refusal.details.clone().unwrap();
+    assert_eq!(details["agent_id"], name);
+    (refusal.hint.unwrap(), details["status"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn stop(rig: &Rig, name: &'static str) {
+    write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id(name), None).await).unwrap();
+    write!(rig, |w, ctx| agents::stopped(w, &ctx, &id(name)).await).unwrap();
+}
+
+#[tokio::test]
+async fn who_wants_an_id_that_is_borne_is_told_what_helps_with_that_one() {
+    let rig = Rig::new().await;
+    let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.ctx, "zoe") };
+    write!(rig, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
+    let away = "choose another id: that agent is the world file's";
+    let delete = "choose another id, or delete that agent first: `ghostctl agent delete ada`";
+
+    let running = |hint: String| (hint, "running".to_owned());
+    assert_eq!(told(&rig, operator(), "zoe", true).await, running(format!("use it as it is, or {away}")));
+    assert_eq!(told(&rig, operator(), "ada", false).await, running(format!("use it as it is, or {delete}")));
+    for status in [AgentStatus::Failed, AgentStatus::Stopped] {
+        for name in ["zoe", "ada"] {
+            if status == AgentStatus::Failed {
+                write!(rig, |w, ctx| agents::failed(w, &ctx, &id(name), "too often").await).unwrap();
+            } else {
+                stop(&rig, name).await;
+            }
+            let (hint, said) = told(&rig, operator(), name, name == "zoe").await;
+            let rest = if name == "zoe" { away } else { delete };
+            assert_eq!(hint, format!("start it with `ghostctl agent start {name}`, or {rest}"));
+            assert_eq!(said, status.as_str());
+        }
+    }
+    // No start helps where the files have no place for it.
+    rig.ctx.set_fitness(Arc::new(|agent| {
+        Err(Refusal::new(Code::Conflict, format!("no place for {}", agent.agent_id)).hint("repair it and reload"))
+    }));
+    let (hint, _) = told(&rig, operator(), "ada", false).await;
+    assert_eq!(hint, "no place for ada (repair it and reload), or choose another id");
+    rig.ctx.set_fitness(Arc::new(|_| Ok(())));
+
+    // What is gone is the file's to bring back; an agent that nobody names leaves its id free.
+    for name in ["zoe", "ada"] {
+        write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name)).await).unwrap();
+    }
+    let (hint, said) = told(&rig, operator(), "zoe", true).await;
+    assert_eq!(
+        (hint.as_str(), said.as_str()),
+        ("reload the world to have that agent back, or choose another id", "deleted")
+    );
+    assert_eq!(told(&rig, operator(), "new", true).await.1, "", "it was never there");
+    write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
+
+    // An agent has none of these commands.
+    for (name, of_file) in [("zoe", true), ("ada", false)] {
+        let (hint, _) = told(&rig, party("bob"), name, of_file).await;
+        assert!(hint.starts_with("choose another id") && !hint.contains("ghostctl"), "{hint}");
+    }
+}
+
+#[tokio::test]
+async fn who_asks_an_agent_that_no_start_helps_is_told_what_does() {
+    let rig = Rig::new().await;
+    stop(&rig, "bob").await;
+    let hint = async || rig.outside_ask("bob").await.unwrap_err().hint.unwrap();
+    assert_eq!(hint().await, "start it with `ghostctl agent start bob`, or ask someone else");
+    rig.ctx.set_fitness(Arc::new(|_| {
+        Err(Refusal::new(Code::Conflict, "the world file does not name `bob`").hint("name it again and reload"))
+    }));
+    assert_eq!(hint().await, "the world file does not name `bob` (name it again and reload)");
+    assert_eq!(rig.agent("bob").await.desired, Desired::Stopped);
+}
+
+/// What someone is told who has work for an agent that is not there: the same of every way to give it some.
+async fn missed(rig: &Rig, by: Party, name: &'static str) -> (String, String) {
+    let mut told = Vec::new();
+    for way in 0..6 {
+        let by = by.clone();
+        let refused = write!(rig, |w, ctx| {
+            let (to, chain) = (id(name), Chain::root(&ctx));
+            match way {
+                0 => agents::start(w, &ctx, &by, &to).await.map(drop),
+                1 => agents::stop(w, &ctx, &by, &to, None).await.map(drop),
+                2 => agents::delete(w, &ctx, &by, &to).await.map(drop),
+                3 => {
+                    let wait = Duration::from_secs(60);
+                    asks::open(w, &ctx, by, None, &to, "how many?".into(), wait, chain).await.map(drop)
+                }
+                4 => mail::deliver(w, &ctx, NewMessage::new(&to, by, Kind::Message, "hi", chain)).await.map(drop),
+                _ => {
+                    let new = NewTask {
+                        title: "Count them".into(),
+                        description: String::new(),
+                        owner: to,
+                        priority: 0,
+                        depends_on: Vec::new(),
+                        parent_id: None,
+                        due_at: None,
+                        chain,
+                    };
+                    tasks::create(w, &ctx, &by, new).await.map(drop)
+                }
+            }
+        });
+        let refusal = refused.unwrap_err();
+        assert_eq!(refusal.code, Code::NotFound, "{refusal}");
+        told.push((refusal.message, refusal.hint.unwrap()));
+    }
+    let first = told.swap_remove(0);
+    assert!(told.iter().all(|other| *other == first), "{first:?}: {told:?}");
+    first
+}
+
+#[tokio::test]
+async fn who_has_work_for_a_deleted_agent_is_told_that_it_was_deleted_and_how_it_comes_back() {
+    let rig = Rig::new().await;
+    let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.ctx, "zoe") };
+    write!(rig, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
+    for name in ["zoe", "ada"] {
+        write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name)).await).unwrap();
+    }
+    let list = "list the agents to see which there are".to_owned();
+    let back = "the world file names it: reload the world to have that agent back, with `ghostctl reload`".to_owned();
+    let gone = |name: &str| format!("there is no agent `{name}` any more: it was deleted");
+    assert_eq!(missed(&rig, operator(), "zoe").await, (gone("zoe"), back));
+    // No reload helps with one that nobody names, and no agent has that command.
+    assert_eq!(missed(&rig, operator(), "ada").await, (gone("ada"), list.clone()));
+    assert_eq!(missed(&rig, party("bob"), "zoe").await, (gone("zoe"), list.clone()));
+    rig.ctx.set_fitness(Arc::new(|_| Err(Refusal::new(Code::Conflict, "the world file does not name `zoe`"))));
+    assert_eq!(missed(&rig, operator(), "zoe").await, (gone("zoe"), list));
+    // One that never was is a slip of the keyboard.
+    // Its near name is looked for when the command is over (see `with_nearest`).
+    assert_eq!(missed(&rig, operator(), "bobb").await.0, "there is no agent `bobb`");
+}

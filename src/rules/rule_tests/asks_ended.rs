@@ -1,0 +1,117 @@
+//! Whatever ends a target ends the questions put to it, at once and in the asker's record.
+
+use ghost_domain::{AskStatus, CallId, CallStatus, Code, EventKind, Refusal, Turn, TurnStatus};
+
+use super::rig::{Rig, id, operator, write};
+use crate::turns::{self, Ending};
+use crate::{agents, asks};
+
+/// Ada waits for bob.
+async fn waiting(rig: &Rig) -> (Turn, ghost_domain::Ask, CallId) {
+    let turn = rig.busy("ada").await;
+    let (ask, call_id) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
+    (turn, ask, call_id)
+}
+
+async fn ended(rig: &Rig, turn: &Turn, ask: &ghost_domain::Ask, call_id: CallId) -> Refusal {
+    let row = rig.ask_row(ask.ask_id).await;
+    assert_eq!(row.status, AskStatus::Failed);
+    assert!(row.closed_at.is_some() && row.error.is_some());
+    assert_eq!(rig.count(EventKind::AskFailed).await, 1);
+    let (_, content, refusal) = rig.outcome(turn.turn_id, call_id).await.unwrap();
+    assert_eq!(content["status"], "error");
+    let ledger = rig.call(call_id).await;
+    assert_eq!((ledger.tool.as_str(), ledger.status), ("syscall.ask", CallStatus::Failed));
+    refusal.unwrap()
+}
+
+#[tokio::test]
+async fn a_stop_fails_what_was_not_begun_at_once_and_the_rest_when_it_has_stopped() {
+    let rig = Rig::new().await;
+    let (turn, ask, call_id) = waiting(&rig).await;
+    write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None).await).unwrap();
+    assert_eq!(ended(&rig, &turn, &ask, call_id).await.code, Code::Unavailable);
+
+    let rig = Rig::new().await;
+    let (turn, ask, call_id) = waiting(&rig).await;
+    rig.take("bob").await;
+    write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None).await).unwrap();
+    assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Open, "its turn may still finish");
+    write!(rig, |w, ctx| agents::stopped(w, &ctx, &id("bob")).await).unwrap();
+    assert_eq!(ended(&rig, &turn, &ask, call_id).await.code, Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_daemon_that_died_while_an_agent_stopped_tells_the_waiting_at_boot() {
+    let rig = Rig::new().await;
+    let (turn, ask, call_id) = waiting(&rig).await;
+    rig.take("bob").await;
+    write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None).await).unwrap();
+    let agents = write!(rig, |w, ctx| agents::claim_all(w, &ctx).await).unwrap();
+    assert!(
+        agents.iter().any(|agent| agent.agent_id == id("bob") && agent.status == ghost_domain::AgentStatus::Stopped)
+    );
+    assert_eq!(rig.agent("bob").await.status, ghost_domain::AgentStatus::Stopped);
+    ended(&rig, &turn, &ask, call_id).await;
+    assert_eq!(rig.count(EventKind::AgentStopped).await, 1);
+}
+
+#[tokio::test]
+async fn failing_and_deleting_end_the_wait() {
+    let rig = Rig::new().await;
+    let (turn, ask, call_id) = waiting(&rig).await;
+    write!(rig, |w, ctx| agents::failed(w, &ctx, &id("bob"), "too often").await).unwrap();
+    ended(&rig, &turn, &ask, call_id).await;
+
+    let rig = Rig::new().await;
+    let (turn, ask, call_id) = waiting(&rig).await;
+    let asked = rig.take("bob").await.turn;
+    write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("bob")).await).unwrap();
+    assert_eq!(rig.turn(asked.turn_id).await.status, TurnStatus::Cancelled);
+    ended(&rig, &turn, &ask, call_id).await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_a_failed_turn_and_a_cancelled_one_end_the_wait() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crashes_max = 1);
+    let (turn, ask, call_id) = waiting(&rig).await;
+    rig.take("bob").await;
+    rig.crash("bob", "it fell over").await;
+    assert!(ended(&rig, &turn, &ask, call_id).await.message.contains("it fell over"));
+
+    let rig = Rig::new().await;
+    let (turn, ask, call_id) = waiting(&rig).await;
+    let asked = rig.take("bob").await.turn.turn_id;
+    let why = Refusal::new(Code::BudgetExhausted, "nothing left");
+    write!(rig, |w, ctx| turns::finish(w, &ctx, asked, Ending::Failed(why)).await).unwrap();
+    assert_eq!(ended(&rig, &turn, &ask, call_id).await.code, Code::BudgetExhausted);
+    assert_eq!(rig.count(EventKind::BudgetExhausted).await, 1);
+
+    let rig = Rig::new().await;
+    let (turn, ask, call_id) = waiting(&rig).await;
+    let asked = rig.take("bob").await.turn.turn_id;
+    write!(rig, |w, ctx| turns::cancel(w, &ctx, &operator(), asked).await).unwrap();
+    assert_eq!(ended(&rig, &turn, &ask, call_id).await.code, Code::Cancelled);
+    let again = write!(rig, |w, ctx| turns::cancel(w, &ctx, &operator(), asked).await);
+    assert_eq!(again.unwrap_err().code, Code::Conflict);
+}
+
+#[tokio::test]
+async fn a_question_whose_turn_has_ended_is_given_up_and_says_so() {
+    let rig = Rig::new().await;
+    let (turn, ask, call_id) = waiting(&rig).await;
+    let turn_id = turn.turn_id;
+    write!(rig, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
+    assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Failed);
+    assert_eq!(rig.count(EventKind::AskFailed).await, 1);
+    let call = rig.call(call_id).await;
+    let how = (call.status, call.error_code);
+    assert_eq!(how, (CallStatus::Failed, Some(Code::Cancelled)), "nobody will end this call, and nothing is uncertain");
+    let asked = rig.take("bob").await.turn.turn_id;
+    rig.finish(asked, "too late").await.unwrap();
+    assert_eq!(rig.count(EventKind::AskLate).await, 1);
+    let ask_id = ask.ask_id;
+    write!(rig, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
+    assert_eq!(rig.ask_row(ask_id).await.status, AskStatus::Failed);
+}

@@ -1,0 +1,203 @@
+//! Accounts that are opened for those who have spent already: whose spending it was, and at what cost it is found out.
+
+use std::time::Duration;
+
+use ghost_domain::{AgentId, BudgetLimits, Money, Party, Scope, Timestamp};
+use ghost_store::tables::Family;
+
+use super::rig::{Rig, demand, id, new_agent, operator, party, read, write};
+use crate::agents::{self, NewAgent};
+use crate::budgets::{self, NewLimits, looks};
+
+fn scope(text: &str) -> Scope {
+    text.parse().unwrap()
+}
+
+async fn spent(rig: &Rig, text: &str) -> u64 {
+    let scope = scope(text);
+    read!(rig, |r| r.budget_get(&scope).await?.map_or(0, |budget| budget.spent_tokens))
+}
+
+/// Opens an account, and gives what it begins with.
+async fn open(rig: &Rig, text: &str) -> u64 {
+    let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1_000_000)), money: None });
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap().spent_tokens
+}
+
+async fn create(rig: &Rig, by: Party, name: &str) {
+    let new = NewAgent { team: None, ..new_agent(&rig.ctx, name) };
+    write!(rig, |w, ctx| agents::create(w, &ctx, &by, new).await).unwrap();
+}
+
+async fn delete(rig: &Rig, name: &str) {
+    let agent_id = id(name);
+    write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &agent_id).await).unwrap();
+}
+
+#[tokio::test]
+async fn who_changes_the_team_goes_on_to_be_its_creators_and_who_changes_the_creator_its_teams() {
+    let rig = Rig::new().await;
+    create(&rig, party("ada"), "dan").await;
+    rig.spend("dan", 50).await;
+    rig.pass(Duration::from_secs(60));
+    assert!(write!(rig, |w, ctx| agents::update(w, &ctx, &id("dan"), "worker", "dan", Some("desk")).await).unwrap());
+    rig.spend("dan", 7).await;
+    assert_eq!((open(&rig, "agent:ada").await, open(&rig, "team:desk").await), (57, 7));
+
+    // The other way round: eve is of the crew again, and ada's now.
+    write!(rig, |w, ctx| agents::create(w, &ctx, &party("bob"), new_agent(&ctx, "eve")).await).unwrap();
+    rig.spend("eve", 100).await;
+    delete(&rig, "eve").await;
+    rig.pass(Duration::from_secs(60));
+    write!(rig, |w, ctx| agents::create(w, &ctx, &party("cyd"), new_agent(&ctx, "eve")).await).unwrap();
+    rig.spend("eve", 3).await;
+    assert_eq!((open(&rig, "agent:bob").await, open(&rig, "agent:cyd").await), (0, 3));
+    // The crew pays for ada, who has created dan, too.
+    assert_eq!(open(&rig, "team:crew").await, 57 + 103);
+}
+
+#[tokio::test]
+async fn what_an_agent_spent_that_left_no_tombstone_is_not_charged_to_who_created_the_next_one() {
+    let rig = Rig::new().await;
+    // The first ever: nobody can have borne the id before.
+    create(&rig, party("ada"), "dan").await;
+    assert_eq!(rig.agent("dan").await.paid_since, None);
+    rig.spend("dan", 100).await;
+    delete(&rig, "dan").await;
+    rig.pass(Duration::from_secs(60));
+    let now: Timestamp = rig.ctx.now();
+    assert_eq!(
+        write!(rig, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.prune(Family::Agents, now, 9).await?)).unwrap(),
+        1
+    );
+    let new = NewAgent { team: Some("desk".into()), ..new_agent(&rig.ctx, "dan") };
+    write!(rig, |w, ctx| agents::create(w, &ctx, &party("bob"), new).await).unwrap();
+    assert_eq!(rig.agent("dan").await.incarnation, 2);
+    rig.spend("dan", 5).await;
+    let begins = async |text| (text, open(&rig, text).await);
+    for (text, tokens) in [("agent:bob", 5), ("team:desk", 5), ("agent:dan", 105), ("agent:ada", 0), ("world/day", 105)]
+    {
+        assert_eq!(begins(text).await, (text, tokens));
+    }
+}
+
+#[tokio::test]
+async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.dynamic_agents_max = 1_000);
+    let names: Vec<AgentId> = (0..400).map(|n| id(&format!("d{n:03}"))).collect();
+    write!(rig, |w, ctx| {
+        for agent_id in &names {
+            let new = NewAgent { agent_id: agent_id.clone(), ..new_agent(&ctx, "x") };
+            agents::create(w, &ctx, &operator(), new).await?;
+        }
+        Ok::<_, ghost_domain::Refusal>(names)
+    })
+    .unwrap();
+    create(&rig, party("d007"), "child").await;
+    rig.spend("child", 5).await;
+    delete(&rig, "child").await;
+    // Of yesterday, and so of nobody's day.
+    rig.spend("d000", 900).await;
+    rig.pass(Duration::from_secs(86_400));
+    create(&rig, party("d007"), "child").await;
+    for (name, tokens) in [("d000", 30), ("d007", 20), ("child", 4), ("d399", 1)] {
+        rig.spend(name, tokens).await;
+    }
+    let turn = rig.busy("d001").await.turn_id;
+    rig.model_start(turn, demand(20, 16)).await.unwrap();
+
+    let all: Vec<(AgentId, Option<Money>)> = read!(rig, |r| r.agent_list(false).await?)
+        .into_iter()
+        .map(|agent| (agent.agent_id, Some(Money(5_000))))
+        .collect();
+    looks::taken();
+    let daily = all.clone();
+    write!(rig, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily).await).unwrap();
+    assert_eq!(looks::taken(), 2, "the agents and today's usage, however many accounts are opened");
+    for (name, tokens) in [("d000", 30), ("d007", 24), ("child", 4), ("d399", 1), ("d002", 0), ("ada", 0)] {
+        assert_eq!(spent(&rig, &format!("agent:{name}/day")).await, tokens, "{name}");
+    }
+    let held = read!(rig, |r| r.budget_get(&"agent:d001/day".parse()?).await?.unwrap());
+    assert_eq!((held.reserved_tokens, held.limits.money), (36, Some(Money(5_000))));
+
+    // So it is with the file, whatever it names.
+    let limits = BudgetLimits { tokens: Some(1_000_000), money: None };
+    let teams = ["team:crew", "team:crew/day", "world/day"].map(scope);
+    let agents = all.iter().map(|(agent_id, _)| Scope::Agent(agent_id.clone()));
+    let named: Vec<(Scope, BudgetLimits)> = agents.chain(teams).map(|scope| (scope, limits)).collect();
+    let follow = async |named: Vec<(Scope, BudgetLimits)>| {
+        write!(rig, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named).await).unwrap();
+        looks::taken()
+    };
+    assert_eq!(follow(named.clone()).await, 3, "the agents, the usage of all time and today's");
+    for (text, tokens) in [
+        ("agent:d000", 930),
+        ("agent:d007", 29),
+        ("agent:child", 9),
+        ("team:crew", 960),
+        ("team:crew/day", 55),
+        ("world/day", 55),
+    ] {
+        assert_eq!(spent(&rig, text).await, tokens, "{text}");
+    }
+    // Nothing is opened twice.
+    assert_eq!(follow(named).await, 0);
+}
+
+#[tokio::test]
+async fn a_new_agent_with_a_daily_limit_costs_no_look_at_the_others() {
+    let rig = Rig::new().await;
+    let create = async |name: &str| {
+        let new = NewAgent { daily_money: Some(Money(500)), ..new_agent(&rig.ctx, name) };
+        write!(rig, |w, ctx| agents::create(w, &ctx, &party("ada"), new).await).unwrap();
+    };
+    let day = async |name: &str| {
+        let scope = scope(&format!("agent:{name}/day"));
+        read!(rig, |r| r.budget_get(&scope).await?.map(|budget| (budget.limits.money, budget.spent_tokens)))
+    };
+    looks::taken();
+    create("dan").await;
+    assert_eq!((looks::taken(), day("dan").await), (0, Some((Some(Money(500)), 0))));
+    // One that is created again goes on with what its id spent today.
+    self::create(&rig, party("ada"), "eve").await;
+    rig.spend("eve", 9).await;
+    delete(&rig, "eve").await;
+    create("eve").await;
+    assert_eq!((looks::taken(), day("eve").await), (2, Some((Some(Money(500)), 9))));
+}
+
+#[tokio::test]
+async fn accounts_that_are_opened_together_begin_as_each_would_alone() {
+    let (together, alone) = (Rig::new().await, Rig::new().await);
+    for rig in [&together, &alone] {
+        create(rig, party("ada"), "dan").await;
+        create(rig, party("dan"), "eve").await;
+        rig.spend("dan", 100).await;
+        rig.spend("eve", 10).await;
+        delete(rig, "eve").await;
+        delete(rig, "dan").await;
+        rig.pass(Duration::from_secs(60));
+        create(rig, party("bob"), "dan").await;
+        rig.pass(Duration::from_secs(60));
+        create(rig, party("dan"), "eve").await;
+        rig.spend("dan", 30).await;
+        rig.pass(Duration::from_secs(86_400));
+        create(rig, party("eve"), "fay").await;
+        rig.spend("eve", 3).await;
+        rig.spend("fay", 1).await;
+        assert!(write!(rig, |w, ctx| agents::update(w, &ctx, &id("dan"), "w", "d", Some("desk")).await).unwrap());
+        rig.spend("fay", 2).await;
+    }
+    let whole = ["agent:ada", "agent:bob", "agent:dan", "agent:eve", "agent:fay", "team:crew", "team:desk"];
+    let texts: Vec<String> = whole.iter().flat_map(|text| [(*text).to_owned(), format!("{text}/day")]).collect();
+    let limits = BudgetLimits { tokens: Some(1_000_000), money: None };
+    let named: Vec<(Scope, BudgetLimits)> = texts.iter().map(|text| (scope(text), limits)).collect();
+    write!(together, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named).await).unwrap();
+    for text in &texts {
+        assert_eq!(spent(&together, text).await, open(&alone, text).await, "{text}");
+    }
+    for (text, tokens) in [("agent:ada", 0), ("agent:bob", 36), ("agent:dan", 146), ("agent:bob/day", 6)] {
+        assert_eq!(spent(&together, text).await, tokens, "{text}");
+    }
+}

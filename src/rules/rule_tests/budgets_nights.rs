@@ -1,0 +1,132 @@
+//! A night of everything at once: whatever calls, crashes, reloads, deletions and the clock do, one day costs no more than the
+//! day's limit.
+
+use std::time::Duration;
+
+use ghost_domain::{BudgetLimits, Code, Money, ReservationId, Scope, Turn};
+use ghost_store::tables::UsageFilter;
+use proptest::prelude::*;
+
+use super::rig::{Rig, demand, id, new_agent, operator, read, used, write};
+use crate::{agents, budgets, turns};
+
+const WHO: [&str; 2] = ["ada", "bob"];
+const LIMIT: u64 = 1_000;
+
+#[derive(Clone, Debug)]
+enum Move {
+    /// Agent, input, most output.
+    Start(usize, u64, u64),
+    /// Agent, and how its call ends: with a share of what was held, unsaid, or forgotten by a death of the daemon.
+    End(usize, u8, u64),
+    /// The clock is set by so many minutes.
+    Clock(i64),
+    /// An agent is deleted and created again.
+    Anew(usize),
+    /// The file is read again; without the line it lifts the limit for a moment.
+    Reload(bool),
+    /// An hour's sweep.
+    Sweep,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        6 => (0usize..2, 0u64..300, 16u64..300).prop_map(|(who, input, most)| Move::Start(who, input, most)),
+        6 => (0usize..2, 0u8..3, 0u64..=100).prop_map(|(who, how, share)| Move::End(who, how, share)),
+        3 => prop_oneof![-900i64..0, 1i64..900].prop_map(Move::Clock),
+        1 => (0usize..2).prop_map(Move::Anew),
+        1 => any::<bool>().prop_map(Move::Reload),
+        1 => Just(Move::Sweep),
+    ];
+    proptest::collection::vec(one, 1..60)
+}
+
+struct Night {
+    rig: Rig,
+    turns: Vec<Turn>,
+    held: [Option<(ReservationId, u64, u64)>; 2],
+}
+
+impl Night {
+    async fn reload(&self, named: bool) {
+        let limits = BudgetLimits { tokens: Some(LIMIT), money: Some(Money(LIMIT)) };
+        let file = if named { vec![(Scope::World.daily().unwrap(), limits)] } else { Vec::new() };
+        write!(self.rig, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file).await).unwrap();
+    }
+
+    async fn play(&mut self, step: Move) {
+        match step {
+            Move::Start(who, input, most) => {
+                let started = self.rig.model_start(self.turns[who].turn_id, demand(input, most)).await;
+                match started {
+                    Ok((reservation, most)) => self.held[who] = Some((reservation, input, most)),
+                    // It waits, and what it held before was cut off.
+                    Err(refusal) if refusal.code == Code::Unavailable => self.held[who] = None,
+                    Err(_) => {}
+                }
+            }
+            Move::End(who, 2, _) => {
+                write!(self.rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+                self.held = [None, None];
+                self.turns[who] = self.rig.take(WHO[who]).await.turn;
+            }
+            Move::End(who, how, share) => {
+                let Some((reservation, input, most)) = self.held[who].take() else { return };
+                let usage = if how == 0 { used(input, most * share / 100) } else { None };
+                self.rig.model_answer(self.turns[who].turn_id, reservation, usage).await.unwrap();
+            }
+            Move::Clock(minutes) => {
+                let time = Duration::from_secs(minutes.unsigned_abs() * 60);
+                if minutes < 0 { self.rig.back(time) } else { self.rig.pass(time) }
+            }
+            Move::Anew(who) => {
+                write!(self.rig, |w, ctx| {
+                    agents::delete(w, &ctx, &operator(), &id(WHO[who])).await?;
+                    agents::create(w, &ctx, &operator(), new_agent(&ctx, WHO[who])).await
+                })
+                .unwrap();
+                self.held[who] = None;
+                self.turns[who] = self.rig.busy(WHO[who]).await;
+            }
+            Move::Reload(lifted) => {
+                if lifted {
+                    self.reload(false).await;
+                }
+                self.reload(true).await;
+            }
+            Move::Sweep => drop(crate::retention::sweep(&self.rig.store, &self.rig.ctx).await.unwrap()),
+        }
+    }
+}
+
+async fn run(moves: Vec<Move>) {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.stalled_boots_max = 1_000);
+    let turns = vec![rig.busy("ada").await, rig.busy("bob").await];
+    let mut night = Night { rig, turns, held: [None, None] };
+    night.reload(true).await;
+    let day = |night: &Night| night.rig.ctx.now().0.div_euclid(86_400_000);
+    let (first, mut latest) = (day(&night), day(&night));
+    for step in moves {
+        night.play(step.clone()).await;
+        latest = latest.max(day(&night));
+        let account = read!(night.rig, |r| r.budget_get(&Scope::World.daily().unwrap()).await?).unwrap();
+        assert!(account.spent_tokens + account.reserved_tokens <= LIMIT, "{step:?}: {account:?}");
+        assert!(account.spent_money.plus(account.reserved_money).0 <= LIMIT + 2, "{step:?}: {account:?}");
+        let sums = read!(night.rig, |r| r.usage_sum(&UsageFilter::default()).await?);
+        let spent: u64 = sums.iter().map(|sum| sum.tokens.total()).sum();
+        let days = u64::try_from(latest - first).unwrap() + 1;
+        assert!(spent <= LIMIT * days, "{spent} tokens in {days} days: {step:?}");
+        let world = read!(night.rig, |r| r.budget_get(&Scope::World).await?);
+        assert_eq!(world.map_or(0, |world| world.spent_tokens), spent, "{step:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn a_day_costs_no_more_than_its_limit(moves in moves()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(run(moves));
+    }
+}

@@ -1,0 +1,131 @@
+//! Whatever calls do at the same time, no account passes its limit, and accounts and usage rows agree.
+
+use ghost_domain::{Budget, Money, ReservationId, Scope};
+use ghost_store::tables::{BudgetFilter, UsageFilter};
+use proptest::prelude::*;
+
+use super::rig::{Rig, demand, id, operator, read, used, write};
+use crate::budgets::{self, NewLimits, Settlement};
+use crate::turns;
+
+#[derive(Clone, Debug)]
+enum Move {
+    /// Agent, input, most output.
+    Start(usize, u64, u64),
+    /// Which of the open calls, and how: answered with a share of what was held, unsaid, released, forfeited, cut off.
+    End(usize, u8, u64),
+    /// A root gets an account of its own.
+    Root(usize),
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        4 => (0usize..2, 0u64..300, 16u64..300).prop_map(|(who, input, most)| Move::Start(who, input, most)),
+        4 => (any::<usize>(), 0u8..5, 0u64..=100).prop_map(|(which, how, share)| Move::End(which, how, share)),
+        1 => (0usize..2).prop_map(Move::Root),
+    ];
+    proptest::collection::vec(one, 1..40)
+}
+
+async fn check(rig: &Rig, held: &[(usize, ReservationId, u64, u64)]) {
+    let accounts: Vec<Budget> = read!(rig, |r| r.budget_list(&BudgetFilter::default()).await?);
+    for account in &accounts {
+        let used = account.spent_tokens + account.reserved_tokens;
+        assert!(account.limits.tokens.is_none_or(|limit| used <= limit), "{account:?}");
+        let money = account.spent_money.plus(account.reserved_money);
+        // Input and output are rounded up apart when the call is allowed, and together when it is priced.
+        assert!(account.limits.money.is_none_or(|limit| money <= limit.plus(Money(1))), "{account:?}");
+    }
+    let sums = read!(rig, |r| r.usage_sum(&UsageFilter::default()).await?);
+    let world = accounts.iter().find(|account| account.scope == Scope::World).unwrap();
+    assert_eq!(world.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
+    assert_eq!(world.spent_money, Money(sums.iter().map(|sum| sum.cost.0).sum()));
+    assert_eq!(world.reserved_tokens, held.iter().map(|(_, _, input, most)| input + most).sum::<u64>());
+    let agents: Vec<&Budget> = accounts.iter().filter(|a| matches!(a.scope, Scope::Agent(_))).collect();
+    assert_eq!(world.spent_tokens, agents.iter().map(|account| account.spent_tokens).sum::<u64>());
+    assert_eq!(world.reserved_tokens, agents.iter().map(|account| account.reserved_tokens).sum::<u64>());
+    for account in accounts.iter().filter(|a| matches!(a.scope, Scope::Root(_))) {
+        let Scope::Root(root_id) = account.scope else { unreachable!() };
+        let filter = UsageFilter { root_id: Some(root_id), ..UsageFilter::default() };
+        let spent = read!(rig, |r| r.usage_sum(&filter).await?);
+        assert_eq!(account.spent_tokens, spent.iter().map(|sum| sum.tokens.total()).sum::<u64>(), "{account:?}");
+    }
+}
+
+async fn run(moves: Vec<Move>, tokens: u64, money: u64) {
+    let rig = Rig::new().await;
+    for (scope, limits) in [
+        (Scope::World, NewLimits { tokens: Some(Some(tokens)), money: Some(Some(Money(money))) }),
+        (Scope::Agent(id("ada")), NewLimits { tokens: Some(Some(tokens / 2)), money: None }),
+        (Scope::Agent(id("bob")), NewLimits { tokens: Some(None), money: None }),
+    ] {
+        write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+    }
+    let turns = [rig.busy("ada").await, rig.busy("bob").await];
+    let mut held: Vec<(usize, ReservationId, u64, u64)> = Vec::new();
+    for step in moves {
+        match step {
+            Move::Start(who, input, most) => {
+                let started = rig.model_start(turns[who].turn_id, demand(input, most)).await;
+                // A turn holds one at a time, and none while it waits or is parked: what it held before was cut off.
+                held.retain(|(other, ..)| *other != who);
+                if let Ok((reservation, most)) = started {
+                    held.push((who, reservation, input, most));
+                }
+            }
+            Move::End(which, how, share) if !held.is_empty() => {
+                let at = which % held.len();
+                let (who, reservation, input, most) = held[at];
+                let turn = turns[who].turn_id;
+                match how {
+                    0 => drop(rig.model_answer(turn, reservation, used(input, most * share / 100)).await.unwrap()),
+                    1 => drop(rig.model_answer(turn, reservation, None).await.unwrap()),
+                    2 => write!(rig, |w, ctx| turns::model_failed(
+                        w,
+                        &ctx,
+                        turn,
+                        reservation,
+                        "m",
+                        "x",
+                        Settlement::Released
+                    )
+                    .await)
+                    .unwrap(),
+                    3 => write!(rig, |w, ctx| turns::model_failed(
+                        w,
+                        &ctx,
+                        turn,
+                        reservation,
+                        "m",
+                        "x",
+                        Settlement::Forfeited
+                    )
+                    .await)
+                    .unwrap(),
+                    _ => drop(rig.take(["ada", "bob"][who]).await),
+                }
+                if how < 3 {
+                    held.remove(at);
+                } else {
+                    held.retain(|(other, ..)| *other != who);
+                }
+            }
+            Move::End(..) => {}
+            Move::Root(who) => {
+                let scope = Scope::Root(turns[who].root_id);
+                let limits = NewLimits { tokens: Some(None), money: None };
+                write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+            }
+        }
+        check(&rig, &held).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn no_account_passes_its_limit_and_all_agree(moves in moves(), tokens in 0u64..3_000, money in 0u64..3_000) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(run(moves, tokens, money));
+    }
+}

@@ -1,0 +1,200 @@
+use std::time::Duration;
+
+use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::{
+    CallId, CallStatus, Code, DeadLetterStatus, EventKind, Kind, MailState, Refusal, TurnId, TurnStatus,
+};
+use serde_json::json;
+
+use super::rig::{Rig, call_start, id, operator, read, write};
+use crate::mail::{self, Chain, NewMessage};
+use crate::{agents, turns};
+
+async fn boot(rig: &Rig) {
+    write!(rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+}
+
+async fn held(rig: &Rig) -> Vec<ghost_domain::DeadLetter> {
+    read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?)
+}
+
+#[tokio::test]
+async fn a_turn_of_several_messages_is_split_and_its_effects_are_remembered() {
+    let rig = Rig::new().await;
+    let (one, two) = (rig.send("ada", "one").await, rig.send("ada", "two").await);
+    let first = rig.take("ada").await.turn;
+    let call_id = CallId(rig.ctx.id());
+    let (began, start) = (first.clone(), call_start(call_id, "syscall.task.create", Effect::Outside));
+    write!(rig, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+    rig.crash("ada", "it fell over").await;
+    let split = rig.turn(first.turn_id).await;
+    assert_eq!((split.status, split.reason.as_deref()), (TurnStatus::Split, Some("it fell over")));
+    assert_eq!(rig.call(call_id).await.status, CallStatus::Unknown);
+    for expected in [one.message_id, two.message_id] {
+        rig.send("ada", "this must not ride along").await;
+        let taken = rig.take("ada").await;
+        assert_eq!(taken.mail.iter().map(|m| m.message_id).collect::<Vec<_>>(), [expected], "each alone");
+        assert_eq!((taken.resumed, taken.earlier), (false, vec![first.turn_id]));
+        rig.finish(taken.turn.turn_id, "done").await.unwrap();
+    }
+    assert_eq!(rig.take("ada").await.mail.len(), 2, "what came later was never suspected");
+    assert_eq!(rig.agent("ada").await.restarts, 1);
+}
+
+#[tokio::test]
+async fn a_single_message_goes_on_from_its_journal_until_it_is_set_aside() {
+    let rig = Rig::new().await;
+    let poison = rig.send("ada", "poison").await;
+    let turn_id = rig.take("ada").await.turn.turn_id;
+    for crashes in 1..3 {
+        rig.crash("ada", "it fell over").await;
+        let again = rig.take("ada").await;
+        assert!(again.resumed && again.turn.turn_id == turn_id && again.turn.crashes == crashes);
+    }
+    rig.crash("ada", "it fell over").await;
+    assert_eq!(rig.turn(turn_id).await.status, TurnStatus::Dead);
+    assert_eq!(rig.message(poison.message_id).await.state, MailState::Dead);
+    let dead = held(&rig).await;
+    assert_eq!((dead.len(), dead[0].crashes, dead[0].turn_id), (1, 3, turn_id));
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+    let told: Vec<_> = rig.events().await.into_iter().filter(|event| event.kind == EventKind::DeadLetterHeld).collect();
+    let roots: Vec<_> = told.iter().map(|event| event.payload["root_id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(roots, [poison.root_id.to_string()], "whose work it was");
+    assert_eq!(rig.agent("ada").await.status, ghost_domain::AgentStatus::Running);
+}
+
+#[tokio::test]
+async fn mail_that_a_turn_takes_in_addition_does_not_keep_poison_alive() {
+    let rig = Rig::new().await;
+    let poison = rig.send("ada", "poison").await;
+    let mut innocent = Vec::new();
+    for round in 1..=3 {
+        let taken = rig.take("ada").await;
+        assert_eq!(taken.mail.iter().map(|m| m.message_id).collect::<Vec<_>>(), [poison.message_id], "{round}");
+        innocent.push(rig.send("ada", "read on").await);
+        let (agent_id, turn_id) = (id("ada"), taken.turn.turn_id);
+        let joined = write!(rig, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 10).await).unwrap();
+        assert_eq!(joined.mail.len(), 1);
+        rig.crash("ada", "it fell over").await;
+    }
+    let dead = held(&rig).await;
+    assert_eq!(
+        dead.iter().map(|d| (d.messages.clone(), d.crashes)).collect::<Vec<_>>(),
+        [(vec![poison.message_id], 3)]
+    );
+    for message in innocent {
+        let taken = rig.take("ada").await;
+        assert_eq!(taken.mail[0].message_id, message.message_id);
+        assert!(!taken.resumed, "it starts a turn of its own");
+        rig.finish(taken.turn.turn_id, "done").await.unwrap();
+    }
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn boots_count_only_without_progress() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.stalled_boots_max = 3);
+    let turn = rig.busy("ada").await;
+    let stalled = async |turn_id: TurnId| rig.turn(turn_id).await.stalled_boots;
+    boot(&rig).await;
+    assert_eq!(stalled(turn.turn_id).await, 0, "the first boot that sees it compares with nothing");
+    boot(&rig).await;
+    boot(&rig).await;
+    assert_eq!(stalled(turn.turn_id).await, 2);
+    let began = turn.clone();
+    let outcome = CallOutcome { content: json!("x"), refusal: None, truncated: false };
+    write!(rig, |w, ctx| {
+        let call_id = CallId(ctx.id());
+        turns::record_call_end(w, &ctx, &began, call_id, "c", "t", &outcome).await
+    })
+    .unwrap();
+    boot(&rig).await;
+    assert_eq!(stalled(turn.turn_id).await, 0, "it has moved");
+    for _ in 0..3 {
+        assert!(held(&rig).await.is_empty());
+        boot(&rig).await;
+    }
+    assert_eq!(rig.turn(turn.turn_id).await.status, TurnStatus::Dead);
+    assert!(held(&rig).await[0].reason.contains("3 starts"));
+}
+
+#[tokio::test]
+async fn waiting_for_an_answer_and_standing_still_by_order_are_no_stall() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.stalled_boots_max = 2);
+    let turn = rig.busy("ada").await;
+    rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
+    let stopped = rig.busy("cyd").await;
+    write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), None).await).unwrap();
+    write!(rig, |w, ctx| agents::stopped(w, &ctx, &id("cyd")).await).unwrap();
+    for _ in 0..6 {
+        rig.pass(Duration::from_secs(1));
+        boot(&rig).await;
+    }
+    assert_eq!(rig.turn(turn.turn_id).await.status, TurnStatus::Open);
+    assert_eq!(rig.turn(stopped.turn_id).await.status, TurnStatus::Open);
+}
+
+#[tokio::test]
+async fn a_stalled_turn_of_several_messages_is_split_first() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.stalled_boots_max = 2);
+    rig.send("ada", "one").await;
+    let quiet = NewMessage::new(&id("ada"), operator(), Kind::Message, "two", Chain::root(&rig.ctx));
+    rig.deliver(quiet).await.unwrap();
+    let turn_id = rig.take("ada").await.turn.turn_id;
+    for _ in 0..3 {
+        boot(&rig).await;
+    }
+    assert_eq!(rig.turn(turn_id).await.status, TurnStatus::Split);
+    assert_eq!(rig.take("ada").await.mail.len(), 1);
+    assert!(held(&rig).await.is_empty());
+}
+
+#[tokio::test]
+async fn mail_that_fits_no_model_is_tried_apart_and_then_set_aside() {
+    let rig = Rig::new().await;
+    let too_long = async |turn_id: TurnId| {
+        let refusal = Refusal::new(Code::TooLarge, "it does not fit the model");
+        write!(rig, |w, ctx| turns::too_long(w, &ctx, turn_id, refusal).await).unwrap().status
+    };
+    let ask = rig.outside_ask("ada").await.unwrap();
+    rig.send("ada", "one").await;
+    let both = rig.take("ada").await.turn.turn_id;
+    assert_eq!(too_long(both).await, TurnStatus::Split);
+    assert!(held(&rig).await.is_empty());
+    let question = rig.take("ada").await;
+    let apart = (question.mail.len(), question.mail[0].crashes, question.earlier.as_slice());
+    assert_eq!(apart, (1, 0, &[both][..]));
+    assert_eq!(too_long(question.turn.turn_id).await, TurnStatus::Dead);
+    assert_eq!(rig.take("ada").await.mail.len(), 1);
+    let letters = held(&rig).await;
+    assert_eq!((letters.len(), letters[0].messages.as_slice()), (1, &[ask.message_id][..]));
+    let told = rig.ask_row(ask.ask_id).await.error.unwrap();
+    assert!(told.contains("could not work off this message and set it aside"), "{told}");
+}
+
+#[tokio::test]
+async fn an_agent_with_too_many_dead_letters_is_stopped_and_says_so() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| (limits.crashes_max, limits.dead_letters_max) = (1, 2));
+    for letters in 1..=2 {
+        rig.send("ada", "poison").await;
+        rig.take("ada").await;
+        let (ada, reason) = (id("ada"), "it fell over");
+        let set_aside = write!(rig, |w, ctx| agents::crashed(w, &ctx, &ada, reason).await).unwrap();
+        assert!(set_aside);
+        let record = rig.agent("ada").await;
+        assert_eq!(record.desired == ghost_domain::Desired::Stopped, letters == 2, "{record:?}");
+        if letters < 2 {
+            let ada = id("ada");
+            write!(rig, |w, ctx| agents::restarted(w, &ctx, &ada).await).unwrap();
+        }
+    }
+    let why = rig.agent("ada").await.status_reason.unwrap();
+    assert!(why.contains("2 dead letters") && why.contains("ghostctl dead"), "{why}");
+    assert_eq!(held(&rig).await.len(), 2);
+    rig.send("bob", "hello").await;
+    rig.take("bob").await;
+}

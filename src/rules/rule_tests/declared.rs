@@ -1,0 +1,239 @@
+//! Channels and jobs of the world file: what changes in the file changes the records, and what a hand did stays.
+
+use std::time::Duration;
+
+use ghost_domain::chat::ChatChannel;
+use ghost_domain::schedule::{JobOptions, Missed, When};
+use ghost_domain::{
+    AgentId, Code, Declared, DeclaredChannel, DeclaredJob, EventKind, Party, Schedule, ScheduleKind, Timestamp,
+};
+
+use super::rig::{Rig, id, new_agent, operator, read, write};
+use crate::agents;
+use crate::chat::{self, NewChannel, Speaker};
+use crate::declared::{self, Followed};
+use crate::schedules::{self, NewSchedule};
+
+fn channel(name: &str, members: &[&str]) -> DeclaredChannel {
+    DeclaredChannel {
+        channel: name.parse().unwrap(),
+        members: members.iter().map(|member| id(member)).collect(),
+        gated: true,
+        topic: Some("news".into()),
+    }
+}
+
+fn job(agent: &str, name: &str) -> DeclaredJob {
+    DeclaredJob {
+        agent_id: id(agent),
+        name: name.into(),
+        when: When::Every { every_ms: 3_600_000, anchor: Timestamp(0) },
+        message: "look".into(),
+        missed: Missed::Skip,
+        options: JobOptions::default(),
+        enabled: true,
+    }
+}
+
+fn file(channels: Vec<DeclaredChannel>, jobs: Vec<DeclaredJob>) -> Declared {
+    Declared { channels, jobs }
+}
+
+/// Follows the file; what it would do is what it then does, and doing it again does nothing more than tell what is left.
+async fn follow(rig: &Rig, declared: &Declared) -> Followed {
+    let (ctx, wanted) = (rig.ctx.clone(), declared.clone());
+    let would = read!(rig, |r| declared::would(r, &ctx, &wanted).await?);
+    let wanted = declared.clone();
+    let done = write!(rig, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+    assert_eq!(would.len(), done.lines.len() + done.refused.len());
+    let wanted = declared.clone();
+    let again = write!(rig, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+    assert!(again.lines.iter().all(|line| line.starts_with('=')), "{again:?}");
+    done
+}
+
+async fn there(rig: &Rig, name: &str) -> (ChatChannel, Vec<AgentId>) {
+    let name = name.parse().unwrap();
+    read!(rig, |r| {
+        let members = r.chat_members(&name).await?.into_iter().map(|member| member.agent_id).collect();
+        (r.chat_channel_get(&name).await?.unwrap(), members)
+    })
+}
+
+async fn schedule(rig: &Rig, agent: &str, name: &'static str) -> Option<Schedule> {
+    let agent_id = id(agent);
+    read!(rig, |r| r.schedule_find(&agent_id, ScheduleKind::Cron, name).await?)
+}
+
+async fn set_by_hand(rig: &Rig, job: DeclaredJob) {
+    write!(rig, |w, ctx| {
+        let new = NewSchedule {
+            kind: ScheduleKind::Cron,
+            agent_id: job.agent_id,
+            name: job.name,
+            when: job.when,
+            message: "by hand".into(),
+            missed: job.missed,
+            options: job.options,
+            enabled: true,
+            chain: crate::mail::Chain::root(&ctx),
+            baseline: None,
+        };
+        schedules::set(w, &ctx, &operator(), new).await
+    })
+    .unwrap();
+}
+
+#[tokio::test]
+async fn channels_are_made_changed_and_left_as_the_file_says() {
+    let rig = Rig::new().await;
+    let done = follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
+    assert_eq!((done.lines.len(), done.refused.len()), (1, 0));
+    let (desk, members) = there(&rig, "desk").await;
+    assert_eq!((desk.gated, desk.topic.as_deref(), desk.creator), (true, Some("news"), Party::System));
+    assert_eq!(members, [id("ada"), id("bob")]);
+    // Someone invites cyd by hand and takes bob out; the file then brings neither back nor away.
+    write!(rig, |w, ctx| {
+        let (by, desk) = (Speaker::from(operator()), "desk".parse().unwrap());
+        chat::invite(w, &ctx, &by, &desk, &id("cyd")).await?;
+        chat::remove(w, &ctx, &by, &desk, &id("bob")).await
+    })
+    .unwrap();
+    let mut open = channel("desk", &["ada", "bob"]);
+    (open.gated, open.topic) = (false, None);
+    follow(&rig, &file(vec![open], vec![])).await;
+    let (desk, members) = there(&rig, "desk").await;
+    assert_eq!((desk.gated, desk.topic, members), (false, None, vec![id("ada"), id("cyd")]));
+    assert_eq!(rig.count(EventKind::ChatChanged).await, 1);
+    // No longer named: whom the file put in leaves, the channel is kept, and is the file's when it is named again.
+    follow(&rig, &Declared::default()).await;
+    assert_eq!(there(&rig, "desk").await.1, [id("cyd")]);
+    follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
+    let (desk, members) = there(&rig, "desk").await;
+    assert_eq!((desk.gated, members), (true, vec![id("ada"), id("bob"), id("cyd")]));
+}
+
+#[tokio::test]
+async fn a_channel_of_someone_else_is_left_alone_and_told() {
+    let rig = Rig::new().await;
+    let by = Speaker::from(Party::Agent(id("cyd")));
+    write!(rig, |w, ctx| {
+        let new = NewChannel {
+            channel: "desk".parse().unwrap(),
+            members: vec![],
+            gated: false,
+            skip_creator: false,
+            topic: None,
+        };
+        chat::create(w, &ctx, &by, new).await
+    })
+    .unwrap();
+    let done = follow(&rig, &file(vec![channel("desk", &["ada"])], vec![])).await;
+    assert!(done.lines[0].starts_with("= channel desk"), "{done:?}");
+    assert!(rig.count(EventKind::WorldWarning).await > 0);
+    follow(&rig, &Declared::default()).await;
+    let (desk, members) = there(&rig, "desk").await;
+    assert_eq!((desk.gated, members), (false, vec![id("cyd")]));
+}
+
+#[tokio::test]
+async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
+    let rig = Rig::new().await;
+    follow(&rig, &file(vec![], vec![job("ada", "pulse"), job("bob", "pulse")])).await;
+    let first = schedule(&rig, "ada", "pulse").await.unwrap();
+    assert_eq!(first.next_at.map(|at| at.0 % 3_600_000), Some(0));
+    let mut changed = job("ada", "pulse");
+    changed.message = "look again".into();
+    follow(&rig, &file(vec![], vec![changed.clone()])).await;
+    let second = schedule(&rig, "ada", "pulse").await.unwrap();
+    assert_eq!((second.schedule_id, second.message.as_str()), (first.schedule_id, "look again"));
+    assert_eq!(schedule(&rig, "bob", "pulse").await, None);
+    // Switched off by hand it stays off, although the file changes something else.
+    write!(rig, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false).await).unwrap();
+    changed.message = "look once more".into();
+    follow(&rig, &file(vec![], vec![changed.clone()])).await;
+    let third = schedule(&rig, "ada", "pulse").await.unwrap();
+    assert_eq!((third.enabled, third.message.as_str()), (false, "look once more"));
+    // Cancelled by hand it stays gone until the file says something else.
+    write!(rig, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id).await).unwrap();
+    follow(&rig, &file(vec![], vec![changed.clone()])).await;
+    assert_eq!(schedule(&rig, "ada", "pulse").await, None);
+    changed.message = "look".into();
+    follow(&rig, &file(vec![], vec![changed])).await;
+    assert!(schedule(&rig, "ada", "pulse").await.is_some());
+    // An agent that is made again has its jobs again.
+    write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    assert_eq!(schedule(&rig, "ada", "pulse").await, None);
+    write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
+    follow(&rig, &file(vec![], vec![job("ada", "pulse")])).await;
+    assert!(schedule(&rig, "ada", "pulse").await.is_some());
+}
+
+#[tokio::test]
+async fn a_job_that_a_hand_set_is_left_alone_and_one_of_the_past_is_told_once() {
+    let rig = Rig::new().await;
+    set_by_hand(&rig, job("ada", "pulse")).await;
+    let done = follow(&rig, &file(vec![], vec![job("ada", "pulse")])).await;
+    assert!(done.lines[0].starts_with("= cron ada/pulse"), "{done:?}");
+    follow(&rig, &Declared::default()).await;
+    assert_eq!(schedule(&rig, "ada", "pulse").await.unwrap().message, "by hand");
+    // One that the file made and someone then set anew is theirs.
+    follow(&rig, &file(vec![], vec![job("bob", "pulse")])).await;
+    set_by_hand(&rig, job("bob", "pulse")).await;
+    follow(&rig, &Declared::default()).await;
+    assert_eq!(schedule(&rig, "bob", "pulse").await.unwrap().message, "by hand");
+    let mut once = job("cyd", "once");
+    once.when = When::At { at: Timestamp(1_000) };
+    let wanted = file(vec![], vec![once]);
+    assert_eq!(follow(&rig, &wanted).await.lines.len(), 1);
+    assert_eq!(follow(&rig, &wanted).await, Followed::default());
+    assert_eq!(schedule(&rig, "cyd", "once").await, None);
+}
+
+#[tokio::test]
+async fn what_a_rule_refuses_hurts_nothing_else_and_is_tried_again() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crons_max = 1);
+    let wanted = file(vec![channel("desk", &["ada"])], vec![job("ada", "one"), job("ada", "two")]);
+    let (ctx, first) = (rig.ctx.clone(), wanted.clone());
+    let done = write!(rig, |w, ctx| declared::follow(w, &ctx, &first).await).unwrap();
+    assert_eq!((done.lines.len(), done.refused.len()), (2, 1), "{done:?}");
+    assert!(done.refused[0].contains(&Code::RateLimited.to_string()) || done.refused[0].contains("crons_max"));
+    assert!(schedule(&rig, "ada", "one").await.is_some() && schedule(&rig, "ada", "two").await.is_none());
+    drop(ctx);
+    rig.pass(Duration::from_secs(60));
+    rig.limits(|limits| limits.crons_max = 2);
+    assert_eq!(follow(&rig, &wanted).await.lines.len(), 1);
+    assert!(schedule(&rig, "ada", "two").await.is_some());
+}
+
+#[tokio::test]
+async fn a_change_of_a_channel_that_is_refused_has_changed_nothing() {
+    let rig = Rig::new().await;
+    follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
+    write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
+    rig.limits(|limits| limits.chat_members_max = 3);
+    let before = there(&rig, "desk").await;
+    let events = async || {
+        let kinds = [EventKind::ChatChanged, EventKind::ChatMemberAdded, EventKind::ChatMemberRemoved];
+        let mut count = 0;
+        for kind in kinds {
+            count += rig.count(kind).await;
+        }
+        count
+    };
+    // Too many for it, and one whom nobody knows behind one whom it could take.
+    for (members, why) in [(&["ada", "bob", "cyd", "dan"][..], "chat_members_max"), (&["ada", "cyd", "zed"], "zed")] {
+        let mut wanted = channel("desk", members);
+        (wanted.gated, wanted.topic) = (false, Some("other".into()));
+        let wanted = file(vec![wanted], vec![]);
+        let done = write!(rig, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+        assert_eq!((done.lines.len(), done.refused.len()), (0, 1), "{done:?}");
+        assert!(done.refused[0].contains(why), "{done:?}");
+        assert_eq!((there(&rig, "desk").await, events().await), (before.clone(), 0), "{members:?}");
+    }
+    // Whoever leaves makes room for those who come.
+    rig.limits(|limits| limits.chat_members_max = 2);
+    follow(&rig, &file(vec![channel("desk", &["cyd", "dan"])], vec![])).await;
+    assert_eq!(there(&rig, "desk").await.1, [id("cyd"), id("dan")]);
+}

@@ -1,0 +1,109 @@
+//! A daemon that has lost an agent to another one can no longer write for it.
+
+use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::{CallId, Code, Refusal, TurnStatus};
+use serde_json::{Value, json};
+
+use super::rig::{Rig, call_start, code, demand, id, used, write};
+use crate::agents;
+use crate::turns::{self, Ending};
+
+#[tokio::test]
+async fn an_older_epoch_is_refused_everywhere() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let turn_id = turn.turn_id;
+    let (held, _) = rig.model_start(turn_id, demand(10, 16)).await.unwrap();
+    let before = (rig.journal(turn_id).await, rig.events().await.len());
+    let old = rig.stale();
+    let failed = || Ending::Failed(Refusal::new(Code::Internal, "x"));
+    let refusals = [
+        code(old.try_take("ada").await),
+        code(old.model_start(turn_id, demand(1, 16)).await),
+        code(old.model_answer(turn_id, held, used(1, 1)).await),
+        code(write!(old, |w, ctx| turns::model_failed(
+            w,
+            &ctx,
+            turn_id,
+            held,
+            "m",
+            "x",
+            crate::budgets::Settlement::Forfeited
+        )
+        .await)),
+        code(write!(old, |w, ctx| turns::note(w, &ctx, turn_id, "x").await)),
+        code(write!(old, |w, ctx| {
+            turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), String::new(), String::new()).await
+        })),
+        code(write!(old, |w, ctx| turns::working_turn(w, &ctx, turn_id).await)),
+        code(old.finish(turn_id, "mine").await),
+        code(write!(old, |w, ctx| turns::finish(w, &ctx, turn_id, failed()).await)),
+        code(write!(old, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await)),
+        code(write!(old, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "x").await)),
+        code(write!(old, |w, ctx| agents::restarted(w, &ctx, &id("ada")).await)),
+        code(write!(old, |w, ctx| agents::stopped(w, &ctx, &id("ada")).await)),
+        code(write!(old, |w, ctx| agents::failed(w, &ctx, &id("ada"), "x").await)),
+    ];
+    assert_eq!(refusals, [Code::Conflict; 14]);
+    assert_eq!((rig.journal(turn_id).await, rig.events().await.len()), before, "nothing was written");
+    assert_eq!(rig.turn(turn_id).await.status, TurnStatus::Open);
+    assert_eq!(rig.agent("ada").await.status, ghost_domain::AgentStatus::Running);
+    // The owner goes on.
+    rig.model_answer(turn_id, held, used(1, 1)).await.unwrap();
+    rig.finish(turn_id, "done").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_turn_that_ends_completes_a_question_of_another_owners_agent() {
+    // The asker's record is written by whoever ends the target's turn: that is no act for the asker.
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let (_, call_id) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
+    let mut ada = rig.agent("ada").await;
+    ada.epoch = 2;
+    write!(rig, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada).await?)).unwrap();
+    let asked = rig.take("bob").await.turn.turn_id;
+    rig.finish(asked, "seven").await.unwrap();
+    assert!(rig.outcome(turn.turn_id, call_id).await.is_some());
+}
+
+#[tokio::test]
+async fn the_record_of_a_call_adds_up() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let (call_id, began) = (CallId(rig.ctx.id()), turn.clone());
+    let start = call_start(call_id, "t", Effect::World);
+    write!(rig, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+    assert!(rig.journal(turn.turn_id).await.is_empty(), "the store holds the effect itself");
+    rig.pass(std::time::Duration::from_millis(40));
+    rig.limits(|limits| limits.ledger_result_bytes = 5);
+    let outcome = CallOutcome { content: Value::from("ééééé"), refusal: None, truncated: false };
+    let began = turn.clone();
+    write!(rig, |w, ctx| turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await).unwrap();
+    let row = rig.call(call_id).await;
+    let result = Some("éé\n[cut: 4 of 10 bytes shown]");
+    assert_eq!((row.duration_ms, row.result.as_deref(), row.truncated), (Some(40), result, true));
+    assert_eq!(rig.turn(turn.turn_id).await.calls, 1);
+    assert_eq!(rig.journal(turn.turn_id).await.len(), 1);
+}
+
+#[tokio::test]
+async fn arguments_that_are_cut_stay_json_and_say_so() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.ledger_result_bytes = 600);
+    let turn = rig.busy("ada").await;
+    for (text, cut) in [("x".repeat(300), false), ("é".repeat(3_000), true)] {
+        let (call_id, began) = (CallId(rig.ctx.id()), turn.clone());
+        let arguments = json!({ "path": "notes/a.md", "content": text });
+        let start = turns::CallStart { arguments: arguments.clone(), ..call_start(call_id, "t", Effect::World) };
+        write!(rig, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+        let outcome = CallOutcome { content: Value::from("short"), refusal: None, truncated: false };
+        let began = turn.clone();
+        write!(rig, |w, ctx| turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await).unwrap();
+        let row = rig.call(call_id).await;
+        let kept: Value = serde_json::from_str(&row.arguments).unwrap();
+        assert_eq!((row.truncated, kept == arguments, &kept["path"]), (cut, !cut, &json!("notes/a.md")));
+        assert_eq!(kept["content"].as_str().unwrap().contains("bytes shown]"), cut);
+        assert!(row.arguments.len() <= 600, "{}", row.arguments.len());
+    }
+}

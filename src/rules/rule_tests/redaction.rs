@@ -1,0 +1,102 @@
+//! A secret that is put in anywhere is seen nowhere that is kept to be read.
+
+use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::{CallId, Code, Kind, Refusal};
+use ghost_store::tables::LedgerFilter;
+use serde_json::json;
+
+use super::rig::{Rig, SECRET, call_start, demand, id, operator, party, read, write};
+use crate::mail::{Chain, NewMessage};
+use crate::tasks::{self, NewTask, TaskChange};
+use crate::turns::{self, CallStart, Ending};
+use crate::{agents, skills};
+
+/// Words with the secret after `before` bytes, so that a cut falls into it.
+fn words(before: usize) -> String {
+    format!("{} {SECRET} and more {}", "w".repeat(before), "x".repeat(600))
+}
+
+#[tokio::test]
+async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crashes_max = 1);
+    // Cuts fall at 160, 200, 300, 400, 500, 1,000 characters; the secret lies across each.
+    for before in [0, 150, 190, 290, 390, 490, 990, 1_990] {
+        let text = words(before);
+        let new_message = NewMessage::new(&id("ada"), operator(), Kind::Message, text.clone(), Chain::root(&rig.ctx));
+        rig.deliver(NewMessage { subject: Some(text.clone()), ..new_message }).await.unwrap();
+        let turn = rig.take("ada").await.turn;
+        let (held, _) = rig.model_start(turn.turn_id, demand(1, 16)).await.unwrap();
+        let (began, said) = (turn.clone(), text.clone());
+        write!(rig, |w, ctx| {
+            let call_id = CallId(ctx.id());
+            let arguments = json!({ "said": said, (said.clone()): [said] });
+            let start = CallStart { arguments, ..call_start(call_id, "t", Effect::Outside) };
+            turns::record_call_start(w, &ctx, &began, &start).await?;
+            let refusal = Refusal::new(Code::ExecFailed, said.clone()).details(json!({ "x": said }));
+            let outcome = CallOutcome { content: json!({ "a": said }), refusal: Some(refusal), truncated: false };
+            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await?;
+            let call_id = CallId(ctx.id());
+            let outcome = CallOutcome { content: json!(said), refusal: None, truncated: false };
+            turns::record_call_end(w, &ctx, &began, call_id, "c2", "t", &outcome).await?;
+            turns::malformed(w, &ctx, &began, &said).await?;
+            turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, crate::budgets::Settlement::Released).await?;
+            skills::acquire(w, &ctx, &began.agent_id, &said).await?;
+            let new = NewTask {
+                title: said.chars().take(150).collect(),
+                description: said.clone(),
+                owner: id("bob"),
+                priority: 0,
+                depends_on: vec![],
+                parent_id: None,
+                due_at: None,
+                chain: Chain::root(&ctx),
+            };
+            let task = tasks::create(w, &ctx, &party("ada"), new).await?;
+            let change = TaskChange { note: Some(said.clone()), result: Some(said.clone()), ..TaskChange::default() };
+            tasks::update(w, &ctx, &party("bob"), task.task_id, change, Chain::root(&ctx)).await
+        })
+        .unwrap();
+        rig.crash("ada", &format!("panic: {text}")).await;
+        let (finished, failed) = (rig.busy("cyd").await.turn_id, text.clone());
+        rig.finish(finished, &text).await.unwrap();
+        let turn_id = rig.busy("cyd").await.turn_id;
+        let ending = Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text })));
+        write!(rig, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await).unwrap();
+        let why = words(before);
+        write!(rig, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why).await).unwrap();
+        let shown = format!("{:?}", rig.agent("cyd").await);
+        assert!(!shown.contains("hunter2"), "{before}: {shown}");
+        let why = words(before);
+        write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why)).await).unwrap();
+        write!(rig, |w, ctx| agents::stopped(w, &ctx, &id("cyd")).await).unwrap();
+        let shown = format!("{:?} {:?}", rig.agent("cyd").await.status_reason, rig.turn(turn_id).await.reason);
+        assert!(!shown.contains("hunter2"), "{before}: {shown}");
+        write!(rig, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd")).await).unwrap();
+    }
+    for event in rig.events().await {
+        assert!(!format!("{event:?}").contains("hunter2"), "{event:?}");
+    }
+    let rows = read!(rig, |r| r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
+    assert_eq!(rows.len(), 8 * 3);
+    for row in rows {
+        assert!(!format!("{row:?}").contains("hunter2"), "{row:?}");
+    }
+    let dead = read!(rig, |r| r.dead_letter_list(None, None).await?);
+    assert_eq!(dead.len(), 8);
+    assert!(!format!("{dead:?}").contains("hunter2"));
+    // The journal and the mail keep the raw text: going on needs it.
+    assert!(read!(rig, |r| r.messages_recent(&id("ada"), 1).await?)[0].body.contains(SECRET));
+}
+
+#[tokio::test]
+async fn an_excerpt_is_bounded_and_says_when_it_is_cut() {
+    let rig = Rig::new().await;
+    assert_eq!(rig.ctx.excerpt("short", 10), "short");
+    assert_eq!(rig.ctx.excerpt("ééééé", 3), "ééé…");
+    assert_eq!(rig.ctx.excerpt(&format!("my {SECRET}"), 100), "my [redacted]");
+    // So many secrets that redaction brings the end of what was looked at near the beginning.
+    let many = SECRET.repeat(1_000);
+    let excerpt = rig.ctx.excerpt(&many, 400);
+    assert!(!excerpt.contains("hunter2") && excerpt.ends_with('…') && excerpt.chars().count() <= 401, "{excerpt}");
+}

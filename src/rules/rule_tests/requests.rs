@@ -1,0 +1,78 @@
+use ghost_domain::{Code, Envelope, Kind, Limits, RequestKey, TurnStatus};
+
+use super::rig::{Rig, code, id, operator, read};
+use crate::mail::{self, Chain, NewMessage};
+use crate::{requests, retention};
+
+fn key(request_id: &str, method: &str, digest: &str) -> RequestKey {
+    RequestKey {
+        principal: operator(),
+        request_id: request_id.parse().unwrap(),
+        method: method.into(),
+        digest: digest.into(),
+    }
+}
+
+async fn send_once(rig: &Rig, key: RequestKey, body: &str) -> crate::Result<Envelope> {
+    let (ctx, body) = (rig.ctx.clone(), body.to_owned());
+    requests::once(&rig.store, &rig.ctx, key, move |w| {
+        Box::pin(async move {
+            let chain = Chain::root(&ctx);
+            mail::deliver(w, &ctx, NewMessage::new(&id("ada"), operator(), Kind::Message, body, chain)).await
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_repetition_gets_the_first_answer_and_other_content_is_a_conflict() {
+    let rig = Rig::new().await;
+    let first = send_once(&rig, key("r1", "send", "d1"), "hello").await.unwrap();
+    let again = send_once(&rig, key("r1", "send", "d1"), "hello").await.unwrap();
+    assert_eq!(first, again);
+    assert_eq!(rig.inbox("ada").await.len(), 1);
+    assert_eq!(code(send_once(&rig, key("r1", "send", "d2"), "other").await), Code::Conflict);
+    assert_eq!(code(send_once(&rig, key("r1", "stop", "d1"), "hello").await), Code::Conflict);
+    let other = RequestKey { principal: ghost_domain::Party::Operator("other".into()), ..key("r1", "send", "d1") };
+    send_once(&rig, other, "hello").await.unwrap();
+    assert_eq!(rig.inbox("ada").await.len(), 2, "an id is unique to its caller");
+}
+
+#[tokio::test]
+async fn a_refusal_is_not_kept_and_nothing_of_it_stays() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.message_bytes = 3);
+    assert_eq!(code(send_once(&rig, key("r1", "send", "d1"), "hello").await), Code::TooLarge);
+    rig.limits(|limits| limits.message_bytes = 30);
+    send_once(&rig, key("r1", "send", "d1"), "hello").await.unwrap();
+    assert_eq!(rig.inbox("ada").await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_sweep_takes_what_is_over_and_keeps_what_is_not() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crashes_max = 1);
+    let done = rig.busy("ada").await.turn_id;
+    rig.finish(done, "done").await.unwrap();
+    let open = rig.busy("ada").await.turn_id;
+    let waiting = rig.send("ada", "unread").await;
+    let asked = rig.outside_ask("cyd").await.unwrap();
+    let poison = rig.busy("bob").await.turn_id;
+    rig.crash("bob", "it fell over").await;
+    send_once(&rig, key("r1", "send", "d1"), "hello").await.unwrap();
+    rig.pass(Limits::days(31));
+    let last = rig.events().await.last().unwrap().seq;
+    assert!(retention::sweep(&rig.store, &rig.ctx).await.unwrap() > 0);
+    assert!(rig.events().await.is_empty());
+    assert!(read!(rig, |r| r.turn_get(done).await?).is_none());
+    assert_eq!(rig.turn(open).await.status, TurnStatus::Open);
+    assert_eq!(rig.message(waiting.message_id).await.state, ghost_domain::MailState::Pending);
+    assert_eq!(rig.ask_row(asked.ask_id).await.status, ghost_domain::AskStatus::Open);
+    assert_eq!(read!(rig, |r| r.dead_letter_list(None, None).await?).len(), 1, "held");
+    assert_eq!(rig.turn(poison).await.status, TurnStatus::Dead, "its journal is kept for a retry");
+    assert_eq!(retention::sweep(&rig.store, &rig.ctx).await.unwrap(), 0);
+    // The sequence goes on, and so does work on what was kept; the stored answer is gone.
+    rig.finish(open, "at last").await.unwrap();
+    assert_eq!(rig.events().await[0].seq, last + 1);
+    send_once(&rig, key("r1", "send", "d2"), "x").await.unwrap();
+}

@@ -1,0 +1,290 @@
+//! What retention takes of agents and accounts, and what it must leave behind for those who come after.
+
+use std::time::Duration;
+
+use ghost_domain::event::NewEvent;
+use ghost_domain::schedule::{Deliver, RunStatus};
+use ghost_domain::{Budget, Code, EventKind, Limits, Money, Refusal, RootId, Scope, Turn, TurnStatus};
+use ghost_store::sqlite::{SqliteOptions, open_store};
+use serde_json::json;
+
+use super::rig::{Rig, code, demand, id, new_agent, operator, party, read, used, write};
+use super::schedules_rig::{hour, own_turn, runs};
+use crate::agents::{self, NewAgent};
+use crate::budgets::{self, NewLimits};
+use crate::{retention, turns};
+
+async fn sweep(rig: &Rig) {
+    retention::sweep(&rig.store, &rig.ctx).await.unwrap();
+}
+
+async fn create(rig: &Rig, new: NewAgent) -> crate::Result<ghost_domain::Agent> {
+    write!(rig, |w, ctx| agents::create(w, &ctx, &party("ada"), new).await)
+}
+
+async fn delete(rig: &Rig, name: &str) {
+    let agent_id = id(name);
+    write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &agent_id).await).unwrap();
+}
+
+async fn tombstones(rig: &Rig) -> Vec<String> {
+    let all = read!(rig, |r| r.agent_list(true).await?);
+    all.into_iter().filter(|agent| agent.is_deleted()).map(|agent| agent.agent_id.to_string()).collect()
+}
+
+async fn account(rig: &Rig, root_id: RootId) -> Option<Budget> {
+    read!(rig, |r| r.budget_get(&Scope::Root(root_id)).await?)
+}
+
+async fn limit(rig: &Rig, root_id: RootId) {
+    let limits = NewLimits { tokens: Some(Some(1_000)), money: None };
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Root(root_id), limits).await).unwrap();
+}
+
+#[tokio::test]
+async fn tombstones_go_when_nothing_names_their_agent_and_incarnations_never_fall() {
+    let rig = Rig::new().await;
+    // The third of its id.
+    for incarnation in 1..=3 {
+        let dan = create(&rig, new_agent(&rig.ctx, "dan")).await.unwrap();
+        assert_eq!(dan.incarnation, incarnation);
+        delete(&rig, "dan").await;
+    }
+    rig.limits(|limits| limits.usage_days = 100);
+    rig.pass(Limits::days(100));
+    sweep(&rig).await;
+    assert_eq!(tombstones(&rig).await, ["dan"], "a usage row as old may still name it");
+    rig.pass(Duration::from_millis(1));
+    sweep(&rig).await;
+    assert!(tombstones(&rig).await.is_empty());
+    assert_eq!(rig.agent("ada").await.incarnation, 1, "the living stay");
+    assert_eq!(create(&rig, new_agent(&rig.ctx, "dan")).await.unwrap().incarnation, 4);
+    // While a record is there, it alone counts.
+    delete(&rig, "dan").await;
+    delete(&rig, "ada").await;
+    assert_eq!(create(&rig, new_agent(&rig.ctx, "ada")).await.unwrap().incarnation, 2);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_outlives_a_tombstone_is_not_taken_for_its_successors() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crashes_max = 1);
+    let turn = rig.busy("bob").await;
+    rig.crash("bob", "fell").await;
+    assert_eq!(rig.turn(turn.turn_id).await.status, TurnStatus::Dead);
+    delete(&rig, "bob").await;
+    rig.pass(Limits::days(3_650));
+    sweep(&rig).await;
+    let held = read!(rig, |r| r.dead_letter_list(None, None).await?).remove(0).dead_letter_id;
+    assert!(tombstones(&rig).await.is_empty());
+    let heir = create(&rig, new_agent(&rig.ctx, "bob")).await.unwrap();
+    assert_ne!(heir.incarnation, turn.incarnation);
+    let retried = write!(rig, |w, ctx| crate::dead_letters::retry(w, &ctx, &operator(), held, false).await);
+    assert_eq!(code(retried), Code::Conflict);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_nobody_can_retry_goes_with_the_last_of_its_agent() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.crashes_max = 1);
+    for name in ["bob", "cyd"] {
+        rig.busy(name).await;
+        rig.crash(name, "fell").await;
+    }
+    delete(&rig, "bob").await;
+    rig.pass(Limits::days(399));
+    sweep(&rig).await;
+    let held = async || read!(rig, |r| r.dead_letter_list(None, None).await?).len();
+    assert_eq!(held().await, 2, "bob is remembered");
+    rig.pass(Limits::days(2));
+    // Its tombstone goes with one sweep, the letter that has nobody any more with the next, and then what the letter held.
+    for _ in 0..3 {
+        sweep(&rig).await;
+    }
+    assert_eq!((held().await, tombstones(&rig).await.len()), (1, 0), "cyd's waits for an operator");
+    let turns = read!(rig, |r| r.turn_list(&ghost_store::tables::TurnFilter::default()).await?);
+    assert_eq!(turns.iter().map(|turn| turn.agent_id.to_string()).collect::<Vec<_>>(), ["cyd"]);
+}
+
+#[tokio::test]
+async fn accounts_of_deleted_agents_go_and_those_who_paid_for_them_keep_their_sums() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.root_tokens_max = 0);
+    let set = async |scope: &str| {
+        let (scope, limits): (Scope, _) =
+            (scope.parse().unwrap(), NewLimits { tokens: Some(Some(100_000)), money: None });
+        write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+    };
+    set("agent:ada").await;
+    set("team:crew/day").await;
+    // As many as a busy month has, in small.
+    for n in 0..40 {
+        let name = format!("helper-{n}");
+        let new = NewAgent { team: None, daily_money: Some(Money(1_000)), ..new_agent(&rig.ctx, &name) };
+        create(&rig, new).await.unwrap();
+        let turn = rig.busy(&name).await.turn_id;
+        let (held, _) = rig.model_start(turn, demand(20, 16)).await.unwrap();
+        rig.model_answer(turn, held, used(20, 5)).await.unwrap();
+        delete(&rig, &name).await;
+    }
+    let new = NewAgent { team: None, ..new_agent(&rig.ctx, "kept") };
+    create(&rig, new).await.unwrap();
+    set("agent:kept").await;
+    delete(&rig, "kept").await;
+    let scopes = async || {
+        let all = read!(rig, |r| r.budget_list(&ghost_store::tables::BudgetFilter::default()).await?);
+        all.iter().map(|budget| (budget.scope.to_string(), budget.spent_tokens)).collect::<Vec<_>>()
+    };
+    assert_eq!(scopes().await.len(), 40 + 4);
+    rig.pass(Limits::days(30));
+    sweep(&rig).await;
+    assert_eq!(scopes().await.len(), 40 + 4, "as long as journals");
+    rig.pass(Duration::from_millis(1));
+    sweep(&rig).await;
+    let left = [("agent:ada", 1_000), ("agent:kept", 0), ("team:crew/day", 1_000), ("world", 1_000)];
+    assert_eq!(scopes().await, left.map(|(scope, spent)| (scope.to_owned(), spent)));
+    // A limit that someone set goes when its agent is forgotten.
+    rig.pass(Limits::days(371));
+    sweep(&rig).await;
+    assert_eq!(scopes().await.len(), 3);
+    let floor = read!(rig, |r| r.agent_incarnation_floor().await?);
+    assert!(tombstones(&rig).await.is_empty() && floor == 1);
+}
+
+#[tokio::test]
+async fn whoever_pays_for_a_living_agent_is_not_forgotten() {
+    let rig = Rig::new().await;
+    let child = async |by: &str, name: &str| {
+        let (by, new) = (party(by), NewAgent { team: None, ..new_agent(&rig.ctx, name) });
+        write!(rig, |w, ctx| agents::create(w, &ctx, &by, new).await).unwrap();
+    };
+    child("ada", "middle").await;
+    child("middle", "last").await;
+    delete(&rig, "middle").await;
+    let limits = NewLimits { tokens: Some(Some(100)), money: None };
+    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::Agent(id("ada")), limits).await).unwrap();
+    rig.pass(Limits::days(3_650));
+    sweep(&rig).await;
+    assert_eq!(tombstones(&rig).await, ["middle"]);
+    let turn = rig.busy("last").await.turn_id;
+    let refused = rig.model_start(turn, demand(200, 16)).await.unwrap_err();
+    assert_eq!(refused.details.unwrap()["scope"], "agent:ada", "ten years later it is still ada's");
+    delete(&rig, "last").await;
+    rig.pass(Limits::days(401));
+    sweep(&rig).await;
+    assert!(tombstones(&rig).await.is_empty());
+}
+
+#[tokio::test]
+async fn the_own_turn_of_a_cron_job_goes_after_a_day_and_the_record_of_its_run_stays() {
+    let rig = Rig::new().await;
+    let said = rig.busy("ada").await;
+    rig.finish(said.turn_id, "said").await.unwrap();
+    let job = own_turn(&rig, Deliver::None, "").await;
+    let first = hour(&rig, "one").await;
+    let second = hour(&rig, "two").await;
+    let kept = async |turn: &Turn| {
+        let turn_id = turn.turn_id;
+        let turn = read!(rig, |r| r.turn_get(turn_id).await?.is_some());
+        let mail = read!(rig, |r| r.messages_of_turn(turn_id).await?.len());
+        assert_eq!(mail, usize::from(turn), "its mail goes with it");
+        turn
+    };
+    rig.pass(Duration::from_secs(23 * 3_600));
+    sweep(&rig).await;
+    assert!(kept(&first).await, "not before");
+    rig.pass(Duration::from_millis(1));
+    sweep(&rig).await;
+    assert_eq!((kept(&first).await, kept(&second).await, kept(&said).await), (false, true, true));
+    rig.pass(Duration::from_secs(3_600));
+    sweep(&rig).await;
+    assert_eq!((kept(&second).await, kept(&said).await), (false, true));
+    let record = runs(&rig, &job).await;
+    assert!(record.len() == 2 && record.iter().all(|run| run.status == RunStatus::Done), "{record:?}");
+    // The job goes on, and finds no run of it under way.
+    rig.limits(|limits| limits.cron_turn_hours = 48);
+    let third = hour(&rig, "three").await;
+    rig.pass(Duration::from_secs(48 * 3_600));
+    sweep(&rig).await;
+    assert!(kept(&third).await);
+    rig.limits(|limits| limits.journal_days = 1);
+    sweep(&rig).await;
+    assert!(!kept(&third).await, "never longer than other turns");
+}
+
+#[tokio::test]
+async fn the_account_of_a_root_goes_when_its_root_is_over() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    limit(&rig, turn.root_id).await;
+    let (held, _) = rig.model_start(turn.turn_id, demand(10, 20)).await.unwrap();
+    rig.pass(Limits::days(31));
+    sweep(&rig).await;
+    assert_eq!(account(&rig, turn.root_id).await.unwrap().reserved_tokens, 30, "work is under way");
+    rig.model_answer(turn.turn_id, held, used(10, 5)).await.unwrap();
+    rig.finish(turn.turn_id, "done").await.unwrap();
+    rig.pass(Limits::days(30));
+    sweep(&rig).await;
+    assert!(account(&rig, turn.root_id).await.is_some(), "as long as its journals");
+    // Mail that waits may still be charged to its root, however old its account is.
+    let waits = rig.send("bob", "later").await;
+    limit(&rig, waits.root_id).await;
+    rig.pass(Limits::days(31));
+    sweep(&rig).await;
+    assert_eq!(account(&rig, turn.root_id).await, None);
+    assert!(account(&rig, waits.root_id).await.is_some());
+    // The sums of the others are kept, and so is what the usage rows say of the root.
+    let kept = read!(rig, |r| r.budget_get(&Scope::World).await?.unwrap());
+    assert_eq!(kept.spent_tokens, 15);
+    limit(&rig, turn.root_id).await;
+    assert_eq!(account(&rig, turn.root_id).await.unwrap().spent_tokens, 15);
+    let taken = write!(rig, |w, ctx| turns::take(w, &ctx, &id("bob"), None).await).unwrap().unwrap();
+    assert_eq!(taken.turn.root_id, waits.root_id);
+}
+
+#[tokio::test]
+async fn what_is_past_makes_room_before_its_days_are_over_and_the_last_hour_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new().await;
+    rig.store = open_store(&dir.path().join("ghost.db"), SqliteOptions::default()).await.unwrap();
+    let bounds = |max| {
+        rig.limits(|limits| {
+            limits.store_bytes_max = max;
+            limits.store_bytes_warn = max;
+        });
+    };
+    bounds(0);
+    let fill = async || {
+        write!(rig, |w, ctx| {
+            for n in 0..2_000 {
+                let payload = json!({ "n": n, "text": "x".repeat(200) });
+                ctx.emit(w, NewEvent::new(EventKind::WorldWarning, payload)).await?;
+            }
+            Ok::<_, Refusal>(())
+        })
+        .unwrap();
+    };
+    let events = async || {
+        let (first, last) = read!(rig, |r| r.event_bounds().await?);
+        last + 1 - first
+    };
+    fill().await;
+    rig.pass(Duration::from_secs(86_400));
+    fill().await;
+    let full = retention::stored(&rig.store, &rig.ctx).await.unwrap();
+    assert!(full.bytes > 500_000 && !full.over && !full.warns, "{full:?}");
+    assert_eq!(retention::sweep(&rig.store, &rig.ctx).await.unwrap(), 0, "its days are not over");
+    assert_eq!(retention::sweep_bytes(&rig.store, &rig.ctx).await.unwrap(), 0, "nor is there a bound");
+    bounds(full.bytes * 3 / 4);
+    assert!(retention::stored(&rig.store, &rig.ctx).await.unwrap().warns);
+    let ctx = rig.ctx.clone();
+    let near = read!(rig, |r| crate::root_limits::near(r, &ctx).await?);
+    let names: Vec<&str> = near.iter().map(|near| near.limit.as_str()).collect();
+    assert_eq!(names, ["store_bytes_max", "store_bytes_warn"]);
+    assert_eq!(retention::sweep_bytes(&rig.store, &rig.ctx).await.unwrap(), 2_000, "the day before");
+    assert!(!retention::stored(&rig.store, &rig.ctx).await.unwrap().over);
+    assert_eq!(events().await, 2_000);
+    bounds(1);
+    assert_eq!((retention::sweep_bytes(&rig.store, &rig.ctx).await.unwrap(), events().await), (0, 2_000));
+    rig.store.close().await;
+}

@@ -1,0 +1,387 @@
+//! A small world: three agents in one store, a clock that the test moves, ids that count, and every signal kept.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ghost_domain::Price;
+use ghost_domain::event::EventFilter;
+use ghost_domain::journal::{Effect, JournalRow, Step};
+use ghost_domain::ports::{Ids, Ports, Rng, Signal, Wake};
+use ghost_domain::redact::Redactor;
+use ghost_domain::time::BoxFuture;
+use ghost_domain::transcript::{Block, TokenUsage};
+use ghost_domain::{
+    Agent, AgentId, AgentKind, Ask, AskId, CallId, Clock, Code, Desired, Envelope, Event, EventKind, Kind, LedgerRow,
+    Limits, MessageId, Money, Party, Refusal, ReservationId, Timestamp, Turn, TurnId,
+};
+use ghost_store::Store;
+use ghost_store::memory::MemoryStore;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::agents::{self, NewAgent};
+use crate::asks::{self, WaitingCall};
+use crate::budgets::{Demand, Reserved};
+use crate::mail::{self, Chain, NewMessage};
+use crate::turns::{self, CallStart, Ending, ModelResult, Taken};
+use crate::{Result, RuleContext};
+
+/// Runs one command with the rig's context.
+macro_rules! write {
+    ($rig:expr, |$w:ident, $ctx:ident| $body:expr) => {{
+        let $ctx = $rig.ctx.clone();
+        $rig.store
+            .write(move |$w| {
+                Box::pin(async move {
+                    let _ = &$ctx;
+                    $body
+                })
+            })
+            .await
+    }};
+}
+
+/// Runs one query.
+macro_rules! read {
+    ($rig:expr, |$r:ident| $body:expr) => {
+        $rig.store.read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) })).await.unwrap()
+    };
+}
+pub(crate) use {read, write};
+
+/// A secret that no event, ledger row or dead letter may ever show.
+pub(crate) const SECRET: &str = "hunter2-is-my-password";
+
+pub(crate) struct Hand(AtomicI64);
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+struct Count(AtomicU64);
+
+impl Ids for Count {
+    fn next(&self) -> Uuid {
+        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::SeqCst)))
+    }
+}
+
+impl Rng for Count {
+    fn below(&self, _: u64) -> u64 {
+        0
+    }
+}
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<Signal>>);
+
+impl Wake for Heard {
+    fn signal(&self, signals: &[Signal]) {
+        self.0.lock().unwrap().extend_from_slice(signals);
+    }
+}
+
+pub(crate) struct Rig {
+    pub(crate) store: Store,
+    pub(crate) ctx: RuleContext,
+    clock: Arc<Hand>,
+    heard: Arc<Heard>,
+}
+
+pub(crate) fn id(text: &str) -> AgentId {
+    text.parse().unwrap()
+}
+
+pub(crate) fn operator() -> Party {
+    Party::Operator("test".into())
+}
+
+pub(crate) fn party(name: &str) -> Party {
+    Party::Agent(id(name))
+}
+
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
+    result.unwrap_err().code
+}
+
+pub(crate) fn new_agent(ctx: &RuleContext, name: &str) -> NewAgent {
+    NewAgent {
+        agent_id: id(name),
+        archetype: "worker".into(),
+        name: name.into(),
+        team: Some("crew".into()),
+        kind: AgentKind::Dynamic,
+        desired: Desired::Running,
+        overrides: Value::Null,
+        daily_money: None,
+        goal: None,
+        chain: Chain::root(ctx),
+    }
+}
+
+impl Rig {
+    /// One call of an agent's that takes `tokens` tokens and as many millionths, in a turn that ends.
+    pub(crate) async fn spend(&self, name: &str, tokens: u64) {
+        let turn = self.busy(name).await.turn_id;
+        let (held, _) = self.model_start(turn, demand(tokens, 16)).await.unwrap();
+        self.model_answer(turn, held, used(tokens, 0)).await.unwrap();
+        self.finish(turn, "done").await.unwrap();
+    }
+
+    /// A world with ada, bob and cyd, all running in the team `crew`.
+    pub(crate) async fn new() -> Self {
+        Self::over(MemoryStore::open()).await
+    }
+
+    /// The same world in an empty store of the test's own.
+    pub(crate) async fn over(store: Store) -> Self {
+        let clock = Arc::new(Hand(AtomicI64::new(1_795_298_880_000)));
+        let count = Arc::new(Count(AtomicU64::new(1)));
+        let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
+        let ctx = RuleContext::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, Limits::default());
+        ctx.set_webhooks([("ops".to_owned(), id("ada"))].into());
+        let rig = Self { store, ctx, clock, heard: Arc::default() };
+        rig.store.on_signal(rig.heard.clone());
+        for name in ["ada", "bob", "cyd"] {
+            write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, name)).await).unwrap();
+        }
+        rig.signals();
+        rig
+    }
+
+    pub(crate) fn limits(&self, change: impl FnOnce(&mut Limits)) {
+        let mut limits = (*self.ctx.limits()).clone();
+        change(&mut limits);
+        self.ctx.set_limits(limits);
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        self.clock.0.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// Sets the clock back.
+    pub(crate) fn back(&self, time: Duration) {
+        self.clock.0.fetch_sub(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    /// The same world after a restart: with its store opened again.
+    pub(crate) fn again(self, store: Store) -> Self {
+        Self { store, ..self }
+    }
+
+    /// The same store as a daemon sees it that has lost its agents to a later epoch.
+    pub(crate) fn stale(&self) -> Self {
+        let ctx = RuleContext::new(self.ctx.ports.clone(), Redactor::default(), "node", 0, Limits::default());
+        Self { store: self.store.clone(), ctx, clock: self.clock.clone(), heard: self.heard.clone() }
+    }
+
+    /// What was signalled since the last look.
+    pub(crate) fn signals(&self) -> Vec<Signal> {
+        std::mem::take(&mut self.heard.0.lock().unwrap())
+    }
+
+    pub(crate) async fn deliver(&self, new_message: NewMessage) -> Result<Envelope> {
+        match write!(self, |w, ctx| mail::deliver(w, &ctx, new_message).await) {
+            Err(refusal) => Err(mail::with_nearest(&self.store, refusal).await),
+            sent => sent,
+        }
+    }
+
+    /// A refusal as whoever asked gets it, when the command is over.
+    pub(crate) async fn told(&self, refusal: Refusal) -> Refusal {
+        mail::with_nearest(&self.store, refusal).await
+    }
+
+    /// A message from the operator.
+    pub(crate) async fn send(&self, to: &str, body: &str) -> Envelope {
+        self.deliver(NewMessage::new(&id(to), operator(), Kind::Message, body, Chain::root(&self.ctx))).await.unwrap()
+    }
+
+    pub(crate) async fn try_take(&self, name: &str) -> Result<Option<Taken>> {
+        let agent_id = id(name);
+        write!(self, |w, ctx| turns::take(w, &ctx, &agent_id, None).await)
+    }
+
+    pub(crate) async fn take(&self, name: &str) -> Taken {
+        self.try_take(name).await.unwrap().unwrap()
+    }
+
+    /// A turn that a fresh message has opened.
+    pub(crate) async fn busy(&self, name: &str) -> Turn {
+        self.send(name, "work").await;
+        self.take(name).await.turn
+    }
+
+    pub(crate) async fn finish(&self, turn_id: TurnId, text: &str) -> Result<Turn> {
+        let ending = Ending::Finished(text.to_owned());
+        write!(self, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await)
+    }
+
+    pub(crate) async fn crash(&self, name: &str, reason: &str) {
+        let (agent_id, reason) = (id(name), reason.to_owned());
+        write!(self, |w, ctx| agents::crashed(w, &ctx, &agent_id, &reason).await).unwrap();
+        let agent_id = id(name);
+        write!(self, |w, ctx| agents::restarted(w, &ctx, &agent_id).await).unwrap();
+    }
+
+    pub(crate) async fn outside_ask(&self, target: &str) -> Result<Ask> {
+        let (target, wait) = (id(target), Duration::from_secs(60));
+        write!(self, |w, ctx| {
+            let chain = Chain::root(&ctx);
+            asks::open(w, &ctx, operator(), None, &target, "how many?".into(), wait, chain).await
+        })
+    }
+
+    /// Asks from a turn as the tool `tool` does it, with the record of the call.
+    pub(crate) async fn ask_by(&self, turn: &Turn, target: &str, tool: &str) -> Result<(Ask, CallId)> {
+        let (turn, target, tool) = (turn.clone(), id(target), tool.to_owned());
+        write!(self, |w, ctx| {
+            let call_id = CallId(ctx.id());
+            let waiting = WaitingCall {
+                agent_id: turn.agent_id.clone(),
+                turn_id: turn.turn_id,
+                call_id,
+                provider_call_id: "c1".into(),
+            };
+            let chain = Chain { root_id: turn.root_id, hop: turn.hop + 1 };
+            let (by, wait) = (Party::Agent(turn.agent_id.clone()), Duration::from_secs(60));
+            let ask = asks::open(w, &ctx, by, Some(waiting), &target, "how many?".into(), wait, chain).await?;
+            let start = CallStart { ask_id: Some(ask.ask_id), ..call_start(call_id, &tool, Effect::Wait) };
+            turns::record_call_start(w, &ctx, &turn, &start).await?;
+            Ok((ask, call_id))
+        })
+    }
+
+    pub(crate) async fn ask_row(&self, ask_id: AskId) -> Ask {
+        read!(self, |r| r.ask_get(ask_id).await?.unwrap())
+    }
+
+    pub(crate) async fn agent(&self, name: &str) -> Agent {
+        let agent_id = id(name);
+        read!(self, |r| r.agent_get(&agent_id).await?.unwrap())
+    }
+
+    pub(crate) async fn turn(&self, turn_id: TurnId) -> Turn {
+        read!(self, |r| r.turn_get(turn_id).await?.unwrap())
+    }
+
+    pub(crate) async fn message(&self, message_id: MessageId) -> Envelope {
+        read!(self, |r| r.message_get(message_id).await?.unwrap())
+    }
+
+    pub(crate) async fn call(&self, call_id: CallId) -> LedgerRow {
+        read!(self, |r| r.call_get(call_id).await?.unwrap())
+    }
+
+    pub(crate) async fn journal(&self, turn_id: TurnId) -> Vec<JournalRow> {
+        read!(self, |r| r.journal_of(turn_id).await?)
+    }
+
+    /// What a call left in a turn's journal.
+    pub(crate) async fn outcome(&self, turn_id: TurnId, call_id: CallId) -> Option<(String, Value, Option<Refusal>)> {
+        self.journal(turn_id).await.into_iter().find_map(|row| match row.step {
+            Step::CallFinished { call_id: found, tool, outcome, .. } if found == call_id => {
+                Some((tool, outcome.content, outcome.refusal))
+            }
+            _ => None,
+        })
+    }
+
+    pub(crate) async fn inbox(&self, name: &str) -> Vec<Envelope> {
+        let agent_id = id(name);
+        read!(self, |r| r.inbox_pending(&agent_id, 1_000).await?)
+    }
+
+    pub(crate) async fn events(&self) -> Vec<Event> {
+        read!(self, |r| r.event_list(0, &EventFilter::default(), 10_000).await?.0)
+    }
+
+    pub(crate) async fn count(&self, kind: EventKind) -> usize {
+        self.events().await.iter().filter(|event| event.kind == kind).count()
+    }
+
+    /// Begins a model call of at most `output` tokens after `input`. One that waits gives `Unavailable`.
+    pub(crate) async fn model_start(&self, turn_id: TurnId, demand: Demand) -> Result<(ReservationId, u64)> {
+        match write!(self, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand).await)? {
+            Reserved::Granted(reservation_id, allowance) => Ok((reservation_id, allowance.max_tokens)),
+            Reserved::Spent(scope) => {
+                let parked = self.turn(turn_id).await.parked.map(|parked| parked.reason).unwrap_or_default();
+                let details = serde_json::json!({ "scope": scope });
+                Err(Refusal::new(Code::BudgetExhausted, parked.clone()).hint(parked).details(details))
+            }
+            Reserved::Waits(scope) => Err(Refusal::new(Code::Unavailable, format!("it waits for budget {scope}"))),
+        }
+    }
+
+    pub(crate) async fn model_answer(
+        &self,
+        turn_id: TurnId,
+        reservation_id: ReservationId,
+        usage: Option<TokenUsage>,
+    ) -> Result<Turn> {
+        self.model_answer_at(turn_id, reservation_id, usage, Some(PRICE)).await
+    }
+
+    pub(crate) async fn model_answer_at(
+        &self,
+        turn_id: TurnId,
+        reservation_id: ReservationId,
+        usage: Option<TokenUsage>,
+        price: Option<Price>,
+    ) -> Result<Turn> {
+        let result = ModelResult {
+            reservation_id,
+            provider: "p".into(),
+            model: "m".into(),
+            blocks: vec![Block::Text { text: "well".into() }],
+            stop: None,
+            usage,
+            estimated: false,
+            price,
+            duration_ms: 7,
+        };
+        write!(self, |w, ctx| turns::model_answered(w, &ctx, turn_id, result).await)
+    }
+}
+
+/// A dollar for a million tokens of either sort, so that a token costs a millionth.
+pub(crate) const PRICE: Price =
+    Price { input: Money(1_000_000), output: Money(1_000_000), cache_read: Money(0), cache_write: Money(0) };
+
+pub(crate) fn demand(input: u64, max_tokens: u64) -> Demand {
+    Demand {
+        provider: "p".into(),
+        model: "m".into(),
+        input,
+        max_tokens,
+        price: Some(PRICE),
+        free: false,
+        behind: Default::default(),
+        another: false,
+    }
+}
+
+pub(crate) fn used(input: u64, output: u64) -> Option<TokenUsage> {
+    Some(TokenUsage { input, output, ..TokenUsage::default() })
+}
+
+pub(crate) fn call_start(call_id: CallId, tool: &str, effect: Effect) -> CallStart {
+    CallStart {
+        call_id,
+        id: "c1".into(),
+        tool: tool.to_owned(),
+        alias: None,
+        arguments: json!({}),
+        effect,
+        file: None,
+        ask_id: None,
+        begun_at: None,
+    }
+}

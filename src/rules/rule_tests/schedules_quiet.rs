@@ -1,0 +1,113 @@
+//! Jobs that wait for a heartbeat, when their turn crashes, when they were set aside, and when the heartbeat goes
+//! (SCHED-06, HB-01).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ghost_domain::ports::Signal;
+use ghost_domain::schedule::{JobOptions, RunStatus, WakeMode, When};
+use ghost_domain::{DeadLetterStatus, Kind, Schedule, ScheduleKind, ScheduleRun};
+
+use super::rig::{Rig, id, operator, party, read, write};
+use super::schedules_rig::{due, new, runs, set};
+use crate::schedules::{self, NewSchedule};
+use crate::{dead_letters, mail};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What the world file says of ada's heartbeat: every half an hour, or nothing.
+async fn heartbeat(rig: &Rig, beats: bool) {
+    let wanted: BTreeMap<_, _> = beats
+        .then(|| (id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "none".into() }))
+        .into_iter()
+        .collect();
+    write!(rig, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+}
+
+/// A job of ada's every ten minutes that waits for its heartbeat, with one run that waits.
+async fn waiting(rig: &Rig) -> Schedule {
+    heartbeat(rig, true).await;
+    let options = JobOptions { wake: WakeMode::NextHeartbeat, ..JobOptions::default() };
+    let when = When::Every { every_ms: 600_000, anchor: rig.ctx.now() };
+    let job = NewSchedule { options, ..new(rig, ScheduleKind::Cron, "mail", when) };
+    let job = set(rig, party("ada"), job).await.unwrap();
+    rig.pass(MINUTE * 10);
+    due(rig).await;
+    assert!(rig.try_take("ada").await.unwrap().is_none(), "it waits");
+    job
+}
+
+/// The run of a job that waited. The slot that came together with the heartbeat was passed over.
+async fn waited(rig: &Rig, job: &Schedule) -> ScheduleRun {
+    runs(rig, job).await.into_iter().find(|run| run.message_id.is_some()).unwrap()
+}
+
+/// The turn of a heartbeat with what has waited for it.
+async fn beat(rig: &Rig) {
+    rig.pass(MINUTE * 20);
+    due(rig).await;
+    let kinds: Vec<Kind> = rig.take("ada").await.mail.iter().map(|mail| mail.kind).collect();
+    assert_eq!(kinds, [Kind::Cron, Kind::Heartbeat]);
+}
+
+#[tokio::test]
+async fn what_waited_for_a_heartbeat_that_crashed_is_tried_alone_and_its_job_goes_on() {
+    let rig = Rig::new().await;
+    let job = waiting(&rig).await;
+    beat(&rig).await;
+    rig.crash("ada", "it fell over").await;
+    for _ in 0..2 {
+        let turn = rig.take("ada").await;
+        assert_eq!(turn.mail.len(), 1);
+        rig.finish(turn.turn.turn_id, "HEARTBEAT_OK").await.unwrap();
+    }
+    assert!(rig.inbox("ada").await.is_empty());
+    assert_eq!(waited(&rig, &job).await.status, RunStatus::Done);
+    rig.pass(MINUTE * 10);
+    due(&rig).await;
+    assert_eq!(runs(&rig, &job).await[0].status, RunStatus::Queued, "the next slot is not passed over");
+}
+
+#[tokio::test]
+async fn what_waited_and_was_set_aside_runs_when_it_is_retried() {
+    for fresh in [false, true] {
+        let rig = Rig::new().await;
+        rig.limits(|limits| limits.crashes_max = 1);
+        let job = waiting(&rig).await;
+        beat(&rig).await;
+        rig.crash("ada", "it fell over").await;
+        let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+        let quiet = waited(&rig, &job).await.message_id.unwrap();
+        let letter = held.iter().find(|letter| letter.messages == [quiet]).unwrap().dead_letter_id;
+        write!(rig, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter, fresh).await).unwrap();
+        let taken = rig.take("ada").await;
+        assert_eq!(taken.mail.iter().map(|mail| mail.message_id).collect::<Vec<_>>(), [quiet], "fresh: {fresh}");
+        rig.finish(taken.turn.turn_id, "").await.unwrap();
+        assert_eq!(waited(&rig, &job).await.status, RunStatus::Done);
+    }
+}
+
+#[tokio::test]
+async fn what_waits_wakes_when_the_heartbeat_goes() {
+    for reloaded in [true, false] {
+        let rig = Rig::new().await;
+        waiting(&rig).await;
+        // Quiet mail of anyone else was not waiting for it.
+        let quiet =
+            mail::NewMessage::new(&id("ada"), operator(), Kind::Message, "by the way", mail::Chain::root(&rig.ctx));
+        let quiet = rig.deliver(mail::NewMessage { wake: false, ..quiet }).await.unwrap();
+        rig.signals();
+        if reloaded {
+            heartbeat(&rig, false).await;
+        } else {
+            let beats =
+                read!(rig, |r| r.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat").await?.unwrap());
+            let schedule_id = beats.schedule_id;
+            write!(rig, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false).await).unwrap();
+        }
+        assert!(rig.signals().contains(&Signal::Wake(id("ada"))), "reloaded: {reloaded}");
+        assert!(!rig.message(quiet.message_id).await.wake);
+        let kinds: Vec<Kind> = rig.take("ada").await.mail.iter().map(|mail| mail.kind).collect();
+        assert_eq!(kinds, [Kind::Cron, Kind::Message]);
+    }
+}

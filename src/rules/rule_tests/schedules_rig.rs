@@ -1,0 +1,117 @@
+//! What the tests of schedules set, pass and look at.
+
+use std::time::Duration;
+
+use ghost_domain::conversation::CONTROL;
+use ghost_domain::schedule::{Deliver, JobOptions, Missed, Payload, When};
+use ghost_domain::{
+    Conversation, ConversationEntry, Party, RootId, Schedule, ScheduleKind, ScheduleRun, Timestamp, Turn,
+};
+
+use super::rig::{Rig, id, operator, party, read, write};
+use crate::chain::Chain;
+use crate::schedules::{self, Beat, NewSchedule};
+use crate::{Result, conversations};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+pub(super) fn new(rig: &Rig, kind: ScheduleKind, name: &str, when: When) -> NewSchedule {
+    NewSchedule {
+        kind,
+        agent_id: id("ada"),
+        name: name.into(),
+        when,
+        message: "look at the mail".into(),
+        missed: Missed::Skip,
+        options: JobOptions::default(),
+        enabled: true,
+        chain: Chain { root_id: RootId(rig.ctx.id()), hop: 3 },
+        baseline: None,
+    }
+}
+
+pub(super) async fn set(rig: &Rig, by: Party, new: NewSchedule) -> Result<Schedule> {
+    match write!(rig, |w, ctx| schedules::set(w, &ctx, &by, new).await) {
+        Err(refusal) => Err(rig.told(refusal).await),
+        set => set,
+    }
+}
+
+pub(super) async fn timer(rig: &Rig, name: &str, ahead: Duration) -> Schedule {
+    let when = When::At { at: rig.ctx.now().plus(ahead) };
+    set(rig, party("ada"), new(rig, ScheduleKind::Timer, name, when)).await.unwrap()
+}
+
+pub(super) fn cron(expression: &str) -> When {
+    When::Cron { expression: expression.into(), zone: None }
+}
+
+/// Looks as a daemon does that has looked since `since`.
+pub(super) async fn due_since(rig: &Rig, since: Timestamp) -> bool {
+    write!(rig, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt("Look.".into())).await).unwrap()
+}
+
+pub(super) async fn due(rig: &Rig) -> bool {
+    due_since(rig, Timestamp(0)).await
+}
+
+pub(super) async fn runs(rig: &Rig, schedule: &Schedule) -> Vec<ScheduleRun> {
+    let schedule_id = schedule.schedule_id;
+    read!(rig, |r| r.schedule_runs(schedule_id, 100).await?)
+}
+
+pub(super) async fn there(rig: &Rig, schedule: &Schedule) -> Option<Schedule> {
+    let schedule_id = schedule.schedule_id;
+    read!(rig, |r| r.schedule_get(schedule_id).await?)
+}
+
+pub(super) fn every(rig: &Rig, interval: Duration) -> When {
+    When::Every { every_ms: u64::try_from(interval.as_millis()).unwrap(), anchor: rig.ctx.now() }
+}
+
+/// A job of ada's every hour that is a turn of its own.
+pub(super) async fn own_turn(rig: &Rig, deliver: Deliver, to: &str) -> Schedule {
+    let options = JobOptions { payload: Payload::AgentTurn, deliver, to: to.into(), ..JobOptions::default() };
+    let wanted = NewSchedule { options, ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) };
+    set(rig, party("ada"), wanted).await.unwrap()
+}
+
+/// The next run of an hourly job, ended with these words.
+pub(super) async fn hour(rig: &Rig, words: &str) -> Turn {
+    rig.pass(HOUR);
+    due(rig).await;
+    let turn = rig.take("ada").await.turn;
+    rig.finish(turn.turn_id, words).await.unwrap()
+}
+
+pub(super) async fn talks(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
+    let all = read!(rig, |r| r.conversation_list(Some(&id("ada")), None).await?);
+    let mut found = Vec::new();
+    for conversation in all {
+        let conversation_id = conversation.conversation_id;
+        found.push((conversation, read!(rig, |r| r.conversation_entries(conversation_id, 0, 100).await?)));
+    }
+    found
+}
+
+/// A conversation of ada's, begun from outside: an answered question.
+pub(super) async fn heard(rig: &Rig, thread: &str) -> Conversation {
+    let party = operator();
+    let start = conversations::Start {
+        adapter: CONTROL.into(),
+        thread: Some(thread.into()),
+        owner: id("ada"),
+        party: party.clone(),
+    };
+    let said = conversations::Said {
+        from: party,
+        content: "hello".into(),
+        attachments: Vec::new(),
+        reply_to: None,
+        external_id: None,
+    };
+    let heard = write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, said).await).unwrap();
+    let turn = rig.take("ada").await.turn;
+    rig.finish(turn.turn_id, "NO_REPLY").await.unwrap();
+    heard.conversation
+}

@@ -1,0 +1,182 @@
+use ghost_domain::{Code, Kind, Party, Task, TaskId, TaskStatus};
+
+use super::rig::{Rig, code, id, operator, party, read, write};
+use crate::Result;
+use crate::mail::Chain;
+use crate::tasks::{self, NewTask, TaskChange};
+
+async fn create(rig: &Rig, by: Party, owner: &str, depends_on: &[TaskId], hop: u32) -> Result<Task> {
+    let (owner, depends_on) = (id(owner), depends_on.to_vec());
+    write!(rig, |w, ctx| {
+        let new = NewTask {
+            title: "count\nthe sheep".into(),
+            description: "all of them".into(),
+            owner,
+            priority: 0,
+            depends_on,
+            parent_id: None,
+            due_at: None,
+            chain: Chain { hop, ..Chain::root(&ctx) },
+        };
+        tasks::create(w, &ctx, &by, new).await
+    })
+}
+
+async fn change(rig: &Rig, by: Party, task: &Task, change: TaskChange) -> Result<Task> {
+    let task_id = task.task_id;
+    write!(rig, |w, ctx| tasks::update(w, &ctx, &by, task_id, change, Chain::root(&ctx)).await)
+}
+
+async fn set(rig: &Rig, by: &str, task: &Task, status: TaskStatus) -> Result<Task> {
+    change(rig, party(by), task, TaskChange { status: Some(status), ..TaskChange::default() }).await
+}
+
+async fn status(rig: &Rig, task: &Task) -> TaskStatus {
+    let task_id = task.task_id;
+    read!(rig, |r| r.task_get(task_id).await?.unwrap().status)
+}
+
+/// The subjects of the task mail in an inbox.
+async fn told(rig: &Rig, name: &str) -> Vec<String> {
+    let inbox = rig.inbox(name).await;
+    assert!(inbox.iter().all(|mail| mail.kind == Kind::Task && mail.wake));
+    inbox.into_iter().filter_map(|mail| mail.subject).collect()
+}
+
+#[tokio::test]
+async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
+    let rig = Rig::new().await;
+    let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
+    assert_eq!((task.status, task.title.as_str()), (TaskStatus::Pending, "count the sheep"));
+    assert_eq!(told(&rig, "bob").await, ["Task for you: count the sheep"]);
+    set(&rig, "bob", &task, TaskStatus::InProgress).await.unwrap();
+    let change_of = TaskChange {
+        status: Some(TaskStatus::Done),
+        result: Some("seven".into()),
+        note: Some("easy".into()),
+        ..TaskChange::default()
+    };
+    change(&rig, party("bob"), &task, change_of).await.unwrap();
+    assert_eq!(told(&rig, "ada").await, ["Task in_progress: count the sheep", "Task done: count the sheep"]);
+    let body = rig.inbox("ada").await.pop().unwrap().body;
+    assert!(body.contains("note: easy") && body.contains("result: seven"), "{body}");
+    let task_id = task.task_id;
+    let whole =
+        rig.store.read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await.unwrap();
+    assert_eq!(
+        whole.history.iter().map(|event| event.status).collect::<Vec<_>>(),
+        [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Done]
+    );
+    // A long history is shown from its new end.
+    let note = TaskChange { note: Some("x".repeat(400_000)), ..TaskChange::default() };
+    let open = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
+    rig.limits(|limits| limits.message_bytes = 1 << 20);
+    for _ in 0..3 {
+        change(&rig, party("bob"), &open, note.clone()).await.unwrap();
+    }
+    let task_id = open.task_id;
+    let whole =
+        rig.store.read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await.unwrap();
+    assert_eq!((whole.history.len(), whole.history_truncated), (2, true));
+    // Reassigned: the new owner is told, and it is no longer the old one's.
+    let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
+    change(&rig, operator(), &task, TaskChange { owner: Some(id("cyd")), ..TaskChange::default() }).await.unwrap();
+    assert_eq!(told(&rig, "cyd").await.len(), 1);
+    // Who gives itself work, or changes what it created, hears nothing of it.
+    let own = create(&rig, party("cyd"), "cyd", &[], 1).await.unwrap();
+    set(&rig, "cyd", &own, TaskStatus::Done).await.unwrap();
+    assert_eq!(told(&rig, "cyd").await.len(), 1);
+}
+
+#[tokio::test]
+async fn dependencies_block_and_the_last_one_done_unblocks() {
+    let rig = Rig::new().await;
+    let first = create(&rig, party("ada"), "ada", &[], 1).await.unwrap();
+    let second = create(&rig, party("ada"), "ada", &[], 1).await.unwrap();
+    let needs = [first.task_id, second.task_id, first.task_id];
+    let waits = create(&rig, party("ada"), "bob", &needs, 1).await.unwrap();
+    assert_eq!((waits.status, waits.depends_on.len()), (TaskStatus::Blocked, 2));
+    assert!(rig.inbox("bob").await.is_empty(), "it cannot begin yet");
+    assert_eq!(code(set(&rig, "bob", &waits, TaskStatus::InProgress).await), Code::Conflict);
+    assert_eq!(code(set(&rig, "bob", &waits, TaskStatus::Done).await), Code::Conflict);
+    set(&rig, "ada", &first, TaskStatus::Done).await.unwrap();
+    assert_eq!(status(&rig, &waits).await, TaskStatus::Blocked);
+    set(&rig, "ada", &second, TaskStatus::Done).await.unwrap();
+    assert_eq!(status(&rig, &waits).await, TaskStatus::Pending);
+    assert_eq!(told(&rig, "bob").await.len(), 1);
+    // Over what is done already nothing waits; a task can only depend on one that exists, so no cycle can be made.
+    let ready = create(&rig, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
+    assert_eq!(ready.status, TaskStatus::Pending);
+    let nobody = TaskId(uuid::Uuid::nil());
+    assert_eq!(code(create(&rig, party("ada"), "bob", &[nobody], 1).await), Code::NotFound);
+    // A given-up dependency unblocks nothing.
+    let gone = create(&rig, party("ada"), "ada", &[], 1).await.unwrap();
+    let stuck = create(&rig, party("ada"), "cyd", &[gone.task_id], 1).await.unwrap();
+    set(&rig, "ada", &gone, TaskStatus::Failed).await.unwrap();
+    assert_eq!(status(&rig, &stuck).await, TaskStatus::Blocked);
+}
+
+#[tokio::test]
+async fn an_ended_task_is_reopened_with_a_note_and_its_owner_hears_of_it() {
+    let rig = Rig::new().await;
+    let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
+    set(&rig, "bob", &task, TaskStatus::Done).await.unwrap();
+    assert_eq!(code(set(&rig, "ada", &task, TaskStatus::Failed).await), Code::Conflict);
+    assert_eq!(code(set(&rig, "ada", &task, TaskStatus::Pending).await), Code::Conflict);
+    let reopen = |note: &str| TaskChange {
+        status: Some(TaskStatus::Pending),
+        note: Some(note.into()),
+        reopen: true,
+        ..TaskChange::default()
+    };
+    assert_eq!(code(change(&rig, party("ada"), &task, reopen(" ")).await), Code::Conflict);
+    change(&rig, party("ada"), &task, reopen("count again")).await.unwrap();
+    assert_eq!(told(&rig, "bob").await.len(), 2, "its work is to be done again");
+    assert_eq!(code(change(&rig, party("ada"), &task, TaskChange::default()).await), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn a_creator_that_cannot_be_told_does_not_stop_the_owner() {
+    let rig = Rig::new().await;
+    let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
+    rig.limits(|limits| limits.inbox_max = 1);
+    rig.send("ada", "full").await;
+    set(&rig, "bob", &task, TaskStatus::Done).await.unwrap();
+    assert_eq!(rig.inbox("ada").await.len(), 1);
+    // But work is not put on the board for someone who cannot be told of it.
+    assert_eq!(code(create(&rig, party("bob"), "ada", &[], 1).await), Code::InboxFull);
+    let other = create(&rig, party("ada"), "cyd", &[], 1).await.unwrap();
+    write!(rig, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    set(&rig, "cyd", &other, TaskStatus::Done).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_board_is_bounded_and_carries_no_chain_past_its_end() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.hops_max = 3);
+    let own = create(&rig, party("ada"), "ada", &[], 3).await.unwrap();
+    for (owner, needs) in [("bob", vec![]), ("ada", vec![]), ("bob", vec![own.task_id])] {
+        let far = create(&rig, party("ada"), owner, &needs, 4).await;
+        assert_eq!(code(far), Code::HopLimit, "{owner} {needs:?}");
+    }
+    rig.limits(|limits| limits.tasks_open_max = 1);
+    assert_eq!(code(create(&rig, party("ada"), "bob", &[], 1).await), Code::RateLimited);
+    rig.limits(|limits| limits.message_bytes = 4);
+    assert_eq!(code(create(&rig, party("ada"), "bob", &[], 1).await), Code::TooLarge);
+}
+
+#[tokio::test]
+async fn an_owner_that_was_deleted_does_not_hold_up_whom_its_task_waited_for() {
+    let rig = Rig::new().await;
+    let first = create(&rig, party("ada"), "ada", &[], 1).await.unwrap();
+    let orphan = create(&rig, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
+    let other = create(&rig, party("ada"), "cyd", &[first.task_id], 1).await.unwrap();
+    write!(rig, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob")).await).unwrap();
+    set(&rig, "ada", &first, TaskStatus::Done).await.unwrap();
+    // The board shows it as work that can be done, and those after it are told all the same.
+    assert_eq!(status(&rig, &first).await, TaskStatus::Done);
+    assert_eq!(status(&rig, &orphan).await, TaskStatus::Pending);
+    assert_eq!(status(&rig, &other).await, TaskStatus::Pending);
+    assert_eq!(told(&rig, "cyd").await.len(), 1);
+    assert!(rig.inbox("bob").await.is_empty());
+}

@@ -1,0 +1,116 @@
+use ghost_domain::journal::Effect;
+use ghost_domain::{CallId, Code, EventKind, Kind, MailState, Party, RootId, TurnStatus};
+use uuid::Uuid;
+
+use super::rig::{Rig, call_start, code, id, operator, read, write};
+use crate::mail::{Chain, NewMessage};
+use crate::{agents, jobs, turns};
+
+#[tokio::test]
+async fn a_turn_takes_what_belongs_together() {
+    let rig = Rig::new().await;
+    assert!(rig.try_take("ada").await.unwrap().is_none(), "nothing to do");
+    let first = rig.outside_ask("ada").await.unwrap();
+    let chain = Chain { root_id: RootId(Uuid::from_u128(9)), hop: 5 };
+    let merged = rig.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "too", chain)).await.unwrap();
+    let second = rig.outside_ask("ada").await.unwrap();
+    let taken = rig.take("ada").await;
+    let ids: Vec<_> = taken.mail.iter().map(|mail| mail.message_id).collect();
+    assert_eq!(ids, [first.message_id, merged.message_id]);
+    assert!(!taken.resumed && taken.earlier.is_empty());
+    assert_eq!((taken.turn.hop, taken.turn.other_roots.as_slice()), (5, &[chain.root_id][..]));
+    assert!(taken.turn.about.contains("how many?"));
+    assert_eq!(rig.message(merged.message_id).await.state, MailState::Taken);
+    assert_eq!(rig.message(second.message_id).await.state, MailState::Pending);
+    // Turns of one agent are serial: until this one ends there is no other.
+    let again = rig.take("ada").await;
+    assert!(again.resumed && again.turn.turn_id == taken.turn.turn_id && again.mail.len() == 2);
+    assert_eq!(rig.count(EventKind::TurnStarted).await, 1);
+    rig.finish(taken.turn.turn_id, "done").await.unwrap();
+    assert_eq!(rig.take("ada").await.mail[0].message_id, second.message_id);
+}
+
+#[tokio::test]
+async fn jobs_that_are_begun_together_are_charged_apart() {
+    let rig = Rig::new().await;
+    let begun = async |name: &'static str| {
+        write!(rig, |w, ctx| jobs::begin(w, &ctx, name, 1, &id("ada"), "brief".into()).await)
+    };
+    let (one, _) = begun("0000000000000001").await.unwrap();
+    let (two, _) = begun("0000000000000002").await.unwrap();
+    let chain = |root_id| Chain { root_id, hop: 1 };
+    rig.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
+    for (job, letters) in [(one, 2), (two, 1)] {
+        let turn = rig.take("ada").await;
+        assert_eq!((turn.turn.root_id, turn.mail.len()), (job.root_id, letters));
+        assert!(turn.turn.other_roots.is_empty());
+        rig.finish(turn.turn.turn_id, "done").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn quiet_mail_opens_nothing_and_does_not_hide_what_wakes_behind_it() {
+    let rig = Rig::new().await;
+    rig.limits(|limits| limits.turn_mail_max = 2);
+    for _ in 0..5 {
+        let new_message = NewMessage::new(&id("ada"), operator(), Kind::Chat, "psst", Chain::root(&rig.ctx));
+        rig.deliver(NewMessage { wake: false, ..new_message }).await.unwrap();
+    }
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+    let loud = rig.send("ada", "hello").await;
+    let taken = rig.take("ada").await;
+    assert_eq!(taken.mail.len(), 2);
+    assert!(taken.mail.iter().any(|mail| mail.message_id == loud.message_id));
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_run_takes_nothing_and_keeps_its_turn() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+    write!(rig, |w, ctx| agents::stopped(w, &ctx, &id("ada")).await).unwrap();
+    rig.send("ada", "later").await;
+    assert!(rig.try_take("ada").await.unwrap().is_none());
+    assert_eq!(rig.turn(turn.turn_id).await.status, TurnStatus::Open);
+    write!(rig, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    assert_eq!(rig.take("ada").await.turn.turn_id, turn.turn_id);
+}
+
+#[tokio::test]
+async fn an_ended_turn_takes_no_more_words() {
+    let rig = Rig::new().await;
+    let turn = rig.busy("ada").await;
+    let turn_id = turn.turn_id;
+    let call_id = CallId(rig.ctx.id());
+    let (began, start) = (turn.clone(), call_start(call_id, "t", Effect::Outside));
+    write!(rig, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+    rig.signals();
+    write!(rig, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
+    assert!(rig.signals().iter().any(|signal| matches!(
+        signal, ghost_domain::ports::Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
+    )));
+    let ended = rig.turn(turn_id).await;
+    assert_eq!((ended.status, ended.reason.as_deref()), (TurnStatus::Cancelled, Some("by operator:test")));
+    let row = rig.call(call_id).await;
+    assert_eq!((row.status, row.error_code), (ghost_domain::CallStatus::Unknown, Some(Code::OutcomeUnknown)));
+    assert_eq!(code(rig.finish(turn_id, "but").await), Code::Cancelled);
+    assert_eq!(code(write!(rig, |w, ctx| turns::note(w, &ctx, turn_id, "but").await)), Code::Cancelled);
+    assert_eq!(code(rig.model_start(turn_id, super::rig::demand(1, 16)).await), Code::Cancelled);
+    assert!(rig.inbox("ada").await.is_empty(), "its mail is not tried again");
+    let nobody = ghost_domain::TurnId(Uuid::nil());
+    assert_eq!(code(write!(rig, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody).await)), Code::NotFound);
+}
+
+#[tokio::test]
+async fn an_operators_turn_stands_beside_the_agents_own() {
+    let rig = Rig::new().await;
+    let own = rig.busy("ada").await.turn_id;
+    let beside = write!(rig, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await).unwrap();
+    assert_eq!(read!(rig, |r| r.turn_open_of(&id("ada")).await?).unwrap().turn_id, own);
+    rig.finish(own, "done").await.unwrap();
+    assert!(rig.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
+    write!(rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+    let ended = rig.turn(beside.turn_id).await;
+    assert_eq!(ended.status, TurnStatus::Failed, "nobody waits for it any more");
+    assert!(ended.reason.unwrap().contains("outcome_unknown"));
+}

@@ -1,0 +1,72 @@
+//! Schedules as they are kept: found, written and taken away, each with its word in the feed, and who may change one.
+//!
+//! Must never: judge a schedule's rule, or set one off.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::{Result, RuleContext};
+
+/// A schedule, or a refusal.
+pub async fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
+    let found = r.schedule_get(schedule_id).await?;
+    found.ok_or_else(|| {
+        Refusal::not_found("schedule", &schedule_id.to_string(), None)
+            .hint("one that is over is gone; list those that are there")
+    })
+}
+
+/// Whether an agent may change a schedule: what it set itself. Operators may change all.
+pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
+    match by.agent() {
+        Some(agent_id) if *by != schedule.creator || *agent_id != schedule.agent_id => Err(Refusal::new(
+            Code::AccessDenied,
+            format!("{} `{}` was set by {}", schedule.kind, schedule.name, schedule.creator),
+        )
+        .hint("choose another name for your own, or ask the operator to change this one")),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a schedule that someone has set or changed, and says so.
+pub(super) async fn keep(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, schedule: &Schedule) -> Result<()> {
+    w.schedule_put(schedule).await?;
+    let event = NewEvent::new(
+        EventKind::ScheduleSet,
+        json!({
+            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name,
+            "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.options),
+            "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
+        }),
+    )
+    .agent(&schedule.agent_id)
+    .correlation(schedule.schedule_id);
+    ctx.emit(w, event).await?;
+    w.signal(Signal::Schedules);
+    Ok(())
+}
+
+/// Takes a schedule away, and says so.
+pub(super) async fn remove(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    schedule: &Schedule,
+    why: Option<&str>,
+) -> Result<()> {
+    w.schedule_delete(schedule.schedule_id).await?;
+    let event = NewEvent::new(
+        EventKind::ScheduleCancelled,
+        json!({
+            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
+        }),
+    )
+    .agent(&schedule.agent_id)
+    .correlation(schedule.schedule_id);
+    ctx.emit(w, event).await?;
+    w.signal(Signal::Schedules);
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! How a run ends: with the turn that took its mail (SCHED-09), what a heartbeat's last text becomes
+//! (HB-02..06), and what a one-shot job's end does to the job (SCHED-06).
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
+use ghost_domain::schedule::{RunStatus, When};
+use ghost_domain::{Kind, MessageId, Schedule, ScheduleKind, ScheduleRun, Turn};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::outlet;
+use crate::turns::ending::Ending;
+use crate::{Result, RuleContext};
+
+/// Characters of a reason that a run keeps.
+const NOTE_MAX: usize = 300;
+/// Characters of an alert in its event.
+const ALERT_MAX: usize = 4_000;
+
+/// Whether mail of this kind comes from a schedule.
+#[must_use]
+pub(crate) fn is_of_schedule(kind: Kind) -> bool {
+    matches!(kind, Kind::Timer | Kind::Cron | Kind::CronTurn | Kind::Watch | Kind::Heartbeat)
+}
+
+/// Records how the run ended whose mail the turn held. Does nothing for other mail.
+pub async fn turn_ended(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    turn: &Turn,
+    message_id: MessageId,
+    kind: Kind,
+    ending: &Ending,
+) -> Result<()> {
+    if !is_of_schedule(kind) {
+        return Ok(());
+    }
+    let (status, note) = match ending {
+        Ending::Finished(_) => (RunStatus::Done, None),
+        Ending::Cut(_) => (
+            RunStatus::Done,
+            Some("its answer was cut at the model's token limit, or paused by its provider".to_owned()),
+        ),
+        Ending::Failed(refusal) => (RunStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), NOTE_MAX))),
+        Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", ctx.excerpt(why, NOTE_MAX)))),
+    };
+    let ended = over(w, ctx, message_id, status, note).await?;
+    if let (Some((mut run, schedule)), Some(text)) = (ended.clone(), ending.said())
+        && let Some(options) = run.options.clone()
+    {
+        let name = schedule.as_ref().map(|schedule| schedule.name.as_str());
+        let trouble = outlet::deliver(w, ctx, turn, &run, &options, name, &text).await?;
+        if let Some(why) = trouble {
+            run.note = Some(ctx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
+            w.schedule_run_put(&run).await?;
+        }
+    }
+    if kind == Kind::Heartbeat
+        && let Some(text) = ending.said()
+    {
+        let event = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
+            HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
+            HeartbeatReply::Alert(alert) => {
+                // The message of a heartbeat is its target.
+                let heartbeat = ended.and_then(|(_, schedule)| schedule);
+                let target = heartbeat.map_or_else(|| outlet::NOWHERE.to_owned(), |heartbeat| heartbeat.message);
+                let trouble = outlet::reason(outlet::tell(w, ctx, turn, &target, &alert).await)?;
+                NewEvent::new(
+                    EventKind::HeartbeatAlert,
+                    json!({
+                        "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
+                        "not_delivered": trouble,
+                    }),
+                )
+            }
+        };
+        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn.turn_id)).await?;
+    }
+    Ok(())
+}
+
+/// Records that mail of a schedule will not be worked off: it was set aside, or its agent was deleted.
+pub async fn lost(w: &mut dyn Writes, ctx: &RuleContext, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
+    if is_of_schedule(kind) {
+        over(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX))).await?;
+    }
+    Ok(())
+}
+
+/// Records the end of a run. Gives it with its schedule, unless that was gone before.
+async fn over(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    message_id: MessageId,
+    status: RunStatus,
+    note: Option<String>,
+) -> Result<Option<(ScheduleRun, Option<Schedule>)>> {
+    let Some(mut run) = w.schedule_run_of(message_id).await? else { return Ok(None) };
+    run.status = status;
+    run.note = note;
+    w.schedule_run_put(&run).await?;
+    let Some(mut schedule) = w.schedule_get(run.schedule_id).await? else { return Ok(Some((run, None))) };
+    if schedule.runs == run.run {
+        schedule.last_status = Some(status);
+    }
+    if let (ScheduleKind::Cron, When::At { at }) = (schedule.kind, &schedule.when)
+        && *at <= ctx.now()
+    {
+        match schedule.next_at {
+            // Its one time came while this run was under way; now there is room for it.
+            Some(_) if schedule.enabled => {
+                schedule.next_at = Some(ctx.now());
+                w.signal(Signal::Schedules);
+            }
+            Some(_) => {}
+            None if status == RunStatus::Done => {
+                w.schedule_delete(schedule.schedule_id).await?;
+                return Ok(Some((run, Some(schedule))));
+            }
+            // What failed is not forgotten: it can be looked at, changed and run again.
+            None => schedule.enabled = false,
+        }
+    }
+    w.schedule_put(&schedule).await?;
+    Ok(Some((run, Some(schedule))))
+}

@@ -1,0 +1,151 @@
+//! Shared state (STATE-01..04): versioned JSON values by dotted key, written whole, with compare-and-set.
+//!
+//! Must never: let a version come twice. A deleted key leaves no row, so the highest version that any deleted key had is
+//! kept, and keys that are new begin above it.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::shared_state::{JsonText, check_key, check_prefix, is_system};
+use ghost_domain::text::nearest;
+use ghost_domain::{Code, Party, Refusal, StateEntry};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::{Result, RuleContext};
+
+/// The highest version that a deleted key had.
+const FLOOR: &str = "state_version_floor";
+/// Keys among which a near name is looked for.
+const NEAR_MAX: u32 = 200;
+
+/// A value to be written.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Its key.
+    pub key: String,
+    /// The value; null deletes the key.
+    pub value: JsonText,
+    /// The version that the writer has seen; 0 says that there is none; `None` writes over any.
+    pub expected_version: Option<i64>,
+}
+
+/// A part of a list, in order of key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The values.
+    pub entries: Vec<StateEntry>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// One value.
+pub async fn get(r: &mut dyn Reads, key: &str) -> Result<StateEntry> {
+    check_key(key)?;
+    match r.state_get(key).await? {
+        Some(entry) => Ok(entry),
+        None => Err(missing(r, key).await?),
+    }
+}
+
+/// Values whose key begins with `prefix`, from after `after`, at most `limit` of them.
+pub async fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
+    check_prefix(prefix)?;
+    let mut entries = r.state_list(prefix, after, limit.saturating_add(1)).await?;
+    let more = entries.len() > limit as usize;
+    entries.truncate(limit as usize);
+    Ok(Listed { entries, more })
+}
+
+/// Writes one value, or deletes it if it is null; a deletion gives the entry with that value and the version after its
+/// last. `through` is the operator that acts as the agent `by`, if one does.
+pub async fn set(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    through: Option<&Party>,
+    new: Setting,
+) -> Result<StateEntry> {
+    check_key(&new.key)?;
+    if by.agent().is_some() && is_system(&new.key) {
+        return Err(Refusal::new(
+            Code::AccessDenied,
+            format!("`{}` is the supervisor's: keys under `system.` are read-only to agents", new.key),
+        )
+        .hint("write a key of another name"));
+    }
+    if let Some(version) = new.expected_version.filter(|version| *version < 0) {
+        return Err(Refusal::new(Code::InvalidArguments, format!("expected_version is {version}"))
+            .hint("give the version that you have read, or 0 if there must be none yet"));
+    }
+    let limits = ctx.limits();
+    let bytes = new.value.as_str().len();
+    if bytes > limits.state_bytes as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!(
+                "the value has {bytes} bytes as JSON; at most {} are taken (limits.state_bytes)",
+                limits.state_bytes
+            ),
+        )
+        .hint("split it over several keys, or write a workspace file and store its path"));
+    }
+    let before = w.state_get(&new.key).await?;
+    let stands = before.as_ref().map_or(0, |entry| entry.version);
+    if let Some(expected) = new.expected_version.filter(|expected| *expected != stands) {
+        let what = match &before {
+            Some(_) => format!("`{}` is at version {stands}, not at {expected}", new.key),
+            None => format!("`{}` does not exist, so it is not at version {expected}", new.key),
+        };
+        return Err(Refusal::new(Code::Conflict, what)
+            .hint("read it again, and write what should be there now with that version")
+            .details(json!({ "key": new.key, "version": stands })));
+    }
+    let deletes = new.value.is_null();
+    let version = match &before {
+        Some(entry) => entry.version + 1,
+        None if deletes => return Err(missing(w, &new.key).await?),
+        None => {
+            let count = w.state_count().await?;
+            if count >= limits.state_keys_max {
+                return Err(Refusal::new(
+                    Code::RateLimited,
+                    format!("the shared state has {count} keys, which is its bound (limits.state_keys_max)"),
+                )
+                .hint("delete a key that nobody needs by writing null to it, or put values together"));
+            }
+            floor(w).await? + 1
+        }
+    };
+    let entry = StateEntry { key: new.key, value: new.value, version, writer: by.clone(), updated_at: ctx.now() };
+    if deletes {
+        w.state_remove(&entry.key).await?;
+        if version > floor(w).await? {
+            w.meta_put(FLOOR, &version.to_string()).await?;
+        }
+    } else {
+        w.state_put(&entry).await?;
+    }
+    let mut payload = json!({ "key": entry.key, "version": entry.version, "writer": by, "deleted": deletes });
+    if let Some(through) = through {
+        payload["through"] = json!(through);
+    }
+    let mut event = NewEvent::new(EventKind::StateChanged, payload);
+    if let Some(agent_id) = by.agent() {
+        event = event.agent(agent_id);
+    }
+    ctx.emit(w, event).await?;
+    Ok(entry)
+}
+
+async fn floor(r: &mut dyn Reads) -> Result<i64> {
+    let Some(text) = r.meta_get(FLOOR).await? else { return Ok(0) };
+    text.parse().map_err(|_| Refusal::new(Code::Internal, format!("`{text}` is kept as a version of the shared state")))
+}
+
+async fn missing(r: &mut dyn Reads, key: &str) -> Result<Refusal> {
+    // A slip of the keyboard is rarely in the first letter, and a world may have very many keys.
+    let first: String = key.chars().take(1).collect();
+    let near = r.state_list(&first, "", NEAR_MAX).await?;
+    let near = nearest(key, near.iter().map(|entry| entry.key.as_str()));
+    let refusal = Refusal::not_found("state key", key, near);
+    Ok(if near.is_some() { refusal } else { refusal.hint("list the keys to see which there are") })
+}

@@ -1,0 +1,238 @@
+//! The task board (TASK-01..06): assigning wakes the owner, changes are told to the creator, dependencies block and
+//! unblock, and every change is in the task's history.
+
+mod open;
+mod owners;
+mod reading;
+mod telling;
+mod waiting;
+
+pub use owners::{handed_on, held_up, left_behind, remind};
+pub use reading::{TaskWithHistory, get, get_with_history};
+use telling::{assign, keep, tell_creator};
+use waiting::{depend, dependencies, unfinished};
+
+use ghost_domain::event::EventKind;
+use ghost_domain::text::one_line;
+use ghost_domain::{AgentId, Code, Party, Refusal, Task, TaskId, TaskStatus, Timestamp};
+use ghost_store::Writes;
+
+use crate::chain::Chain;
+use crate::{Result, RuleContext, agent_lookup, mail};
+
+/// Characters of a title.
+const TITLE_MAX: usize = 200;
+
+/// A task to be created.
+#[derive(Clone, Debug)]
+pub struct NewTask {
+    /// One line.
+    pub title: String,
+    /// The whole of it.
+    pub description: String,
+    /// Whose work it is.
+    pub owner: AgentId,
+    /// Higher is sooner.
+    pub priority: i32,
+    /// Tasks that must be done first.
+    pub depends_on: Vec<TaskId>,
+    /// The task it is a part of.
+    pub parent_id: Option<TaskId>,
+    /// When it should be done.
+    pub due_at: Option<Timestamp>,
+    /// The chain that it belongs to.
+    pub chain: Chain,
+}
+
+/// Creates a task and tells its owner.
+pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewTask) -> Result<Task> {
+    let limits = ctx.limits();
+    let title = one_line(&new.title);
+    if title.is_empty() || title.chars().count() > TITLE_MAX {
+        let code = if title.is_empty() { Code::InvalidArguments } else { Code::TooLarge };
+        return Err(Refusal::new(code, format!("title must have 1 to {TITLE_MAX} characters"))
+            .hint("say in one line what to do, and the rest in description"));
+    }
+    if new.description.len() > limits.message_bytes as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("description has {} bytes; at most {} are taken", new.description.len(), limits.message_bytes),
+        )
+        .hint("write the long part to a workspace file and name its path"));
+    }
+    // Checked here and not only when its owner is told: a task that is blocked, or one's own, would carry a chain on
+    // without end, because the word that unblocks it is the supervisor's and passes every bound.
+    if new.chain.hop > limits.hops_max && *by != Party::System {
+        return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
+    }
+    agent_lookup::agent_for(w, ctx, by, &new.owner).await?;
+    let open = w.task_count_open().await?;
+    if open >= limits.tasks_open_max {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("{open} tasks are open in this world, which is its bound"),
+        )
+        .hint("finish or cancel some first"));
+    }
+    crate::root_limits::filled(w, ctx, "tasks_open_max", None, open.into(), limits.tasks_open_max.into()).await?;
+    if let Some(parent) = new.parent_id {
+        get(w, parent).await?;
+    }
+    // It is new, so nothing can depend on it yet: no cycle can come of this.
+    let depends_on: Vec<TaskId> = dependencies(w, new.depends_on).await?.into_iter().collect();
+    let blocked = unfinished(w, &depends_on).await?.is_some();
+    let now = ctx.now();
+    let task = Task {
+        task_id: TaskId(ctx.id()),
+        title,
+        description: new.description,
+        owner: new.owner,
+        creator: by.clone(),
+        status: if blocked { TaskStatus::Blocked } else { TaskStatus::Pending },
+        priority: new.priority,
+        depends_on,
+        parent_id: new.parent_id,
+        due_at: new.due_at,
+        result: None,
+        root_id: new.chain.root_id,
+        created_at: now,
+        updated_at: now,
+    };
+    keep(w, ctx, by, &task, None, EventKind::TaskCreated).await?;
+    if !blocked {
+        assign(w, ctx, by, &task, new.chain).await?;
+    }
+    Ok(task)
+}
+
+/// A change of a task; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct TaskChange {
+    /// The status.
+    pub status: Option<TaskStatus>,
+    /// The owner.
+    pub owner: Option<AgentId>,
+    /// Why, in the words of who changes it.
+    pub note: Option<String>,
+    /// What came of it.
+    pub result: Option<String>,
+    /// Tasks that must be done first, all of them.
+    pub depends_on: Option<Vec<TaskId>>,
+    /// Whether an ended task may be opened again; needs a note (TASK-02).
+    pub reopen: bool,
+}
+
+/// Changes a task, and tells whom it concerns.
+pub async fn update(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    by: &Party,
+    task_id: TaskId,
+    change: TaskChange,
+    chain: Chain,
+) -> Result<Task> {
+    let mut task = get(w, task_id).await?;
+    let limit = ctx.limits().message_bytes as usize;
+    for (field, text) in [("note", &change.note), ("result", &change.result)] {
+        if text.as_ref().is_some_and(|text| text.len() > limit) {
+            return Err(Refusal::new(Code::TooLarge, format!("{field} is longer than {limit} bytes"))
+                .hint("write it to a workspace file and name its path"));
+        }
+    }
+    let says_nothing = change.status.is_none() && change.note.is_none() && change.result.is_none();
+    if says_nothing && change.owner.is_none() && change.depends_on.is_none() {
+        return Err(Refusal::new(Code::InvalidArguments, "nothing to change")
+            .hint("give status, owner, note, result or depends_on"));
+    }
+    let before = task.status;
+    let mut note = change.note.clone();
+    if let Some(depends_on) = change.depends_on {
+        let words = depend(w, &mut task, depends_on, change.status.is_none()).await?;
+        note.get_or_insert(words);
+    }
+    // Naming the owner that it has is a way to remind it: whatever had told it may have come to nothing.
+    let given = change.owner.is_some();
+    if let Some(status) = change.status {
+        let noted = change.reopen && change.note.as_ref().is_some_and(|note| !note.trim().is_empty());
+        task.status.check_change(status, noted)?;
+        if matches!(status, TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::Done)
+            && let Some(dependency) = unfinished(w, &task.depends_on).await?
+        {
+            return Err(Refusal::new(Code::Conflict, format!("task {task_id} waits for task {dependency}"))
+                .hint("finish that one first"));
+        }
+        task.status = status;
+    }
+    if let Some(owner) = change.owner {
+        agent_lookup::agent_for(w, ctx, by, &owner).await?;
+        task.owner = owner;
+    }
+    if let Some(result) = change.result {
+        task.result = Some(result);
+    }
+    task.updated_at = ctx.now();
+    keep(w, ctx, by, &task, note.as_deref(), EventKind::TaskUpdated).await?;
+    // Work that is to be done again, or that can be done at last, is news to its owner (TASK-03).
+    let freed = before.is_terminal() || before == TaskStatus::Blocked;
+    let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
+    if (given && !task.status.is_terminal()) || (freed && ready) {
+        assign(w, ctx, by, &task, chain).await?;
+    }
+    if task.status != before {
+        tell_creator(w, ctx, by, &task, note.as_deref(), chain).await?;
+        if task.status == TaskStatus::Done {
+            unblock(w, ctx, &task, chain).await?;
+        } else if before == TaskStatus::Done {
+            block(w, ctx, &task, chain).await?;
+        }
+    }
+    Ok(task)
+}
+
+/// Frees the tasks that waited for `done` alone (TASK-06).
+async fn unblock(w: &mut dyn Writes, ctx: &RuleContext, done: &Task, chain: Chain) -> Result<()> {
+    for mut task in w.task_dependants(done.task_id).await? {
+        if task.status != TaskStatus::Blocked {
+            continue;
+        }
+        if unfinished(w, &task.depends_on).await?.is_some() {
+            continue;
+        }
+        task.status = TaskStatus::Pending;
+        task.updated_at = ctx.now();
+        let note = format!("task {} is done", done.task_id);
+        keep(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        match assign(w, ctx, &Party::System, &task, chain).await {
+            Ok(()) => {}
+            // Who finished the other task must not be held up by an owner that cannot be told: the board shows it.
+            Err(refusal) if matches!(refusal.code, Code::InboxFull | Code::NotFound | Code::HopLimit) => {}
+            Err(refusal) => return Err(refusal),
+        }
+        tell_of_change(w, ctx, &task, &note, chain).await?;
+    }
+    Ok(())
+}
+
+/// Holds up the tasks that were ready because `reopened` had been done. Work that is under way goes on: whoever does it
+/// knows best what of it still holds.
+async fn block(w: &mut dyn Writes, ctx: &RuleContext, reopened: &Task, chain: Chain) -> Result<()> {
+    for mut task in w.task_dependants(reopened.task_id).await? {
+        if task.status != TaskStatus::Pending {
+            continue;
+        }
+        task.status = TaskStatus::Blocked;
+        task.updated_at = ctx.now();
+        let note = format!("task {} is open again", reopened.task_id);
+        keep(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        tell_of_change(w, ctx, &task, &note, chain).await?;
+    }
+    Ok(())
+}
+
+/// Tells the creator of a change that followed from another task's. A creator that is the owner has been told as that.
+async fn tell_of_change(w: &mut dyn Writes, ctx: &RuleContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
+    if task.creator.agent() == Some(&task.owner) {
+        return Ok(());
+    }
+    tell_creator(w, ctx, &Party::System, task, Some(note), chain).await
+}

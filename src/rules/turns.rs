@@ -1,0 +1,331 @@
+//! Turns: taking mail, thinking, acting and answering, each step a transaction that a crash can fall between
+//! (DESIGN.md section 2).
+
+pub(crate) mod calls;
+mod crash;
+mod end;
+pub(crate) mod ending;
+mod model;
+mod next;
+pub(crate) mod ownership;
+pub(crate) mod parking;
+
+pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_start};
+pub use crash::{crashed, review_at_boot, too_long};
+pub use end::{cancel, finish, finish_held};
+pub use ending::{Ending, Held, HeldMail};
+pub use model::{
+    ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note, passed_over, shortened,
+    state_dropped,
+};
+pub use next::{Next, Seen, mail_room, next};
+use next::{choose, still_there, window};
+pub use ownership::{open_turn, owned, working_turn};
+pub use parking::{follow_root_default, park_for_model, retry};
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone};
+use ghost_domain::{
+    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn,
+    TurnId, TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::chain::Chain;
+use crate::chat::{ReadOn, read_on};
+use crate::{Result, RuleContext};
+
+/// The source of a turn that is an operator's tool call.
+const OPERATOR: &str = "operator";
+
+/// A turn with the mail that it took.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Whose turn it is, as its record stood when the turn was taken.
+    pub agent: Agent,
+    /// The turn.
+    pub turn: Turn,
+    /// Its mail, in order.
+    pub mail: Vec<Envelope>,
+    /// Whether it was open already: its journal says how far it is.
+    pub resumed: bool,
+    /// Earlier turns over the same mail that did not end well; the model is told what they had done.
+    pub earlier: Vec<TurnId>,
+    /// Why the turn must end at once: its root has opened too many.
+    pub over: Option<Refusal>,
+}
+
+/// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do. `seen` is what
+/// [`next`] saw; without it the inbox is looked through here. Chat that the agent has not been shown comes with the mail:
+/// posts that are committed after the look stay unread, and those that wake bring a wake-up of their own.
+pub async fn take(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    agent_id: &AgentId,
+    seen: Option<Seen>,
+) -> Result<Option<Taken>> {
+    let agent = owned(w, ctx, agent_id).await?;
+    if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
+        return Ok(None);
+    }
+    if let Some(turn) = w.turn_open_of(agent_id).await? {
+        return resume(w, ctx, agent, turn).await.map(Some);
+    }
+    let (mut waiting, unread, room) = match seen {
+        Some(seen) => (still_there(w, seen.mail).await?, seen.unread, seen.room),
+        None => (None, true, mail_room(ctx.limits().context_bytes)),
+    };
+    loop {
+        let mail = match waiting.take() {
+            Some(mail) => mail,
+            None => {
+                let pending = w.inbox_ready(agent_id, window(ctx)).await?;
+                choose(w, ctx, agent_id, pending, room).await?.0
+            }
+        };
+        if !mail.iter().any(|envelope| envelope.wake) {
+            return Ok(None);
+        }
+        let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
+        // Mail that came back with its dead turn, not afresh, goes on with that turn's journal.
+        if let [turn_id] = earlier.as_slice()
+            && let Some(mut turn) = w.turn_get(*turn_id).await?
+            && turn.status == TurnStatus::Dead
+        {
+            turn.status = TurnStatus::Open;
+            turn.reason = None;
+            turn.ended_at = None;
+            w.turn_put(&turn).await?;
+            w.message_mark(&ids(&mail), MailState::Taken, Some(turn.turn_id), 0).await?;
+            // Only now that no other turn of the agent is open, which would send these files with its own reply.
+            crate::conversations::restore_drafts(w, turn.turn_id).await?;
+            return resume(w, ctx, agent, turn).await.map(Some);
+        }
+        let turn_id = TurnId(ctx.id());
+        let (mail, over) = within_its_root(w, ctx, agent_id, mail).await?;
+        let chat = match over {
+            // What others wrote is not used up by a turn that shows it to nobody.
+            Some(_) => ReadOn::default(),
+            None => with_chat(w, ctx, agent_id, turn_id, &mail, unread, room).await?,
+        };
+        if over.is_none() && chat.digests.is_empty() && mail.iter().all(Envelope::is_chat_wake) {
+            // What it was to be woken for is gone. A turn about nothing would cost a model call.
+            w.message_mark(&ids(&mail), MailState::Consumed, None, 0).await?;
+            continue;
+        }
+        return open(w, ctx, agent, Opening { turn_id, mail, chat, earlier, over }).await.map(Some);
+    }
+}
+
+fn ids(mail: &[Envelope]) -> Vec<MessageId> {
+    mail.iter().map(|envelope| envelope.message_id).collect()
+}
+
+/// The mail of a turn whose root may still open turns; else only what belongs to that root, and why the turn must end at
+/// once. Mail of other roots is left for a turn of its own.
+async fn within_its_root(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    agent_id: &AgentId,
+    mut mail: Vec<Envelope>,
+) -> Result<(Vec<Envelope>, Option<Refusal>)> {
+    let Some(root_id) = mail.iter().find(|envelope| envelope.wake).map(|first| first.root_id) else {
+        return Ok((mail, None));
+    };
+    let hop = mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0);
+    let over = crate::root_limits::turns_spent(w, ctx, Chain { root_id, hop }).await?;
+    if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
+        mail.retain(|envelope| envelope.root_id == root_id);
+        // The actor has seen the rest as taken and would not look again by itself.
+        ctx.wake(w, agent_id);
+    }
+    Ok((mail, over))
+}
+
+/// What the agent's channels add to a turn with this mail. Mail that must run alone does.
+async fn with_chat(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    agent_id: &AgentId,
+    turn_id: TurnId,
+    mail: &[Envelope],
+    unread: bool,
+    room: usize,
+) -> Result<ReadOn> {
+    let woken: Vec<MessageId> =
+        mail.iter().filter(|envelope| envelope.is_chat_wake()).map(|envelope| envelope.message_id).collect();
+    let alone = mail.iter().any(|envelope| runs_alone(envelope) && !envelope.is_chat_wake());
+    if alone || (woken.is_empty() && !unread) {
+        return Ok(ReadOn::default());
+    }
+    let shown = mail.len().saturating_sub(woken.len());
+    let bytes = room.saturating_sub(mail.iter().map(bytes_of).sum());
+    let room = Room { envelopes: (ctx.limits().turn_mail_max as usize).saturating_sub(shown), bytes };
+    read_on(w, ctx, agent_id, turn_id, &woken, room).await
+}
+
+/// What a turn is opened with.
+struct Opening {
+    turn_id: TurnId,
+    /// Of which at least one piece wakes.
+    mail: Vec<Envelope>,
+    chat: ReadOn,
+    earlier: Vec<TurnId>,
+    over: Option<Refusal>,
+}
+
+/// Opens a turn.
+async fn open(w: &mut dyn Writes, ctx: &RuleContext, agent: Agent, opening: Opening) -> Result<Taken> {
+    let Opening { turn_id, mut mail, chat, earlier, over } = opening;
+    let Some(first) = mail.iter().find(|envelope| envelope.wake).cloned() else {
+        return Err(Refusal::new(Code::Internal, "a turn was to be opened by mail that does not wake"));
+    };
+    // A wake-up has no words of its own.
+    let subject = match first.is_chat_wake() {
+        true => chat.digests.iter().find(|digest| digest.subject == first.subject).or_else(|| chat.digests.first()),
+        false => None,
+    };
+    let about = about(subject.unwrap_or(&first));
+    for message_id in chat.spent {
+        mail.extend(w.message_get(message_id).await?);
+    }
+    w.message_mark(&ids(&mail), MailState::Taken, Some(turn_id), 0).await?;
+    mail.extend(chat.digests);
+    let mut other_roots: Vec<_> = mail.iter().map(|e| e.root_id).filter(|root| *root != first.root_id).collect();
+    other_roots.sort_unstable();
+    other_roots.dedup();
+    let turn = Turn {
+        turn_id,
+        agent_id: agent.agent_id.clone(),
+        incarnation: agent.incarnation,
+        root_id: first.root_id,
+        other_roots,
+        hop: mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0),
+        source: if first.kind == Kind::CronTurn { "cron" } else { "mail" }.into(),
+        about,
+        ..blank(ctx, &agent.agent_id)
+    };
+    w.turn_put(&turn).await?;
+    let kinds: Vec<&str> = mail.iter().map(|envelope| envelope.kind.as_str()).collect();
+    let event = NewEvent::new(
+        EventKind::TurnStarted,
+        json!({
+            "turn_id": turn.turn_id, "messages": ids(&mail), "kinds": kinds, "root_id": turn.root_id, "hop": turn.hop,
+            "conversation_id": answered(&mail),
+        }),
+    )
+    .agent(&agent.agent_id)
+    .correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    let chain = Chain { root_id: turn.root_id, hop: turn.hop };
+    crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain).await?;
+    Ok(Taken { agent, turn, mail, resumed: false, earlier, over })
+}
+
+async fn resume(w: &mut dyn Writes, ctx: &RuleContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
+    crate::budgets::forfeit_held(w, ctx, &mut turn).await?;
+    if turn.is_aside() {
+        turn.parked = None;
+        w.turn_put(&turn).await?;
+    }
+    let mut mail = w.messages_of_turn(turn.turn_id).await?;
+    mail.retain(|envelope| envelope.state == MailState::Taken);
+    let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
+    let event = NewEvent::new(EventKind::TurnResumed, payload).agent(&turn.agent_id).correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    // One that was opened only to be ended, and that a death of the daemon kept from it.
+    let over = match turn.rounds.saturating_add(turn.calls) {
+        0 => {
+            let chain = Chain { root_id: turn.root_id, hop: turn.hop };
+            let most = u64::from(ctx.limits().root_turns_max);
+            let tally = w.root_get(turn.root_id).await?;
+            let spent = tally.is_some_and(|tally| tally.turns > most);
+            if spent { crate::root_limits::turns_spent(w, ctx, chain).await? } else { None }
+        }
+        _ => None,
+    };
+    Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new(), over })
+}
+
+/// Opens a turn of the operator's, for a tool call made from the control plane. It takes no mail and stands beside the
+/// agent's own turns.
+pub async fn open_for_operator(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<Turn> {
+    operator_turn(w, ctx, agent_id, TurnId(ctx.id())).await
+}
+
+/// The same with an id that the caller has chosen, so that a repeated request finds the turn that a daemon's death cut off:
+/// it is open again then, with its journal.
+pub async fn operator_turn(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
+    let agent = owned(w, ctx, agent_id).await?;
+    let (turn, kind) = match w.turn_get(turn_id).await? {
+        Some(turn) if turn.source != OPERATOR || turn.agent_id != *agent_id => {
+            return Err(Refusal::new(
+                Code::Conflict,
+                format!("turn {turn_id} is not an operator's call of {agent_id}"),
+            ));
+        }
+        Some(turn) => (Turn { status: TurnStatus::Open, reason: None, ended_at: None, ..turn }, EventKind::TurnResumed),
+        None => {
+            let new = Turn {
+                turn_id,
+                incarnation: agent.incarnation,
+                root_id: ghost_domain::RootId(ctx.id()),
+                source: OPERATOR.into(),
+                ..blank(ctx, agent_id)
+            };
+            (new, EventKind::TurnStarted)
+        }
+    };
+    w.turn_put(&turn).await?;
+    let event = NewEvent::new(kind, json!({ "turn_id": turn.turn_id, "source": OPERATOR }))
+        .agent(agent_id)
+        .correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    Ok(turn)
+}
+
+/// The conversation that a turn over this mail owes its last text to.
+fn answered(mail: &[Envelope]) -> Option<ConversationId> {
+    channel_of(mail).filter(|channel| channel.replies).map(|channel| channel.conversation_id)
+}
+
+/// The first words of a piece of mail.
+fn about(envelope: &Envelope) -> String {
+    let words = match &envelope.subject {
+        Some(subject) => format!("{subject}: {}", envelope.body),
+        None => envelope.body.clone(),
+    };
+    ghost_domain::text::clip(&ghost_domain::text::one_line(ghost_domain::text::prefix_bytes(&words, 2_000)), 300)
+}
+
+fn blank(ctx: &RuleContext, agent_id: &AgentId) -> Turn {
+    Turn {
+        turn_id: TurnId(uuid::Uuid::nil()),
+        agent_id: agent_id.clone(),
+        incarnation: 0,
+        root_id: ghost_domain::RootId(uuid::Uuid::nil()),
+        other_roots: Vec::new(),
+        hop: 0,
+        source: String::new(),
+        about: String::new(),
+        status: TurnStatus::Open,
+        reason: None,
+        model: None,
+        rounds: 0,
+        calls: 0,
+        input_tokens: 0,
+        output_tokens: 0,
+        cost: ghost_domain::Money(0),
+        unpriced_tokens: 0,
+        held: None,
+        text: None,
+        truncated: false,
+        started_at: ctx.now(),
+        ended_at: None,
+        crashes: 0,
+        boot_mark: 0,
+        stalled_boots: 0,
+        parked: None,
+    }
+}

@@ -1,0 +1,175 @@
+//! What becomes of the mail of a turn that cannot go on (DESIGN.md section 3): several messages are tried again one at a
+//! time; a single one goes on from its journal after a crash, and is set aside if it keeps crashing or fits no model.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{
+    AgentId, AgentStatus, Code, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn, TurnId, TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::calls::orphan;
+use super::end::finish;
+use super::ending::Ending;
+use super::ownership::working_turn;
+use crate::{Result, RuleContext, asks, budgets, dead_letters};
+
+/// Accounts for a crash inside the process. Deaths of the daemon are not counted here.
+pub async fn crashed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let Some(mut turn) = w.turn_open_of(agent_id).await? else { return Ok(()) };
+    turn.crashes = turn.crashes.saturating_add(1);
+    w.turn_put(&turn).await?;
+    let mail = taken_mail(w, &turn).await?;
+    let Some(mail) = single(w, &turn, &mail).await? else {
+        return split(w, ctx, turn, &mail, reason, 1).await;
+    };
+    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+    budgets::forfeit_held(w, ctx, &mut turn).await?;
+    w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
+    let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
+    if crashes >= ctx.limits().crashes_max {
+        dead_letters::set_aside(w, ctx, turn, &ids, reason, crashes).await?;
+    }
+    Ok(())
+}
+
+/// Looks at every open turn when the daemon starts. The same step found without progress over several boots counts as
+/// a message that cannot be worked off; an operator's turn does not outlive the daemon, because nobody waits for it.
+pub async fn review_at_boot(w: &mut dyn Writes, ctx: &RuleContext) -> Result<()> {
+    for mut turn in w.turns_open().await? {
+        if turn.source == "operator" {
+            let refusal = Refusal::new(Code::OutcomeUnknown, "the daemon stopped while this call was running")
+                .hint("look at what it changed before you try again");
+            finish(w, ctx, turn.turn_id, Ending::Failed(refusal)).await?;
+            continue;
+        }
+        // Its model call was cut off, whether or not its agent runs again.
+        budgets::forfeit_held(w, ctx, &mut turn).await?;
+        if turn.parked.is_some() {
+            // It waits for something else to pass, over as many boots as that takes.
+            continue;
+        }
+        let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
+        if !runs(w, &turn.agent_id).await? {
+            // Nobody goes on with it, so that it has not moved says nothing about it.
+            continue;
+        }
+        let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty();
+        if turn.boot_mark == mark && !waiting {
+            turn.stalled_boots = turn.stalled_boots.saturating_add(1);
+        } else {
+            turn.stalled_boots = 0;
+        }
+        turn.boot_mark = mark;
+        w.turn_put(&turn).await?;
+        if turn.stalled_boots >= ctx.limits().stalled_boots_max {
+            let reason = format!("no progress over {} starts of the daemon", turn.stalled_boots);
+            let mail = taken_mail(w, &turn).await?;
+            match single(w, &turn, &mail).await? {
+                None => split(w, ctx, turn, &mail, &reason, 1).await?,
+                Some(mail) => {
+                    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+                    let boots = turn.stalled_boots;
+                    dead_letters::set_aside(w, ctx, turn, &ids, &reason, boots).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ends a turn whose conversation fits no model. Its mail was accepted and nobody has worked it off: several pieces are
+/// tried again one at a time, and a single one is a dead letter, which another model may yet take. What the world makes
+/// anew by itself is not kept.
+pub async fn too_long(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
+    let turn = working_turn(w, ctx, turn_id).await?;
+    let mail = taken_mail(w, &turn).await?;
+    let reason = refusal.to_string();
+    match single(w, &turn, &mail).await? {
+        None => split(w, ctx, turn, &mail, &reason, 0).await?,
+        Some(mail) if mail.iter().all(|envelope| envelope.is_chat_wake() || made_anew(envelope.kind)) => {
+            return finish(w, ctx, turn_id, Ending::Failed(refusal)).await;
+        }
+        Some(mail) => {
+            let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+            dead_letters::set_aside(w, ctx, turn, &ids, &reason, 0).await?;
+        }
+    }
+    w.turn_get(turn_id).await?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))
+}
+
+/// Whether the next slot brings it again.
+fn made_anew(kind: Kind) -> bool {
+    matches!(kind, Kind::Heartbeat | Kind::CronTurn)
+}
+
+async fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let agent = w.agent_get(agent_id).await?;
+    Ok(agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed))
+}
+
+/// A turn's mail if it is about one piece at most; `None` if there are several to be tried apart. Wake-ups for chat
+/// channels do not count beside what they woke the agent for, and are done with once it is there.
+async fn single(w: &mut dyn Writes, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
+    let (wakes, rest): (Vec<Envelope>, Vec<Envelope>) = mail.iter().cloned().partition(Envelope::is_chat_wake);
+    match rest.len() {
+        0 => Ok((wakes.len() < 2).then_some(wakes)),
+        1 => {
+            let ids: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
+            w.message_mark(&ids, MailState::Consumed, Some(turn.turn_id), 0).await?;
+            Ok(Some(rest))
+        }
+        _ => Ok(None),
+    }
+}
+
+async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
+    let mut mail = w.messages_of_turn(turn.turn_id).await?;
+    mail.retain(|envelope| envelope.state == MailState::Taken);
+    Ok(mail)
+}
+
+/// Gives a turn's mail back to the inbox, each piece to be tried alone. The envelopes keep the turn's id, so that the
+/// turns that follow can tell the model what this one had done. A piece that has crashed often enough is set aside
+/// instead: mail that a turn takes in addition each time must not keep a poisoned message alive for ever.
+async fn split(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    mut turn: Turn,
+    mail: &[Envelope],
+    reason: &str,
+    crashes: u32,
+) -> Result<()> {
+    let most = ctx.limits().crashes_max;
+    // A wake-up for a chat channel has nothing of its own to try: what it stood for is in the turn's digests.
+    let (wakes, mail): (Vec<&Envelope>, Vec<&Envelope>) = mail.iter().partition(|envelope| envelope.is_chat_wake());
+    let wakes: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
+    w.message_mark(&wakes, MailState::Consumed, Some(turn.turn_id), 0).await?;
+    let (poisoned, tried): (Vec<&Envelope>, Vec<&Envelope>) =
+        mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= most);
+    let ids: Vec<MessageId> = tried.iter().map(|envelope| envelope.message_id).collect();
+    w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
+    // Each runs alone now, so nothing that wakes would take quiet mail along.
+    w.message_rouse(&ids).await?;
+    for envelope in poisoned {
+        let times = envelope.crashes.saturating_add(crashes);
+        dead_letters::hold(w, ctx, &turn, &[envelope.message_id], reason, times).await?;
+    }
+    asks::abandon(w, ctx, turn.turn_id).await?;
+    budgets::forfeit_held(w, ctx, &mut turn).await?;
+    orphan(w, ctx, &turn).await?;
+    turn.status = TurnStatus::Split;
+    turn.parked = None;
+    turn.reason = Some(ctx.excerpt(reason, 500));
+    turn.ended_at = Some(ctx.now());
+    w.turn_put(&turn).await?;
+    let event = NewEvent::new(
+        EventKind::TurnFinished,
+        json!({ "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "messages": ids }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    ctx.wake(w, &turn.agent_id);
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! A place of its own for one test: a temporary directory with the worlds, their data and a home, and the programs run
+//! in it with an environment that holds nothing else.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::daemon::Daemon;
+use super::lines::Lines;
+use super::programs;
+use super::wait::Deadline;
+use super::world_dir::WorldDir;
+
+/// No program that runs to its end may take longer.
+const RUN: Duration = Duration::from_secs(120);
+
+/// The place.
+pub struct TestEnvironment {
+    keep: TempDir,
+    ghostd: PathBuf,
+    env: BTreeMap<String, String>,
+}
+
+/// What a program did that ran to its end.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its exit code; nothing if a signal ended it.
+    pub code: Option<i32>,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+    /// How it was called, for messages.
+    pub call: String,
+}
+
+impl TestEnvironment {
+    /// A house whose daemon is the program `ghostd`.
+    #[must_use]
+    pub fn new(ghostd: impl Into<PathBuf>) -> Self {
+        let keep = tempfile::Builder::new().prefix("ghost").tempdir().expect("a temporary directory");
+        let test_env = Self { keep, ghostd: ghostd.into(), env: BTreeMap::new() };
+        std::fs::create_dir_all(test_env.path().join("home")).expect("a home");
+        test_env
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.keep.path()
+    }
+
+    /// A path in it.
+    #[must_use]
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.path().join(path)
+    }
+
+    /// A copy of a folder, under this name, whose files a test may change.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    #[must_use]
+    pub fn copy_of(&self, from: &Path, name: impl AsRef<Path>) -> PathBuf {
+        let to = self.join(name);
+        std::fs::create_dir(&to).expect("a folder");
+        for entry in std::fs::read_dir(from).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let (path, name) = (entry.path(), to.join(entry.file_name()));
+            if path.is_dir() {
+                let _ = self.copy_of(&path, &name);
+            } else {
+                std::fs::copy(&path, &name).expect("a file");
+            }
+        }
+        to
+    }
+
+    /// Where the data of a world lies by default.
+    #[must_use]
+    pub fn data(&self, world_id: &str) -> PathBuf {
+        self.path().join("state").join(world_id)
+    }
+
+    /// Sets an environment variable for every program that is started from now on.
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) -> &mut Self {
+        self.env.insert(name.to_owned(), value.as_ref().to_string_lossy().into_owned());
+        self
+    }
+
+    /// Takes it away again.
+    pub fn unset(&mut self, name: &str) -> &mut Self {
+        self.env.remove(name);
+        self
+    }
+
+    /// A world directory of that name, empty for now.
+    #[must_use]
+    pub fn world(&self, name: &str) -> WorldDir {
+        WorldDir::new(self.path().join("worlds").join(name))
+    }
+
+    /// A command that runs `program` here.
+    // The testkit starts the programs that it tests; nothing of this ships.
+    #[allow(clippy::disallowed_methods)]
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().current_dir(self.path()).stdin(Stdio::null());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.path().join("home")).env("GHOST_STATE_DIR", self.path().join("state"));
+        command.envs(&self.env);
+        command
+    }
+
+    /// Starts `ghostd up` and waits until it serves.
+    ///
+    /// # Panics
+    /// When it does not, with what it printed.
+    #[must_use]
+    pub fn up(&self, world_dir: &Path, args: &[&str]) -> Daemon {
+        let daemon = self.start(world_dir, args);
+        daemon.wait_until_ready();
+        daemon
+    }
+
+    /// Starts `ghostd up` and does not wait.
+    #[must_use]
+    pub fn start(&self, world_dir: &Path, args: &[&str]) -> Daemon {
+        let mut command = self.command(&self.ghostd);
+        command.arg("up").arg(world_dir).args(args);
+        Daemon::spawn(command)
+    }
+
+    /// Starts `ghostd up` with its standard output and error going there, and does not wait.
+    #[must_use]
+    pub fn start_into(&self, world_dir: &Path, out: impl Into<Stdio>, err: impl Into<Stdio>) -> Daemon {
+        let mut command = self.command(&self.ghostd);
+        command.arg("up").arg(world_dir);
+        Daemon::spawn_into(command, out.into(), err.into())
+    }
+
+    /// Runs `ghostd` with these arguments to its end.
+    pub fn ghostd<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+        let mut command = self.command(&self.ghostd);
+        command.args(args);
+        run(command)
+    }
+
+    /// Runs `ghostctl` with these arguments to its end.
+    pub fn ctl<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+        run(self.ctl_command(args))
+    }
+
+    /// Runs `ghostctl --json`, expects success and gives what it printed.
+    pub fn json<S: AsRef<OsStr>>(&self, args: &[S]) -> Value {
+        let mut command = self.command(&programs::ghostctl());
+        command.arg("--json").args(args);
+        run(command).json()
+    }
+
+    /// Runs `ghostctl` in the background, as `events --follow` wants it.
+    #[must_use]
+    pub fn ctl_in_background<S: AsRef<OsStr>>(&self, args: &[S]) -> Daemon {
+        Daemon::spawn(self.ctl_command(args))
+    }
+
+    /// Runs `ghostctl` with this on its standard input; gives its exit code and what it printed.
+    ///
+    /// # Panics
+    /// When it cannot be started, is ended by a signal, or prints what is not UTF-8.
+    pub fn ctl_piped(&self, args: &[&str], input: &[u8]) -> (i32, String, String) {
+        let mut command = self.ctl_command(args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Whoever does not read it all is told so by what it prints.
+        drop(child.stdin.take().unwrap().write_all(input));
+        let ended = child.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
+    }
+
+    /// The command that `ctl` runs, for tests with a wish of their own about its pipes.
+    #[must_use]
+    pub fn ctl_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = self.command(&programs::ghostctl());
+        command.args(args);
+        command
+    }
+
+    /// Asks `status` until no turn is open and no mail waits.
+    ///
+    /// # Panics
+    /// When that does not come to pass in time.
+    pub fn wait_until_quiet(&self, deadline: Deadline) {
+        deadline.until("a quiet world", || {
+            let status = self.json(&["status"]);
+            let quiet = status["open_turns"] == 0 && status["inbox_total"] == 0;
+            if quiet { Ok(()) } else { Err(format!("{} turns, {} mail", status["open_turns"], status["inbox_total"])) }
+        });
+    }
+}
+
+/// Runs a command to its end.
+///
+/// # Panics
+/// When it cannot be started or does not end in time.
+fn run(mut command: Command) -> Ran {
+    let call = format!("{command:?}");
+    let call = call.rsplit_once("GHOST_STATE_DIR").map_or(call.clone(), |(_, rest)| rest.to_owned());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program can be started");
+    let out = Lines::of(child.stdout.take().expect("piped"));
+    let err = Lines::of(child.stderr.take().expect("piped"));
+    let deadline = Deadline::after(RUN);
+    if !(out.wait_for_end(deadline) && err.wait_for_end(deadline)) {
+        // Its pipes are still open, so it still runs.
+        drop(child.kill());
+        drop(child.wait());
+        panic!("{call} did not end within {} s\n{}{}", RUN.as_secs(), out.text(), err.text());
+    }
+    let code = child.wait().expect("a child can be waited for").code();
+    Ran { code, out: out.text(), err: err.text(), call }
+}
+
+impl Ran {
+    /// Expects success.
+    ///
+    /// # Panics
+    /// When it was none, with all that was printed.
+    pub fn ok(&self) -> &Self {
+        self.exits(0)
+    }
+
+    /// Expects this exit code.
+    ///
+    /// # Panics
+    /// When it was another, with all that was printed.
+    pub fn exits(&self, code: i32) -> &Self {
+        assert_eq!(self.code, Some(code), "{}\nstdout: {}\nstderr: {}", self.call, self.out, self.err);
+        self
+    }
+
+    /// Expects success, and standard output to be one JSON value.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn json(&self) -> Value {
+        self.ok();
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{}: {error}\n{}", self.call, self.out))
+    }
+
+    /// Expects success, and standard output to be one JSON value a line.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn json_lines(&self) -> Vec<Value> {
+        self.ok();
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.out.lines().map(parse).collect()
+    }
+
+    /// Expects a failure that is told as one JSON object on standard error.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn error(&self) -> Value {
+        assert_ne!(self.code, Some(0), "{}\n{}", self.call, self.out);
+        serde_json::from_str(&self.err).unwrap_or_else(|error| panic!("{}: {error}\n{}", self.call, self.err))
+    }
+
+    /// Expects all of these words on standard error.
+    ///
+    /// # Panics
+    /// When one is missing.
+    pub fn says(&self, words: &[&str]) -> &Self {
+        for word in words {
+            assert!(self.err.contains(word), "{} does not say `{word}`:\n{}", self.call, self.err);
+        }
+        self
+    }
+}

@@ -1,0 +1,154 @@
+//! The keeper: the slow rounds of a world. It puts idle agents to sleep, expires the asks of those outside, prunes, and
+//! sweeps for mail that no wake-up announced, which is a backstop that must never find anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ghost_agent::AgentMsg;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
+use ghost_rules::{agents, asks, retention};
+use serde_json::json;
+
+use crate::loops::MAINTENANCE;
+use crate::tree::Tree;
+
+/// The keeper's beat.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// Helpers that one sweep looks at.
+const HELPERS: usize = 1_000;
+
+/// Between two rounds of pruning.
+const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
+
+/// Between two looks at the size of the data.
+const WEIGH_EVERY: Duration = Duration::from_secs(60);
+
+/// Goes its rounds until it is aborted.
+pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
+    let ctx = tree.engine.services.ctx.clone();
+    let clock = Arc::clone(&ctx.ports.clock);
+    let mut swept_at = ctx.now();
+    let (mut pruned_at, mut weighed_at, mut warned) = (Timestamp(0), Timestamp(0), false);
+    let mut suspects = BTreeMap::new();
+    loop {
+        clock.sleep(BEAT).await;
+        let now = ctx.now();
+        let limits = ctx.limits();
+        for actor in tree.directory.drowsy(now.minus(Limits::seconds(limits.sleep_after_seconds))) {
+            // An actor that has just ended needs no sleep.
+            drop(actor.cast(AgentMsg::TrySleep));
+        }
+        if let Err(refusal) = expire_asks(&tree).await {
+            tracing::warn!(%refusal, "asks could not be expired");
+        }
+        if now.since(swept_at) >= Limits::seconds(limits.sweep_seconds) {
+            swept_at = now;
+            match sweep(&tree, suspects).await {
+                Ok(found) => suspects = found,
+                Err(refusal) => {
+                    tracing::warn!(%refusal, "the sweep could not look");
+                    suspects = BTreeMap::new();
+                }
+            }
+            let helpers = tree.directory.stopped_helpers(HELPERS);
+            if let Err(refusal) = agents::end_helpers(&tree.engine.services.store, &ctx, helpers).await {
+                tracing::warn!(%refusal, "helpers that nobody needs any more could not be ended");
+            }
+        }
+        if now.since(pruned_at) >= PRUNE_EVERY {
+            pruned_at = now;
+            match retention::sweep(&tree.engine.services.store, &ctx).await {
+                Ok(0) => {}
+                Ok(rows) => tracing::info!(rows, "pruned what is past its retention"),
+                Err(refusal) => tracing::warn!(%refusal, "pruning failed"),
+            }
+        }
+        if now.since(weighed_at) >= WEIGH_EVERY {
+            weighed_at = now;
+            match weigh(&tree, warned).await {
+                Ok(warns) => warned = warns,
+                Err(refusal) => tracing::warn!(%refusal, "the size of the data could not be looked at"),
+            }
+        }
+        tree.loops.round(MAINTENANCE);
+    }
+}
+
+/// Makes room if the data take more than they may, and warns of it once for as long as they take much. Gives whether they do.
+async fn weigh(tree: &Tree, warned: bool) -> Result<bool, Refusal> {
+    let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
+    let mut stored = retention::stored(store, &ctx).await?;
+    if stored.over {
+        let rows = retention::sweep_bytes(store, &ctx).await?;
+        tracing::info!(rows, "pruned what is past, because the data took more room than they may");
+        stored = retention::stored(store, &ctx).await?;
+    }
+    if (stored.warns || stored.over) && !warned {
+        let limits = ctx.limits();
+        let (limit, most) = match stored.over {
+            true => ("store_bytes_max", limits.store_bytes_max),
+            false => ("store_bytes_warn", limits.store_bytes_warn),
+        };
+        let bytes = stored.bytes;
+        let warning = format!("the database uses {bytes} bytes, more than {most} (`limits.{limit}`)");
+        tracing::warn!(warning);
+        let event = NewEvent::new(
+            EventKind::WorldWarning,
+            json!({ "warning": warning, "limit": limit, "value": bytes, "most": most }),
+        );
+        store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await?;
+    }
+    Ok(stored.warns || stored.over)
+}
+
+/// Expires asks that are due. Those of agents are expired by the turns that wait; this is for everyone else's.
+async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
+    let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
+    let now = ctx.now();
+    let due: Vec<_> = store
+        .read(|r| Box::pin(async move { r.asks_open().await }))
+        .await
+        .map_err(Refusal::from)?
+        .into_iter()
+        .filter(|ask| ask.deadline_at <= now)
+        .map(|ask| ask.ask_id)
+        .collect();
+    for ask_id in due {
+        let ctx = ctx.clone();
+        store.write(move |w| Box::pin(async move { asks::expire(w, &ctx, ask_id).await })).await?;
+    }
+    Ok(())
+}
+
+/// Looks for agents that have waited with mail since the last sweep without having been woken. Gives those that wait
+/// now: one look alone proves nothing, because a wake-up may be on its way.
+async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap<AgentId, u64>, Refusal> {
+    let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
+    if tree.directory.is_paused() {
+        return Ok(BTreeMap::new());
+    }
+    let waiting = store.read(|r| Box::pin(async move { r.inbox_waiting().await })).await.map_err(Refusal::from)?;
+    let mut found = BTreeMap::new();
+    for agent_id in waiting {
+        let Some(generation) = tree.directory.quiet_generation(&agent_id) else { continue };
+        if suspects.get(&agent_id) != Some(&generation) {
+            found.insert(agent_id, generation);
+            continue;
+        }
+        tracing::error!(%agent_id, "found mail that no wake-up announced: this is a defect of ghostd");
+        let (ctx, id) = (ctx.clone(), agent_id.clone());
+        store
+            .write(move |w| {
+                Box::pin(async move {
+                    let event = NewEvent::new(EventKind::WorldSweepFound, json!({ "agent_id": id })).agent(&id);
+                    ctx.emit(w, event).await
+                })
+            })
+            .await?;
+        tree.signal_router.wake(&agent_id);
+    }
+    Ok(found)
+}
