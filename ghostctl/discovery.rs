@@ -255,6 +255,7 @@ mod tests {
         }
     }
 
+    // covers: SKILL-13
     #[test]
     fn the_one_running_world_is_found_past_stale_sockets() {
         let state = State::new(&["news"], &["old"]);
@@ -309,6 +310,7 @@ mod tests {
         assert_eq!(find(&ConnectionOptions::default(), &Environment::default()).unwrap_err().exit_code(), 5);
     }
 
+    // covers: CP-09
     #[test]
     fn flags_beat_the_environment() {
         let state = State::new(&["news"], &[]);

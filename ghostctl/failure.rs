@@ -162,6 +162,7 @@ mod tests {
     use super::*;
     use ghost_domain::Code as Domain;
 
+    // covers: CP-09
     #[test]
     fn every_refusal_code_has_its_exit_code() {
         let exits: Vec<(&str, u8)> =

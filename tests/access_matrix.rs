@@ -66,6 +66,7 @@ fn compare(name: &str, matrix: &str) {
     assert!(known == matrix, "who may use what has changed in {name} ({}):\n{}", file.display(), changed.join("\n"));
 }
 
+// covers: ACC-14
 #[test]
 fn every_tool_of_the_code_is_in_the_catalogue() {
     let names: BTreeSet<&str> = CATALOGUE.iter().map(|entry| entry.name).collect();
@@ -104,6 +105,7 @@ fn catalogue() -> String {
     text
 }
 
+// covers: ACC-14
 #[test]
 fn the_documents_have_the_catalogue_as_it_is() {
     const BEGIN: &str = "cargo test --test access_matrix` -->\n";
@@ -119,6 +121,7 @@ fn the_documents_have_the_catalogue_as_it_is() {
     }
 }
 
+// covers: ACC-01, WORLD-03
 #[test]
 fn the_matrix_of_every_shipped_world() {
     let mut worlds = 0;
@@ -141,6 +144,7 @@ fn the_matrix_of_a_world_from_init() {
 }
 
 /// ACC-12: who has what in the six-role world.
+// covers: ACC-12, CONF-16, TEST-01, WORLD-16
 #[test]
 fn the_newsroom_has_the_roles_of_the_catalogue() {
     let plan = load(&Path::new(ROOT).join("worlds/newsroom"));
@@ -169,6 +173,7 @@ fn the_newsroom_has_the_roles_of_the_catalogue() {
 }
 
 /// What the matrix says is what a running daemon hands out.
+// covers: ACC-11, CONF-02, TASK-05
 #[test]
 fn a_running_newsroom_gives_what_the_matrix_says() {
     let newsroom = Path::new(ROOT).join("worlds/newsroom");

@@ -175,6 +175,7 @@ fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
     places.works_off("c");
 }
 
+// covers: MSG-10
 #[test]
 fn an_agent_whose_archetype_is_taken_away_fails_with_its_mail_waiting_and_goes_on_when_it_is_back() {
     let mut places = Places::new();
@@ -220,6 +221,7 @@ fn an_agent_goes_on_with_what_a_narrowed_archetype_has_of_its_overrides() {
     assert!(has("workspace.read") && !has("syscall.ask") && !has("workspace.list"), "{left:?}");
 }
 
+// covers: WORLD-07
 #[test]
 fn an_agent_that_its_archetype_forbids_to_run_takes_no_mail_until_that_is_mended() {
     let mut places = Places::new();

@@ -48,6 +48,7 @@ fn turns_of(test_env: &TestEnvironment, agent: &str) -> Vec<Value> {
     test_env.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone()
 }
 
+// covers: CHAT-01, CHAT-14, TEST-11
 #[test]
 fn every_command_does_what_it_says_and_shows_it() {
     let (test_env, world, _server) = rooms(silent);
@@ -120,6 +121,7 @@ fn every_command_does_what_it_says_and_shows_it() {
     daemon.stop();
 }
 
+// covers: CHAT-04
 #[test]
 fn a_post_that_the_gate_holds_is_told_as_held_and_not_as_delivered_to_nobody() {
     let (test_env, world, _server) = rooms(silent);
@@ -223,6 +225,7 @@ fn a_foreign_client_that_repeats_a_post_gets_the_first_answer() {
     daemon.stop();
 }
 
+// covers: CHAT-03
 #[test]
 fn ten_posts_to_a_busy_agent_are_one_turn() {
     let (open, gate): (_, Receiver<()>) = sync_channel(1);
@@ -257,6 +260,7 @@ fn shown(digest: &str) -> Vec<i64> {
     heads.map(|head| head.split(' ').next().unwrap().parse().unwrap()).collect()
 }
 
+// covers: CHAT-12
 #[test]
 fn kill_9_between_posts_loses_nothing_and_shows_nothing_twice() {
     const ROUNDS: usize = 6;
@@ -311,6 +315,7 @@ fn kill_9_between_posts_loses_nothing_and_shows_nothing_twice() {
     daemon.stop();
 }
 
+// covers: CHAT-05, CHAT-06, CHAT-09, TEST-02
 #[test]
 fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));

@@ -224,6 +224,7 @@ fn worlds_newsroom() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/newsroom").to_owned()
 }
 
+// covers: WORLD-02, WORLD-16
 #[test]
 fn every_shipped_world_is_without_a_doubt() {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
@@ -235,6 +236,7 @@ fn every_shipped_world_is_without_a_doubt() {
     }
 }
 
+// covers: WORLD-08
 #[test]
 fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
     let (test_env, world) = test_env();

@@ -143,6 +143,7 @@ fn the_world_is_shown_paused_resumed_reloaded_and_shut_down() {
     test_env.ctl(&["--timeout", "200ms", "status"]).exits(5);
 }
 
+// covers: CP-04, TEST-11, WORLD-13
 #[test]
 fn agents_are_listed_created_stopped_started_and_deleted() {
     let (test_env, daemon) = running();
@@ -191,6 +192,7 @@ fn agents_are_listed_created_stopped_started_and_deleted() {
     daemon.stop();
 }
 
+// covers: CP-03, TEST-11
 #[test]
 fn tools_are_listed_briefed_and_called_as_the_agent() {
     let (test_env, daemon) = running();
@@ -242,6 +244,7 @@ fn tools_are_listed_briefed_and_called_as_the_agent() {
     daemon.stop();
 }
 
+// covers: CP-01
 #[test]
 fn messages_asks_turns_and_tasks() {
     let (test_env, daemon) = running();
@@ -293,6 +296,7 @@ fn messages_asks_turns_and_tasks() {
     daemon.stop();
 }
 
+// covers: CP-09
 #[test]
 fn budgets_usage_dead_letters_and_events() {
     let (test_env, daemon) = running();
@@ -355,6 +359,7 @@ fn budgets_usage_dead_letters_and_events() {
     daemon.stop();
 }
 
+// covers: CP-09
 #[test]
 fn every_exit_code_has_its_case_and_every_refusal_its_hint() {
     let (test_env, daemon) = running();
@@ -467,6 +472,7 @@ fn help_completions_and_a_reader_that_goes_away() {
     daemon.stop();
 }
 
+// covers: CP-01
 #[test]
 fn a_client_whose_daemon_died_asks_again_and_is_heard_once() {
     let (test_env, world) = desk();

@@ -129,6 +129,7 @@ fn a_text_may_come_from_standard_input_wherever_one_is_taken() {
     daemon.stop();
 }
 
+// covers: CP-09
 #[test]
 fn the_exit_code_is_that_of_the_cause_and_not_of_the_place() {
     let (test_env, daemon) = running();

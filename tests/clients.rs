@@ -54,6 +54,7 @@ fn address(daemon: &Daemon) -> String {
     line[line.find("127.0.0.1:").unwrap()..].trim_end_matches('/').to_owned()
 }
 
+// covers: CONF-29, CP-06
 #[test]
 fn the_client_over_http_does_what_the_guide_says() {
     let python = match python(&[]) {
@@ -76,6 +77,7 @@ fn the_client_over_http_does_what_the_guide_says() {
     daemon.stop();
 }
 
+// covers: CP-01
 #[test]
 fn the_client_over_grpc_does_what_the_guide_says() {
     let python = match python(&["grpc", "grpc_tools"]) {

@@ -80,6 +80,7 @@ async fn follow(channel: Channel, after: i64, mut enough: impl FnMut(i64) -> boo
     (seen, position)
 }
 
+// covers: CP-06
 #[test]
 fn the_feed_is_resumed_over_kills_without_gap_or_repetition() {
     let (test_env, world) = test_env();
@@ -108,6 +109,7 @@ fn the_feed_is_resumed_over_kills_without_gap_or_repetition() {
     assert!(Database::open(&test_env.data("open")).number("SELECT max(seq) FROM events") >= last);
 }
 
+// covers: CP-01, CP-07
 #[test]
 fn three_subscribers_agree() {
     let (test_env, world) = test_env();
@@ -195,6 +197,7 @@ fn a_request_is_done_once_whatever_happens_to_the_daemon() {
     assert_eq!(std::fs::read_to_string(test_env.join("effects")).unwrap().lines().count(), 1);
 }
 
+// covers: CP-10
 #[test]
 fn refusals_carry_the_same_hint_on_every_way() {
     let (test_env, world) = test_env();
@@ -211,6 +214,7 @@ fn refusals_carry_the_same_hint_on_every_way() {
     daemon.stop();
 }
 
+// covers: CP-11
 #[test]
 fn health_and_reflection_answer() {
     use tonic_health::pb::HealthCheckRequest;
@@ -279,6 +283,7 @@ fn token(data: &Path) -> String {
     std::fs::read_to_string(file).unwrap().trim().to_owned()
 }
 
+// covers: CP-10
 #[test]
 fn tcp_needs_the_token() {
     let (test_env, world) = test_env();
@@ -304,6 +309,7 @@ fn tcp_needs_the_token() {
     daemon.stop();
 }
 
+// covers: WORLD-15
 #[test]
 fn a_shutdown_returns_when_the_daemon_is_gone() {
     let (test_env, world) = test_env();
@@ -354,6 +360,7 @@ fn shows(test_env: &mut TestEnvironment, name: Option<&str>, authority: &str) {
     test_env.set("GHOST_TLS_CA", authority);
 }
 
+// covers: CP-10
 #[test]
 fn mutual_tls_opens_to_certificates_of_its_authority_alone() {
     use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
@@ -389,6 +396,7 @@ fn mutual_tls_opens_to_certificates_of_its_authority_alone() {
     mixed.exits(2).says(&["GHOST_TLS_CERT"]);
 }
 
+// covers: CONF-29, CP-02, CP-11
 #[test]
 fn the_http_side_answers_its_routes_to_those_who_may_ask() {
     let (test_env, world) = test_env();

@@ -165,6 +165,7 @@ impl Trouble {
     }
 }
 
+// covers: TEST-08, WORLD-12
 #[test]
 fn a_panic_in_a_tool_restarts_its_agent_and_the_turn_goes_on() {
     let trouble = Trouble::new();
@@ -189,6 +190,7 @@ fn a_panic_in_a_tool_restarts_its_agent_and_the_turn_goes_on() {
     daemon.stop();
 }
 
+// covers: TOOL-20
 #[test]
 fn a_hung_tool_is_ended_at_its_deadline() {
     let trouble = Trouble::new();
@@ -207,6 +209,7 @@ fn a_hung_tool_is_ended_at_its_deadline() {
     daemon.stop();
 }
 
+// covers: WORLD-12
 #[test]
 fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped() {
     let trouble = Trouble::new();
@@ -265,6 +268,7 @@ fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped
     daemon.stop();
 }
 
+// covers: MSG-02
 #[test]
 fn an_ask_whose_target_dies_of_it_is_answered_with_the_reason() {
     let trouble = Trouble::new();
@@ -276,6 +280,7 @@ fn an_ask_whose_target_dies_of_it_is_answered_with_the_reason() {
     daemon.stop();
 }
 
+// covers: LOOP-09
 #[test]
 fn a_provider_outage_parks_a_turn_and_fails_no_agent() {
     let trouble = Trouble::new();
@@ -305,6 +310,7 @@ fn a_provider_outage_parks_a_turn_and_fails_no_agent() {
     daemon.stop();
 }
 
+// covers: STORE-04
 #[test]
 fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     let mut trouble = Trouble::with_room(60);

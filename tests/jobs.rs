@@ -94,6 +94,7 @@ fn posts(test_env: &TestEnvironment) -> Vec<String> {
     history.as_array().unwrap().iter().map(|post| post["content"].as_str().unwrap().to_owned()).collect()
 }
 
+// covers: SCHED-05, SCHED-08
 #[test]
 fn a_job_of_its_own_is_announced_and_has_its_own_rounds_time_and_model() {
     let (test_env, _, daemon) = running();
@@ -132,6 +133,7 @@ fn a_job_of_its_own_is_announced_and_has_its_own_rounds_time_and_model() {
     daemon.stop();
 }
 
+// covers: SCHED-05
 #[test]
 fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_write() {
     let (test_env, _, daemon) = running();
@@ -249,6 +251,7 @@ fn take(stream: TcpStream, sender: &SyncSender<Got>) {
     let _ = sender.send(got);
 }
 
+// covers: SCHED-05
 #[test]
 fn a_webhook_is_told_signed_and_once_over_kill_9() {
     let (port, heard) = listen();

@@ -146,6 +146,7 @@ fn once(wanted: BTreeSet<String>) -> BTreeMap<String, u32> {
     wanted.into_iter().map(|tag| (tag, 1)).collect()
 }
 
+// covers: MSG-10, STORE-03, TOOL-16
 #[test]
 fn a_world_that_is_killed_again_and_again_does_everything_once() {
     let server = ModelServer::start(answer);

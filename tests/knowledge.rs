@@ -84,6 +84,7 @@ fn code(test_env: &TestEnvironment, exit: i32, args: &[&str]) -> String {
     ran.error()["code"].as_str().unwrap().to_owned()
 }
 
+// covers: KNOW-01, KNOW-02
 #[test]
 fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
     let (test_env, world, daemon) = running();
@@ -180,6 +181,7 @@ fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
     daemon.stop();
 }
 
+// covers: ACC-03, KNOW-02
 #[test]
 fn agents_have_the_tools_that_their_groups_allow() {
     let (test_env, _, daemon) = running();
@@ -214,6 +216,7 @@ fn agents_have_the_tools_that_their_groups_allow() {
     daemon.stop();
 }
 
+// covers: STATE-01, STATE-04
 #[test]
 fn state_is_set_read_listed_and_refused() {
     let (test_env, _, daemon) = running();
@@ -290,6 +293,7 @@ fn refusals<T>(answers: Vec<Result<T, tonic::Status>>) -> Vec<Code> {
     answers.into_iter().filter_map(Result::err).map(|status| status.code()).collect()
 }
 
+// covers: KNOW-04, STATE-02
 #[test]
 fn one_of_many_writers_wins_and_the_others_hear_of_the_conflict() {
     let (test_env, _, daemon) = running();
@@ -331,6 +335,7 @@ fn one_of_many_writers_wins_and_the_others_hear_of_the_conflict() {
     daemon.stop();
 }
 
+// covers: KNOW-04, STATE-02
 #[test]
 fn what_was_acknowledged_outlives_kills_and_is_not_done_twice() {
     let (test_env, world) = library();
@@ -396,6 +401,7 @@ fn what_was_acknowledged_outlives_kills_and_is_not_done_twice() {
     assert_eq!(Database::open(&test_env.data("library")).integrity(), "ok");
 }
 
+// covers: TASK-06
 #[test]
 fn tasks_wait_for_one_another_and_say_so() {
     let (test_env, _, daemon) = running();
@@ -420,6 +426,7 @@ fn tasks_wait_for_one_another_and_say_so() {
     daemon.stop();
 }
 
+// covers: KNOW-06
 #[test]
 fn a_world_whose_knowledge_is_wrong_does_not_start_and_says_why() {
     let (test_env, world) = library();

@@ -72,6 +72,7 @@ fn check(briefing: &Path, input: &Path) {
     }
 }
 
+// covers: WORLD-01, WORLD-16
 #[test]
 fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
     let test_env = test_env();
@@ -104,6 +105,7 @@ fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
     daemon.stop();
 }
 
+// covers: MSG-10
 #[test]
 fn a_daemon_that_is_killed_in_the_middle_finishes_the_same_job() {
     let test_env = test_env();
@@ -338,6 +340,7 @@ fn an_input_that_cannot_be_taken_is_told_and_nothing_is_started() {
     daemon.stop();
 }
 
+// covers: LOOP-05
 #[test]
 fn the_job_is_done_by_models_behind_a_providers_protocol() {
     let test_env = test_env();

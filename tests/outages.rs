@@ -102,6 +102,7 @@ fn send_all(test_env: &TestEnvironment) {
     });
 }
 
+// covers: LOOP-09, MSG-10
 #[test]
 fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn() {
     let scene = Scene::new();
@@ -153,6 +154,7 @@ fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn
     }
 }
 
+// covers: LOOP-09
 #[test]
 fn a_spent_budget_waits_for_whoever_raises_it() {
     let scene = Scene::new();

@@ -107,6 +107,7 @@ fn check_types(requests: &str) {
     assert!(ran.status.success() && out.ends_with("of 5 protocols\n"), "{out}{err}");
 }
 
+// covers: LOOP-05
 #[test]
 fn everything_attached_comes_back_over_twenty_rounds_and_two_kills() {
     let mut requests = String::new();
@@ -146,6 +147,7 @@ fn everything_attached_comes_back_over_twenty_rounds_and_two_kills() {
     check_types(&requests);
 }
 
+// covers: LOOP-05
 #[test]
 fn the_newsroom_does_its_job_over_every_protocol() {
     for wire in Wire::ALL {

@@ -40,6 +40,7 @@ fn ask(test_env: &TestEnvironment, agent: &str, text: &str) -> String {
     test_env.json(&["ask", agent, text])["reply"].as_str().unwrap().to_owned()
 }
 
+// covers: LOOP-05
 #[test]
 fn a_recorded_run_goes_on_where_it_was_over_reloads_and_kills() {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));

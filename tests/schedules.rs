@@ -87,6 +87,7 @@ fn lists(test_env: &TestEnvironment, kind: &str, words: &[&str]) {
     }
 }
 
+// covers: CP-09, SCHED-04
 #[test]
 fn every_command_has_its_form_and_bad_input_its_exit_code() {
     let (test_env, _, daemon) = running();
@@ -187,6 +188,7 @@ fn every_command_has_its_form_and_bad_input_its_exit_code() {
     daemon.stop();
 }
 
+// covers: BI-86, SCHED-01, SCHED-02, TEST-13
 #[test]
 fn a_timer_that_an_agent_set_survives_kill_9_and_one_that_passed_meanwhile_goes_off_once_and_late() {
     let (test_env, world, daemon) = running();
@@ -212,6 +214,7 @@ fn a_timer_that_an_agent_set_survives_kill_9_and_one_that_passed_meanwhile_goes_
     assert_eq!(data.number("SELECT count(*) FROM messages WHERE kind = 'timer'"), 3);
 }
 
+// covers: SCHED-01, SCHED-02, SCHED-09, TEST-13
 #[test]
 fn a_cron_job_killed_in_the_middle_runs_no_slot_twice_and_accounts_for_each() {
     let (test_env, world, daemon) = running();
@@ -242,6 +245,7 @@ fn a_cron_job_killed_in_the_middle_runs_no_slot_twice_and_accounts_for_each() {
     daemon.stop();
 }
 
+// covers: SCHED-01, SCHED-03, TEST-13
 #[test]
 fn a_watch_reports_a_burst_once_and_what_changed_while_the_daemon_was_down() {
     let (test_env, world, daemon) = running();

@@ -287,6 +287,7 @@ fn with_database(change: impl Fn(&Path), words: &[&str]) {
     nothing_is_lost(&test_env, &world);
 }
 
+// covers: STORE-01
 #[test]
 fn a_damaged_database_is_refused_and_kept() {
     with_database(
@@ -312,6 +313,7 @@ fn patch(file: &Path, at: usize, number: u32) {
     std::fs::write(file, bytes).unwrap();
 }
 
+// covers: STORE-01
 #[test]
 fn a_newer_database_is_refused_and_kept() {
     // `user_version` lies at byte 60, `application_id` at byte 68 (SQLite's file format, section 1.3).
@@ -337,6 +339,7 @@ fn the_data_of_another_world_are_refused_and_kept() {
     nothing_is_lost(&test_env, &world);
 }
 
+// covers: WORLD-15
 #[test]
 fn two_signals_are_not_needed_and_the_end_is_orderly() {
     let (test_env, world) = test_env();

@@ -1,5 +1,6 @@
-//! The chores of this workspace: `cargo verify` (an alias in `.cargo/config.toml`) runs every check that CI runs as its
-//! test command, in order, and stops at the first that fails.
+//! The developer's commands of this workspace. `cargo verify` (an alias in `.cargo/config.toml`) runs every check that CI
+//! runs as its test command, in order, and stops at the first that fails. `cargo xtask covers` writes the column of tests in
+//! `docs/requirements.md`.
 //!
 //! Must never: depend on another crate (it has to build in a second), or do anything that a person could not do by
 //! typing the commands that it prints.
@@ -7,13 +8,17 @@
 // What it does is told as it goes, to a person.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod covers;
+
 use std::env;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// The checks of `verify`: what each is for, and the arguments of `cargo`. Cheap ones first.
-const VERIFY: [(&str, &[&str]); 4] = [
+const VERIFY: [(&str, &[&str]); 5] = [
     ("formatting", &["fmt", "--all", "--check"]),
+    ("requirements and their tests", &["xtask", "covers", "--check"]),
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     // The black-box tests start these beside ghostd. Each sees to it that they are up to date with this very command, which
     // must not compile anything while a test is being timed.
@@ -37,11 +42,31 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["verify"] => verify(),
+        ["covers"] => requirements(false),
+        ["covers", "--check"] => requirements(true),
         _ => {
             eprintln!(
-                "usage: cargo verify\n  runs formatting, lints and every test, and stops at the first that fails"
+                "usage:\n  cargo verify                  runs formatting, lints and every test, and stops at the first that \
+                 fails\n  cargo xtask covers            writes the column of tests in docs/requirements.md\n  cargo xtask \
+                 covers --check    fails if that column is stale or a comment names an unknown ID"
             );
             ExitCode::from(2)
+        }
+    }
+}
+
+fn requirements(check: bool) -> ExitCode {
+    // Cargo sets it for a program that it runs; the path of the build is for a program that someone runs without Cargo.
+    let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
+    match covers::run(&PathBuf::from(package).join(".."), check) {
+        Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
+        Ok(problems) => {
+            problems.iter().for_each(|problem| eprintln!("covers: {problem}"));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("covers: the sources or the catalogue cannot be read: {error}");
+            ExitCode::FAILURE
         }
     }
 }

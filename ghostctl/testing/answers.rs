@@ -143,6 +143,7 @@ async fn a_mistyped_option_is_never_taken_for_the_text() {
     assert!(scene.fake.asked().is_empty(), "nothing was sent");
 }
 
+// covers: CP-03
 #[tokio::test]
 async fn the_fixed_shapes_are_kept() {
     let scene = Scene::new(Fake::default().rows(2));
@@ -384,6 +385,7 @@ async fn help_has_examples_and_completions_know_the_commands() {
     assert!(ghostctl("unix:/nowhere", &["--version"]).await.out.starts_with("ghostctl "));
 }
 
+// covers: CP-10
 #[tokio::test]
 async fn the_token_is_sent_as_a_bearer() {
     let fake = Fake::default();

@@ -242,6 +242,7 @@ mod tests {
         (outcome.content.to_string(), outcome.refusal.is_some())
     }
 
+    // covers: TOOL-11
     #[test]
     fn an_unfinished_round_is_open_and_a_finished_one_is_closed() {
         let rows = [answered(vec![call("a"), call("b")]), finished("b")];
@@ -264,6 +265,7 @@ mod tests {
         assert_eq!(transcript.rounds, 2);
     }
 
+    // covers: TOOL-10
     #[test]
     fn ids_become_unique_and_calls_without_one_go() {
         let blocks = with_unique_ids(vec![call("x"), call("x"), call("")]);
@@ -274,6 +276,7 @@ mod tests {
         assert_eq!(ids, ["x", "x-2"]);
     }
 
+    // covers: TOOL-25
     #[test]
     fn a_call_without_a_result_gets_one_and_a_result_without_a_call_is_dropped() {
         let note = row(Step::Note { text: "go on".into() });

@@ -196,6 +196,7 @@ mod tests {
         assert!(arguments[0] == 2_000 && arguments[1] < 400 && arguments[2] < 1_000, "{arguments:?}");
     }
 
+    // covers: TOOL-14
     #[test]
     fn fitting_empties_old_results_and_keeps_the_ends() {
         let long = "y".repeat(1_000);

@@ -35,6 +35,7 @@ fn section(groups: &[&str], overrides: &[&str]) -> AccessSection {
     AccessSection { groups: set(groups), overrides: set(overrides), ..AccessSection::default() }
 }
 
+// covers: ACC-01, ACC-02, ACC-03, ACC-04, ACC-05
 #[test]
 fn public_privileged_override_and_always_on() {
     let groups = seed_groups();
@@ -63,6 +64,7 @@ fn public_privileged_override_and_always_on() {
     assert_eq!(access.mode(), Mode::Privileges);
 }
 
+// covers: ACC-07, CONF-02
 #[test]
 fn legacy_lists() {
     let list = ["bash".to_owned(), "workspace.read".to_owned(), "channel".to_owned()];
@@ -90,6 +92,7 @@ fn legacy_lists() {
     assert!(sectioned.can_access("workspace.list"));
 }
 
+// covers: CONF-27
 #[test]
 fn the_default_may_be_privileged() {
     let groups = Groups::new(
@@ -106,6 +109,7 @@ fn the_default_may_be_privileged() {
     assert_eq!(access.granted_privileged(), ["tool.cli", "workspace.read"]);
 }
 
+// covers: ACC-08, CONF-03
 #[test]
 fn a_channel_context_brings_its_two_tools() {
     let access = resolve(&seed_groups(), None, &BTreeSet::new(), None, None);
@@ -117,6 +121,7 @@ fn a_channel_context_brings_its_two_tools() {
     assert!(!resolve(&strict, None, &BTreeSet::new(), None, None).can_access_with_channel("syscall.channel.send"));
 }
 
+// covers: ACC-10, TBX-03
 #[test]
 fn toolbox_tools_by_full_and_short_name() {
     let mut extra = ExtraTools::default();
@@ -139,6 +144,7 @@ fn toolbox_tools_by_full_and_short_name() {
     assert!(with.can_access("Devtools.GitHub-Repo"));
 }
 
+// covers: TASK-05
 #[test]
 fn the_owner_exception_passes_every_filter_or_is_none() {
     let world = crate::fixture::World::new();
@@ -224,6 +230,7 @@ prop_compose! {
 }
 
 proptest! {
+    // covers: CONF-01
     #[test]
     fn an_alias_never_differs_from_its_tool(
         groups in world(), section in prop::option::of(any_section()), list in prop::option::of(words()),
@@ -238,6 +245,7 @@ proptest! {
         }
     }
 
+    // covers: ACC-03
     #[test]
     fn a_privileged_tool_needs_a_group_or_an_override(groups in world(), section in any_section()) {
         let access = resolve(&groups, Some(&section), &BTreeSet::new(), None, None);
@@ -260,6 +268,7 @@ proptest! {
         }
     }
 
+    // covers: ACC-13, ACC-15, CONF-17
     #[test]
     fn narrowing_and_profiles_never_widen(
         groups in world(), section in any_section(), list in prop::option::of(words()), allowed in words(), again in words(),
@@ -281,6 +290,7 @@ proptest! {
         }
     }
 
+    // covers: ACC-04, ACC-07
     #[test]
     fn legacy_mode_is_the_list_and_what_is_always_on(list in words(), closed: bool) {
         let default = if closed { AccessDefault::Privileged } else { AccessDefault::Public };

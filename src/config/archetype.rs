@@ -231,6 +231,7 @@ fn split_legacy(text: &str) -> Option<(String, Parsed)> {
 mod tests {
     use super::*;
 
+    // covers: CONF-20
     #[test]
     fn an_old_agent_md_is_split() {
         let text = "# Me\nhow I work\n## Tools\n- tool.cli\n## Skills\nI am good at things\n## LLM\nmodel: m\n";

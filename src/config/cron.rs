@@ -117,6 +117,7 @@ mod tests {
     use super::*;
     use crate::fixture::{GOOD, World};
 
+    // covers: SCHED-08
     #[test]
     fn a_job_thinks_with_a_model_that_the_world_names() {
         let plan = World::new().plan();

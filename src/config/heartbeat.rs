@@ -174,6 +174,7 @@ mod tests {
         Source { agent_id, own, archetype: None, text }
     }
 
+    // covers: HB-04
     #[test]
     fn only_agents_with_a_block_of_their_own_if_any_has_one() {
         let (a, b): (AgentId, AgentId) = ("a".parse().unwrap(), "b".parse().unwrap());
@@ -189,6 +190,7 @@ mod tests {
         assert!(heartbeats(Some(&world), &[source(&a, Some(&off), None)]).is_empty());
     }
 
+    // covers: HB-04
     #[test]
     fn hours_and_empty_texts() {
         assert_eq!(hours("08:00-22:30"), Some((480, 1_350)));

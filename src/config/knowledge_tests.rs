@@ -30,6 +30,7 @@ fn problems(world: &World) -> Vec<(String, usize, String)> {
         .collect()
 }
 
+// covers: KNOW-06
 #[test]
 fn entries_are_read_in_order_of_id() {
     let world = World::new();

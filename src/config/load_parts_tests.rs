@@ -51,6 +51,7 @@ fn webhooks_are_read_and_checked() {
     }
 }
 
+// covers: TBX-01, TBX-03, TBX-04, WORLD-07
 #[test]
 fn toolboxes_are_known_and_bounded_by_the_worlds_list() {
     let world = World::new();
@@ -89,6 +90,7 @@ fn toolboxes_are_known_and_bounded_by_the_worlds_list() {
     assert!(world.problems().contains("the toolbox cannot be called that"));
 }
 
+// covers: SKILL-07, SKILL-18
 #[test]
 fn skills_are_found_and_named() {
     let world = World::new();
@@ -322,6 +324,7 @@ fn files_whose_names_are_nearly_right_are_told() {
     );
 }
 
+// covers: ACL-03
 #[test]
 fn no_write_rule_takes_in_another_agents_directory() {
     let world = World::new();
@@ -347,6 +350,7 @@ fn an_empty_item_of_a_list_of_tools_is_told_as_one() {
     );
 }
 
+// covers: CONF-27
 #[test]
 fn dangerous_public_tools_are_warned_of() {
     let world = World::new();
@@ -363,6 +367,7 @@ fn dangerous_public_tools_are_warned_of() {
     assert_eq!(world.warnings(), "");
 }
 
+// covers: CONF-13, EXEC-06, SBX-07, SBX-10, SBX-11
 #[test]
 fn parts_for_later_are_checked_and_said_to_have_no_effect() {
     let world = World::new();

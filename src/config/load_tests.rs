@@ -13,6 +13,7 @@ mod any_text;
 #[path = "load_parts_tests.rs"]
 mod parts;
 
+// covers: ARCH-01, ARCH-03, WORLD-02, WORLD-06, WORLD-10
 #[test]
 fn a_good_world_becomes_a_plan() {
     let world = World::new();
@@ -58,6 +59,7 @@ fn a_good_world_becomes_a_plan() {
     assert_eq!(crate::load(&world.dir().join(WORLD_FILE), &|_| None).unwrap().world_id, "demo");
 }
 
+// covers: ACC-06, WORLD-03
 #[test]
 fn the_seeds_groups_are_read_as_written() {
     let plan = World::new().plan();
@@ -82,6 +84,7 @@ fn the_seeds_groups_are_read_as_written() {
     assert_eq!(tools("shell"), ["syscall.state.write", "tool.cli", "tool.python"]);
 }
 
+// covers: WORLD-08
 #[test]
 fn every_mistake_is_told_at_once_with_its_line() {
     let world = World::new();
@@ -124,6 +127,7 @@ limits: {}
 }
 
 /// Nothing can be said of a value that is not known.
+// covers: WORLD-09
 #[test]
 fn a_variable_that_is_not_set_is_all_that_is_told_of_its_value() {
     for (from, to, field) in [
@@ -144,6 +148,7 @@ fn a_variable_that_is_not_set_is_all_that_is_told_of_its_value() {
     }
 }
 
+// covers: WORLD-09
 #[test]
 fn values_of_variables_are_used_and_never_shown() {
     let world = World::new();
@@ -162,6 +167,7 @@ fn values_of_variables_are_used_and_never_shown() {
     assert!(!world.problems().contains("hunter2"));
 }
 
+// covers: ARCH-01, CONF-19, CONF-20, PROMPT-04
 #[test]
 fn legacy_agent_md_and_old_names_are_understood() {
     let world = World::new();
@@ -280,6 +286,7 @@ fn a_world_file_that_cannot_be_read_hides_nothing_of_the_others() {
     assert!(plan.is_none());
 }
 
+// covers: ARCH-06
 #[test]
 fn a_budget_for_a_day_comes_from_the_world_file_or_from_the_archetype() {
     let world = World::new();

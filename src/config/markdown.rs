@@ -198,6 +198,7 @@ mod tests {
         ItemKind::Pair(key.to_owned(), Written { text: value.to_owned(), quoted: false })
     }
 
+    // covers: ARCH-02, ARCH-04, ARCH-05
     #[test]
     fn the_seeds_form_is_read() {
         let text = "# chora\n\nnotes\n## Tool Access\nprivilege_groups: manager, communicator\n- workspace.write\n- \
@@ -222,6 +223,7 @@ mod tests {
         assert_eq!(sections[1].items[0].kind, pair_of("source", "toolbox/devtools/toolbox.yaml"));
     }
 
+    // covers: ARCH-07
     #[test]
     fn tolerance() {
         let text = "##  TOOL   access ##\r\n* `tool.cli`  # why\r\n<!-- - tool.python\n- tool.fetch -->\n- group:fs\n\

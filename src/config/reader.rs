@@ -396,6 +396,7 @@ mod tests {
 
     use super::*;
 
+    // covers: WORLD-08
     #[test]
     fn values_are_checked_and_unknown_keys_refused() {
         let text = "a: yes\nb: 99\nc: 5x\nd: [1]\nconcurency: 1\nx-note: anything\ne: ${SECRET}\n";

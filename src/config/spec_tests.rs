@@ -108,6 +108,7 @@ fn overrides_on_record_take_away_what_they_can_when_the_archetype_has_changed() 
     assert!(!none.access.can_access("workspace.read") && none.access.can_access("syscall.skill.list"));
 }
 
+// covers: ACL-11
 #[test]
 fn a_created_agent_gets_its_archetype_and_its_own_directory() {
     let plan = World::new().plan();
@@ -127,6 +128,7 @@ fn a_created_agent_gets_its_archetype_and_its_own_directory() {
     assert!(!spec.access.can_access("workspace.write") && !spec.access.can_access("syscall.reflect"));
 }
 
+// covers: BI-22
 #[test]
 fn overrides_never_widen() {
     let plan = World::new().plan();
@@ -172,6 +174,7 @@ fn overrides_take_what_the_registry_gives() {
     assert!(refusal.message.contains("is not among the archetype's tools"), "{refusal}");
 }
 
+// covers: BI-22
 #[test]
 fn only_listed_archetypes_may_be_created() {
     let plan = World::new().plan();
@@ -182,6 +185,7 @@ fn only_listed_archetypes_may_be_created() {
     assert_eq!(plan.check_overrides_of("analyst", &json!({})), Ok(()));
 }
 
+// covers: WORLD-07
 #[test]
 fn a_refused_archetype_starts_no_agent() {
     let world = World::new();

@@ -123,6 +123,7 @@ mod tests {
         (out, report.finish().to_string())
     }
 
+    // covers: WORLD-09
     #[test]
     fn references_defaults_and_escapes() {
         for (text, expected) in [

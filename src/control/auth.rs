@@ -171,6 +171,7 @@ pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
 mod tests {
     use super::*;
 
+    // covers: CP-10
     #[test]
     fn only_the_token_matches() {
         assert!(bearer_matches("Bearer abcdefghijklmnop", "abcdefghijklmnop"));

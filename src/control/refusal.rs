@@ -96,6 +96,7 @@ pub fn to_status(refusal: Refusal) -> Status {
 mod tests {
     use super::*;
 
+    // covers: CP-10
     #[test]
     fn every_code_has_a_status_and_its_trailer_reads_back() {
         for code in Code::ALL {

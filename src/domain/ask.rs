@@ -93,6 +93,7 @@ mod tests {
         text.parse().unwrap()
     }
 
+    // covers: MSG-03
     #[test]
     fn cycles_of_any_length_are_found() {
         let waits = [(id("b"), id("c")), (id("c"), id("d")), (id("x"), id("y"))];

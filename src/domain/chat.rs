@@ -301,6 +301,7 @@ mod tests {
         (found.names.iter().map(ToString::to_string).collect(), found.all)
     }
 
+    // covers: CHAT-11
     #[test]
     fn mentions_are_names_and_no_parts_of_words() {
         for (text, wanted) in [
@@ -351,6 +352,7 @@ mod tests {
         }
     }
 
+    // covers: CHAT-02, CHAT-07, CHAT-15
     #[test]
     fn who_may_what() {
         let ada = Party::Agent("ada".parse().unwrap());
@@ -414,6 +416,7 @@ mod tests {
             prop_assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].start));
         }
 
+        // covers: CHAT-12
         #[test]
         fn what_is_checked_is_within_its_bounds(text in "\\PC{0,40}|[\\x00-\\x20]{0,10}", most in 1u32..50) {
             if check_content(&text, most).is_ok() {

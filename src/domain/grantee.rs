@@ -139,6 +139,7 @@ mod tests {
     }
 
     proptest! {
+        // covers: KNOW-03
         #[test]
         fn grantees_read_back(grantee in grantee()) {
             prop_assert_eq!(grantee.to_string().parse::<Grantee>().unwrap(), grantee);

@@ -235,6 +235,7 @@ mod tests {
     }
 
     proptest! {
+        // covers: KNOW-03
         #[test]
         fn access_follows_the_lists_and_nothing_else(
             creator in party(),

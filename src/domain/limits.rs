@@ -243,6 +243,7 @@ impl Limits {
 mod tests {
     use super::*;
 
+    // covers: LIM-50
     #[test]
     fn defaults_are_within_their_own_ranges() {
         assert_eq!(Limits::default().problem(), None);

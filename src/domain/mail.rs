@@ -192,6 +192,7 @@ mod tests {
         taken.iter().map(|e| e.seq).collect()
     }
 
+    // covers: LOOP-06
     #[test]
     fn messages_merge_and_a_second_ask_waits() {
         let pending = [mail(1, Kind::Ask), mail(2, Kind::Message), mail(3, Kind::Ask), mail(4, Kind::Task)];
@@ -262,6 +263,7 @@ mod tests {
         assert_eq!(seqs(&plan_turn(&pending, room(16))), [1]);
     }
 
+    // covers: SCHED-06
     #[test]
     fn quiet_mail_of_schedules_goes_with_the_next_heartbeat() {
         let quiet = |seq, kind| Envelope { wake: false, ..mail(seq, kind) };

@@ -226,6 +226,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // covers: TOOL-24
     #[test]
     fn known_values_and_shapes_go() {
         let redactor = Redactor::new(["hunter2-hunter2".to_owned(), "abc".to_owned()]);

@@ -252,6 +252,7 @@ pub fn not_blank(field: &str, text: &str) -> Result<(), Refusal> {
 mod tests {
     use super::*;
 
+    // covers: TOOL-08
     #[test]
     fn every_code_reads_back() {
         for code in Code::ALL {

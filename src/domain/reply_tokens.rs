@@ -185,6 +185,7 @@ mod tests {
         Reply::Said { text: text.to_owned(), reply_to }
     }
 
+    // covers: CONF-11, HB-05
     #[test]
     fn silence_is_the_whole_message_or_it_is_text() {
         for silent in ["NO_REPLY", " %%NO_REPLY%%\n", "", "  \n", "HEARTBEAT_OK", "[[reply_to_current]] NO_REPLY"] {
@@ -195,6 +196,7 @@ mod tests {
         }
     }
 
+    // covers: HB-07
     #[test]
     fn an_announcement_and_an_exchange_end_with_a_token_of_their_own() {
         for silent in ["ANNOUNCE_SKIP", " ANNOUNCE_SKIP\n", "NO_REPLY", "REPLY_SKIP", "HEARTBEAT_OK", ""] {
@@ -206,6 +208,7 @@ mod tests {
         assert!(ends_exchange("REPLY_SKIP ") && !ends_exchange("`REPLY_SKIP`"));
     }
 
+    // covers: MSG-13
     #[test]
     fn the_first_tag_counts_and_none_is_delivered() {
         let other = Some(ReplyTo::Message("m-17".to_owned()));
@@ -218,6 +221,7 @@ mod tests {
         }
     }
 
+    // covers: HB-02, HB-03, HB-06
     #[test]
     fn a_heartbeat_is_quiet_only_with_the_token_at_an_end() {
         let long = "x".repeat(301);
@@ -266,6 +270,7 @@ mod tests {
             prop_assert_eq!(read_heartbeat(&text, 300), alert);
         }
 
+        // covers: HB-03, LIM-36
         #[test]
         fn an_alert_is_longer_than_what_is_dropped_or_has_no_token(text in text(), ack in 0usize..50) {
             if let HeartbeatReply::Alert(alert) = read_heartbeat(&text, ack) {

@@ -106,6 +106,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // covers: WORLD-12
     #[test]
     fn intensity_is_a_count_within_a_window() {
         let intensity = Intensity { max: 2, window: Duration::from_secs(10) };
@@ -117,6 +118,7 @@ mod tests {
     }
 
     proptest! {
+        // covers: WORLD-12
         #[test]
         fn backoff_is_bounded_and_never_shrinks_by_more_than_a_fifth(attempt in 0u32..100, jitter in 0u64..2_000) {
             let backoff = Backoff::default();

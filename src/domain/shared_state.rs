@@ -257,6 +257,7 @@ mod tests {
         }
     }
 
+    // covers: STATE-02, STATE-04
     #[test]
     fn keys_are_dotted_parts() {
         for good in ["a", "plan.step-1.owner", "A_b.0"] {

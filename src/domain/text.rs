@@ -180,6 +180,7 @@ mod tests {
     }
 
     proptest! {
+        // covers: TEST-04, TOOL-14
         #[test]
         fn cuts_never_split_a_character(text in ".{0,200}", max in 0usize..220) {
             let kept = prefix_bytes(&text, max);

@@ -134,6 +134,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    // covers: CONF-01
     #[test]
     fn the_table_is_sorted_and_no_word_means_two_things() {
         assert!(CATALOGUE.windows(2).all(|pair| pair[0].name < pair[1].name));
@@ -155,6 +156,7 @@ mod tests {
         }
     }
 
+    // covers: ACC-06, ACC-14, ACC-15, CONF-01
     #[test]
     fn words_expand() {
         assert_eq!(expand("bash"), ["tool.cli"]);

@@ -172,6 +172,7 @@ impl TokenUsage {
 mod tests {
     use super::*;
 
+    // covers: ACC-14, TOOL-04
     #[test]
     fn a_tool_has_the_label_and_the_section_of_the_catalogue() {
         let spec = |name: &str| ToolSpec { name: name.into(), description: String::new(), parameters: Value::Null };

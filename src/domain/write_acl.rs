@@ -157,6 +157,7 @@ mod tests {
         WriteAcl::new(&prefixes.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>()).unwrap()
     }
 
+    // covers: ACL-01, ACL-08, TEST-03
     #[test]
     fn prefixes_match_whole_components() {
         let (acl, chora) = (acl(&["output/", "agents/chora/"]), "chora".parse().unwrap());
@@ -174,6 +175,7 @@ mod tests {
         }
     }
 
+    // covers: ACL-03
     #[test]
     fn nobody_writes_into_another_agents_directory() {
         let chora: AgentId = "chora".parse().unwrap();
@@ -199,6 +201,7 @@ mod tests {
         }
     }
 
+    // covers: ACL-07, TEST-03
     #[test]
     fn attacks_are_refused() {
         let long = "a/".repeat(600);

@@ -176,6 +176,7 @@ mod tests {
         assert_eq!(read(&thrice), json!(thrice));
     }
 
+    // covers: CONF-01
     #[test]
     fn names_and_arguments_go_back_in_a_form_that_every_provider_takes() {
         for (name, wire) in
@@ -223,6 +224,7 @@ mod tests {
         assert_eq!((error.kind, error.usage), (ErrorKind::BadAnswer, usage));
     }
 
+    // covers: TOOL-10
     #[test]
     fn every_spelling_of_a_call_is_one_and_those_without_id_are_none() {
         let raw = [

@@ -144,6 +144,7 @@ mod tests {
         }
     }
 
+    // covers: TOOL-13
     #[test]
     fn calls_in_words_are_found() {
         for text in [
@@ -165,6 +166,7 @@ mod tests {
         }
     }
 
+    // covers: TOOL-13
     #[test]
     fn talk_about_calls_is_not_one() {
         for text in [
@@ -183,6 +185,7 @@ mod tests {
         }
     }
 
+    // covers: LOOP-08
     #[test]
     fn what_people_see_is_clean() {
         for (dirty, clean) in [

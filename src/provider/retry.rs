@@ -116,6 +116,7 @@ mod tests {
         assert_eq!(decide(1, &busy, &plan(), Rest::after("here", ["here", "there"]), 0), Next::Fallback(1));
     }
 
+    // covers: LOOP-09
     #[test]
     fn passing_failures_are_retried_with_doubling_waits() {
         for kind in [

@@ -7,6 +7,7 @@ fn keys(value: &Value) -> Vec<&str> {
     keys
 }
 
+// covers: CP-07
 #[test]
 fn an_event_has_the_fixed_keys_and_the_rest_only_when_set() {
     let mut record = v1::Event {

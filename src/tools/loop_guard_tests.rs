@@ -53,6 +53,7 @@ fn time_that_passes_is_no_progress() {
     assert_eq!(poll(60, |n| ("status", json!({}), json!({ "time": 1, "queue": n }))), []);
 }
 
+// covers: TOOL-21
 #[test]
 fn looking_at_the_same_is_a_loop_however_much_of_it_is_asked_for() {
     assert_eq!(
@@ -117,6 +118,7 @@ fn limits(warn: u32, block: u32, stop: u32) -> Limits {
     Limits { loop_warn: warn, loop_block: block, loop_stop: stop, ..Limits::default() }
 }
 
+// covers: LIM-39, TOOL-21
 #[test]
 fn the_same_call_with_the_same_outcome_warns_blocks_and_stops() {
     let mut guard = LoopGuard::new(&Limits::default());
@@ -149,6 +151,7 @@ fn progress_is_never_a_loop() {
     }
 }
 
+// covers: TOOL-21
 #[test]
 fn ping_pong_is_found() {
     let mut guard = LoopGuard::new(&limits(6, 8, 10));

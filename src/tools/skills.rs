@@ -234,6 +234,7 @@ mod tests {
         std::fs::write(file, text).unwrap();
     }
 
+    // covers: CONF-18, SKILL-02, SKILL-03, SKILL-11, TEST-06
     #[test]
     fn later_roots_win_and_broken_skills_hide_no_other() {
         let (low, high, outside) =
@@ -265,6 +266,7 @@ mod tests {
         assert_eq!(shelf.visible(Some(&BTreeSet::new())).count(), 0);
     }
 
+    // covers: LIM-33, SKILL-17, SKILL-46
     #[test]
     fn bounds_hold() {
         let root = tempfile::tempdir().unwrap();

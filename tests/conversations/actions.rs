@@ -42,6 +42,7 @@ fn a_talk_shows_what_was_taken_back_and_reacted_to() {
     daemon.stop();
 }
 
+// covers: BI-38
 #[test]
 fn a_webhook_gets_actions_as_typed_signed_deliveries() {
     let receiver = Receiver::start();
@@ -65,6 +66,7 @@ fn a_webhook_gets_actions_as_typed_signed_deliveries() {
     daemon.stop();
 }
 
+// covers: BI-38, MSG-14
 #[test]
 fn a_webhook_does_what_the_world_file_lists() {
     let receiver = Receiver::start();

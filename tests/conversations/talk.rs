@@ -8,6 +8,7 @@ use tonic::transport::Endpoint;
 
 use crate::desk::{Talk, desk, is_out, said, talk};
 
+// covers: BI-35, BI-36, HB-05, MSG-11
 #[test]
 fn a_conversation_with_answers_files_silence_and_a_handoff() {
     let (test_env, world) = desk("");
@@ -85,6 +86,7 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
     daemon.stop();
 }
 
+// covers: LOOP-07
 #[test]
 fn words_are_seen_while_they_come() {
     let (test_env, world) = desk("");

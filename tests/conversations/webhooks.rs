@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::desk::{SECRET, talk};
 use crate::receiver::{Receiver, check, deliver, hooked, http_of, now, post};
 
+// covers: MSG-11
 #[test]
 fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
     let receiver = Receiver::start();

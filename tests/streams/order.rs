@@ -45,6 +45,7 @@ async fn read_it_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut
     }
 }
 
+// covers: CP-06, CP-07, TEST-08
 #[test]
 fn nine_readers_agree_on_every_event_whoever_dies() {
     let (test_env, world) = test_env("");

@@ -9,6 +9,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Reader, Way};
 
+// covers: CP-10
 #[test]
 fn strangers_see_nothing() {
     let (test_env, world) = test_env("");
@@ -76,6 +77,7 @@ fn a_socket_is_closed_as_its_protocol_says() {
     daemon.stop();
 }
 
+// covers: CONF-29, CP-02
 #[test]
 fn rest_shows_what_ghostctl_shows() {
     let (test_env, world) = test_env("");

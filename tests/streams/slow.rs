@@ -41,6 +41,7 @@ pub async fn post_many(site: &Site) {
     }
 }
 
+// covers: CP-08
 #[test]
 fn a_reader_that_does_not_read_is_cut_off_and_slows_nobody() {
     let (test_env, world) = test_env("subscriber_buffer: 16, reader_stall_seconds: 600");

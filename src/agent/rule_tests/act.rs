@@ -13,6 +13,7 @@ fn codes(request: &ghost_provider::ModelRequest) -> Vec<String> {
     results(request).iter().map(|result| result["code"].as_str().unwrap_or("ok").to_owned()).collect()
 }
 
+// covers: ACC-11, TOOL-06, TOOL-07
 #[tokio::test]
 async fn what_is_refused_does_not_run_and_stands_in_the_ledger() {
     let rig = Rig::new().await;
@@ -53,6 +54,7 @@ async fn what_is_refused_does_not_run_and_stands_in_the_ledger() {
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
 }
 
+// covers: TOOL-11
 #[tokio::test]
 async fn calls_as_a_hostile_model_makes_them_are_answered_each_once() {
     let rig = Rig::new().await;
@@ -91,6 +93,7 @@ async fn calls_as_a_hostile_model_makes_them_are_answered_each_once() {
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("well"));
 }
 
+// covers: TOOL-18
 #[tokio::test]
 async fn effects_in_the_world_commit_in_the_models_order() {
     let rig = Rig::new().await;
@@ -120,6 +123,7 @@ async fn effects_in_the_world_commit_in_the_models_order() {
     assert_eq!(turn.calls, 6);
 }
 
+// covers: LIM-40, TOOL-20
 #[tokio::test]
 async fn calls_that_may_overlap_do_so_up_to_their_bound() {
     let rig = Rig::new().await;
@@ -137,6 +141,7 @@ async fn calls_that_may_overlap_do_so_up_to_their_bound() {
     assert_eq!(seen, (0..8).collect::<Vec<_>>(), "results stand in the model's order");
 }
 
+// covers: TOOL-20
 #[tokio::test]
 async fn a_tool_that_hangs_ends_at_its_deadline() {
     let rig = Rig::new().await;

@@ -42,6 +42,7 @@ async fn the_last_word_of_a_task_that_was_let_go_does_not_hurt_its_successor() {
     ended.await.unwrap();
 }
 
+// covers: TOOL-20
 #[tokio::test]
 async fn a_cancelled_turn_is_dropped_and_the_next_mail_is_taken() {
     let rig = Rig::new().await;
@@ -56,6 +57,7 @@ async fn a_cancelled_turn_is_dropped_and_the_next_mail_is_taken() {
     ended.await.unwrap();
 }
 
+// covers: WORLD-15
 #[tokio::test]
 async fn a_stop_waits_out_the_grace_and_leaves_the_turn_to_its_journal() {
     let rig = Rig::new().await;

@@ -54,6 +54,7 @@ fn names(list: &[&str]) -> BTreeSet<String> {
     list.iter().map(|name| (*name).to_owned()).collect()
 }
 
+// covers: ACC-08, CONF-03, TEST-01
 #[tokio::test]
 async fn the_matrix_of_channel_tools() {
     let seed = "tool_privileges: { communicator: [channel, message, syscall.channel.send, syscall.channel.handoff] }\n";
@@ -97,6 +98,7 @@ async fn hear(rig: &Rig, text: &str) -> ConversationId {
     write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, said).await).unwrap().conversation.conversation_id
 }
 
+// covers: ACC-08, ARCH-11
 #[tokio::test]
 async fn a_turn_from_outside_has_the_tools_in_briefing_and_request_and_answers() {
     let rig = Rig::new().await;

@@ -50,6 +50,7 @@ fn shown(rig: &Rig) -> String {
     asked.last().unwrap().messages.iter().map(|message| message.visible_text()).collect::<Vec<_>>().join("\n")
 }
 
+// covers: SCHED-05
 #[tokio::test]
 async fn it_recalls_nothing_and_one_line_is_recalled_of_it() {
     let rig = Rig::new().await;
@@ -100,6 +101,7 @@ async fn jobs_do_not_push_out_what_was_said() {
     }
 }
 
+// covers: SCHED-08
 #[tokio::test]
 async fn its_rounds_are_its_own() {
     let rig = Rig::new().await;
@@ -113,6 +115,7 @@ async fn its_rounds_are_its_own() {
     assert_eq!(rig.model.asked().len(), 2 + 15, "the next turn has the agent's own");
 }
 
+// covers: SCHED-08
 #[tokio::test]
 async fn its_time_cuts_off_a_model_that_does_not_answer_and_a_tool_that_hangs() {
     let rig = Rig::new().await;
@@ -141,6 +144,7 @@ async fn its_time_cuts_off_a_model_that_does_not_answer_and_a_tool_that_hangs() 
     assert_eq!((ended.status, rig.turn("ada").await.status), (RunStatus::Failed, TurnStatus::Failed));
 }
 
+// covers: SCHED-08
 #[tokio::test]
 async fn it_thinks_with_the_model_that_it_names() {
     let rig = Rig::with(|plan| {

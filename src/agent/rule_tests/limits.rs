@@ -10,6 +10,7 @@ use super::fakes::{Reply, block, call, calls, say};
 use super::rig::{Rig, SECRET, id, results};
 use crate::turn;
 
+// covers: LIM-39, TOOL-21
 #[tokio::test]
 async fn a_turn_that_turns_in_circles_is_warned_blocked_and_ended() {
     let rig = Rig::new().await;
@@ -54,6 +55,7 @@ async fn polls(call_of: impl Fn(usize) -> Reply + Send + 'static) -> (Vec<Option
     (codes, rig.model.asked().len(), rig.turn("ada").await.reason.unwrap())
 }
 
+// covers: TOOL-21
 #[tokio::test]
 async fn polling_without_progress_is_blocked_and_ended_although_time_and_counters_pass() {
     let tools = ["syscall.session.status", "syscall.reflect", "syscall.resource.usage", "syscall.agent.list"];
@@ -136,6 +138,7 @@ async fn a_broadcast_that_is_refused_whole_leaves_the_event_that_says_why() {
     assert!(rig.inbox("bob").await.is_empty());
 }
 
+// covers: TOOL-24
 #[tokio::test]
 async fn a_name_that_is_no_tools_is_recorded_without_secrets_on_one_line() {
     let rig = Rig::new().await;
@@ -168,6 +171,7 @@ async fn a_name_that_is_no_tools_is_recorded_without_secrets_on_one_line() {
     assert_eq!(finished.collect::<Vec<_>>(), names);
 }
 
+// covers: LIM-32, LOOP-03
 #[tokio::test]
 async fn rounds_are_bounded() {
     let rig = Rig::with(|plan| {
@@ -201,6 +205,7 @@ async fn waiting_for_an_answer_is_no_work_of_the_turns() {
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
 }
 
+// covers: LIM-32, LOOP-03
 #[tokio::test]
 async fn working_too_long_ends_the_turn() {
     let rig = Rig::with(|plan| plan.limits.turn_seconds = 10).await;

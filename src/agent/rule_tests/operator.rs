@@ -46,6 +46,7 @@ async fn cut_off(rig: &Rig, tool: &'static str, begun: Option<(Effect, Option<Fi
     turn_id
 }
 
+// covers: TOOL-04
 #[tokio::test]
 async fn a_call_of_the_operators_runs_as_the_agent_and_leaves_the_board_alone() {
     let rig = Rig::new().await;

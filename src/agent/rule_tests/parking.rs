@@ -52,6 +52,7 @@ impl Rig {
     }
 }
 
+// covers: LOOP-09
 #[tokio::test]
 async fn an_outage_parks_the_turn_and_the_work_goes_on_where_it_was() {
     let rig = Rig::new().await;
@@ -100,6 +101,7 @@ async fn no_turn_opens_on_a_model_that_is_down_and_one_probe_at_a_time_tries_it(
     assert_eq!(read!(rig, |r| r.turn_list(&finished).await?).len(), 3);
 }
 
+// covers: LOOP-09
 #[tokio::test]
 async fn a_fall_back_is_asked_at_once_while_the_first_model_is_down() {
     let rig = Rig::with(|plan| {

@@ -7,6 +7,7 @@ use super::rig::{Rig, id, read, write};
 use crate::prompt::join;
 use crate::turn::preview;
 
+// covers: ARCH-14, ARCH-15, TEST-09
 #[tokio::test]
 async fn the_stable_parts_are_the_same_bytes_turn_after_turn_and_hold_no_time() {
     let rig = Rig::new().await;
@@ -34,6 +35,7 @@ async fn the_stable_parts_are_the_same_bytes_turn_after_turn_and_hold_no_time() 
     assert_eq!(preview.tools, first.tools);
 }
 
+// covers: ARCH-08, ARCH-09, ARCH-10, ARCH-11, ARCH-13, CONF-09, PROMPT-02, PROMPT-03
 #[tokio::test]
 async fn the_sections_stand_in_their_order_and_tools_are_those_of_the_request() {
     let rig = Rig::new().await;
@@ -58,6 +60,7 @@ async fn the_sections_stand_in_their_order_and_tools_are_those_of_the_request() 
     assert!(mail.visible_text().contains("&lt;b&gt;go&lt;/b&gt;"));
 }
 
+// covers: ARCH-15
 #[tokio::test]
 async fn the_dry_run_shows_the_history_that_a_turn_gets() {
     let rig = Rig::new().await;
@@ -73,6 +76,7 @@ async fn the_dry_run_shows_the_history_that_a_turn_gets() {
     assert_eq!(request.messages[1].visible_text(), shown.history);
 }
 
+// covers: SKILL-38
 #[tokio::test]
 async fn a_held_skill_changes_the_briefing_alone() {
     let rig = Rig::new().await;

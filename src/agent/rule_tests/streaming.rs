@@ -30,6 +30,7 @@ async fn deltas(rig: &Rig, pieces: Vec<&'static str>) -> Vec<Value> {
     streamed
 }
 
+// covers: LOOP-07, LOOP-08
 #[tokio::test]
 async fn reasoning_and_calls_in_words_are_not_streamed() {
     let rig = Rig::new().await;

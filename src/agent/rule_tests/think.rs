@@ -9,6 +9,7 @@ use serde_json::json;
 use super::fakes::{Reply, block, call, say};
 use super::rig::{Rig, SECRET, operator, read, write};
 
+// covers: LOOP-01, LOOP-02, LOOP-04
 #[tokio::test]
 async fn a_turn_ends_with_the_last_words_and_records_what_it_took() {
     let rig = Rig::new().await;
@@ -78,6 +79,7 @@ async fn a_budget_that_is_spent_in_mid_turn_parks_it_until_someone_raises_it() {
 
 const WRITTEN: &str = "Let me look.\n<tool_call>{\"name\": \"test.look\", \"arguments\": {\"n\": 1";
 
+// covers: TOOL-13
 #[tokio::test]
 async fn a_call_written_as_text_is_recorded_and_corrected_and_never_runs() {
     let rig = Rig::new().await;
@@ -159,6 +161,7 @@ async fn an_answer_that_was_refused_half_way_is_none_and_its_calls_do_not_run() 
     assert_eq!(rig.probe.of(|probe| &probe.reads), 0);
 }
 
+// covers: TOOL-24
 #[tokio::test]
 async fn what_is_streamed_shows_no_secret_that_came_in_pieces() {
     let rig = Rig::new().await;

@@ -22,6 +22,7 @@ fn failures(steps: &[Step]) -> usize {
     steps.iter().filter(|step| matches!(step, Step::ModelFailed { .. })).count()
 }
 
+// covers: LOOP-09
 #[tokio::test]
 async fn passing_faults_are_retried_and_cost_what_they_may_have_cost() {
     let rig = Rig::new().await;
@@ -45,6 +46,7 @@ async fn passing_faults_are_retried_and_cost_what_they_may_have_cost() {
     assert!(rig.activity.0.lock().unwrap().contains(&(id("ada"), Activity::Queued)));
 }
 
+// covers: LOOP-09
 #[tokio::test]
 async fn a_fall_back_model_is_asked_when_the_first_one_cannot() {
     let rig = Rig::with(|plan| {

@@ -330,6 +330,7 @@ mod tests {
         wanted(&format!("/api/events?{query}").parse().unwrap(), &headers).map(|(wanted, _)| wanted)
     }
 
+    // covers: CP-06
     #[test]
     fn a_browser_that_comes_back_goes_on_where_it_was() {
         assert_eq!(ask("", None).unwrap().start, Start::Oldest);

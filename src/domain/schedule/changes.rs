@@ -95,6 +95,7 @@ mod tests {
         WatchSnapshot { files: files.iter().map(|(path, stamp)| ((*path).to_owned(), *stamp)).collect() }
     }
 
+    // covers: SCHED-03
     #[test]
     fn every_kind_of_change_is_told() {
         let before = snapshot(&[("a", stamp(1, 1)), ("b", stamp(2, 1)), ("c", stamp(3, 1)), ("d", stamp(4, 1))]);

@@ -14,6 +14,7 @@ fn refused(spec: JobSpec) -> Code {
     options(spec).unwrap_err().code
 }
 
+// covers: SCHED-05
 #[test]
 fn what_is_not_said_follows_from_what_is() {
     assert_eq!(options(JobSpec::default()).unwrap(), JobOptions::default());
@@ -26,6 +27,7 @@ fn what_is_not_said_follows_from_what_is() {
     assert_eq!(options(hook).unwrap().to, "ops/cron:ada/report");
 }
 
+// covers: SCHED-05
 #[test]
 fn what_does_not_go_together_has_a_code_of_its_own() {
     let main = || JobSpec { session: Some(Session::Main), ..JobSpec::default() };

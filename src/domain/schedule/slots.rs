@@ -354,6 +354,7 @@ mod tests {
         assert_eq!(minutes.next_after(at("2026-11-20")), Some(due));
     }
 
+    // covers: SCHED-04
     #[test]
     fn the_wall_clock_of_a_zone() {
         assert_eq!(minute_of_day(at("2026-11-21T22:30Z"), "Europe/Berlin").unwrap(), 23 * 60 + 30);
@@ -395,6 +396,7 @@ mod tests {
             }
         }
 
+        // covers: SCHED-04
         #[test]
         fn intervals_are_multiples_of_their_anchor(every in 1i64..100_000_000, anchor in 0i64..4_000_000_000_000, after in 0i64..4_000_000_000_000) {
             let slots = Slots::of(&When::Every { every_ms: every.unsigned_abs(), anchor: Timestamp(anchor) }).unwrap();

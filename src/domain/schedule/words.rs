@@ -157,6 +157,7 @@ mod tests {
         }
     }
 
+    // covers: SCHED-04
     #[test]
     fn instants_without_a_zone_are_utc() {
         for (text, ms) in [

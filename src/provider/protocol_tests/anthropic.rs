@@ -46,6 +46,7 @@ pub(super) fn answer() -> Vec<Value> {
     ]
 }
 
+// covers: LOOP-05
 #[tokio::test]
 async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer())).in_pieces(11)).await;

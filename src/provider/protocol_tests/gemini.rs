@@ -25,6 +25,7 @@ pub(super) fn answer() -> Vec<Value> {
     ]
 }
 
+// covers: LOOP-05
 #[tokio::test]
 async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     let server =

@@ -26,6 +26,7 @@ pub(super) fn lines(list: &[Value]) -> String {
     list.iter().map(|line| format!("{line}\n")).collect()
 }
 
+// covers: LOOP-05
 #[tokio::test]
 async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     let server = serve(|_| FakeReply::new(200, "application/x-ndjson", lines(&answer())).in_pieces(13)).await;

@@ -36,6 +36,7 @@ fn answer() -> String {
     ]) + "data: [DONE]\n\n"
 }
 
+// covers: LOOP-05
 #[tokio::test]
 async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     // In pieces of 7 bytes, so that events, characters and fragments are split everywhere.

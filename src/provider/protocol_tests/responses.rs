@@ -146,6 +146,7 @@ pub(super) fn first_blocks(model: &str) -> Vec<Block> {
     ]
 }
 
+// covers: LOOP-05
 #[tokio::test]
 async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     let body = stream(&first());

@@ -10,6 +10,7 @@ async fn create(rig: &Rig, new: NewAgent) -> crate::Result<ghost_domain::Agent> 
     write!(rig, |w, ctx| agents::create(w, &ctx, &party("ada"), new).await)
 }
 
+// covers: BI-22, WORLD-14
 #[tokio::test]
 async fn an_agent_is_created_once_and_may_be_told_what_to_do_first() {
     let rig = Rig::new().await;
@@ -31,6 +32,7 @@ async fn an_agent_is_created_once_and_may_be_told_what_to_do_first() {
     assert_eq!(create(&rig, named).await.unwrap().owner, None);
 }
 
+// covers: BI-23, BI-24, WORLD-13
 #[tokio::test]
 async fn start_and_stop_say_whether_they_changed_anything() {
     let rig = Rig::new().await;
@@ -78,6 +80,7 @@ async fn deleting_leaves_a_tombstone_and_nothing_for_the_successor() {
     assert!(read!(rig, |r| r.skills_held(&id("ada")).await?).is_empty());
 }
 
+// covers: WORLD-12
 #[tokio::test]
 async fn a_crash_is_followed_by_one_restart_unless_a_stop_came_first() {
     let rig = Rig::new().await;

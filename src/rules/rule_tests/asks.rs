@@ -9,6 +9,7 @@ use super::rig::{Rig, code, id, operator, write};
 use crate::turns::Ending;
 use crate::{agents, asks, turns};
 
+// covers: BI-30, MSG-02
 #[tokio::test]
 async fn an_answer_ends_the_waiting_call_in_the_transaction_that_ends_the_turn() {
     let rig = Rig::new().await;
@@ -38,6 +39,7 @@ async fn an_answer_ends_the_waiting_call_in_the_transaction_that_ends_the_turn()
     assert_eq!(rig.turn(turn.turn_id).await.hop, turn.hop);
 }
 
+// covers: MSG-03, MSG-04, TEST-07
 #[tokio::test]
 async fn what_can_never_be_answered_is_refused_at_once() {
     let rig = Rig::new().await;
@@ -72,6 +74,7 @@ async fn a_question_from_outside_closes_no_cycle() {
     rig.outside_ask("bob").await.unwrap();
 }
 
+// covers: MSG-04, TEST-07
 #[tokio::test]
 async fn a_target_that_does_not_run_is_refused_and_the_number_of_questions_is_bounded() {
     let rig = Rig::new().await;
@@ -87,6 +90,7 @@ async fn a_target_that_does_not_run_is_refused_and_the_number_of_questions_is_bo
     assert_eq!(rig.inbox("ada").await.len(), 1);
 }
 
+// covers: MSG-02, TEST-07
 #[tokio::test]
 async fn a_deadline_ends_the_wait_and_a_late_answer_is_kept_and_wakes_nobody() {
     let rig = Rig::new().await;

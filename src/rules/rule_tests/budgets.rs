@@ -211,6 +211,7 @@ async fn limits_are_set_on_what_exists_and_say_something() {
     assert_eq!((lifted.limits.tokens, lifted.limits.money), (None, Some(Money(9))));
 }
 
+// covers: LOOP-09
 #[tokio::test]
 async fn a_day_has_a_budget_of_its_own_that_begins_anew_at_midnight() {
     let rig = Rig::new().await;

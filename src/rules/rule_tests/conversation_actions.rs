@@ -56,6 +56,7 @@ async fn exchange(rig: &Rig, text: &str) -> ConversationId {
     id
 }
 
+// covers: LIM-19, MSG-14
 #[tokio::test]
 async fn reactions_are_rare_where_they_are_minimal() {
     let rig = Rig::new().await;

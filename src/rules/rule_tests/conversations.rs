@@ -73,6 +73,7 @@ async fn post(
     write!(rig, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post).await)
 }
 
+// covers: LOOP-02, MSG-11
 #[tokio::test]
 async fn what_comes_in_is_mail_and_the_last_words_go_out_with_the_turns_end() {
     let rig = Rig::new().await;
@@ -101,6 +102,7 @@ async fn what_comes_in_is_mail_and_the_last_words_go_out_with_the_turns_end() {
     assert_eq!(began.payload["conversation_id"], id.to_string());
 }
 
+// covers: HB-05
 #[tokio::test]
 async fn silence_and_failure_are_told_apart() {
     let rig = Rig::new().await;
@@ -123,6 +125,7 @@ async fn silence_and_failure_are_told_apart() {
     assert!(all.iter().all(|entry| entry.delivery != Delivery::Draft), "what was attached is let go");
 }
 
+// covers: BI-35
 #[tokio::test]
 async fn files_go_with_the_reply_and_alone_are_one() {
     let rig = Rig::new().await;
@@ -144,6 +147,7 @@ async fn files_go_with_the_reply_and_alone_are_one() {
     assert!(rig.signals().contains(&Signal::Delivery));
 }
 
+// covers: BI-36
 #[tokio::test]
 async fn a_handoff_moves_what_waits_and_what_comes() {
     let rig = Rig::new().await;
@@ -215,6 +219,7 @@ async fn a_stopped_owner_is_told_of_and_its_mail_waits() {
     assert_eq!(rig.inbox("ada").await.len(), 1);
 }
 
+// covers: BI-34, MSG-13
 #[tokio::test]
 async fn messages_apart_from_the_reply_name_what_they_answer() {
     let rig = Rig::new().await;

@@ -23,6 +23,7 @@ fn delivered() -> EventFilter {
     EventFilter { kinds: vec!["message.".into()], agent_id: Some(id("ada")), channel: None }
 }
 
+// covers: CP-06
 #[tokio::test]
 async fn a_reader_resumes_where_it_was_and_sees_only_what_it_wants() {
     let rig = Rig::new().await;
@@ -79,6 +80,7 @@ async fn nothing_falls_between_storage_and_what_is_live() {
     assert_eq!(feed.seen(), rig.store.last_seq());
 }
 
+// covers: CP-08
 #[tokio::test]
 async fn a_slow_reader_is_told_and_finds_the_rest_in_storage() {
     for look_first in [false, true] {

@@ -67,6 +67,7 @@ async fn a_turn_that_ends_completes_a_question_of_another_owners_agent() {
     assert!(rig.outcome(turn.turn_id, call_id).await.is_some());
 }
 
+// covers: TOOL-09, TOOL-16
 #[tokio::test]
 async fn the_record_of_a_call_adds_up() {
     let rig = Rig::new().await;
@@ -87,6 +88,7 @@ async fn the_record_of_a_call_adds_up() {
     assert_eq!(rig.journal(turn.turn_id).await.len(), 1);
 }
 
+// covers: TOOL-14
 #[tokio::test]
 async fn arguments_that_are_cut_stay_json_and_say_so() {
     let rig = Rig::new().await;

@@ -52,6 +52,7 @@ fn all() -> Wanted {
     Wanted { limit: 100, ..Wanted::default() }
 }
 
+// covers: KNOW-01
 #[tokio::test]
 async fn an_entry_is_written_read_replaced_and_listed() {
     let rig = Rig::new().await;
@@ -101,6 +102,7 @@ async fn an_entry_is_written_read_replaced_and_listed() {
     assert_eq!(first, json!({ "entry_id": "style/guide", "version": 1, "by": "agent:ada", "deleted": false }));
 }
 
+// covers: KNOW-05
 #[tokio::test]
 async fn what_may_not_be_read_is_as_if_it_were_not_there() {
     let rig = Rig::new().await;
@@ -129,6 +131,7 @@ async fn what_may_not_be_read_is_as_if_it_were_not_there() {
     assert_eq!(see(&rig, Viewer::Everything, hidden).await.unwrap().entry.version, 1, "nothing of it was done");
 }
 
+// covers: KNOW-02
 #[tokio::test]
 async fn who_may_read_but_not_write_is_denied() {
     let rig = Rig::new().await;
@@ -143,6 +146,7 @@ async fn who_may_read_but_not_write_is_denied() {
     delete(&rig, above(), "open", None).await.unwrap();
 }
 
+// covers: KNOW-04
 #[tokio::test]
 async fn versions_are_compared_kept_and_go_on_over_a_deletion() {
     let rig = Rig::new().await;
@@ -223,6 +227,7 @@ async fn a_long_list_is_given_in_parts_without_gap_or_double() {
     assert!(!list(&rig, bob(), Wanted { limit: 75, ..Wanted::default() }).await.more, "75 are all that there are");
 }
 
+// covers: KNOW-06
 #[tokio::test]
 async fn seeds_are_put_once_and_never_again() {
     let rig = Rig::new().await;

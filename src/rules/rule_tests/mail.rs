@@ -8,6 +8,7 @@ fn new_message(rig: &Rig, to: &str, from: Party) -> NewMessage {
     NewMessage::new(&id(to), from, Kind::Message, "hello", Chain::root(&rig.ctx))
 }
 
+// covers: MSG-01, MSG-08, STORE-03
 #[tokio::test]
 async fn delivery_is_one_row_one_event_and_one_wake() {
     let rig = Rig::new().await;
@@ -21,6 +22,7 @@ async fn delivery_is_one_row_one_event_and_one_wake() {
     assert!(rig.signals().is_empty(), "quiet mail wakes nobody");
 }
 
+// covers: LIM-40, MSG-09
 #[tokio::test]
 async fn every_bound_is_a_refusal_that_leaves_nothing_behind() {
     let rig = Rig::new().await;
@@ -74,6 +76,7 @@ async fn the_nearest_name_is_looked_for_when_the_command_is_over() {
     assert_eq!(mail::with_nearest(&rig.store, other.clone()).await, other);
 }
 
+// covers: MSG-05
 #[tokio::test]
 async fn a_broadcast_reaches_all_others_and_reports_whom_it_passed_over() {
     let rig = Rig::new().await;
@@ -96,6 +99,7 @@ async fn a_broadcast_reaches_all_others_and_reports_whom_it_passed_over() {
     assert_eq!(code(unknown), Code::NotFound);
 }
 
+// covers: BI-33
 #[tokio::test]
 async fn reading_the_inbox_joins_what_may_merge_and_raises_the_hop() {
     let rig = Rig::new().await;

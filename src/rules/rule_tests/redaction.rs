@@ -16,6 +16,7 @@ fn words(before: usize) -> String {
     format!("{} {SECRET} and more {}", "w".repeat(before), "x".repeat(600))
 }
 
+// covers: TOOL-24
 #[tokio::test]
 async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
     let rig = Rig::new().await;

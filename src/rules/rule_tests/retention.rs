@@ -175,6 +175,7 @@ async fn whoever_pays_for_a_living_agent_is_not_forgotten() {
     assert!(tombstones(&rig).await.is_empty());
 }
 
+// covers: SCHED-06
 #[tokio::test]
 async fn the_own_turn_of_a_cron_job_goes_after_a_day_and_the_record_of_its_run_stays() {
     let rig = Rig::new().await;

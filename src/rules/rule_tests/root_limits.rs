@@ -259,6 +259,7 @@ async fn what_is_refused_for_its_receiver_is_not_counted() {
     assert_eq!(read!(rig, |r| r.root_get(ROOT).await?.unwrap()).messages, 1);
 }
 
+// covers: MSG-09
 #[tokio::test]
 async fn the_worlds_mail_is_bounded_and_control_passes() {
     let rig = Rig::new().await;

@@ -13,6 +13,7 @@ use crate::turns::{self, Ending};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+// covers: SCHED-02, SCHED-09
 #[tokio::test]
 async fn a_timer_goes_off_once_carries_its_chain_and_its_run_ends_with_the_turn() {
     let rig = Rig::new().await;
@@ -37,6 +38,7 @@ async fn a_timer_goes_off_once_carries_its_chain_and_its_run_ends_with_the_turn(
     assert_eq!(rig.count(EventKind::ScheduleFired).await, 1);
 }
 
+// covers: SCHED-06
 #[tokio::test]
 async fn a_cron_job_starts_roots_of_its_own_and_runs_one_at_a_time() {
     let rig = Rig::new().await;
@@ -86,6 +88,7 @@ async fn setting_again_replaces_and_what_someone_else_set_stays() {
     assert_eq!(near.hint.unwrap(), "did you mean `tea`?");
 }
 
+// covers: SCHED-04
 #[tokio::test]
 async fn bounds_and_bad_input_are_refused_and_nothing_is_half_done() {
     let rig = Rig::new().await;
@@ -110,6 +113,7 @@ async fn bounds_and_bad_input_are_refused_and_nothing_is_half_done() {
     assert_eq!(rig.count(EventKind::ScheduleSet).await, 1);
 }
 
+// covers: SCHED-09
 #[tokio::test]
 async fn a_full_inbox_is_a_refused_run_and_the_next_slot_goes_on() {
     let rig = Rig::new().await;
@@ -179,6 +183,7 @@ async fn a_timer_whose_chain_is_too_long_ends_with_a_refused_run() {
     assert!(runs(&rig, &tea).await[0].note.as_ref().unwrap().contains("hop_limit"));
 }
 
+// covers: SCHED-06
 #[tokio::test]
 async fn set_off_by_hand_and_not_twice_at_once() {
     let rig = Rig::new().await;
@@ -213,6 +218,7 @@ async fn who_is_deleted_is_not_woken_and_who_is_stopped_finds_the_mail() {
     assert_eq!(rig.count(EventKind::ScheduleCancelled).await, 1);
 }
 
+// covers: SCHED-03
 #[tokio::test]
 async fn a_watch_reports_each_change_once_and_keeps_what_a_bound_refused() {
     let rig = Rig::new().await;
@@ -274,6 +280,7 @@ async fn a_look_at_a_watch_that_was_replaced_meanwhile_says_nothing_of_its_succe
     assert!(write!(rig, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false).await).unwrap().is_some());
 }
 
+// covers: HB-04
 #[tokio::test]
 async fn an_alert_in_a_channel_wakes_whom_the_world_wants_to_be_woken() {
     let rig = Rig::new().await;
@@ -325,6 +332,7 @@ async fn however_many_heartbeats_there_are_those_that_nobody_wants_any_more_go()
     assert_eq!(left.iter().map(|left| left.agent_id.as_str()).collect::<Vec<_>>(), ["cyd"]);
 }
 
+// covers: HB-01, HB-02, HB-04
 #[tokio::test]
 async fn heartbeats_are_what_the_world_wants_and_stay_quiet_when_there_is_nothing() {
     let rig = Rig::new().await;

@@ -22,6 +22,7 @@ async fn delivered(rig: &Rig) -> Vec<Value> {
     events.map(|event| (*event.payload).clone()).collect()
 }
 
+// covers: SCHED-05
 #[tokio::test]
 async fn a_turn_of_its_own_holds_no_other_mail_and_is_announced_in_a_channel() {
     let rig = Rig::new().await;
@@ -116,6 +117,7 @@ async fn a_thread_is_not_begun_for_what_is_too_long_to_be_said_in_it() {
     assert!(talks(&rig).await.is_empty());
 }
 
+// covers: SCHED-05
 #[tokio::test]
 async fn a_webhook_is_told_in_one_thread_through_the_deliveries_of_conversations() {
     let rig = Rig::new().await;
@@ -145,6 +147,7 @@ async fn only_a_cron_job_is_more_than_mail() {
     assert_eq!(code(set(&rig, party("ada"), wanted).await), Code::PayloadMismatch);
 }
 
+// covers: SCHED-07
 #[tokio::test]
 async fn a_reminder_recalls_what_was_last_heard_and_said_within_its_bounds() {
     let rig = Rig::new().await;
@@ -210,6 +213,7 @@ async fn a_one_shot_that_comes_due_during_a_run_by_hand_goes_off_when_that_has_e
     assert_eq!(statuses, [RunStatus::Done, RunStatus::Skipped, RunStatus::Done]);
 }
 
+// covers: SCHED-06
 #[tokio::test]
 async fn a_one_shot_is_gone_after_it_ended_well_and_stays_switched_off_if_not() {
     let rig = Rig::new().await;
@@ -253,6 +257,7 @@ async fn a_one_shot_is_gone_after_it_ended_well_and_stays_switched_off_if_not() 
     assert!(there(&rig, &job).await.is_none());
 }
 
+// covers: SCHED-06
 #[tokio::test]
 async fn the_run_log_is_kept_within_lines_and_bytes() {
     let rig = Rig::new().await;
@@ -275,6 +280,7 @@ async fn the_run_log_is_kept_within_lines_and_bytes() {
     assert!((1_500..=4_000).contains(&bytes), "{bytes}");
 }
 
+// covers: SCHED-06
 #[tokio::test]
 async fn mail_that_waits_for_the_next_heartbeat_goes_with_it() {
     let rig = Rig::new().await;
@@ -305,6 +311,7 @@ async fn mail_that_waits_for_the_next_heartbeat_goes_with_it() {
     assert_eq!(rig.count(EventKind::HeartbeatQuiet).await, 1);
 }
 
+// covers: HB-07
 #[tokio::test]
 async fn an_exchange_of_questions_ends_after_so_many_rounds_or_on_a_word() {
     let rig = Rig::new().await;

@@ -15,6 +15,7 @@ use crate::schedules::{self, NewSchedule};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
+// covers: SCHED-02
 #[tokio::test]
 async fn a_timer_missed_while_down_goes_off_once_and_says_how_late_it_is() {
     let rig = Rig::new().await;
@@ -30,6 +31,7 @@ async fn a_timer_missed_while_down_goes_off_once_and_says_how_late_it_is() {
     assert!(mail[0].body.contains("late by 2s"), "{}", mail[0].body);
 }
 
+// covers: SCHED-02
 #[tokio::test]
 async fn missed_slots_are_one_skipped_run_or_one_run_for_all() {
     let rig = Rig::new().await;
@@ -103,6 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// However the clock is moved, every slot ends in exactly one run: fired, skipped, or counted by one that stands for it.
+    // covers: SCHED-09
     #[test]
     fn every_slot_is_accounted_for_once(
         steps in prop::collection::vec((-7_200i64..20_000, any::<bool>()), 1..12),

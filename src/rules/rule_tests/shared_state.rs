@@ -24,6 +24,7 @@ fn keys(listed: &Listed) -> Vec<&str> {
     listed.entries.iter().map(|entry| entry.key.as_str()).collect()
 }
 
+// covers: STATE-01, STATE-03
 #[tokio::test]
 async fn values_are_set_read_and_listed_by_prefix() {
     let rig = Rig::new().await;
@@ -51,6 +52,7 @@ async fn values_are_set_read_and_listed_by_prefix() {
     assert_eq!((told.len(), told[0]), (6, &first));
 }
 
+// covers: STATE-02
 #[tokio::test]
 async fn one_of_two_that_compare_and_set_wins() {
     let rig = Rig::new().await;
@@ -64,6 +66,7 @@ async fn one_of_two_that_compare_and_set_wins() {
     assert_eq!(get(&rig, "k").await.unwrap().value.value(), json!(2));
 }
 
+// covers: BI-66
 #[tokio::test]
 async fn null_deletes_and_no_version_comes_twice() {
     let rig = Rig::new().await;
@@ -87,6 +90,7 @@ async fn null_deletes_and_no_version_comes_twice() {
     assert_eq!(deleted, 2);
 }
 
+// covers: LIM-40, STATE-02, STATE-04
 #[tokio::test]
 async fn bounds_and_the_supervisors_keys_are_refused() {
     let rig = Rig::new().await;

@@ -43,6 +43,7 @@ async fn told(rig: &Rig, name: &str) -> Vec<String> {
     inbox.into_iter().filter_map(|mail| mail.subject).collect()
 }
 
+// covers: TASK-01, TASK-03
 #[tokio::test]
 async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
     let rig = Rig::new().await;
@@ -88,6 +89,7 @@ async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
     assert_eq!(told(&rig, "cyd").await.len(), 1);
 }
 
+// covers: TASK-06
 #[tokio::test]
 async fn dependencies_block_and_the_last_one_done_unblocks() {
     let rig = Rig::new().await;
@@ -116,6 +118,7 @@ async fn dependencies_block_and_the_last_one_done_unblocks() {
     assert_eq!(status(&rig, &stuck).await, TaskStatus::Blocked);
 }
 
+// covers: TASK-02
 #[tokio::test]
 async fn an_ended_task_is_reopened_with_a_note_and_its_owner_hears_of_it() {
     let rig = Rig::new().await;

@@ -54,6 +54,7 @@ async fn status(rig: &Rig, task: &Task) -> TaskStatus {
     read!(rig, |r| r.task_get(task_id).await?.unwrap().status)
 }
 
+// covers: TASK-06
 #[tokio::test]
 async fn other_dependencies_block_and_free() {
     let rig = Rig::new().await;
@@ -81,6 +82,7 @@ async fn other_dependencies_block_and_free() {
     assert_eq!(code(change(&rig, &task, on(&[&first])).await), Code::Conflict, "it has ended");
 }
 
+// covers: TASK-06
 #[tokio::test]
 async fn no_task_waits_for_itself() {
     let rig = Rig::new().await;

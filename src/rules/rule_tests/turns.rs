@@ -6,6 +6,7 @@ use super::rig::{Rig, call_start, code, id, operator, read, write};
 use crate::mail::{Chain, NewMessage};
 use crate::{agents, jobs, turns};
 
+// covers: LOOP-06
 #[tokio::test]
 async fn a_turn_takes_what_belongs_together() {
     let rig = Rig::new().await;

@@ -143,6 +143,7 @@ pub(super) async fn meta_is_kept(medium: Arc<dyn Medium>) {
     assert_eq!(kept, (Some("two".to_owned()), Some(AWKWARD.to_owned())));
 }
 
+// covers: SKILL-41
 pub(super) async fn skills_are_held_and_removed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let removed = keep!(&store, |w| {

@@ -36,6 +36,7 @@ fn numbers(events: &[Event]) -> Vec<(i64, u64)> {
     each(events, |event| (event.seq, u64::try_from(event.event_id.0.as_u128()).unwrap()))
 }
 
+// covers: CP-07
 pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     assert_eq!((reading!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 0), 0));
@@ -115,6 +116,7 @@ pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
     assert_eq!(kept, [1, 3, 5, 7, 9, 11]);
 }
 
+// covers: STORE-03
 pub(super) async fn events_are_published_after_commit(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let mut feed = store.feed();

@@ -71,6 +71,7 @@ pub(super) async fn what_is_there_is_listed(medium: Arc<dyn Medium>) {
     assert_eq!(reading!(&store, |r| { r.knowledge_count().await? }), 5);
 }
 
+// covers: KNOW-04
 pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let full = KnowledgeVersion {

@@ -37,6 +37,7 @@ async fn found(store: &Store, filter: LedgerFilter) -> Vec<CallId> {
     each(&reading!(store, |r| { r.call_list(&filter).await? }), |row| row.call_id)
 }
 
+// covers: LIM-29, TOOL-17
 pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {

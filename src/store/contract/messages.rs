@@ -21,6 +21,7 @@ async fn pending(store: &Store, agent: &str) -> Vec<u64> {
     ids(&reading!(store, |r| { r.inbox_pending(&agent, 100).await? }))
 }
 
+// covers: MSG-08
 pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let full = Envelope {

@@ -116,6 +116,7 @@ pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
     assert_eq!(six, []);
 }
 
+// covers: TASK-04
 pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let event = |n: u64, task: u64, status| TaskEvent {

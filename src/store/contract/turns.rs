@@ -16,6 +16,7 @@ use super::tools::{each, keep, open, reading};
 use crate::Store;
 use crate::tables::{Family, TurnFilter};
 
+// covers: LOOP-04
 pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let full = Turn {
@@ -192,6 +193,7 @@ fn steps() -> Vec<Step> {
     ]
 }
 
+// covers: LOOP-04
 pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     for (n, step) in steps().into_iter().enumerate() {

@@ -322,6 +322,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // covers: MSG-07
     #[test]
     fn names_are_cleaned() {
         assert_eq!(file_name("../a b/ü.md").unwrap(), ".._a_b__.md");

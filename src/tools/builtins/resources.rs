@@ -67,6 +67,7 @@ fn disk(data_dir: &Path) -> Option<Value> {
 mod tests {
     use super::*;
 
+    // covers: BI-26, CONF-24
     #[test]
     fn figures_are_read() {
         assert_eq!(kilobytes("A: 1 kB\nMemTotal:   8 kB\n", "MemTotal:"), Some(8_192));

@@ -41,6 +41,7 @@ fn temps(root: &Path) -> usize {
     found
 }
 
+// covers: ART-04
 #[tokio::test]
 async fn the_layout_is_there_and_a_second_opening_sweeps() {
     let (dir, workspace) = rig();
@@ -85,6 +86,7 @@ async fn files_are_written_read_and_hashed() {
     assert!(refusal.message.contains("binary file"), "{refusal}");
 }
 
+// covers: ACL-07, TEST-03
 #[tokio::test]
 async fn no_link_leads_out_and_no_write_passes_one() {
     let (dir, workspace) = rig();
@@ -142,6 +144,7 @@ impl Drop for Done<'_> {
     }
 }
 
+// covers: ACL-07
 #[test]
 fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
     let (dir, workspace) = rig();

@@ -23,6 +23,7 @@ use serde_json::json;
 
 use self::rig::{Ground, TWO, ask, call, id, mail_of, results, say, send, until, while_time_passes};
 
+// covers: MSG-02
 #[tokio::test]
 async fn an_ask_is_answered_and_an_agent_can_ask_another() {
     let ground = Ground::new(TWO);
@@ -38,6 +39,7 @@ async fn an_ask_is_answered_and_an_agent_can_ask_another() {
     assert!(ask.reply.as_ref().unwrap().contains("seven"), "{ask:?}");
 }
 
+// covers: WORLD-12
 #[tokio::test]
 async fn a_panicking_tool_crashes_one_agent_and_its_turn_goes_on() {
     let ground = Ground::new(TWO);
@@ -100,6 +102,7 @@ async fn a_refusal_of_the_provider_fails_the_turn_and_not_the_agent() {
     assert_eq!(ask(&world, "ben", "hello").await.reply.unwrap(), "fine");
 }
 
+// covers: MSG-10, TEST-07
 #[tokio::test]
 async fn a_daemon_that_dies_in_a_turn_goes_on_with_it() {
     let ground = Ground::new(TWO);
@@ -139,6 +142,7 @@ async fn a_daemon_that_dies_in_a_turn_goes_on_with_it() {
     assert!(!model.asked.lock().unwrap().is_empty());
 }
 
+// covers: MSG-04, MSG-10, WORLD-13
 #[tokio::test]
 async fn a_stopped_agent_refuses_asks_and_works_its_mail_off_when_started() {
     let ground = Ground::new(TWO);

@@ -139,6 +139,7 @@ async fn reloads(world: &World, count: usize) -> Vec<crate::Reconciled> {
     done
 }
 
+// covers: WORLD-14
 #[tokio::test]
 async fn an_agent_that_the_file_names_again_is_back() {
     let with = |autostart: bool| {

@@ -58,6 +58,7 @@ async fn pass(ground: &Ground, step: Duration, steps: u32) {
     }
 }
 
+// covers: SCHED-02, TEST-13
 #[tokio::test]
 async fn a_timer_wakes_its_agent_and_one_that_passed_while_down_goes_off_once_and_late() {
     let ground = Ground::new(TWO);
@@ -104,6 +105,7 @@ async fn the_hour_that_comes_twice_has_its_slot_once_and_the_one_left_out_has_it
     }
 }
 
+// covers: SCHED-02
 #[tokio::test]
 async fn slots_that_a_jump_or_a_pause_passed_are_one_skipped_run_each() {
     let ground = Ground::new(TWO);
@@ -126,6 +128,7 @@ async fn slots_that_a_jump_or_a_pause_passed_are_one_skipped_run_each() {
     assert!(runs(&world, &timer).await[0].late);
 }
 
+// covers: SCHED-03, TEST-13
 #[tokio::test]
 async fn a_watch_reports_what_changed_also_while_the_daemon_was_down() {
     let ground = Ground::new(TWO);
@@ -152,6 +155,7 @@ async fn a_watch_reports_what_changed_also_while_the_daemon_was_down() {
     assert!(body.contains("- renamed shared/b (was shared/a)\n- created shared/c"), "{body}");
 }
 
+// covers: HB-01, HB-04
 #[tokio::test]
 async fn heartbeats_come_in_their_hours_and_go_with_the_configuration() {
     let heart = format!("{TWO}heartbeat: {{ every: 1h, target: none, active_hours: '08:00-10:00' }}\n");

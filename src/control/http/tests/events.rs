@@ -10,6 +10,7 @@ use tower::ServiceExt;
 use super::asking::{TOKEN, ask, get, routes};
 use crate::fixture::Scene;
 
+// covers: CP-06
 #[tokio::test]
 async fn events_are_sent_with_their_ids_and_resumed_by_header() {
     let scene = Scene::new().await;
@@ -83,6 +84,7 @@ async fn a_quiet_stream_says_that_it_lives_and_moves_the_id() {
     }
 }
 
+// covers: CP-08
 #[tokio::test]
 async fn a_slow_reader_is_told_where_to_go_on() {
     let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;

@@ -13,6 +13,7 @@ use super::figures;
 use crate::fixture::Scene;
 use crate::http::router;
 
+// covers: CP-11
 #[tokio::test]
 async fn only_health_is_open() {
     let scene = Scene::new().await;
@@ -171,6 +172,7 @@ async fn a_store_that_reads_and_cannot_write_is_not_ready() {
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
 }
 
+// covers: CP-11
 #[tokio::test]
 async fn metrics_show_the_world_and_read_as_prometheus() {
     let scene = Scene::with("budgets: { world: { tokens: 1000, usd: 2 } }\nmetrics: { open: true }\n").await;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::asking::{ask, get, routes};
 use crate::fixture::Scene;
 
+// covers: CP-02
 #[tokio::test]
 async fn an_agents_tools_are_listed_as_names_and_descriptions() {
     let scene = Scene::new().await;

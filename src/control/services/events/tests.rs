@@ -152,6 +152,7 @@ async fn ephemeral_events_come_only_when_asked_for() {
     assert_eq!((only.ephemeral, only.event.unwrap().seq), (false, seq + 1));
 }
 
+// covers: CP-08
 #[tokio::test]
 async fn a_reader_that_does_not_read_is_ended_and_resumes_without_gap() {
     let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;

@@ -209,6 +209,7 @@ async fn a_reload_shows_its_plan_does_it_once_and_tells_problems() {
     assert_eq!(refusal_of(&status).code, Code::Conflict);
 }
 
+// covers: CP-12
 #[tokio::test]
 async fn reflection_and_resources_show_what_is() {
     let scene = Scene::new().await;

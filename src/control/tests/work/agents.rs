@@ -124,6 +124,7 @@ async fn what_would_widen_or_mislead_is_refused() {
     assert!(agents.create(good).await.unwrap().into_inner().changed);
 }
 
+// covers: CP-04, WORLD-15
 #[tokio::test]
 async fn stopping_is_idempotent_and_a_grace_period_cuts_a_turn_off() {
     let ground = Ground::new();
@@ -159,6 +160,7 @@ async fn stopping_is_idempotent_and_a_grace_period_cuts_a_turn_off() {
     assert_eq!((turns.len(), turns[0].status.as_str()), (1, "open"));
 }
 
+// covers: ARCH-15, MEM-17
 #[tokio::test]
 async fn the_prompt_and_the_memory_are_shown() {
     let ground = Ground::new();

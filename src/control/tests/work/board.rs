@@ -18,6 +18,7 @@ fn task(request_id: &str, title: &str, priority: i32) -> v1::CreateTaskRequest {
     }
 }
 
+// covers: TASK-01, TASK-04
 #[tokio::test]
 async fn tasks_are_created_listed_changed_and_kept_with_their_history() {
     let ground = Ground::new();

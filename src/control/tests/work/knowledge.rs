@@ -30,6 +30,7 @@ fn set(request_id: &str, key: &str, value: &str) -> v1::SetStateRequest {
     }
 }
 
+// covers: KNOW-01
 #[tokio::test]
 async fn entries_are_written_read_listed_and_deleted() {
     let ground = Ground::new();
@@ -211,6 +212,7 @@ async fn bad_requests_are_told_by_field() {
     refused(knowledge.write(write("1", "e", "other")).await, Code::FailedPrecondition, None);
 }
 
+// covers: STATE-01, STATE-02
 #[tokio::test]
 async fn state_is_set_compared_listed_and_deleted() {
     let ground = Ground::new();

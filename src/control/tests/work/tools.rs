@@ -17,6 +17,7 @@ fn call(request_id: &str, tool: &str, arguments: &str) -> v1::CallToolRequest {
     }
 }
 
+// covers: CP-03
 #[tokio::test]
 async fn tools_are_listed_briefed_and_called_once() {
     let ground = Ground::new();

@@ -36,6 +36,7 @@ async fn packed_messages_are_taken_and_what_they_unpack_to_is_bounded() {
     assert!(messages.send(send("still there".into())).await.is_ok());
 }
 
+// covers: CP-05, CP-11
 #[tokio::test]
 async fn each_service_tells_its_health() {
     let ground = Ground::new();
@@ -49,6 +50,7 @@ async fn each_service_tells_its_health() {
     refused(none, tonic::Code::NotFound, None);
 }
 
+// covers: CP-11
 #[tokio::test]
 async fn reflection_answers_in_both_versions() {
     use tonic_reflection::pb::{v1, v1alpha};

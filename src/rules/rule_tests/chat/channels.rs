@@ -15,6 +15,7 @@ fn new(channel: &str, members: &[&str]) -> NewChannel {
     }
 }
 
+// covers: CHAT-02, CHAT-10, LIM-10
 #[tokio::test]
 async fn a_channel_has_each_member_once_and_its_creator_unless_that_stays_out() {
     let rig = Rig::new().await;
@@ -34,6 +35,7 @@ async fn a_channel_has_each_member_once_and_its_creator_unless_that_stays_out() 
     assert_eq!(event.payload["by"], "agent:ada");
 }
 
+// covers: CHAT-12
 #[tokio::test]
 async fn what_cannot_be_created_leaves_nothing_behind() {
     let rig = Rig::new().await;
@@ -65,6 +67,7 @@ async fn what_cannot_be_created_leaves_nothing_behind() {
     assert_eq!(code(rig.create("bob", new("other", &["bob"])).await), Code::RateLimited);
 }
 
+// covers: CHAT-07
 #[tokio::test]
 async fn the_creator_and_operators_invite_and_remove_and_a_member_may_leave() {
     let rig = Rig::new().await;

@@ -31,6 +31,7 @@ async fn refused(rig: &Rig, query: HistoryQuery) -> (Code, Value) {
     (refusal.code, refusal.details.unwrap())
 }
 
+// covers: CHAT-08
 #[tokio::test]
 async fn pages_go_back_from_the_newest_and_forward_from_a_cursor() {
     let rig = with_posts(9).await;
@@ -46,6 +47,7 @@ async fn pages_go_back_from_the_newest_and_forward_from_a_cursor() {
     assert_eq!(of(500, Some(3), Some(6)).await, NONE);
 }
 
+// covers: CHAT-13
 #[tokio::test]
 async fn only_those_who_are_in_it_read_a_channel() {
     let rig = with_posts(2).await;

@@ -8,6 +8,7 @@ use crate::agents;
 use crate::chat::NewPost;
 use crate::mail::Chain;
 
+// covers: CHAT-04, CHAT-14, TEST-02
 #[tokio::test]
 async fn a_gated_post_is_kept_and_told_and_wakes_nobody() {
     let rig = Rig::new().await;
@@ -25,6 +26,7 @@ async fn a_gated_post_is_kept_and_told_and_wakes_nobody() {
     assert_eq!(rig.count(EventKind::MessageDelivered).await, 0);
 }
 
+// covers: CHAT-15
 #[tokio::test]
 async fn an_operator_may_have_a_gated_post_delivered() {
     let rig = Rig::new().await;
@@ -43,6 +45,7 @@ async fn an_operator_may_have_a_gated_post_delivered() {
     assert_eq!(rig.take("bob").await.mail[0].body, "@bob stop");
 }
 
+// covers: CHAT-05, CHAT-11
 #[tokio::test]
 async fn mentions_wake_and_the_others_are_left_in_peace() {
     let rig = Rig::new().await;
@@ -64,6 +67,7 @@ async fn mentions_wake_and_the_others_are_left_in_peace() {
     assert_eq!((all.woken, all.post.mentions.len()), (1, 0), "ada; bob is woken already");
 }
 
+// covers: CHAT-11
 #[tokio::test]
 async fn the_rule_of_the_world_says_whom_a_post_wakes() {
     let rig = Rig::new().await;
@@ -96,6 +100,7 @@ async fn only_members_the_creator_and_operators_post() {
     assert_eq!(code(rig.post_in("bob", "room", "hello?").await), Code::AccessDenied);
 }
 
+// covers: CHAT-12
 #[tokio::test]
 async fn a_bad_post_takes_no_place_in_the_sequence() {
     let rig = Rig::new().await;
@@ -119,6 +124,7 @@ async fn a_bad_post_takes_no_place_in_the_sequence() {
     assert_eq!(rig.post_with("bob", ChatWake::All, reply).await.unwrap().post.seq, 2);
 }
 
+// covers: CHAT-13
 #[tokio::test]
 async fn whom_a_post_does_not_reach_is_told_and_the_rest_is_not_hurt() {
     let rig = Rig::new().await;

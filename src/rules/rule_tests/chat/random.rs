@@ -136,6 +136,7 @@ async fn step(rig: &Rig, model: &mut Model, act: Act) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
+    // covers: CHAT-03, CHAT-12
     #[test]
     fn nothing_is_lost_or_shown_twice(acts in prop::collection::vec(act(), 1..40)) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(run(acts));

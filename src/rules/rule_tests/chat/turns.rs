@@ -14,6 +14,7 @@ async fn room(rig: &Rig) {
     rig.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
 }
 
+// covers: CHAT-03
 #[tokio::test]
 async fn ten_posts_to_a_busy_agent_are_one_turn() {
     let rig = Rig::new().await;
@@ -39,6 +40,7 @@ async fn ten_posts_to_a_busy_agent_are_one_turn() {
     assert_eq!(rig.post_in("ada", "room", "@bob again").await.unwrap().woken, 1);
 }
 
+// covers: CHAT-03, CHAT-10
 #[tokio::test]
 async fn what_does_not_wake_comes_with_the_next_turn_and_a_whisper() {
     let rig = Rig::new().await;

@@ -128,6 +128,7 @@ async fn queued_commands_are_finished_by_a_close() {
 }
 
 /// 64 senders at once: every acknowledged send is there once, in one order, and the commits were shared.
+// covers: STORE-03
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_senders_share_commits() {
     let dir = dir();

@@ -59,6 +59,7 @@ async fn a_newer_database_is_left_alone() {
     assert_eq!(std::fs::read(file(&dir)).unwrap(), before);
 }
 
+// covers: STORE-01
 #[tokio::test]
 async fn a_damaged_database_is_refused_and_kept() {
     let dir = tempfile::tempdir().unwrap();

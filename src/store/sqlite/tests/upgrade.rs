@@ -137,6 +137,7 @@ async fn a_database_of_the_second_version_counts_what_was_held_and_keeps_its_sta
 }
 
 /// An upgraded database has the same tables and indexes as one that was made anew.
+// covers: CONF-12, STORE-01
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgraded_database_is_like_a_new_one() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::rig::{Rig, SECRET, code, id};
 
+// covers: BI-20, BI-21, BI-27
 #[tokio::test]
 async fn agents_are_listed_and_the_world_is_seen() {
     let rig = Rig::new().await;
@@ -35,6 +36,7 @@ async fn the_name_of_an_agent_shows_no_secret() {
     assert_eq!(rig.content("syscall.agent.create", named).await["name"], "W [redacted]");
 }
 
+// covers: BI-22
 #[tokio::test]
 async fn only_what_the_world_allows_is_created() {
     let rig = Rig::new().await;
@@ -67,6 +69,7 @@ async fn only_what_the_world_allows_is_created() {
     }
 }
 
+// covers: BI-23, BI-24
 #[tokio::test]
 async fn agents_stop_and_start() {
     let rig = Rig::new().await;
@@ -87,6 +90,7 @@ async fn agents_stop_and_start() {
     assert_eq!(code(rig.call("syscall.agent.start", json!({ "agent_id": "bop" })).await), Code::NotFound);
 }
 
+// covers: BI-21
 #[tokio::test]
 async fn uptime_counts_from_the_last_start() {
     let rig = Rig::new().await;
@@ -109,6 +113,7 @@ async fn uptime_counts_from_the_last_start() {
     assert_eq!(uptime(30, None).await, 30, "a record of an earlier version");
 }
 
+// covers: BI-25, MEM-17
 #[tokio::test]
 async fn memory_is_looked_into_and_no_further() {
     let rig = Rig::new().await;

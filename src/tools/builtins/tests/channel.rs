@@ -39,6 +39,7 @@ async fn entries(rig: &Rig, id: ConversationId) -> Vec<ConversationEntry> {
     read.await.unwrap()
 }
 
+// covers: BI-34, BI-37, CONF-04
 #[tokio::test]
 async fn both_names_send_into_the_conversation_of_the_turn() {
     let rig = Rig::new().await;
@@ -69,6 +70,7 @@ async fn both_names_send_into_the_conversation_of_the_turn() {
     assert_eq!(code(nowhere), Code::AccessDenied, "no argument can name a conversation");
 }
 
+// covers: BI-35
 #[tokio::test]
 async fn a_file_is_checked_when_it_is_attached() {
     let rig = Rig::new().await;
@@ -99,6 +101,7 @@ async fn a_file_is_checked_when_it_is_attached() {
     assert_eq!(refusal.code, Code::Conflict);
 }
 
+// covers: BI-36, CONF-04
 #[tokio::test]
 async fn both_names_hand_the_conversation_over() {
     for tool in ["channel.handoff", "syscall.channel.handoff"] {
@@ -116,6 +119,7 @@ async fn both_names_hand_the_conversation_over() {
     }
 }
 
+// covers: BI-38
 #[tokio::test]
 async fn a_message_is_sent_taken_back_reacted_to_pinned_and_asked_about() {
     let rig = Rig::new().await;

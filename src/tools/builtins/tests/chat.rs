@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::rig::{Rig, caller, code};
 
+// covers: BI-40, BI-41, BI-42, BI-43, BI-44, BI-45, CHAT-01
 #[tokio::test]
 async fn a_channel_is_opened_posted_in_and_read_back() {
     let rig = Rig::new().await;
@@ -36,6 +37,7 @@ async fn a_channel_is_opened_posted_in_and_read_back() {
     assert_eq!(hop, rig.ada.hop + 1, "a post is one further from its root than the turn that made it");
 }
 
+// covers: CHAT-07
 #[tokio::test]
 async fn what_may_not_be_is_refused_with_advice() {
     let rig = Rig::new().await;
@@ -79,6 +81,7 @@ async fn rig_call(rig: &Rig, tool: &str, arguments: serde_json::Value) -> Code {
     code(rig.call(tool, arguments).await)
 }
 
+// covers: CHAT-11
 #[tokio::test]
 async fn the_world_file_says_whom_a_post_wakes() {
     let rig = Rig::new().await;

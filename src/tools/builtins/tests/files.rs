@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::rig::{Rig, code, with};
 use crate::view::model_view;
 
+// covers: BI-01, BI-02, BI-03, BI-05
 #[tokio::test]
 async fn a_file_is_written_read_edited_and_listed() {
     let rig = Rig::new().await;
@@ -36,6 +37,7 @@ async fn a_file_is_written_read_edited_and_listed() {
     assert!(!rig.events().await.iter().any(|(kind, _)| *kind == EventKind::ArtifactCreated));
 }
 
+// covers: ACL-01, ACL-03, CONF-15
 #[tokio::test]
 async fn writes_stay_within_the_rules() {
     let rig = Rig::new().await;
@@ -89,6 +91,7 @@ async fn a_likely_mistake_about_the_scope_is_named() {
     assert_eq!(shared.content["path"], "output/reports/r.md");
 }
 
+// covers: ART-01, ART-02, BI-02
 #[tokio::test]
 async fn what_appears_under_output_is_an_artifact() {
     let rig = Rig::new().await;
@@ -102,6 +105,7 @@ async fn what_appears_under_output_is_an_artifact() {
     assert_eq!((&payload["bytes"], &payload["replaced"]), (&json!(3), &json!(false)));
 }
 
+// covers: BI-01, LIM-01
 #[tokio::test]
 async fn sizes_are_bounded() {
     let rig = Rig::new().await;

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::rig::{Rig, caller, code, with};
 
+// covers: BI-60, BI-61, BI-62, BI-63, CONF-25
 #[tokio::test]
 async fn an_entry_is_written_listed_read_and_deleted() {
     let rig = Rig::new().await;
@@ -35,6 +36,7 @@ async fn an_entry_is_written_listed_read_and_deleted() {
     assert_eq!(as_bob("syscall.knowledge.list", json!({})).await.unwrap().content, json!([]));
 }
 
+// covers: KNOW-03
 #[tokio::test]
 async fn groups_and_archetypes_open_what_they_name() {
     let rig = Rig::new().await;

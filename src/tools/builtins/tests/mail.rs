@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::rig::{Rig, caller, code, id};
 
+// covers: BI-31, TOOL-04
 #[tokio::test]
 async fn a_message_reaches_its_inbox_in_the_callers_name() {
     let rig = Rig::new().await;
@@ -23,6 +24,7 @@ async fn a_message_reaches_its_inbox_in_the_callers_name() {
     assert_eq!(code(rig.call("syscall.message.send", both).await), Code::InvalidArguments);
 }
 
+// covers: ACL-03, CONF-05, MSG-06
 #[tokio::test]
 async fn a_file_goes_into_the_other_ones_inbox_directory() {
     let rig = Rig::new().await;
@@ -72,6 +74,7 @@ async fn a_file_whose_mail_would_be_refused_is_not_written() {
     }
 }
 
+// covers: BI-30, MSG-04
 #[tokio::test]
 async fn an_ask_opens_and_what_can_never_be_answered_is_refused() {
     let rig = Rig::new().await;
@@ -91,6 +94,7 @@ async fn an_ask_opens_and_what_can_never_be_answered_is_refused() {
     assert_eq!(code(rig.call("syscall.ask", json!({ "agent_id": "bob", "message": "x" })).await), Code::Conflict);
 }
 
+// covers: BI-32, MSG-05
 #[tokio::test]
 async fn a_broadcast_reaches_all_but_the_sender_and_the_excluded() {
     let rig = Rig::new().await;
@@ -105,6 +109,7 @@ async fn a_broadcast_reaches_all_but_the_sender_and_the_excluded() {
     assert!(rig.inbox("ada").await.is_empty());
 }
 
+// covers: BI-33
 #[tokio::test]
 async fn reading_the_inbox_adds_its_mail_to_the_turn() {
     let rig = Rig::new().await;

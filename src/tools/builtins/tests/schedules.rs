@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::rig::{Rig, caller, code};
 
+// covers: BI-86
 #[tokio::test]
 async fn a_timer_is_set_replaced_and_cancelled() {
     let rig = Rig::new().await;
@@ -28,6 +29,7 @@ async fn a_timer_is_set_replaced_and_cancelled() {
     }
 }
 
+// covers: BI-87, SCHED-06
 #[tokio::test]
 async fn a_cron_job_is_added_changed_run_and_removed() {
     let rig = Rig::new().await;
@@ -83,6 +85,7 @@ async fn a_cron_job_is_added_changed_run_and_removed() {
     }
 }
 
+// covers: BI-87, SCHED-08
 #[tokio::test]
 async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
     let rig = Rig::new().await;
@@ -179,6 +182,7 @@ async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_i
     assert_eq!(code(rig.call("util.cron", patch(json!({ "enabled": true }))).await), Code::NotFound);
 }
 
+// covers: BI-85, SCHED-03
 #[tokio::test]
 async fn a_watch_begins_with_what_is_there_and_stays_inside_the_workspace() {
     let rig = Rig::new().await;

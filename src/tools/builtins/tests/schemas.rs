@@ -85,6 +85,7 @@ fn minimal(tool: &Tool) -> Map<String, Value> {
         .collect()
 }
 
+// covers: TOOL-01
 #[test]
 fn the_table_holds_exactly_these_tools() {
     let names: BTreeSet<String> = all().into_iter().map(|tool| tool.spec.name).collect();
@@ -130,6 +131,7 @@ fn every_schema_is_plain_and_strict() {
     }
 }
 
+// covers: TOOL-06
 #[tokio::test]
 async fn unknown_fields_are_refused_behind_the_schema_too() {
     let rig = Rig::new().await;
@@ -148,6 +150,7 @@ fn field_of(refusal: Refusal) -> String {
     field
 }
 
+// covers: TOOL-06
 #[tokio::test]
 async fn every_number_is_taken_or_refused_by_its_field() {
     let rig = Rig::new().await;
@@ -190,6 +193,7 @@ async fn every_number_is_taken_or_refused_by_its_field() {
     assert_eq!(refusal.message, "workspace.list: pth: there is no such parameter; did you mean `path`?");
 }
 
+// covers: TOOL-06
 #[tokio::test]
 async fn what_the_schema_did_not_see_names_its_field_too() {
     let rig = Rig::new().await;
@@ -216,6 +220,7 @@ fn arguments_are_normalised() {
     assert_eq!(tools["syscall.reflect"].normalise(None, Value::Null), json!({}));
 }
 
+// covers: ACC-11, CONF-10, TOOL-01, TOOL-22
 #[tokio::test]
 async fn a_registry_holds_what_was_granted_and_nothing_else() {
     let rig = Rig::new().await;
@@ -241,6 +246,7 @@ async fn a_registry_holds_what_was_granted_and_nothing_else() {
     assert!(registry.find("workspace__read").unwrap().1.is_none());
 }
 
+// covers: TOOL-22
 #[tokio::test]
 async fn names_are_understood_where_only_one_tool_can_be_meant() {
     let rig = Rig::new().await;

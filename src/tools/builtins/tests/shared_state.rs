@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::rig::{Rig, code};
 
+// covers: BI-65, BI-66
 #[tokio::test]
 async fn values_are_written_read_listed_and_deleted() {
     let rig = Rig::new().await;

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::rig::{Rig, code, with};
 
+// covers: BI-70, BI-71, BI-72, BI-73, BI-74, CONF-06, SKILL-41, SKILL-42
 #[tokio::test]
 async fn skills_are_listed_held_read_and_dropped() {
     let rig = Rig::new().await;
@@ -34,6 +35,7 @@ async fn skills_are_listed_held_read_and_dropped() {
     assert_eq!((&loaded["tools_count"], loaded["note"].is_string()), (&json!(0), true));
 }
 
+// covers: SKILL-24
 #[tokio::test]
 async fn what_may_not_be_held_is_not_there() {
     let rig = Rig::new().await;

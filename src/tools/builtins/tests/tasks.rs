@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::rig::{Rig, caller, code, with};
 
+// covers: BI-50, BI-51, BI-52, BI-53, TASK-04
 #[tokio::test]
 async fn a_task_is_created_listed_read_and_changed() {
     let rig = Rig::new().await;
@@ -57,6 +58,7 @@ async fn refusals_say_what_was_wrong() {
     assert_eq!(code(rig.call("syscall.task.list", json!({ "limit": 5_000 })).await), Code::InvalidArguments);
 }
 
+// covers: CONF-22, TASK-05
 #[tokio::test]
 async fn without_the_privilege_only_ones_own_tasks_may_be_changed() {
     let rig = Rig::new().await;

@@ -1,0 +1,195 @@
+//! The column of tests in `docs/requirements.md`. `cargo xtask covers` writes it from the comments `// covers: ID, ID` in
+//! the sources; `cargo xtask covers --check` fails if the column is stale, if a comment names an unknown ID, or if a
+//! `covers` comment is above no function.
+//!
+//! A comment directly above a function or its attributes counts for that function. One at the top of a file counts for the
+//! file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The catalogue, from the root of the workspace.
+const CATALOGUE: &str = "docs/requirements.md";
+
+/// Where comments are read, from the root of the workspace.
+const SOURCES: [&str; 5] = ["benches", "ghostctl", "proto", "src", "tests"];
+
+/// The tests of each ID: the names of the functions by file. A file without names counts as a whole.
+type Covers = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+
+/// Writes the column, or only compares it. Returns the problems.
+pub(crate) fn run(root: &Path, check: bool) -> io::Result<Vec<String>> {
+    let old = fs::read_to_string(root.join(CATALOGUE))?;
+    let known: BTreeSet<&str> = old.lines().filter_map(row_id).collect();
+    let (mut covers, mut problems) = (Covers::new(), Vec::new());
+    for dir in SOURCES {
+        walk(&root.join(dir), &mut |path| {
+            let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+            problems.extend(scan(&name, &fs::read_to_string(path)?, &known, &mut covers));
+            Ok(())
+        })?;
+    }
+    let new = rewritten(&old, &covers);
+    if check && new != old {
+        problems.push(format!("{CATALOGUE} is stale: run `cargo xtask covers`"));
+    } else if !check && new != old {
+        fs::write(root.join(CATALOGUE), new)?;
+    }
+    Ok(problems)
+}
+
+/// Calls `each` for the Rust and proto files under `dir`, in order of their paths.
+fn walk(dir: &Path, each: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            walk(&path, each)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "proto") {
+            each(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the `covers` comments of one file. Returns its problems.
+fn scan(file: &str, text: &str, known: &BTreeSet<&str>, covers: &mut Covers) -> Vec<String> {
+    let prefixes: BTreeSet<&str> = known.iter().filter_map(|id| id.split('-').next()).collect();
+    let (mut problems, mut waiting, mut top) = (Vec::new(), Vec::new(), true);
+    // An empty line at the end settles a comment in the last line.
+    for (at, line) in text.lines().chain([""]).enumerate() {
+        let line = line.trim_start();
+        let place = format!("{file}:{}", at + 1);
+        if let Some(list) = line.strip_prefix("// covers:") {
+            for id in list.split(',').map(str::trim) {
+                if known.contains(id) {
+                    waiting.push(id);
+                } else {
+                    problems.push(format!("{place}: `{id}` is not in {CATALOGUE}"));
+                }
+            }
+            continue;
+        }
+        for id in comment(line).into_iter().flat_map(ids) {
+            if !known.contains(id.as_str()) && id.split('-').next().is_some_and(|prefix| prefixes.contains(prefix)) {
+                problems.push(format!("{place}: the comment names `{id}`, which is not in {CATALOGUE}"));
+            }
+        }
+        if line.starts_with("//") || (line.starts_with('#') && !line.starts_with("#!")) {
+            continue;
+        }
+        let name = function(line);
+        if !waiting.is_empty() && name.is_none() && !top {
+            problems.push(format!("{place}: the `covers` comment above is above no function"));
+        }
+        for id in waiting.drain(..).filter(|_| name.is_some() || top) {
+            covers
+                .entry(id.to_owned())
+                .or_default()
+                .entry(file.to_owned())
+                .or_default()
+                .extend(name.map(str::to_owned));
+        }
+        top = top && (line.is_empty() || line.starts_with("#!"));
+    }
+    problems
+}
+
+/// The text of the comment in a line.
+fn comment(line: &str) -> Option<&str> {
+    line.split_once("//").filter(|(before, _)| before.is_empty() || before.ends_with(' ')).map(|(_, comment)| comment)
+}
+
+/// The name of the function that a line declares.
+fn function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let declared = before.split_whitespace().all(|word| word.starts_with("pub") || word == "async" || word == "const");
+    declared.then(|| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()).flatten()
+}
+
+/// What looks like an ID: `CHAT-04`, `BI-10a`, and both ends of `CHAT-01..15`.
+fn ids(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.');
+    for word in words {
+        let Some((prefix, numbers)) = word.trim_end_matches('.').split_once('-') else { continue };
+        if prefix.len() < 2 || !prefix.chars().all(|c| c.is_ascii_uppercase()) {
+            continue;
+        }
+        for number in numbers.split("..") {
+            let digits = number.trim_end_matches(|c: char| c.is_ascii_lowercase());
+            if digits.len() == 2 && digits.chars().all(|c| c.is_ascii_digit()) && number.len() <= 3 {
+                found.push(format!("{prefix}-{number}"));
+            }
+        }
+    }
+    found
+}
+
+/// The ID of a row of the catalogue.
+fn row_id(line: &str) -> Option<&str> {
+    let id = line.strip_prefix("| ")?.split(" |").next()?;
+    (ids(id) == [id]).then_some(id)
+}
+
+/// The catalogue with the last column of each row written anew.
+fn rewritten(text: &str, covers: &Covers) -> String {
+    let none = BTreeMap::new();
+    text.lines()
+        .map(|line| {
+            let row = row_id(line).zip(line.strip_suffix('|').and_then(|row| row.rsplit_once('|')));
+            let Some((id, (head, _))) = row else { return format!("{line}\n") };
+            let cell: Vec<String> =
+                covers.get(id).unwrap_or(&none).iter().map(|(file, names)| cell(file, names)).collect();
+            format!("{head}| {}{}|\n", cell.join("; "), if cell.is_empty() { "" } else { " " })
+        })
+        .collect()
+}
+
+fn cell(file: &str, names: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    if names.is_empty() { format!("`{file}`") } else { format!("`{file}`: {}", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scanned(text: &str) -> (Covers, Vec<String>) {
+        let mut covers = Covers::new();
+        let problems = scan("a.rs", text, &BTreeSet::from(["CHAT-04", "CHAT-15", "BI-10a"]), &mut covers);
+        (covers, problems)
+    }
+
+    #[test]
+    fn a_comment_counts_for_the_function_below_it_or_for_the_file() {
+        let text = "//! Doc.\n// covers: BI-10a\n\nuse a;\n\n// covers: CHAT-04, CHAT-15\n/// Doc.\n#[tokio::test]\nasync fn \
+                    it_holds() {\n";
+        let (covers, problems) = scanned(text);
+        assert_eq!(problems, Vec::<String>::new());
+        let old = "| CHAT-04 | a \\| b | built | old |\n| BI-10a | c | partly | |\n| x | y |\n";
+        let new = "| CHAT-04 | a \\| b | built | `a.rs`: it_holds |\n| BI-10a | c | partly | `a.rs` |\n| x | y |\n";
+        assert_eq!(rewritten(old, &covers), new);
+        assert_eq!(rewritten(new, &covers), new);
+        assert_eq!(rewritten(new, &Covers::new()).lines().next(), Some("| CHAT-04 | a \\| b | built | |"));
+    }
+
+    #[test]
+    fn unknown_ids_and_lost_comments_are_problems() {
+        let (_, problems) = scanned("fn a() {}\n// covers: CHAT-05\nfn b() {}\n");
+        assert!(problems[0].starts_with("a.rs:2: `CHAT-05`"), "{problems:?}");
+        let (covers, problems) = scanned("fn a() {}\n// covers: CHAT-04\nlet a = 1;\n");
+        assert!(problems[0].starts_with("a.rs:3: the `covers`") && covers.is_empty(), "{problems:?}");
+        let (_, problems) = scanned("fn a() {} // see CHAT-01..15, UTF-16 and \"CHAT-99\"\n/// CHAT-16.\nfn b() {}\n");
+        assert_eq!(problems.len(), 3, "{problems:?}");
+    }
+
+    #[test]
+    fn ids_and_functions_are_found_in_text() {
+        assert_eq!(ids("(ACL-01..03, BI-10a; SHA-256) MSG-02."), ["ACL-01", "ACL-03", "BI-10a", "MSG-02"]);
+        assert_eq!(function("pub(super) async fn a_b(w: &mut W) {"), Some("a_b"));
+        assert_eq!(function("let f = |g: fn (u32)| g;"), None);
+    }
+}
