@@ -24,7 +24,6 @@ mod run;
 mod scripts;
 mod signals;
 mod terminal;
-mod vetted_scripts;
 
 pub use check::check;
 pub use data_dir::{DataDir, default_data_dir, state_dir};

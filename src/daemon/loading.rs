@@ -9,7 +9,6 @@ use ghost_config::plan::{Origin, Plan, ProviderKind, ProviderOrigin};
 use ghost_config::{Hint, Problem, Problems, Severity};
 use ghost_domain::time::Clock;
 use ghost_domain::{Code, Refusal};
-use ghost_provider::scripted::Vetted;
 use ghost_provider::{Providers, Recording, Unbuilt};
 use serde_json::json;
 
@@ -99,11 +98,10 @@ pub fn load(world_dir: &Path, overrides: &Overrides, env: Env<'_>, clock: Arc<dy
     } else {
         BTreeMap::new()
     };
-    complete(plan, env, clock, recordings, &Vetted::default())
+    complete(plan, env, clock, recordings)
 }
 
-/// What [`load`] does once the files of configuration are read and the flags put over them. Rule files that `vetted` vouches for are read when their
-/// models are first asked.
+/// What [`load`] does once the files of configuration are read and the flags put over them.
 ///
 /// # Errors
 /// As [`load`].
@@ -112,9 +110,8 @@ pub fn complete(
     env: Env<'_>,
     clock: Arc<dyn Clock>,
     recordings: BTreeMap<String, Recording>,
-    vetted: &Vetted,
 ) -> Result<Loaded, Problems> {
-    let built = Providers::build_with(&plan.llm, env, clock, recordings, vetted);
+    let built = Providers::build_with(&plan.llm, env, clock, recordings);
     let providers = built.map_err(|unbuilt| Problems(vec![of_provider(unbuilt, &plan)]))?;
     let (mut problems, nothing) = (Vec::new(), ErrorSuppression::default());
     for provider in plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted) {

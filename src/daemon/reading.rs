@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use ghost_config::Problems;
 use ghost_domain::{Clock, Code, Refusal};
-use ghost_provider::scripted::Vetted;
 use ghost_store::Store;
 use ghost_store::sqlite::SqliteOptions;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -18,7 +17,7 @@ use crate::data_dir::{DataDir, default_data_dir};
 use crate::environment::SharedEnv;
 use crate::failure::Failure;
 use crate::loading::{Loaded, Overrides, complete, of_provider};
-use crate::{database, job, recordings, vetted_scripts};
+use crate::{database, job, recordings};
 
 /// The files that a world is made of, and what is asked about them.
 pub(crate) struct Files {
@@ -43,8 +42,6 @@ impl Files {
 pub(crate) struct Read {
     pub(crate) loaded: Loaded,
     pub(crate) input: Vec<job::Input>,
-    /// Rule files that needed no reading.
-    pub(crate) vetted: Vetted,
     pub(crate) data_dir: DataDir,
     /// The database, if it could be opened as it is.
     pub(crate) store: Option<Store>,
@@ -102,21 +99,16 @@ pub(crate) async fn read(
             Ok(recordings) => recordings,
             Err(unread) => return Err(failure(files, Problems(vec![of_provider(unread, &first)])).await),
         };
-        let (path, _) = match &mut opening {
-            Some(opening) => opening,
-            None => opening.insert(open(default_data_dir(&first.world_id, &*files.env)?)),
-        };
-        let path = path.clone();
+        if opening.is_none() {
+            opening = Some(open(default_data_dir(&first.world_id, &*files.env)?));
+        }
         let input = job::read(&first, input);
         let (env, clock) = (Arc::clone(&files.env), Arc::clone(&clock));
-        let completing = spawn_blocking(move || {
-            let vetted = vetted_scripts::read(&path);
-            (complete(first, &*env, clock, recordings, &vetted), vetted)
-        });
+        let completing = spawn_blocking(move || complete(first, &*env, clock, recordings));
         let (completed, input) = tokio::join!(completing, input);
-        let (loaded, vetted) = completed.map_err(|_| panicked("reading the configuration"))?;
+        let loaded = completed.map_err(|_| panicked("reading the configuration"))?;
         match loaded {
-            Ok(loaded) => Ok((loaded, input?, vetted)),
+            Ok(loaded) => Ok((loaded, input?)),
             Err(first) => Err(failure(files, first).await),
         }
     };
@@ -130,7 +122,7 @@ pub(crate) async fn read(
         None => None,
     };
     match (read, opened) {
-        (Ok(Some((loaded, input, vetted))), Some((path, opened))) => {
+        (Ok(Some((loaded, input))), Some((path, opened))) => {
             let (data_dir, store) = match opened? {
                 Some((data_dir, store)) => (data_dir, Some(store)),
                 None => (DataDir::lock(&path, &*clock).await?, None),
@@ -141,7 +133,7 @@ pub(crate) async fn read(
                 }
                 return Err(refusal.into());
             }
-            Ok(Some(Read { loaded, input, vetted, data_dir, store }))
+            Ok(Some(Read { loaded, input, data_dir, store }))
         }
         (Ok(Some(_)), None) => Err(Refusal::new(Code::Internal, "nobody said where the data lie").into()),
         (nothing, opened) => {

@@ -9,7 +9,6 @@ use ghost_control::{ControlOptions, ListenAddress};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
 use ghost_domain::{Code, Refusal};
-use ghost_provider::scripted::Vetted;
 use ghost_store::Store;
 use ghost_store::sqlite::SqliteOptions;
 use ghost_tools::Tool;
@@ -25,7 +24,7 @@ use crate::loading::{Loaded, Overrides, load, problems_refusal};
 use crate::ownership::Held;
 use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
-use crate::{database, job, main_job, reading, recordings, vetted_scripts};
+use crate::{database, job, main_job, reading, recordings};
 
 /// How long a world that can keep nothing any more may take to stop.
 const GONE_GRACE: Duration = Duration::from_secs(5);
@@ -80,14 +79,13 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
         let _ = stop.wait_for(|stop| *stop).await;
     };
     let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite, stopped).await?;
-    let Some(Read { loaded, input, vetted, data_dir, store }) = read else { return Ok(()) };
+    let Some(Read { loaded, input, data_dir, store }) = read else { return Ok(()) };
     for warning in &loaded.plan.warnings {
         tracing::warn!("{}", warning.bare());
     }
     let rest = ServeOptions {
         files,
         input,
-        vetted,
         listen: options.listen,
         http: options.http,
         env: options.env,
@@ -103,7 +101,6 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
 struct ServeOptions {
     files: Arc<Files>,
     input: Vec<job::Input>,
-    vetted: Vetted,
     listen: Vec<ListenAddress>,
     http: Option<SocketAddr>,
     env: SharedEnv,
@@ -175,7 +172,6 @@ async fn serve_world(
         Rest {
             files: options.files,
             input: options.input,
-            vetted: options.vetted,
             tools: options.tools,
             ports: options.ports,
             terminal: options.terminal,
@@ -197,7 +193,6 @@ async fn serve_world(
 struct Rest {
     files: Arc<Files>,
     input: Vec<job::Input>,
-    vetted: Vetted,
     tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
     terminal: Terminal,
@@ -212,10 +207,9 @@ async fn boot_and_serve(
     rest: Rest,
     stopped: impl Future<Output = &'static str>,
 ) -> Result<(), Failure> {
-    let Rest { files, input, vetted, tools, ports, terminal } = rest;
+    let Rest { files, input, tools, ports, terminal } = rest;
     let job_plan = loaded.plan.job.clone();
     let (world_id, world_name) = (loaded.plan.world_id.clone(), loaded.plan.name.clone());
-    let good = Vetted::of(loaded.providers.scripts().values().copied());
     let (clock, watch_clock) = (Arc::clone(&ports.clock), Arc::clone(&ports.clock));
     let redactor: Arc<OnceLock<Redactor>> = Arc::default();
     let world_dir = files.world_dir.clone();
@@ -268,8 +262,6 @@ async fn boot_and_serve(
         let _ = closed.wait_for(|closed| *closed).await;
     }));
     terminal.ready(&world_name, &endpoints, data_dir.path());
-    let path = data_dir.path().to_owned();
-    let keeping = (good != vetted).then(|| tokio::task::spawn_blocking(move || vetted_scripts::keep(&path, &good)));
     let watching = tokio::spawn(terminal.clone().watch(store.clone(), watch_clock.now()));
     let ground = tokio::spawn(Arc::clone(&world).watch_ground());
     let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;
@@ -312,11 +304,6 @@ async fn boot_and_serve(
         None => control.await,
     };
     watching.abort();
-    if let Some(keeping) = keeping
-        && keeping.await.is_err()
-    {
-        tracing::debug!("the next start reads every rule file");
-    }
     if let Ok(Some(task)) = main_job {
         task.abort();
     }

@@ -37,7 +37,6 @@ mod sse;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tool_lists;
-mod worker_threads;
 
 pub use breaker::{Admitted, Breaker, Pass};
 pub use circuit::Outage;

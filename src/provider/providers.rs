@@ -20,7 +20,7 @@ use crate::ollama::Ollama;
 use crate::openai::OpenAi;
 use crate::pool::Pool;
 use crate::recorded::{Recorded, Recording};
-use crate::scripted::{ScriptDigest, Scripted, Vetted};
+use crate::scripted::{ScriptDigest, Scripted};
 
 /// One provider with what surrounds it.
 pub struct Entry {
@@ -77,11 +77,10 @@ impl Providers {
     /// A named key that is not set, rule files with problems, a base URL that is none, or a `recorded` provider (those
     /// need [`Self::build_with`]).
     pub fn build(plan: &LlmPlan, env: &dyn Fn(&str) -> Option<String>, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
-        Ok(Self::build_with(plan, env, clock, BTreeMap::new(), &Vetted::default())?)
+        Ok(Self::build_with(plan, env, clock, BTreeMap::new())?)
     }
 
-    /// As [`Self::build`], with the recordings of `recorded` providers by provider name, and the rule files that need no
-    /// reading.
+    /// As [`Self::build`], with the recordings of `recorded` providers by provider name.
     ///
     /// # Errors
     /// As [`Self::build`]; and a `recorded` provider whose recording is not among `recordings`.
@@ -90,7 +89,6 @@ impl Providers {
         env: &dyn Fn(&str) -> Option<String>,
         clock: Arc<dyn Clock>,
         mut recordings: BTreeMap<String, Recording>,
-        vetted: &Vetted,
     ) -> Result<Self, Unbuilt> {
         let mut providers =
             Self { entries: BTreeMap::new(), scripts: BTreeMap::new(), recorded: BTreeMap::new(), clock };
@@ -98,7 +96,7 @@ impl Providers {
         for (name, plan) in &plan.providers {
             let provider: Arc<dyn Provider> = match plan.kind {
                 ProviderKind::Scripted => {
-                    let scripted = scripted(name, plan, world_dir, &providers.clock, vetted);
+                    let scripted = scripted(name, plan, world_dir, &providers.clock);
                     let scripted = scripted.map_err(unbuilt(name, "dir"))?;
                     providers.scripts.extend(scripted.files().map(|(file, digest)| (file.to_owned(), digest)));
                     Arc::new(scripted)
@@ -222,9 +220,7 @@ fn build_one(
         ProviderKind::OpenAi => Arc::new(OpenAi::new(address(key()?), plan.api).map_err(of_url)?),
         ProviderKind::Gemini => Arc::new(Gemini::new(address(key()?)).map_err(of_url)?),
         ProviderKind::Ollama => Arc::new(Ollama::new(address(key()?)).map_err(of_url)?),
-        ProviderKind::Scripted => {
-            Arc::new(scripted(name, plan, Path::new(""), clock, &Vetted::default()).map_err(of_dir)?)
-        }
+        ProviderKind::Scripted => Arc::new(scripted(name, plan, Path::new(""), clock).map_err(of_dir)?),
         ProviderKind::Recorded => Arc::new(recorded(name, &mut BTreeMap::new()).map_err(of_dir)?),
     })
 }
@@ -237,21 +233,15 @@ fn recorded(name: &str, recordings: &mut BTreeMap<String, Recording>) -> Result<
     Ok(Recorded::new(recording?))
 }
 
-fn scripted(
-    name: &str,
-    plan: &ProviderPlan,
-    world_dir: &Path,
-    clock: &Arc<dyn Clock>,
-    vetted: &Vetted,
-) -> Result<Scripted, Refusal> {
+fn scripted(name: &str, plan: &ProviderPlan, world_dir: &Path, clock: &Arc<dyn Clock>) -> Result<Scripted, Refusal> {
     let dir = plan.dir.as_deref().ok_or_else(|| {
         Refusal::new(Code::InvalidArguments, format!("provider `{name}` is scripted but names no `dir`"))
             .hint("give it `dir:`, the directory with its `<model>.yaml` rule files")
     })?;
     if world_dir.as_os_str().is_empty() {
-        Scripted::load(dir, Arc::clone(clock), vetted)
+        Scripted::load(dir, Arc::clone(clock))
     } else {
-        Scripted::load_within(dir, world_dir, Arc::clone(clock), vetted)
+        Scripted::load_within(dir, world_dir, Arc::clone(clock))
     }
 }
 

@@ -10,10 +10,8 @@ use minijinja::Value as Jinja;
 use serde_json::Value;
 
 use super::bounds::CALLS_MAX;
-use super::budget::Budget;
 use super::conversation::Conversation;
-use super::lets;
-use super::names::Names;
+use super::names::{ItemNames, Names};
 use super::rules::{Action, Call, Chosen, Do, Fail, RuleSet};
 use crate::answer_bounds::WORDS_MAX;
 use crate::error::ProviderError;
@@ -39,24 +37,24 @@ pub(super) struct Course {
     pub(super) failed: Option<ProviderError>,
 }
 
-/// Chooses a rule and renders what it does, at the cost of `budget`.
-pub(super) fn work_out(rules: &RuleSet, request: &ModelRequest, budget: &Arc<Budget>) -> Course {
+/// Chooses a rule and renders its actions.
+pub(super) fn work_out(rules: &RuleSet, request: &ModelRequest) -> Course {
     let mut course = Course { rule: rules.rules.len(), steps: Vec::new(), failed: None };
-    course.failed = course.follow(rules, request, budget).err();
+    course.failed = course.follow(rules, request).err();
     course
 }
 
 impl Course {
-    fn follow(&mut self, rules: &RuleSet, request: &ModelRequest, budget: &Arc<Budget>) -> Result<(), ProviderError> {
-        let conversation = Conversation::of(request, budget).map_err(|error| rules.failed(&error))?;
+    fn follow(&mut self, rules: &RuleSet, request: &ModelRequest) -> Result<(), ProviderError> {
+        let conversation = Conversation::of(request);
         let chosen = rules.choose(&conversation)?;
         self.rule = chosen.number;
         self.actions(rules, &conversation, &chosen).map_err(|error| chosen.failed(rules, &error))
     }
 
     fn actions(&mut self, rules: &RuleSet, of: &Conversation<'_>, chosen: &Chosen<'_>) -> Result<(), String> {
-        let names = of.context(&rules.vars, &chosen.captures);
-        let context = lets::known(chosen.lets, &rules.templates, Arc::clone(&names))?;
+        let names = rules.names(of, &chosen.captures, chosen.lets);
+        let context = Jinja::from_dyn_object(Arc::clone(&names));
         let mut calls = Calls { rules, before: of.calls_so_far(), made: 0 };
         for (at, Do { action, only_if }) in chosen.actions.iter().enumerate() {
             if let Some(condition) = only_if
@@ -91,7 +89,7 @@ struct Calls<'r> {
 }
 
 impl Calls<'_> {
-    fn all(&mut self, call: &Call, names: &Names, context: &Jinja, steps: &mut Vec<Step>) -> Result<(), String> {
+    fn all(&mut self, call: &Call, names: &Arc<Names>, context: &Jinja, steps: &mut Vec<Step>) -> Result<(), String> {
         let Some(list) = &call.for_each else {
             steps.push(self.one(call, context)?);
             return Ok(());
@@ -99,8 +97,8 @@ impl Calls<'_> {
         let items = self.rules.templates.value(list, context)?;
         let items = items.try_iter().map_err(|_| format!("`for_each` gives {}, not a list", items.kind()))?;
         for (index, item) in items.enumerate() {
-            let names = names.with([("item", item), ("index", Jinja::from(index))]);
-            steps.push(self.one(call, &Jinja::from_dyn_object(names))?);
+            let names = ItemNames { names: Arc::clone(names), item, index };
+            steps.push(self.one(call, &Jinja::from_object(names))?);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use ghost_config::problem::{Hint, Problem, Problems, Severity};
@@ -14,8 +14,7 @@ use ghost_config::{Unread, directory_within, first_line, meant_directory, text_o
 
 use super::bounds::FILES_MAX;
 use super::read::{FILE_MAX, ReadFile, ToolName, read};
-use super::script::Script;
-use super::vetted::{Vetted, digest_of};
+use super::rules::RuleSet;
 
 /// What a directory of rule files is for.
 const EACH_MODEL: &str = "a scripted provider needs a `<model>.yaml` for each of its models";
@@ -61,30 +60,20 @@ pub fn path_of(dir: &Path, model: &str) -> Option<PathBuf> {
     fits.then(|| dir.join(format!("{model}.yaml")))
 }
 
-/// Loads every `<model>.yaml` of a directory, which must lie in `root`, a canonical path. Those that `vetted` vouches for are
-/// read when their rules are asked for.
-pub(super) fn load_all(dir: &Path, root: &Path, vetted: &Vetted) -> Result<BTreeMap<String, Script>, Problems> {
+/// Loads every `<model>.yaml` of a directory, which must lie in `root`, a canonical path.
+pub(super) fn load_all(dir: &Path, root: &Path) -> Result<BTreeMap<String, Arc<RuleSet>>, Problems> {
     let names = names(dir, root).map_err(|problem| Problems(vec![problem]))?;
-    let (mut scripts, mut problems, mut unknown) = (BTreeMap::new(), Vec::new(), Vec::new());
-    for Text { model, file, text } in names.into_iter().map(|model| found(dir, root, model)) {
-        match text {
-            Ok(text) => {
-                let digest = digest_of(&text);
-                if vetted.knows(&digest) {
-                    scripts.insert(model.clone(), Script::unread(model, file, digest, text));
-                } else {
-                    unknown.push((model, file, text, digest));
-                }
-            }
-            Err(problem) => problems.push(problem),
-        }
+    let texts: Vec<Text> = names.into_iter().map(|model| found(dir, root, model)).collect();
+    let files = each(&texts, |Text { model, file, text }| match text {
+        Ok(text) => read(text, file, model, false),
+        Err(problem) => ReadFile { rules: None, tools: Vec::new(), problems: vec![problem.clone()] },
+    });
+    let (mut models, mut problems) = (BTreeMap::new(), Vec::new());
+    for (Text { model, .. }, file) in texts.into_iter().zip(files) {
+        problems.extend(file.problems);
+        models.extend(file.rules.map(|rules| (model, Arc::new(rules))));
     }
-    let read = each(&unknown, |(model, file, text, _)| read(text, file, model, false));
-    for ((model, file, _, digest), found) in unknown.into_iter().zip(read) {
-        problems.extend(found.problems);
-        scripts.extend(found.rules.map(|rules| (model.clone(), Script::read(model, file, digest, rules))));
-    }
-    if problems.is_empty() { Ok(scripts) } else { Err(Problems::sorted(problems)) }
+    if problems.is_empty() { Ok(models) } else { Err(Problems::sorted(problems)) }
 }
 
 /// What comes of `work` for each item, several at a time: a world starts when the last is compiled.

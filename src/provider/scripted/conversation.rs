@@ -4,7 +4,6 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ghost_domain::text::MORE_MARK;
 use ghost_domain::transcript::{Block, Message, Role};
@@ -14,14 +13,8 @@ use regex::Captures;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::budget::{Budget, words};
-use super::names::Names;
 use super::pattern::Pattern;
-use crate::estimate::json_len;
 use crate::model::ModelRequest;
-
-/// What a byte of a conversation costs, which is read, and handed to templates in several forms.
-const READ: u64 = 2;
 
 /// A call with its result.
 #[derive(Serialize)]
@@ -56,19 +49,13 @@ pub(super) struct Conversation<'a> {
     /// Calls that went well, by tool.
     pub(super) succeeded: BTreeMap<&'a str, usize>,
     whole: OnceCell<String>,
-    /// What every template of the answer sees.
-    seen: OnceCell<Jinja>,
-    budget: Arc<Budget>,
+    /// The facts that every template of the answer can use.
+    facts: OnceCell<Jinja>,
 }
 
 impl<'a> Conversation<'a> {
-    /// What `request` says, worked out at the cost of `budget`.
-    pub(super) fn of(request: &'a ModelRequest, budget: &Arc<Budget>) -> Result<Self, String> {
-        request
-            .messages
-            .iter()
-            .try_for_each(|message| budget.spend_on(bytes_of(message), READ))
-            .map_err(|e| words(&e))?;
+    /// The facts of `request`.
+    pub(super) fn of(request: &'a ModelRequest) -> Self {
         let first_answer = request.messages.iter().position(|message| message.role == Role::Assistant);
         let before = &request.messages[..first_answer.unwrap_or(request.messages.len())];
         let mail = before.iter().rev().find(|message| message.role == Role::User).map(Message::visible_text);
@@ -82,8 +69,7 @@ impl<'a> Conversation<'a> {
             called: BTreeMap::new(),
             succeeded: BTreeMap::new(),
             whole: OnceCell::new(),
-            seen: OnceCell::new(),
-            budget: Arc::clone(budget),
+            facts: OnceCell::new(),
         };
         let mut open: BTreeMap<&str, (&str, &Value)> = BTreeMap::new();
         for message in &request.messages {
@@ -118,7 +104,7 @@ impl<'a> Conversation<'a> {
                 }
             }
         }
-        Ok(conversation)
+        conversation
     }
 
     /// Results that came since the model last spoke.
@@ -138,16 +124,14 @@ impl<'a> Conversation<'a> {
 
     /// What a regular expression of a rule catches in `text`, if it is found there.
     pub(super) fn captures<'t>(&self, pattern: &Pattern, text: &'t str) -> Result<Option<Captures<'t>>, String> {
-        self.budget.look_for(pattern, text).map_err(|error| words(&error))?;
         Ok(pattern.compile()?.captures(text))
     }
 
-    /// What templates see.
-    pub(super) fn context(&self, vars: &Jinja, captures: &Jinja) -> Arc<Names> {
-        let seen = self.seen.get_or_init(|| {
+    /// The facts that templates can use, with the constants of the file.
+    pub(super) fn facts(&self, vars: &Jinja) -> &Jinja {
+        self.facts.get_or_init(|| {
             let last = self.results.last().map_or(Jinja::from(()), |outcome| Jinja::from(Serde(&outcome.value)));
             minijinja::context! {
-                BUDGET => Jinja::from_dyn_object(Arc::clone(&self.budget)),
                 agent_id => self.request.agent_id.as_str(),
                 mail => self.mail.as_str(),
                 text => self.whole(),
@@ -159,8 +143,7 @@ impl<'a> Conversation<'a> {
                 called => Jinja::from(Serde(&self.called)),
                 vars => vars.clone(),
             }
-        });
-        Names::above(seen, [("match", captures.clone())])
+        })
     }
 }
 
@@ -171,17 +154,6 @@ fn value_of(content: &str) -> (Value, bool) {
         Ok(value) => (value, more),
         Err(_) => (Value::String(content.to_owned()), more),
     }
-}
-
-/// About how many bytes a message has.
-fn bytes_of(message: &Message) -> usize {
-    let of_block = |block: &Block| match block {
-        Block::Text { text } => text.len(),
-        Block::ToolCall { name, arguments, .. } => name.len() + json_len(arguments),
-        Block::ToolResult { content, .. } => content.len(),
-        Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } => 0,
-    };
-    message.blocks.iter().map(|block| of_block(block) + 64).sum()
 }
 
 /// The words of a message: its texts, its results, and its calls as `name {arguments}`.

@@ -9,9 +9,10 @@ use minijinja::Value as Jinja;
 use regex::Captures;
 
 use super::conversation::Conversation;
-use super::lets::{Let, known};
+use super::names::Lets;
 use super::pattern::Pattern;
-use super::template::{Expr, Templates};
+use super::rules::RuleSet;
+use super::template::Expr;
 
 /// A condition on a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +65,15 @@ pub(super) struct When {
     pub(super) not_called: Vec<String>,
     pub(super) round: Option<Count>,
     pub(super) only_if: Option<Expr>,
-    /// What `only_if` needs to be known.
-    pub(super) lets: Vec<Let>,
 }
 
 impl When {
-    /// What the regular expressions caught if every condition holds, or `None`.
+    /// The captures of the regular expressions if every condition holds, or `None`. `lets` are the definitions of the rule.
     pub(super) fn captures(
         &self,
         conversation: &Conversation<'_>,
-        templates: &Templates,
-        vars: &Jinja,
+        rules: &RuleSet,
+        lets: &Arc<Lets>,
     ) -> Result<Option<Jinja>, String> {
         if !self.plain_conditions(conversation) {
             return Ok(None);
@@ -99,8 +98,8 @@ impl When {
         }
         let caught = caught.into_value();
         if let Some(condition) = &self.only_if {
-            let context = known(&self.lets, templates, conversation.context(vars, &caught))?;
-            if !templates.truth(condition, &context)? {
+            let names = Jinja::from_dyn_object(rules.names(conversation, &caught, lets));
+            if !rules.templates.truth(condition, &names)? {
                 return Ok(None);
             }
         }

@@ -1,54 +1,104 @@
-//! What the names in templates stand for: those of the conversation, and above them what rules give a name of their own.
+//! The names that a template can use: the facts of the conversation, the rule's captures, and the definitions of `let`.
 //!
-//! Must never: look further for a name than in two places, however many names there are.
+//! Must never: evaluate a definition before a template uses it. It may read results that do not exist yet when another rule
+//! is tried.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minijinja::Value;
 use minijinja::value::{Enumerator, Object};
+use minijinja::{Error, ErrorKind, Value};
 
-/// Names with their values.
+use super::template::{Expr, Templates};
+
+/// Most definitions in one place.
+pub(super) const LETS_MAX: usize = 200;
+
+/// Definitions of `let`, by name.
+pub(super) type Lets = BTreeMap<String, Expr>;
+
+/// The names of one rule.
 #[derive(Debug)]
 pub(super) struct Names {
-    below: Value,
-    own: Mutex<BTreeMap<String, Value>>,
+    facts: Value,
+    captures: Value,
+    lets: Arc<Lets>,
+    templates: Arc<Templates>,
+    /// The definitions that were used so far. `None` while one is being evaluated.
+    values: Mutex<BTreeMap<String, Option<Value>>>,
 }
 
 impl Names {
-    /// The names of `below`, and above them `own`.
-    pub(super) fn above<const N: usize>(below: &Value, own: [(&str, Value); N]) -> Arc<Self> {
-        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Arc::new(Self { below: below.clone(), own: Mutex::new(own) })
+    pub(super) fn new(facts: &Value, captures: &Value, lets: &Arc<Lets>, templates: &Arc<Templates>) -> Arc<Self> {
+        Arc::new(Self {
+            facts: facts.clone(),
+            captures: captures.clone(),
+            lets: Arc::clone(lets),
+            templates: Arc::clone(templates),
+            values: Mutex::default(),
+        })
     }
 
-    /// The same names with more above them.
-    pub(super) fn with<const N: usize>(&self, more: [(&str, Value); N]) -> Arc<Self> {
-        let names = Self::above(&self.below, more);
-        for (name, value) in self.known().iter() {
-            names.known().entry(name.clone()).or_insert_with(|| value.clone());
+    /// The value of a definition, evaluated once.
+    fn definition(self: &Arc<Self>, name: &str, expression: &Expr) -> Value {
+        match self.values().get(name) {
+            Some(Some(value)) => return value.clone(),
+            Some(None) => return invalid(format!("`{name}` uses itself in `let`")),
+            None => {}
         }
-        names
+        self.values().insert(name.to_owned(), None);
+        let value = self.templates.value(expression, &Value::from_dyn_object(Arc::clone(self)));
+        let value = value.unwrap_or_else(|error| invalid(format!("in `let` of `{name}`: {error}")));
+        self.values().insert(name.to_owned(), Some(value.clone()));
+        value
     }
 
-    /// Gives a name its value.
-    pub(super) fn set(&self, name: &str, value: Value) {
-        self.known().insert(name.to_owned(), value);
+    fn values(&self) -> MutexGuard<'_, BTreeMap<String, Option<Value>>> {
+        // The map is whole between any two calls, so a panic elsewhere does not spoil it.
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Value>> {
-        // The map is whole between any two calls, whoever panicked.
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A value whose use fails with `message`.
+fn invalid(message: String) -> Value {
+    Value::from(Error::new(ErrorKind::InvalidOperation, message))
 }
 
 impl Object for Names {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let own = self.known().get(key.as_str()?).cloned();
-        own.or_else(|| self.below.get_item(key).ok().filter(|value| !value.is_undefined()))
+        let name = key.as_str()?;
+        if name == "match" {
+            return Some(self.captures.clone());
+        }
+        match self.lets.get(name) {
+            Some(expression) => Some(self.definition(name, expression)),
+            None => self.facts.get_item(key).ok().filter(|value| !value.is_undefined()),
+        }
     }
 
-    // Templates see names one by one, and nobody else looks.
+    // Templates look names up one by one.
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::NonEnumerable
+    }
+}
+
+/// The names for one item of `for_each`: `item` and `index` besides those of the rule.
+#[derive(Debug)]
+pub(super) struct ItemNames {
+    pub(super) names: Arc<Names>,
+    pub(super) item: Value,
+    pub(super) index: usize,
+}
+
+impl Object for ItemNames {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        match key.as_str()? {
+            "item" => Some(self.item.clone()),
+            "index" => Some(Value::from(self.index)),
+            _ => self.names.get_value(key),
+        }
+    }
+
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         Enumerator::NonEnumerable
     }

@@ -15,12 +15,13 @@ use ghost_domain::text::clip;
 use minijinja::Value as Jinja;
 use minijinja::value::Serde;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::bounds::TEXT_MAX;
-use super::lets::{LETS_MAX, Let, needed};
 use super::matching::{Count, When};
+use super::names::{LETS_MAX, Lets};
 use super::pattern::Pattern;
-use super::rules::{Action, Call, Do, Rule, RuleSet};
+use super::rules::{Action, Call, Do, Rule, RuleSet, ScriptDigest};
 use super::template::{Expr, Fault, REGEX_HINT, Templates, Text, Tree, not_a_regex, whole_expression};
 use super::values::{count, duration, fail_of};
 
@@ -43,7 +44,7 @@ const ACTION_HINTS: &[(&str, &str)] = &[
 pub(super) struct ReadFile {
     /// Its rules, if nothing is wrong with them.
     pub(super) rules: Option<RuleSet>,
-    /// The tools that it names as they stand; only of a thorough look.
+    /// The tools that it names, except those whose names are templates.
     pub(super) tools: Vec<ToolName>,
     pub(super) problems: Vec<Problem>,
 }
@@ -63,19 +64,28 @@ pub struct ToolName {
     pub agents: Vec<String>,
 }
 
-/// Reads the rules of `model` from the text of the file at `path`. A thorough look compiles every regular expression and
-/// gathers the names of tools; one for a start leaves that until a rule is reached.
-pub(super) fn read(text: &str, path: &Path, model: &str, thorough: bool) -> ReadFile {
+/// Reads the rules of `model` from the text of the file at `path`. With `compile`, every regular expression of a condition
+/// is compiled, too; a start leaves that until a rule is reached.
+pub(super) fn read(text: &str, path: &Path, model: &str, compile: bool) -> ReadFile {
     let report = Report::default();
     let file = report.file(path);
     let (mut rules, mut tools) = (None, Vec::new());
     if let Some(tree) = yaml::parse_all(text, &file, None, BOUNDS) {
         let read = repeats::each(&tree, &file, |node, file| {
             let root = Field::root(node, file);
-            let (templates, shared, known) = (Templates::new(thorough), Vec::new(), 0);
-            let (patterns, tools, agents) = (BTreeMap::new(), Vec::new(), Vec::new());
-            let mut reader = Reader { text, file, templates, tools, patterns, shared, known, agents };
-            (reader.file(&root, path, model), reader.tools)
+            let mut reader = Reader {
+                text,
+                file,
+                compile,
+                templates: Templates::new(),
+                tools: Vec::new(),
+                patterns: BTreeMap::new(),
+                shared: Lets::new(),
+                agents: Vec::new(),
+            };
+            let content = reader.file(&root);
+            let Reader { templates, tools, .. } = reader;
+            (content.map(|content| content.rules(path, model, digest_of(text), templates)), tools)
         });
         (rules, tools) = read.first;
         for (lines, (_, others)) in read.others {
@@ -86,32 +96,54 @@ pub(super) fn read(text: &str, path: &Path, model: &str, thorough: bool) -> Read
     ReadFile { rules: rules.filter(|_| problems.is_empty()), tools, problems }
 }
 
+/// The content of a rule file.
+struct Content {
+    rules: Vec<Rule>,
+    otherwise: Vec<Do>,
+    otherwise_line: usize,
+    lets: Lets,
+    vars: Jinja,
+}
+
+impl Content {
+    fn rules(self, path: &Path, model: &str, digest: ScriptDigest, templates: Templates) -> RuleSet {
+        let Self { rules, otherwise, otherwise_line, lets, vars } = self;
+        let (model, file) = (model.to_owned(), path.to_owned());
+        let (lets, templates) = (Arc::new(lets), Arc::new(templates));
+        RuleSet { model, file, digest, rules, otherwise, otherwise_line, lets, vars, templates }
+    }
+}
+
+/// The SHA-256 of a rule file's text.
+fn digest_of(text: &str) -> ScriptDigest {
+    Sha256::digest(text.as_bytes()).into()
+}
+
 /// Reads one file's rules; what is wrong with them goes into the report.
 struct Reader<'r> {
     text: &'r str,
     file: &'r FileReport<'r>,
+    compile: bool,
     templates: Templates,
     tools: Vec<ToolName>,
     /// The regular expressions of conditions: rules have them in common.
     patterns: BTreeMap<&'r str, Arc<Pattern>>,
     /// The definitions for all rules.
-    shared: Vec<Let>,
-    /// How many names those define.
-    known: usize,
+    shared: Lets,
     /// Whom the rule that is read is for, as patterns; empty is all.
     agents: Vec<String>,
 }
 
 impl<'r> Reader<'r> {
-    fn file(&mut self, root: &Field<'r>, path: &Path, model: &str) -> Option<RuleSet> {
+    fn file(&mut self, root: &Field<'r>) -> Option<Content> {
         let map = root.map()?;
         // For readers.
         map.get("about");
         let constants = map.get("vars").map(|field| field.entries()).unwrap_or_default();
         let vars: BTreeMap<&str, Value> =
             constants.iter().map(|(key, field)| (key.text.as_str(), field.json())).collect();
-        self.shared = self.lets(map.get("let"), &[]);
-        self.known = self.templates.count_lets();
+        let (shared, _) = self.lets(map.get("let"));
+        self.shared = shared;
         let list = map.get("rules").map(|field| field.list()).unwrap_or_default();
         if list.len() > RULES_MAX {
             let hint = "spread them over several files: each is a model of its own";
@@ -126,49 +158,38 @@ impl<'r> Reader<'r> {
                 (Vec::new(), 0)
             }
         };
-        let otherwise_lets = needed(&self.shared, &self.templates.used());
         map.finish(&[]);
-        self.constant_patterns(&constants);
-        Some(RuleSet {
-            model: model.to_owned(),
-            file: path.to_owned(),
-            rules,
-            otherwise,
-            otherwise_line,
-            otherwise_lets,
-            vars: Jinja::from(Serde(&vars)),
-            templates: std::mem::replace(&mut self.templates, Templates::new(false)),
-        })
+        let lets = std::mem::take(&mut self.shared);
+        Some(Content { rules, otherwise, otherwise_line, lets, vars: Jinja::from(Serde(&vars)) })
     }
 
     fn rule(&mut self, at: usize, field: &Field<'r>) -> Option<Rule> {
         let map = field.map()?;
         let name = map.get("name").and_then(|field| field.text(200));
         let name = name.map_or_else(|| format!("#{}", at + 1), str::to_owned);
-        let shared = std::mem::take(&mut self.shared);
-        let mut all = shared.clone();
-        all.extend(self.lets(map.get("let"), &shared));
-        self.shared = shared;
+        let (own, names) = self.lets(map.get("let"));
         let when = map.get("when").map(|field| self.when(&field)).unwrap_or_default();
-        let when = When { lets: needed(&all, &self.templates.used()), ..when };
         self.agents.clone_from(&when.agents);
         let actions = map.need("do", "[{ say: Done. }]").map(|field| self.actions(&field)).unwrap_or_default();
         self.agents.clear();
-        let lets = needed(&all, &self.templates.used());
         map.finish(&[("if", "it belongs under `when`"), ("otherwise", "it stands beside `rules`, for all of them")]);
-        self.templates.keep_lets(self.known);
+        self.templates.forget(&names);
+        let lets = Arc::new(self.shared.iter().map(|(name, it)| (name.clone(), it.clone())).chain(own).collect());
         Some(Rule { name, line: field.line(), when, actions, lets })
     }
 
-    /// Reads definitions that stand below those of `before`.
-    fn lets(&mut self, field: Option<Field<'r>>, before: &[Let]) -> Vec<Let> {
-        let Some(field) = field else { return Vec::new() };
+    /// Reads definitions; gives them with the names that they make known.
+    fn lets(&mut self, field: Option<Field<'r>>) -> (Lets, Vec<String>) {
+        let Some(field) = field else { return Default::default() };
         let entries = field.entries();
         if entries.len() > LETS_MAX {
             field.error(format!("`let` has more than {LETS_MAX} names"), "put constants under `vars`");
         }
-        let mut lets: Vec<Let> = Vec::new();
-        for (at, (key, field)) in entries.iter().enumerate().take(LETS_MAX) {
+        let entries = &entries[..entries.len().min(LETS_MAX)];
+        // Definitions may use one another in any order.
+        let names = self.templates.define(entries.iter().map(|(key, _)| key.text.as_str()));
+        let mut lets = Lets::new();
+        for (key, field) in entries {
             let name = key.text.as_str();
             let shown = clip(name, 60);
             let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -178,24 +199,21 @@ impl<'r> Reader<'r> {
                 refuse(format!("`{shown}` cannot be a name of `let`"), "small letters, digits and `_`, a letter first");
             } else if self.templates.is_taken(name) {
                 refuse(format!("`{shown}` means something already"), "choose another name");
-            } else if before.iter().any(|known| known.name == name) {
+            } else if self.shared.contains_key(name) {
                 refuse(format!("`{shown}` is defined twice"), "a name stands for one thing in all of a rule");
             } else if let Yaml::Scalar { text, .. } = &field.node().value
                 && field.json().is_string()
             {
-                let below = entries[at + 1..].iter().map(|(key, _)| key.text.clone()).collect();
-                match self.templates.define(name, text, below) {
-                    Ok((expression, uses)) => lets.push(Let { name: name.to_owned(), expression, uses }),
-                    Err(faults) => self.tell(field, faults),
+                match self.templates.definition(text) {
+                    Ok(expression) => drop(lets.insert(name.to_owned(), expression)),
+                    Err(faults) => self.report(field, faults),
                 }
-                self.asked_for(field);
             } else {
                 let hint = "write an expression in quotes, as in `if`; constants belong under `vars`";
                 refuse(format!("`{shown}` is no expression"), hint);
-                self.templates.assume(name);
             }
         }
-        lets
+        (lets, names)
     }
 
     fn when(&mut self, field: &Field<'r>) -> When {
@@ -217,7 +235,6 @@ impl<'r> Reader<'r> {
             not_called: self.tool_list(map.get("not_called")),
             round: map.get("round").and_then(|field| count(&field)),
             only_if: self.expression(map.get("if")),
-            lets: Vec::new(),
         };
         map.finish(&[("do", "it stands beside `when`")]);
         when
@@ -229,8 +246,13 @@ impl<'r> Reader<'r> {
         if let Some(known) = self.patterns.get(source) {
             return Some(Arc::clone(known));
         }
-        let pattern =
-            Pattern::new(source).map_err(|error| field.error(not_a_regex(source, &error), REGEX_HINT)).ok()?;
+        let pattern = Pattern::new(source).and_then(|pattern| {
+            if self.compile {
+                pattern.compile()?;
+            }
+            Ok(pattern)
+        });
+        let pattern = pattern.map_err(|error| field.error(not_a_regex(source, &error), REGEX_HINT)).ok()?;
         Some(Arc::clone(self.patterns.entry(source).or_insert(Arc::new(pattern))))
     }
 
@@ -257,10 +279,8 @@ impl<'r> Reader<'r> {
     }
 
     fn named(&mut self, name: &str, line: usize, field: &Field<'r>, called: bool) {
-        if self.templates.gathered().is_some() {
-            let (name, field, agents) = (name.to_owned(), field.path().to_owned(), self.agents.clone());
-            self.tools.push(ToolName { name, line, field, called, agents });
-        }
+        let (name, field, agents) = (name.to_owned(), field.path().to_owned(), self.agents.clone());
+        self.tools.push(ToolName { name, line, field, called, agents });
     }
 
     fn actions(&mut self, field: &Field<'r>) -> Vec<Do> {
@@ -344,27 +364,15 @@ impl<'r> Reader<'r> {
     }
 
     fn checked_expression(&mut self, source: &str, field: &Field<'r>) -> Option<Expr> {
-        let checked = self.templates.expression(source).map_err(|faults| self.tell(field, faults));
-        self.asked_for(field);
-        checked.ok()
+        self.templates.expression(source).map_err(|faults| self.report(field, faults)).ok()
     }
 
     fn checked_text(&mut self, source: &str, field: &Field<'r>) -> Text {
-        let checked = self.templates.add(source).map_err(|faults| self.tell(field, faults));
-        self.asked_for(field);
+        let checked = self.templates.add(source).map_err(|faults| self.report(field, faults));
         checked.unwrap_or_else(|()| Text::Plain(String::new()))
     }
 
-    /// Takes up the tools whose results a template asks for.
-    fn asked_for(&mut self, field: &Field<'r>) {
-        let Some(gathered) = self.templates.gathered() else { return };
-        for (line, name) in std::mem::take(&mut gathered.tools) {
-            let line = self.line_of(field, line, &name);
-            self.named(&name, line, field, false);
-        }
-    }
-
-    fn tell(&self, field: &Field<'r>, faults: Vec<Fault>) {
+    fn report(&self, field: &Field<'r>, faults: Vec<Fault>) {
         for fault in faults {
             field.error_at(self.line_of(field, fault.line, &fault.word), fault.message, fault.hint);
         }
@@ -378,19 +386,6 @@ impl<'r> Reader<'r> {
             Yaml::Scalar { literal: true, .. } => start + within,
             _ if word.is_empty() => start,
             _ => start + self.text.lines().skip(start - 1).position(|line| line.contains(word)).unwrap_or(0),
-        }
-    }
-
-    /// Checks the constants that templates use as regular expressions, each where it is written.
-    fn constant_patterns(&mut self, constants: &[(&'r yaml::Key, Field<'r>)]) {
-        let Some(gathered) = self.templates.gathered() else { return };
-        for (key, field) in constants {
-            if gathered.patterns.contains(&key.text)
-                && let Yaml::Scalar { text, .. } = &field.node().value
-                && let Err(error) = Pattern::new(text).and_then(|pattern| pattern.compile().map(drop))
-            {
-                field.error(not_a_regex(text, &error), REGEX_HINT);
-            }
         }
     }
 }

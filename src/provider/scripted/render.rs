@@ -1,29 +1,21 @@
-//! Templates that were taken in, rendered: values, conditions, texts and arguments.
+//! Running templates: values, conditions, texts and arguments.
 //!
-//! Must never: reach anything but the context that it is given, or give text of more than [`TEXT_MAX`] bytes.
+//! Must never: give text of more than [`TEXT_MAX`] bytes.
 
 use std::io;
 
-use minijinja::Value as Jinja;
+use minijinja::{Error, ErrorKind, Value as Jinja};
 use serde_json::Value;
 
 use super::bounds::TEXT_MAX;
-use super::budget::{Budget, Each, words};
-use super::template::{Expr, Templates, Text, Tree};
-
-/// What a step of a template costs.
-const STEP: u64 = 16;
-/// What a byte of an expression costs, which is compiled and then run without a loop.
-const CODE: u64 = 32;
+use super::template::{Expr, Templates, Text, Tree, clipped};
 
 impl Templates {
     pub(super) fn value(&self, expression: &Expr, context: &Jinja) -> Result<Jinja, String> {
-        let budget = Budget::in_context(context).map_err(|error| words(&error))?;
-        budget.spend_on(expression.code.len(), CODE).map_err(|error| words(&error))?;
-        let compiled = self.environment.compile_expression(&expression.code).map_err(|error| words(&error))?;
+        let compiled = self.environment.compile_expression(&expression.0).map_err(|error| words(&error))?;
         let value = compiled.eval(context.clone()).map_err(|error| words(&error))?;
         if value.is_undefined() {
-            return Err(format!("`{}` is undefined here", expression.source));
+            return Err(format!("`{}` is undefined here", expression.0));
         }
         Ok(value)
     }
@@ -39,14 +31,10 @@ impl Templates {
         };
         let template = self.environment.get_template(name).map_err(|error| words(&error))?;
         let mut out = Bounded::default();
-        let budget = Budget::in_context(context).map_err(|error| words(&error))?;
-        let rendered = template.render_captured_to(context.clone(), &mut out).map_err(|error| {
+        template.render_captured_to(context.clone(), &mut out).map_err(|error| {
             // The library says no more than that writing failed.
             if out.full { format!("the text is longer than {TEXT_MAX} bytes") } else { words(&error) }
         })?;
-        // Steps of several templates add up, too.
-        let steps = rendered.state().fuel_levels().map_or(0, |(spent, _)| spent);
-        budget.spend(steps.saturating_mul(STEP)).map_err(|error| words(&error))?;
         String::from_utf8(out.text).map_err(|error| error.to_string())
     }
 
@@ -56,8 +44,6 @@ impl Templates {
             Tree::Text(text) => self.text(text, context).map(Value::String),
             Tree::Value(expression) => {
                 let value = self.value(expression, context)?;
-                let paid = Budget::in_context(context).and_then(|budget| budget.all_of(&value, Each::BUILT));
-                paid.map_err(|error| words(&error))?;
                 serde_json::to_value(&value).map_err(|error| error.to_string())
             }
             Tree::List(items) => {
@@ -70,6 +56,23 @@ impl Templates {
                 .map(Value::Object),
         }
     }
+}
+
+/// An error of the template language with its cause, on one line.
+fn words(error: &Error) -> String {
+    let mut text = match error.kind() {
+        ErrorKind::OutOfFuel => "a template takes too many steps".to_owned(),
+        kind => kind.to_string(),
+    };
+    // A failed definition of `let` is the source of the error that its use gives.
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
+    if let Some(detail) = error.detail().or_else(|| cause.and_then(Error::detail)) {
+        text = format!("{text}: {detail}");
+    }
+    if let Some(line) = error.line().filter(|line| *line > 1) {
+        text = format!("{text} (line {line} of the template)");
+    }
+    clipped(&text)
 }
 
 /// Text of at most [`TEXT_MAX`] bytes.

@@ -90,7 +90,7 @@ fn result(draft: &str, name: &str, arguments: &Value) -> (String, bool) {
 
 /// What the reviewer answers about a draft, and the review that it wrote.
 async fn review(draft: &str) -> (String, String) {
-    let provider = Scripted::load(Path::new(SCRIPTS), ManualClock::at(0), &Vetted::default()).unwrap();
+    let provider = Scripted::load(Path::new(SCRIPTS), ManualClock::at(0)).unwrap();
     let mut turn = request("subrosa", MAIL);
     turn.agent_id = "subrosa".parse().unwrap();
     let mut written = String::new();

@@ -4,27 +4,33 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use minijinja::Value as Jinja;
 
 use super::conversation::Conversation;
-use super::lets::Let;
 use super::matching::When;
+use super::names::{Lets, Names};
 use super::template::{Expr, Templates, Text, Tree};
 use crate::error::{Charge, ErrorKind, ProviderError};
+
+/// Identifies the content of a rule file: the SHA-256 of its text. A reload compares it.
+pub type ScriptDigest = [u8; 32];
 
 /// The rules of one model.
 pub(super) struct RuleSet {
     pub(super) model: String,
     pub(super) file: PathBuf,
+    pub(super) digest: ScriptDigest,
     pub(super) rules: Vec<Rule>,
     pub(super) otherwise: Vec<Do>,
     pub(super) otherwise_line: usize,
-    /// What the actions of `otherwise` need to be known.
-    pub(super) otherwise_lets: Vec<Let>,
+    /// The definitions for all rules.
+    pub(super) lets: Arc<Lets>,
+    /// The constants of the file.
     pub(super) vars: Jinja,
-    pub(super) templates: Templates,
+    pub(super) templates: Arc<Templates>,
 }
 
 /// One rule.
@@ -33,8 +39,8 @@ pub(super) struct Rule {
     pub(super) line: usize,
     pub(super) when: When,
     pub(super) actions: Vec<Do>,
-    /// What the actions need to be known.
-    pub(super) lets: Vec<Let>,
+    /// Its own definitions and those for all rules.
+    pub(super) lets: Arc<Lets>,
 }
 
 /// One action with its condition.
@@ -75,7 +81,7 @@ pub(super) struct Chosen<'r> {
     name: &'r str,
     line: usize,
     pub(super) actions: &'r [Do],
-    pub(super) lets: &'r [Let],
+    pub(super) lets: &'r Arc<Lets>,
     pub(super) captures: Jinja,
 }
 
@@ -87,9 +93,9 @@ impl Chosen<'_> {
 }
 
 impl RuleSet {
-    /// A failure before any rule was tried.
-    pub(super) fn failed(&self, error: &str) -> ProviderError {
-        rule_error(self, "otherwise", self.otherwise_line, error)
+    /// The names that templates can use.
+    pub(super) fn names(&self, conversation: &Conversation<'_>, captures: &Jinja, lets: &Arc<Lets>) -> Arc<Names> {
+        Names::new(conversation.facts(&self.vars), captures, lets, &self.templates)
     }
 
     /// The first rule whose conditions hold, or `otherwise`.
@@ -97,7 +103,7 @@ impl RuleSet {
         for (number, rule) in self.rules.iter().enumerate() {
             let captures = rule
                 .when
-                .captures(conversation, &self.templates, &self.vars)
+                .captures(conversation, self, &rule.lets)
                 .map_err(|error| rule_error(self, &rule.name, rule.line, &error))?;
             if let Some(captures) = captures {
                 let Rule { name, line, actions, lets, .. } = rule;
@@ -109,7 +115,7 @@ impl RuleSet {
             name: "otherwise",
             line: self.otherwise_line,
             actions: &self.otherwise,
-            lets: &self.otherwise_lets,
+            lets: &self.lets,
             captures: Jinja::from_object(BTreeMap::<Jinja, Jinja>::new()),
         })
     }

@@ -18,7 +18,7 @@ pub(super) fn load(rules: &str) -> Result<Script, String> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.yaml"), rules).unwrap();
     let clock = ManualClock::at(0);
-    let provider = Scripted::load(dir.path(), clock.clone(), &Vetted::default()).map_err(|refusal| refusal.message)?;
+    let provider = Scripted::load(dir.path(), clock.clone()).map_err(|refusal| refusal.message)?;
     Ok(Script { _dir: dir, clock, provider })
 }
 
@@ -272,4 +272,28 @@ async fn an_answer_of_more_words_than_any_model_says_names_its_rule() {
         let words = format!("longer than {most} bytes");
         assert!(error.message.contains("rule `long` at") && error.message.contains(&words), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_definition_that_uses_itself_and_a_loop_without_end_fail_by_themselves() {
+    for (rules, message) in [
+        ("let: { a: b ~ 'x', b: a ~ 'y' }\notherwise: [{ say: '{{ a }}' }]\n", "uses itself"),
+        (
+            "otherwise: [{ say: '{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}' }]\n",
+            "too many steps",
+        ),
+        ("otherwise: [{ say: '{% for i in range(100000) %}0123456789{% endfor %}' }]\n", "longer than"),
+        ("otherwise: [{ say: '{{ mail | nofilter }}' }]\n", "nofilter"),
+    ] {
+        let error = ask(&load(rules).unwrap(), &request("m", "hello")).await.unwrap_err();
+        assert_eq!((error.kind, error.charge), (ErrorKind::BadRequest, Charge::Nothing), "{rules}");
+        assert!(error.message.contains(message), "{rules}: {}", error.message);
+    }
+}
+
+#[tokio::test]
+async fn a_definition_is_evaluated_when_it_is_used_and_may_stand_anywhere() {
+    let rules = "let: { first: 'second[1:] | length', second: 'mail | list', broken: last.nothing.more }\n\
+                 otherwise: [{ say: '{{ first }}' }]\n";
+    assert_eq!(said(&ask(&load(rules).unwrap(), &request("m", "hello")).await.unwrap()), "4");
 }

@@ -8,7 +8,7 @@ use ghost_domain::time::BoxFuture;
 use ghost_domain::tool_catalogue::from_wire;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Clock, Timestamp, TurnId};
-use ghost_provider::scripted::{Scripted, Vetted};
+use ghost_provider::scripted::Scripted;
 use ghost_provider::testing::{Asked, FakeAnswer, FakeCall, FakeRequest};
 use ghost_provider::{ModelRequest, NoDeltas, Provider};
 use serde_json::Value;
@@ -38,7 +38,7 @@ impl ScriptedRoles {
     /// When they have problems.
     #[must_use]
     pub fn load(dir: &Path) -> Self {
-        Self(Scripted::load(dir, Arc::new(AtOnce), &Vetted::default()).expect("rule files without problems"))
+        Self(Scripted::load(dir, Arc::new(AtOnce)).expect("rule files without problems"))
     }
 
     /// What the script of the agent that asks would answer.
